@@ -1,0 +1,92 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+import data
+from topology import chip_names, cluster_names, named_chip
+from topology.schema import ChipFile, ClusterFile, chip_file, cluster_file
+
+FILES = [("chips", name) for name in data.names("chips")]
+FILES += [("clusters", name) for name in data.names("clusters")]
+SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
+
+
+def _load(folder: str, name: str) -> ChipFile | ClusterFile:
+    text = data.read_text(folder, f"{name}.yaml")
+    return chip_file(text, name) if folder == "chips" else cluster_file(text, name)
+
+
+def _sourced(record: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping of a dumped file that holds a value or a source."""
+    if isinstance(record, dict):
+        if "source" in record:
+            yield record
+        record = list(record.values())
+    if isinstance(record, (list, tuple)):
+        for each in record:
+            yield from _sourced(each)
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_a_file_is_named_like_what_it_describes(folder: str, name: str) -> None:
+    assert _load(folder, name).name == name
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_every_number_has_a_known_source_or_is_marked_as_assumed(folder: str, name: str) -> None:
+    records = list(_sourced(_load(folder, name).model_dump()))
+    assert records
+    for record in records:
+        assert set(record["source"]) <= set(SOURCES), record
+        confidence = record.get("confidence", "high")
+        assert confidence != "stated", record
+        if confidence == "assumed":
+            assert record["note"], record
+        elif "confidence" in record:
+            assert record["source"], record
+            assert record["note"] or "DERIVED" not in record["source"] or folder == "chips"
+
+
+def test_the_machines_of_the_brief_are_bundled() -> None:
+    assert set(cluster_names()) == {
+        "atlas-800-9000", "atlas-800t-a2", "cloudmatrix384", "dgx-a100", "dgx-h100",
+    }  # fmt: skip
+    assert len(chip_names()) == 14
+
+
+@pytest.mark.parametrize("name", chip_names())
+def test_every_chip_has_plausible_numbers(name: str) -> None:
+    chip = named_chip(name)
+    assert chip.peak_flops
+    for dtype, peak in chip.peak_flops.items():
+        assert chip.supports(dtype)
+        assert 1e12 < peak < 1e16
+    assert chip.vector_flops <= max(chip.peak_flops.values())
+    assert 8 * 2**30 < chip.memory_bytes < 300 * 2**30
+    assert 5e11 < chip.memory_bandwidth_bytes_per_s < 1e13
+    assert 0.5 < chip.matmul_efficiency <= 1
+    assert 0.5 < chip.memory_efficiency <= 1
+    assert 1e-7 < chip.launch_latency_s < 1e-4
+
+
+def test_the_first_ascend_generation_has_no_bfloat16() -> None:
+    assert not named_chip("ascend_910a").supports("bfloat16")
+    assert named_chip("ascend_910b3").supports("bfloat16")
+
+
+def test_the_matmul_peak_of_ascend_is_that_of_the_matrix_units_alone() -> None:
+    assert named_chip("ascend_910b3").peak_flops["float16"] == pytest.approx(294.9e12, rel=1e-3)
+    assert named_chip("ascend_910b2").peak_flops["float16"] == pytest.approx(353.9e12, rel=1e-3)
+
+
+def test_aliases_of_chips_are_unique() -> None:
+    aliases = [
+        alias.lower()
+        for name in chip_names()
+        for alias in chip_file(data.read_text("chips", f"{name}.yaml"), name).aliases
+    ]
+    assert len(set(aliases)) == len(aliases)
+    assert not set(aliases) & set(chip_names())
+    assert named_chip("Ascend910B3") == named_chip("ascend_910b3")

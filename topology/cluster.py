@@ -1,0 +1,201 @@
+"""The nouns of the machine: chip, tier, cluster."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from topology.errors import ClusterError
+from topology.units import format_bandwidth
+
+__all__ = ["Chip", "Cluster", "Tier", "TierKind"]
+
+_PAIR = 2
+
+
+class TierKind(StrEnum):
+    """How the members of one tier are wired to one another."""
+
+    FULL_MESH = "full_mesh"
+    """Every two members own a link: a group of p uses p-1 links of each member."""
+
+    SWITCH = "switch"
+    """Every device owns one port into a non-blocking switch; its port is what limits it."""
+
+    PAIRS = "pairs"
+    """Two halves; each device owns a link to its counterpart in the other half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One device as the planner sees it: peaks, memory, and how much of them is reached."""
+
+    name: str
+    """Name of the profile in `data/chips`, such as `ascend_910b3`."""
+
+    family: str
+    """Generation in words, such as `Ascend 910B (A2)`; for reports only."""
+
+    peak_flops: Mapping[str, float] = field(hash=False)
+    """Dense matmul FLOP/s by dtype (`float32`, `tf32`, `float16`, `bfloat16`, `int8`); a dtype
+    that is missing is not supported."""
+
+    vector_flops: float
+    """FLOP/s of element-wise work in float32."""
+
+    memory_bytes: int
+    """Capacity of device memory."""
+
+    memory_bandwidth_bytes_per_s: float
+    """Peak bandwidth of device memory."""
+
+    matmul_efficiency: float
+    """Largest share of `peak_flops` that a matmul reaches, in (0, 1]."""
+
+    memory_efficiency: float
+    """Largest share of `memory_bandwidth_bytes_per_s` that a kernel reaches, in (0, 1]."""
+
+    launch_latency_s: float
+    """Seconds before a kernel does its first useful work."""
+
+    def supports(self, dtype: str) -> bool:
+        """True if a matmul of this dtype runs on the chip."""
+        return dtype in self.peak_flops
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One level of the machine: how `size` groups of the tier inside it are wired together."""
+
+    name: str
+    """`server`, `ring`, `card` in the bundled clusters."""
+
+    size: int
+    """Members of the tier, at least 1."""
+
+    kind: TierKind
+    """The wiring."""
+
+    bandwidth_bytes_per_s: float
+    """Achieved bandwidth per direction: of one link (full mesh, pairs) or of the port of one
+    device (switch)."""
+
+    nominal_bandwidth_bytes_per_s: float
+    """The same as the maker states it; the ratio of the two is the efficiency."""
+
+    latency_s: float
+    """Seconds per communication step."""
+
+    shared_capacity_bytes_per_s: float | None = None
+    """Per direction, what all links of the tier share (PCIe between two halves of a server);
+    `None` if every link is independent. Only for `pairs`."""
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ClusterError(
+                f"a tier of size {self.size}", f"tier {self.name!r}", "give a size of at least 1"
+            )
+        if self.kind is TierKind.PAIRS and self.size > _PAIR:
+            raise ClusterError(
+                f"a tier of pairs has {self.size} members",
+                f"tier {self.name!r}",
+                "give it size 2, or make it a full_mesh or a switch",
+            )
+
+    def scaled(self, factor: float) -> Self:
+        """The same tier with every bandwidth multiplied by the factor."""
+        shared = self.shared_capacity_bytes_per_s
+        return replace(
+            self,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * factor,
+            nominal_bandwidth_bytes_per_s=self.nominal_bandwidth_bytes_per_s * factor,
+            shared_capacity_bytes_per_s=None if shared is None else shared * factor,
+        )
+
+    def __str__(self) -> str:
+        rate = format_bandwidth(self.bandwidth_bytes_per_s)
+        return f"{self.name} x{self.size} {self.kind.value} {rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Equal devices in nested tiers. Ranks are numbered row-major, the innermost tier fastest."""
+
+    name: str
+    """Name of the template, such as `atlas-800t-a2`."""
+
+    chip: Chip
+    """The device; all are equal."""
+
+    tiers: tuple[Tier, ...]
+    """Outermost first; the product of the sizes is the number of devices."""
+
+    reserved_memory_bytes: int = 0
+    """Memory of each device that is not the model's: runtime, communication buffers."""
+
+    def __post_init__(self) -> None:
+        names = [tier.name for tier in self.tiers]
+        if not names or len(set(names)) != len(names):
+            raise ClusterError(
+                f"tiers named {names}",
+                f"cluster {self.name!r}",
+                "give at least one tier and every tier its own name",
+            )
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return math.prod(tier.size for tier in self.tiers)
+
+    @property
+    def usable_memory_bytes(self) -> int:
+        """Memory of one device that the model may fill."""
+        return max(0, self.chip.memory_bytes - self.reserved_memory_bytes)
+
+    def tier_index(self, name: str) -> int:
+        """Position of a tier, 0 = outermost."""
+        names = [tier.name for tier in self.tiers]
+        if name not in names:
+            raise ClusterError(
+                f"no tier {name!r}", f"cluster {self.name!r}", f"use one of {', '.join(names)}"
+            )
+        return names.index(name)
+
+    def with_bandwidth(self, tier: str, factor: float) -> Self:
+        """The same cluster with every bandwidth of one tier multiplied, for what-if questions."""
+        if not (factor > 0 and math.isfinite(factor)):
+            raise ClusterError(
+                f"bandwidth factor {factor}", f"tier {tier!r}", "give a positive factor such as 2"
+            )
+        index = self.tier_index(tier)
+        changed = self.tiers[index].scaled(factor)
+        return replace(self, tiers=(*self.tiers[:index], changed, *self.tiers[index + 1 :]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` restores an equal cluster."""
+        record = asdict(self)
+        record["chip"]["peak_flops"] = dict(sorted(self.chip.peak_flops.items()))
+        record["tiers"] = [asdict(tier) | {"kind": tier.kind.value} for tier in self.tiers]
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """The cluster that `to_dict` wrote."""
+        try:
+            tiers = tuple(
+                Tier(**{**tier, "kind": TierKind(tier["kind"])}) for tier in record["tiers"]
+            )
+            return cls(**{**record, "chip": Chip(**record["chip"]), "tiers": tiers})
+        except ClusterError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as fault:
+            raise ClusterError(
+                f"the record is not a cluster ({type(fault).__name__}: {fault})",
+                "the cluster of a plan file",
+                "write the plan again with this version of the planner",
+            ) from fault
+
+    def __str__(self) -> str:
+        wiring = ", ".join(str(tier) for tier in self.tiers)
+        return f"{self.name}: {self.devices} x {self.chip.name} ({wiring})"
