@@ -1,0 +1,141 @@
+"""The ONNX importer: a model file becomes an `OpGraph` with bound dims and without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from importers.errors import ModelError
+from importers.onnx_attributes import to_ops
+from importers.onnx_branches import taken_branch
+from importers.onnx_checks import describe
+from importers.onnx_dimensions import check_bindings
+from importers.onnx_file import read_model
+from importers.onnx_node import name_results, node_context
+from importers.onnx_roles import tensor_table, with_gradients
+from importers.onnx_shapes import ShapeInference
+from ir.graph import GraphError, Op, OpGraph
+from ir.ops import check_operators
+
+_MALFORMED = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading raises for a file that is wrong in a way that nobody foresaw."""
+
+
+def import_onnx(path: Path, bind: Mapping[str, int] | None = None) -> OpGraph:
+    """Read a `.onnx` or `.onnx.gz` file.
+
+    Args:
+        path: the file; external weights need not exist.
+        bind: values of the model's dynamic dimensions by name.
+
+    Raises:
+        ModelError: the file cannot be read or planned from.
+    """
+    with _blamed(str(path)):
+        model = read_model(path)
+        check_bindings(model, bind or {})
+        name = path.name.removesuffix(".gz").removesuffix(".onnx")
+        return with_gradients(_graph(model, name, bind or {}))
+
+
+@contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    """Turn whatever reading stumbles over into one error that says where."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except GraphError as error:
+        raise ModelError(str(error), where, "export the model again") from error
+    except _MALFORMED as error:
+        raise ModelError(
+            f"the model is malformed: {type(error).__name__}: {error}",
+            where,
+            "export the model again; if it runs elsewhere, report it",
+        ) from error
+
+
+def _graph(model: onnx.ModelProto, name: str, bound: Mapping[str, int]) -> OpGraph:
+    inference = ShapeInference(model, bound)
+    found = _uniquely_named(_walk(model.graph.node, inference))
+    facts = inference.facts
+    stored = {t.name for t in model.graph.initializer}
+    stored.update(t.values.name for t in model.graph.sparse_initializer)
+    results = dict.fromkeys(o.name for o in model.graph.output)
+    outputs = tuple(o for o in results if o not in facts.constant)
+    inputs = tuple(i.name for i in model.graph.input if i.name not in stored)
+    ops = _live(found, outputs)
+    if not ops:
+        raise ModelError(
+            "no operator computes an output from an input or a weight",
+            f"outputs of {name}",
+            "export the model with its inputs",
+        )
+    tensors = tensor_table(ops, inputs, outputs, facts)
+    graph = OpGraph(name, tensors, tuple(ops), inputs, outputs)
+    graph.validate()
+    check_operators(graph)
+    return graph
+
+
+def _walk(nodes: Sequence[onnx.NodeProto], inference: ShapeInference) -> Iterator[Op]:
+    """Operators of the nodes, in order; `If` with a constant condition is one of its branches."""
+    for index, node in enumerate(nodes):
+        with _blamed(describe(node, index)):
+            branch = _branch(node, inference)
+            if branch is None:
+                name_results(node, inference.facts)
+                constant = inference.visit(node)
+                context = node_context(node, index, inference.facts, inference.opset)
+                found = [] if constant else to_ops(context)
+            else:
+                inference.enter(branch)
+                found = list(_walk(branch.node, inference))
+        yield from found
+
+
+def _branch(node: onnx.NodeProto, inference: ShapeInference) -> onnx.GraphProto | None:
+    if node.op_type != "If" or not node.input or node.input[0] not in inference.facts.value:
+        return None
+    condition = inference.facts.value[node.input[0]]
+    if condition.size != 1:
+        raise ModelError(
+            f"the condition has {condition.size} elements, not one",
+            describe(node),
+            "export the model again",
+        )
+    return taken_branch(node, condition=bool(condition.reshape(-1)[0]))
+
+
+def _uniquely_named(ops: Iterator[Op]) -> list[Op]:
+    """Operators with names of their own; exporters may repeat the name of a node."""
+    taken: set[str] = set()
+    named: list[Op] = []
+    for op in ops:
+        name, count = op.name, 1
+        while name in taken:
+            count += 1
+            name = f"{op.name}#{count}"
+        taken.add(name)
+        named.append(op if name == op.name else replace(op, name=name))
+    return named
+
+
+def _live(ops: list[Op], outputs: tuple[str, ...]) -> list[Op]:
+    """Operators that some output depends on; unused trailing results are cut off."""
+    wanted = set(outputs)
+    kept: list[Op] = []
+    for op in reversed(ops):
+        if not wanted.intersection(op.outputs):
+            continue
+        last = max(i for i, n in enumerate(op.outputs) if n in wanted)
+        wanted.update(n for n in op.inputs if n)
+        kept.append(replace(op, outputs=op.outputs[: last + 1]))
+    kept.reverse()
+    return kept

@@ -1,0 +1,345 @@
+"""Dims, element types and small values of every tensor of an ONNX graph, for bound sizes.
+
+One pass in graph order. Constants are computed, `Shape` is answered from known dims, everything
+else goes to ONNX's own inference for one node at a time with the known values at hand; equal nodes
+are inferred once. Where ONNX does not know an answer, the exporter's annotation is evaluated with
+the bound sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from importers.errors import ModelError
+from importers.onnx_checks import captured, check_dims, dense_form, describe, dtype_name
+from importers.onnx_dimensions import dimension_text, evaluate_dimension, unbound_dimension
+from importers.onnx_values import (
+    MAX_ELEMENTS,
+    Array,
+    attributes_of,
+    element_code,
+    evaluate,
+    tensor_value,
+)
+from importers.onnx_weights import is_plain, weight_uses
+
+_SEEN_BY_INFERENCE = 4096
+"""Values up to this size are shown to ONNX's inference."""
+_MISFITS = (
+    shape_inference.InferenceError,
+    onnx.checker.ValidationError,
+    onnx.defs.SchemaError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+)
+"""What ONNX raises for a node that does not fit its operands."""
+STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
+
+Known = tuple[tuple[int, ...], int]
+"""Dims and element type of a tensor."""
+
+
+@dataclass(slots=True)
+class TensorFacts:
+    """What is known of the tensors of a graph while it is walked."""
+
+    dims: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    dtype: dict[str, str] = field(default_factory=dict)
+    code: dict[str, int] = field(default_factory=dict)
+    value: dict[str, Array] = field(default_factory=dict)
+    constant: set[str] = field(default_factory=set)
+    """Tensors that follow from constants alone."""
+    weights: set[str] = field(default_factory=set)
+    """Stored tensors whose numbers are not needed."""
+    filled: set[str] = field(default_factory=set)
+    """Results of ConstantOfShape with floating type: stand-ins for weights in stripped models."""
+
+    def learn(self, name: str, dims: tuple[int, ...], code: int) -> None:
+        """Enter a tensor.
+
+        Raises:
+            ModelError: a size that cannot be, or a type that ONNX does not have.
+        """
+        check_dims(dims, f"tensor {name!r}")
+        self.dims[name] = dims
+        self.code[name] = code
+        self.dtype[name] = dtype_name(code, f"tensor {name!r}")
+
+
+@dataclass(slots=True)
+class ShapeInference:
+    """Walks nodes in order and fills `facts`."""
+
+    model: onnx.ModelProto
+    bound: Mapping[str, int]
+    facts: TensorFacts = field(default_factory=TensorFacts)
+    _weight_uses: set[str] = field(default_factory=set)
+    _annotations: dict[str, onnx.TypeProto] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], tuple[Known | None, ...]] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for entry in self.model.opset_import:
+            domain = "" if entry.domain in STANDARD_DOMAINS else entry.domain
+            self._versions[domain] = max(entry.version, self._versions.get(domain, 1))
+        self._weight_uses = weight_uses(self.model.graph)
+        self.enter(self.model.graph)
+        for value in self.model.graph.input:
+            if value.name not in self.facts.dims:
+                self._add_input(value)
+
+    @property
+    def opset(self) -> int:
+        """Version of ONNX's own operators."""
+        return self._versions.get("", 1)
+
+    def enter(self, graph: onnx.GraphProto) -> None:
+        """Learn what a graph stores and what its exporter noted."""
+        for value in (*graph.value_info, *graph.output):
+            self._annotations[value.name] = value.type
+        for tensor in (*graph.initializer, *map(dense_form, graph.sparse_initializer)):
+            self._add_stored(tensor, tensor.name)
+
+    def _add_stored(self, tensor: onnx.TensorProto, name: str, *, inline: bool = False) -> None:
+        self.facts.learn(name, tuple(tensor.dims), tensor.data_type)
+        value = tensor_value(tensor)
+        if value is not None:
+            self.facts.value[name] = value
+        numbers = "float" in self.facts.dtype[name] and math.prod(tensor.dims) > 1
+        used = name in self._weight_uses
+        if numbers and (used or not (inline or is_plain(name, value))):
+            self.facts.weights.add(name)
+        else:
+            self.facts.constant.add(name)
+
+    def _add_input(self, value: onnx.ValueInfoProto) -> None:
+        tensor = value.type.tensor_type
+        dims = self._static(tensor.shape)
+        if dims is None:
+            raise self._unbound(value.name, tensor.shape, f"input {value.name!r}")
+        if 0 in dims:
+            raise ModelError(
+                f"a dimension becomes 0: {list(dims)}",
+                f"input {value.name!r}",
+                "bind its names to larger numbers with --bind",
+            )
+        self.facts.learn(value.name, dims, tensor.elem_type)
+
+    def visit(self, node: onnx.NodeProto) -> bool:
+        """Learn the results of one node; True if they follow from constants alone.
+
+        Raises:
+            ModelError: the node does not fit its operands, or the size of its result is unknown.
+        """
+        stored = _stored_tensor(node)
+        if stored is not None:
+            self._add_stored(stored, node.output[0], inline=True)
+            return True
+        inputs = [n for n in node.input if n]
+        unknown = next((n for n in inputs if n not in self.facts.dims), None)
+        if unknown is not None:
+            raise self._unknowable(unknown, node)
+        value = self._constant_value(node, inputs, attributes_of(node))
+        code = None if value is None else element_code(value)
+        if value is None or code is None:
+            self._infer(node, inputs)
+        else:
+            self.facts.learn(node.output[0], tuple(value.shape), code)
+            self.facts.value[node.output[0]] = value
+        constant = (
+            value is not None
+            or (bool(inputs) and all(n in self.facts.constant for n in reads_of(node)))
+            or _ignores_data(node, self.facts.constant)
+        )
+        if constant:
+            self.facts.constant.update(n for n in node.output if n)
+            if node.op_type == "ConstantOfShape" and "float" in self.facts.dtype[node.output[0]]:
+                self.facts.filled.add(node.output[0])
+        return constant
+
+    def _constant_value(
+        self, node: onnx.NodeProto, inputs: list[str], attributes: dict[str, object]
+    ) -> Array | None:
+        if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+            return None
+        if node.op_type == "Constant":
+            return _literal(attributes)
+        if node.op_type in {"Shape", "Size"} and inputs:
+            return _shape_value(node.op_type, self.facts.dims[inputs[0]], attributes)
+        known = all(n in self.facts.value and n not in self.facts.weights for n in inputs)
+        if not inputs or len(inputs) != len(node.input) or not known:
+            return None
+        return evaluate(node.op_type, [self.facts.value[n] for n in inputs], attributes)
+
+    def _infer(self, node: onnx.NodeProto, inputs: list[str]) -> None:
+        key = self._signature(node, inputs)
+        if key not in self._known:
+            self._known[key] = self._infer_once(node, inputs)
+        for name, found in zip(node.output, self._known[key], strict=True):
+            if name and found is not None:
+                self.facts.learn(name, *found)
+
+    def _signature(self, node: onnx.NodeProto, inputs: list[str]) -> tuple[object, ...]:
+        facts = self.facts
+        small = tuple(
+            v.tobytes() if (v := facts.value.get(n)) is not None and self._shown(v) else None
+            for n in inputs
+        )
+        attributes = tuple(sorted(a.SerializeToString() for a in node.attribute))
+        shape = tuple((facts.dims[n], facts.code[n]) for n in inputs)
+        absent = tuple(not n for n in node.input)
+        outputs: tuple[object, ...] = tuple(node.output)
+        if self._has_schema(node) and not captured(node):
+            outputs = tuple(bool(n) for n in node.output)
+        return (node.op_type, node.domain, attributes, shape, small, absent, outputs)
+
+    def _shown(self, value: Array) -> bool:
+        return value.size <= _SEEN_BY_INFERENCE and value.dtype != object
+
+    def _version(self, domain: str) -> int:
+        return self._versions.get("" if domain in STANDARD_DOMAINS else domain, 1)
+
+    def _has_schema(self, node: onnx.NodeProto) -> bool:
+        return onnx.defs.has(node.op_type, self._version(node.domain), node.domain)
+
+    def _infer_once(self, node: onnx.NodeProto, inputs: list[str]) -> tuple[Known | None, ...]:
+        found = self._onnx_inference(node, inputs) if self._has_schema(node) else {}
+        resolved = tuple(self._resolve(name, found.get(name)) for name in node.output)
+        for name, known in zip(node.output, resolved, strict=True):
+            if name:
+                if known is None:
+                    raise self._unknowable(name, node, found.get(name))
+                break
+        return resolved
+
+    def _onnx_inference(
+        self, node: onnx.NodeProto, inputs: list[str]
+    ) -> Mapping[str, onnx.TypeProto]:
+        facts = self.facts
+        outer = [n for n in captured(node) if n in facts.dims]
+        types = {
+            n: onnx.helper.make_tensor_type_proto(facts.code[n], list(facts.dims[n]))
+            for n in (*inputs, *outer)
+        }
+        data = {
+            n: numpy_helper.from_array(facts.value[n])
+            for n in inputs
+            if n in facts.value and self._shown(facts.value[n])
+        }
+        schema = onnx.defs.get_schema(node.op_type, self._version(node.domain), node.domain)
+        try:
+            return shape_inference.infer_node_outputs(
+                schema,
+                node,
+                types,
+                data,
+                opset_imports=list(self.model.opset_import),
+                ir_version=self.model.ir_version,
+            )
+        except _MISFITS as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise ModelError(
+                f"the node does not fit its operands: {lines[0]}",
+                f"{describe(node)} with operands {self._shown_dims(inputs)}",
+                "export the model again, with the opset that it names",
+            ) from error
+
+    def _shown_dims(self, names: Iterable[str]) -> str:
+        return ", ".join(f"{n}{list(self.facts.dims[n])}" for n in names)[:200] or "none"
+
+    def _resolve(self, name: str, inferred: onnx.TypeProto | None) -> Known | None:
+        if not name:
+            return None
+        dims: tuple[int, ...] | None = None
+        code = 0
+        for candidate in (inferred, self._annotations.get(name)):
+            if candidate is None or candidate.WhichOneof("value") != "tensor_type":
+                continue
+            tensor = candidate.tensor_type
+            code = code or tensor.elem_type
+            if dims is None and tensor.HasField("shape"):
+                dims = self._static(tensor.shape)
+        return None if dims is None or not code else (dims, code)
+
+    def _static(self, shape: onnx.TensorShapeProto) -> tuple[int, ...] | None:
+        sizes = [
+            d.dim_value if d.HasField("dim_value") else evaluate_dimension(d.dim_param, self.bound)
+            for d in shape.dim
+        ]
+        dims = tuple(s for s in sizes if s is not None and s >= 0)
+        return dims if len(dims) == len(sizes) else None
+
+    def _unbound(self, name: str, shape: onnx.TensorShapeProto, where: str) -> ModelError:
+        texts = [
+            dimension_text(dim, name, axis)
+            for axis, dim in enumerate(shape.dim)
+            if self._static(onnx.TensorShapeProto(dim=[dim])) is None
+        ]
+        return unbound_dimension(texts, texts[0], where)
+
+    def _unknowable(
+        self, name: str, node: onnx.NodeProto, inferred: onnx.TypeProto | None = None
+    ) -> ModelError:
+        where = describe(node)
+        noted = self._annotations.get(name)
+        kind = (inferred or noted or onnx.TypeProto()).WhichOneof("value") or "tensor_type"
+        if kind != "tensor_type":
+            what = kind.removesuffix("_type").replace("_", " ")
+            return ModelError(f"{name!r} is a {what}, not a tensor", where, "export with tensors")
+        if noted is not None and any(d.dim_param for d in noted.tensor_type.shape.dim):
+            return self._unbound(name, noted.tensor_type.shape, f"tensor {name!r}, {where}")
+        return ModelError(
+            f"the size of {name!r} cannot be known before the model runs",
+            where,
+            "export with static shapes, or annotate the tensor in value_info",
+        )
+
+
+def reads_of(node: onnx.NodeProto) -> Sequence[str]:
+    """Operands, and what sub-graphs read."""
+    return [n for n in node.input if n] + captured(node)
+
+
+def _ignores_data(node: onnx.NodeProto, constant: set[str]) -> bool:
+    """Operators whose result follows from dims, or from their first operand alone."""
+    return node.op_type in {"Shape", "Size"} or (
+        node.op_type == "CastLike" and node.input[0] in constant
+    )
+
+
+def _shape_value(kind: str, dims: tuple[int, ...], attributes: dict[str, object]) -> Array | None:
+    if kind == "Size":
+        return np.asarray(math.prod(dims), np.int64)
+    start, end = attributes.get("start", 0), attributes.get("end", len(dims))
+    if isinstance(start, int) and isinstance(end, int):
+        return np.asarray(dims[start:end], np.int64)
+    return None
+
+
+def _stored_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """The tensor of a `Constant` that is too large to compute with: a weight stored in a node."""
+    if node.op_type != "Constant":
+        return None
+    for attribute in node.attribute:
+        if attribute.name == "value" and math.prod(attribute.t.dims) > MAX_ELEMENTS:
+            return attribute.t
+        if attribute.name == "sparse_value":
+            return dense_form(attribute.sparse_tensor)
+    return None
+
+
+def _literal(attributes: dict[str, object]) -> Array | None:
+    for key in ("value", "value_int", "value_ints", "value_float", "value_floats"):
+        value = attributes.get(key)
+        if isinstance(value, onnx.TensorProto):
+            return tensor_value(value)
+        if value is not None:
+            return np.asarray(value, np.float32 if "float" in key else np.int64)
+    return None

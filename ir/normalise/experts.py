@@ -1,0 +1,169 @@
+"""Mixtures of experts that gather one weight per token become grouped expert products.
+
+Exporters write TopK, then a gather of a whole expert weight for every token, then a batched
+product: the gathered weights would be terabytes. Here the tokens are dispatched to slots of their
+expert instead (balanced load), multiplied there, and combined. What lies between two products of
+the same routing stays in the slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor, unused_name
+from ir.ops import OpView, lookup
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    gather: Op
+    product: Op
+    tokens: str
+    weight: Tensor
+    row: bool
+
+
+def group_experts(graph: OpGraph) -> OpGraph:
+    """The graph with gathered expert weights turned into grouped products."""
+    matches = {m.product.name: m for m in _matches(graph)}
+    if not matches:
+        return graph
+    tensors = dict(graph.tensors)
+    gathers = {m.gather.name for m in matches.values()}
+    ops: list[Op] = []
+    for op in graph.ops:
+        if op.name in matches:
+            ops += _grouped(matches[op.name], tensors)
+        elif op.name not in gathers:
+            ops.append(op)
+    return _without_dead(_in_slots(replace(graph, ops=tuple(ops), tensors=tensors)))
+
+
+def _matches(graph: OpGraph) -> list[_Gathered]:
+    consumers = graph.consumers()
+    found: list[_Gathered] = []
+    for op in graph.ops:
+        if (
+            op.kind not in {"Gather", "GatherND"}
+            or op.attributes.get("axis", 0) != 0
+            or op.attributes.get("batch_dims", 0)
+        ):
+            continue
+        weight, gathered = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
+        readers = consumers.get(op.outputs[0], [])
+        if (
+            weight.role is not Role.PARAMETER
+            or len(weight.dims) != 3
+            or len(gathered.dims) != 3
+            or len(readers) != 1
+        ):
+            continue
+        product = readers[0]
+        if (
+            product.kind != "MatMul"
+            or product.attributes.get("trans_a")
+            or product.attributes.get("trans_b")
+        ):
+            continue
+        row = product.inputs[1] == op.outputs[0]
+        tokens = product.inputs[0] if row else product.inputs[1]
+        dims = graph.tensors[tokens].dims
+        if len(dims) == 3 and dims[0] == gathered.dims[0] and dims[1 if row else 2] == 1:
+            found.append(_Gathered(op, product, tokens, weight, row))
+    return found
+
+
+def _grouped(match: _Gathered, tensors: dict[str, Tensor]) -> list[Op]:
+    name, scope = match.product.name, match.product.scope
+    index = match.gather.inputs[1]
+    tokens, result = tensors[match.tokens], tensors[match.product.outputs[0]]
+    experts = match.weight.dims[0]
+    slots = -(-tokens.dims[0] // experts)
+    sent = unused_name(f"{name}/slots", tensors)
+    made = unused_name(f"{name}/expert_result", tensors)
+    tensors[sent] = Tensor(sent, (experts, slots, *tokens.dims[1:]), tokens.dtype)
+    tensors[made] = Tensor(made, (experts, slots, *result.dims[1:]), result.dtype)
+    attributes: dict[str, AttributeValue] = {"row": 1} if match.row else {}
+    return [
+        Op(f"{name}/dispatch", "Dispatch", (match.tokens, index), (sent,), {}, scope),
+        Op(name, "ExpertMatMul", (sent, match.weight.name), (made,), attributes, scope),
+        Op(f"{name}/combine", "Combine", (made, index), match.product.outputs, {}, scope),
+    ]
+
+
+def _in_slots(graph: OpGraph) -> OpGraph:
+    """Run what lies between a combine and the next dispatch of the same tokens in the slots."""
+    tensors = dict(graph.tensors)
+    slotted: dict[str, tuple[str, str]] = {}
+    alias: dict[str, str] = {}
+    ops: list[Op] = []
+    for original in graph.ops:
+        op = replace(original, inputs=tuple(alias.get(n, n) for n in original.inputs))
+        if op.kind == "Combine":
+            slotted[op.outputs[0]] = (op.inputs[0], op.inputs[1])
+        elif op.kind == "Dispatch" and slotted.get(op.inputs[0], ("", ""))[1] == op.inputs[1]:
+            alias[op.outputs[0]] = slotted[op.inputs[0]][0]
+            continue
+        else:
+            ops += _moved(op, graph, slotted, tensors)
+        ops.append(op)
+    return replace(graph, ops=tuple(ops), tensors=tensors)
+
+
+def _moved(
+    op: Op, graph: OpGraph, slotted: dict[str, tuple[str, str]], tensors: dict[str, Tensor]
+) -> list[Op]:
+    data = [
+        n for n in op.inputs if n and graph.tensors.get(n, tensors[n]).role is not Role.CONSTANT
+    ]
+    if not data or any(n not in slotted for n in data) or len({slotted[n][1] for n in data}) != 1:
+        return []
+    if not _leading_passes(op, graph):
+        return []
+    shape = tensors[slotted[data[0]][0]].dims[:2]
+    index = slotted[data[0]][1]
+    outputs: list[str] = []
+    for name in op.outputs:
+        moved = unused_name(f"{name}/slots", tensors)
+        tensors[moved] = replace(tensors[name], name=moved, dims=(*shape, *tensors[name].dims[1:]))
+        slotted[name] = (moved, index)
+        outputs.append(moved)
+    inputs = tuple(slotted[n][0] if n in slotted else n for n in op.inputs)
+    return [Op(f"{op.name}/slots", op.kind, inputs, tuple(outputs), _shifted(op), op.scope)]
+
+
+def _leading_passes(op: Op, graph: OpGraph) -> bool:
+    """Whether dimension 0 of every tensor is one factor that all share, and no constant reaches
+    it.
+    """
+    rule = lookup(op.kind).rule(OpView(op, graph))
+    heads = {m[0] if m else () for m in (*rule.operands, *rule.results) if m is not None}
+    constants = [n for n in op.inputs if n and graph.tensors[n].role is Role.CONSTANT]
+    rank = len(graph.tensors[op.outputs[0]].dims)
+    return (
+        len(heads) == 1
+        and len(next(iter(heads))) == 1
+        and all(len(graph.tensors[n].dims) < rank for n in constants)
+    )
+
+
+def _shifted(op: Op) -> dict[str, AttributeValue]:
+    """Attributes with every axis after the first one further."""
+    out = dict(op.attributes)
+    for key in ("axis", "axes", "slice_axes"):
+        value = out.get(key)
+        if isinstance(value, int):
+            out[key] = value + 1
+        elif isinstance(value, tuple):
+            out[key] = tuple(int(v) + 1 for v in value)
+    return out
+
+
+def _without_dead(graph: OpGraph) -> OpGraph:
+    wanted = set(graph.outputs)
+    kept: list[Op] = []
+    for op in reversed(graph.ops):
+        if wanted.intersection(op.outputs):
+            wanted.update(op.inputs)
+            kept.append(op)
+    return graph.with_ops(reversed(kept))

@@ -1,0 +1,40 @@
+"""Operators that change nothing are removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ir.graph import Op, OpGraph
+
+
+def drop_identities(graph: OpGraph) -> OpGraph:
+    """Without Identity, casts to the same type and reshapes to the same dims."""
+    alias: dict[str, str] = {}
+    kept: list[Op] = []
+    for op in graph.ops:
+        inputs = tuple(alias.get(n, n) for n in op.inputs)
+        if _is_identity(op, graph) and op.outputs[0] not in graph.outputs:
+            alias[op.outputs[0]] = inputs[0]
+        else:
+            kept.append(replace(op, inputs=inputs))
+    return graph.with_ops(kept)
+
+
+def _is_identity(op: Op, graph: OpGraph) -> bool:
+    if op.kind == "Identity":
+        return True
+    if op.kind == "Pad" and op.attributes.get("axes"):
+        return False
+    if op.kind not in {
+        "Cast",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Tile",
+        "Pad",
+    }:
+        return False
+    source, result = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
+    return source.dims == result.dims and source.dtype == result.dtype

@@ -1,0 +1,121 @@
+"""Convolutions, pooling and resizing. Positions stay whole; images, channels and groups may be
+split.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.rule import FactorMap, RuleBuilder, ShardingRule
+
+
+def conv_rule(view: OpView) -> ShardingRule:
+    """`n (g c) x..., (g o) c k... -> n (g o) y...` for `group` = g."""
+    builder = RuleBuilder()
+    data, weight, result = view.dims(0), view.dims(1), view.result()
+    groups = view.int("group", 1)
+    n, g = builder.factor(data[0]), builder.factor(groups)
+    c, o = builder.factor(weight[1]), builder.factor(weight[0] // groups)
+    space = ((),) * (len(data) - 2)
+    group = (g,) if groups > 1 else ()
+    return builder.build(
+        [((n,), (*group, c), *space), ((*group, o), (c,), *((),) * (len(weight) - 2))],
+        [((n,), (*group, o), *((),) * (len(result) - 2))],
+        order=(n, g, o, c),
+    )
+
+
+def transposed_conv_rule(view: OpView) -> ShardingRule:
+    """`n (g c) x..., (g c) o k... -> n (g o) y...`."""
+    builder = RuleBuilder()
+    data, weight = view.dims(0), view.dims(1)
+    groups = view.int("group", 1)
+    n, g = builder.factor(data[0]), builder.factor(groups)
+    c, o = builder.factor(weight[0] // groups), builder.factor(weight[1])
+    space = ((),) * (len(data) - 2)
+    group = (g,) if groups > 1 else ()
+    return builder.build(
+        [((n,), (*group, c), *space), ((*group, c), (o,), *((),) * (len(weight) - 2))],
+        [((n,), (*group, o), *space)],
+    )
+
+
+def image_rule(view: OpView) -> ShardingRule:
+    """Images and channels pass; every position stays on its device.
+
+    The second result of a MaxPool counts positions in the whole tensor: it needs all of it.
+    """
+    builder = RuleBuilder()
+    data = view.dims(0)
+    positions_of_whole = len(view.outputs) > 1
+    n = builder.factor(data[0], locked=positions_of_whole)
+    c = builder.factor(data[1], locked=positions_of_whole)
+    operand: FactorMap = ((n,), (c,), *((),) * (len(data) - 2))
+    return builder.build(
+        [operand, *[None] * (len(view.op.inputs) - 1)], [operand] * len(view.outputs)
+    )
+
+
+def global_pool_rule(view: OpView) -> ShardingRule:
+    """`n c x... -> n c 1...`: split positions leave a partial sum over a known count."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    operand: FactorMap = tuple((f,) for f in factors)
+    return builder.build([operand], [(operand[0], operand[1], *((),) * (len(factors) - 2))])
+
+
+def resize_rule(view: OpView) -> ShardingRule:
+    """Dimensions that keep their size pass, the others stay whole."""
+    builder = RuleBuilder()
+    data, result = view.dims(0), view.result()
+    factors = [builder.factor(a) if a == b else None for a, b in zip(data, result, strict=True)]
+    both: FactorMap = tuple(() if f is None else (f,) for f in factors)
+    return builder.build([both, *[None] * (len(view.op.inputs) - 1)], [both])
+
+
+@operator(
+    "Conv", rule=conv_rule, engine=Engine.CONVOLUTION, needs=Needs.OTHERS, parameter_operands=(1,)
+)
+def conv_flops(view: OpView) -> int:
+    """One multiply and one add for each result element, input channel of its group and kernel
+    position.
+    """
+    return 2 * view.outputs[0].elements * math.prod(view.dims(1)[1:])
+
+
+@operator(
+    "ConvTranspose",
+    rule=transposed_conv_rule,
+    engine=Engine.CONVOLUTION,
+    needs=Needs.OTHERS,
+    parameter_operands=(1,),
+)
+def transposed_conv_flops(view: OpView) -> int:
+    """As a convolution, counted from the operand."""
+    return 2 * view.graph.tensors[view.op.inputs[0]].elements * math.prod(view.dims(1)[1:])
+
+
+@operator("MaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _max_pool_flops(view: OpView) -> int:
+    return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
+
+
+@operator("AveragePool", "LpPool", rule=image_rule)
+def _average_pool_flops(view: OpView) -> int:
+    return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
+
+
+@operator("GlobalAveragePool", rule=global_pool_rule)
+def _global_average_flops(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _global_max_flops(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("Resize", "Upsample", rule=resize_rule, differentiable=(0,))
+def _resize_flops(view: OpView) -> int:
+    return 4 * view.outputs[0].elements

@@ -1,0 +1,147 @@
+"""Composites: one kernel for a chain of element-wise work. Everything is derived from the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ir.graph import Op
+from ir.ops.registry import OpView, lookup, operator
+from ir.rule import FactorMap, InternalCollective, ShardingRule
+
+
+class _Union:
+    """Classes of factors that a tensor inside the composite ties together."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.size: list[int] = []
+
+    def add(self, size: int) -> int:
+        self.parent.append(len(self.parent))
+        self.size.append(size)
+        return len(self.parent) - 1
+
+    def find(self, index: int) -> int:
+        while self.parent[index] != index:
+            self.parent[index] = self.parent[self.parent[index]]
+            index = self.parent[index]
+        return index
+
+    def join(self, a: int, b: int) -> None:
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            self.parent[max(a, b)] = min(a, b)
+
+
+@dataclass(slots=True)
+class _Ties:
+    """What the parts of a composite say of its factors, before these have their numbers."""
+
+    union: _Union = field(default_factory=_Union)
+    maps: dict[str, list[list[int]]] = field(default_factory=dict)
+    locked: set[int] = field(default_factory=set)
+    internal: list[InternalCollective] = field(default_factory=list)
+    number: dict[int, int] = field(default_factory=dict)
+    """Final number of each class of factors."""
+
+    def factor(self, index: int) -> int:
+        return self.number.setdefault(self.union.find(index), len(self.number))
+
+    def mapped(self, name: str) -> FactorMap | None:
+        if name not in self.maps:
+            return None
+        return tuple(tuple(self.factor(f) for f in dim) for dim in self.maps[name])
+
+
+def fused_rule(view: OpView) -> ShardingRule:
+    """Rule of a composite: the parts' factors, tied where a tensor inside has both.
+
+    A factor that some part cannot split where another can stays whole; a factor that is summed
+    away inside and comes back by broadcasting is an internal collective, forward and backward.
+    """
+    return _derived(view, _ties(view))
+
+
+def tensor_maps(view: OpView) -> dict[str, FactorMap]:
+    """Maps of all tensors that the parts read or make, in the factors of the rule.
+
+    A factor that no operand and no result of the composite has comes after those of the rule.
+    """
+    ties = _ties(view)
+    _derived(view, ties)
+    return {name: mapping for name in ties.maps if (mapping := ties.mapped(name)) is not None}
+
+
+def _ties(view: OpView) -> _Ties:
+    ties = _Ties()
+    for part in view.op.parts:
+        rule = lookup(part.kind).rule(OpView(part, view.graph))
+        ids = [ties.union.add(s) for s in rule.sizes]
+        ties.locked.update(ids[f] for f in rule.locked)
+        ties.internal += [_renamed(item, ids.__getitem__) for item in rule.internal]
+        ties.internal += _inner_sums(part, view.op, rule, ids)
+        named = (
+            *zip(part.inputs, rule.operands, strict=True),
+            *zip(part.outputs, rule.results, strict=True),
+        )
+        for name, mapping in named:
+            if name and mapping is not None:
+                known = [[ids[f] for f in dim] for dim in mapping]
+                _tie(ties.maps, name, known, ties.union, ties.locked)
+    return ties
+
+
+def _renamed(item: InternalCollective, name: Callable[[int], int]) -> InternalCollective:
+    factors, message = (tuple(name(f) for f in each) for each in (item.factors, item.message))
+    return replace(item, factors=factors, message=message)
+
+
+def _inner_sums(
+    part: Op, whole: Op, rule: ShardingRule, ids: list[int]
+) -> list[InternalCollective]:
+    """Sums inside the composite must be complete before the next part reads them."""
+    if part.outputs[0] in whole.outputs or not rule.results or rule.results[0] is None:
+        return []
+    kept = {f for dim in rule.results[0] for f in dim}
+    first = next((m for m in rule.operands if m is not None), ())
+    summed = tuple(ids[f] for dim in first for f in dim if f not in kept)
+    message = tuple(ids[f] for f in sorted(kept))
+    return [InternalCollective(summed, message)] if summed else []
+
+
+def _tie(
+    maps: dict[str, list[list[int]]],
+    name: str,
+    mapping: list[list[int]],
+    union: _Union,
+    locked: set[int],
+) -> None:
+    known = maps.setdefault(name, mapping)
+    if known is mapping:
+        return
+    for a, b in zip(known, mapping, strict=True):
+        if len(a) == len(b):
+            for x, y in zip(a, b, strict=True):
+                union.join(x, y)
+        else:
+            locked.update((*a, *b))
+
+
+def _derived(view: OpView, ties: _Ties) -> ShardingRule:
+    """The rule; results number their factors first, then operands, then internal messages."""
+    union, number = ties.union, ties.number
+    whole = {union.find(f) for f in ties.locked}
+    results = tuple(ties.mapped(n) for n in view.op.outputs)
+    operands = tuple(ties.mapped(n) if n else None for n in view.op.inputs)
+    collectives = tuple(_renamed(item, ties.factor) for item in ties.internal)
+    sizes = [0] * len(number)
+    for root, index in number.items():
+        sizes[index] = max(union.size[f] for f in range(len(union.parent)) if union.find(f) == root)
+    locked = frozenset(i for root, i in number.items() if root in whole)
+    return ShardingRule(tuple(sizes), operands, results, locked, collectives)
+
+
+@operator("Fused", rule=fused_rule)
+def _fused_flops(view: OpView) -> int:
+    return sum(lookup(p.kind).flops(OpView(p, view.graph)) for p in view.op.parts)

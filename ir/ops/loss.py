@@ -1,0 +1,37 @@
+"""The ends of a graph: a loss in training, a delivered result in inference."""
+
+from __future__ import annotations
+
+from ir.ops.registry import Needs, OpView, operator
+from ir.rule import InternalCollective, RuleBuilder, ShardingRule, single
+
+
+def loss_rule(view: OpView) -> ShardingRule:
+    """Softmax cross-entropy over the last dimension; the value is a partial sum of a scalar.
+
+    A split last dimension (vocabulary) exchanges maximum, sum and target logit forward, nothing
+    backward. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
+    """
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    if len(factors) > 1:
+        builder.internal.append(
+            InternalCollective((factors[-1],), tuple(factors[:-1]), forward=3, backward=0)
+        )
+    return builder.build([single(factors)], [()])
+
+
+def output_rule(view: OpView) -> ShardingRule:
+    """Any layout, but no partial sum."""
+    builder = RuleBuilder()
+    return builder.build([single(builder.factors(view.dims(0)))], [])
+
+
+@operator("Loss", rule=loss_rule, needs=Needs.ITSELF, whole_statistics=True)
+def _loss_flops(view: OpView) -> int:
+    return 6 * view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("Output", rule=output_rule, differentiable=(), touched_bytes=lambda _: 0)
+def _output_flops(_: OpView) -> int:
+    return 0

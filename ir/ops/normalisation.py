@@ -1,0 +1,127 @@
+"""Normalisations: their statistics are internal collectives of the operator."""
+
+from __future__ import annotations
+
+from ir.ops.registry import Needs, OpView, operator
+from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
+
+
+def layer_norm_rule(view: OpView) -> ShardingRule:
+    """`x: n ... h ..., scale: h ..., bias: h ...`: mean and variance over the dimensions from
+    `axis` on.
+    """
+    builder = RuleBuilder()
+    dims, axis = view.dims(0), view.int("axis", len(view.dims(0)) - 1)
+    factors = builder.factors(dims)
+    outer, inner = tuple(factors[:axis]), tuple(factors[axis:])
+    builder.internal.append(InternalCollective(inner, outer, forward=2, backward=2))
+    data = single(factors)
+    operands: list[FactorMap | None] = [data]
+    for index in range(1, len(view.op.inputs)):
+        if not view.has(index):
+            operands.append(None)
+            continue
+        own = view.dims(index)
+        shift = len(dims) - len(own)
+        operands.append(
+            tuple((factors[shift + i],) if d == dims[shift + i] else () for i, d in enumerate(own))
+        )
+    statistics: FactorMap = tuple((f,) if i < axis else () for i, f in enumerate(factors))
+    return builder.build(operands, [data, *[statistics] * (len(view.outputs) - 1)])
+
+
+def batch_norm_rule(view: OpView) -> ShardingRule:
+    """Statistics over all but the channel, as in training: two numbers per channel forward, two
+    backward.
+    """
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    channel = factors[1] if len(factors) > 1 else factors[0]
+    others = tuple(f for f in factors if f != channel)
+    if view.int("training", 1):
+        builder.internal.append(InternalCollective(others, (channel,), forward=2, backward=2))
+    vectors: list[FactorMap | None] = [
+        ((channel,),) if view.has(i) else None for i in range(1, len(view.op.inputs))
+    ]
+    extra: list[FactorMap | None] = [((channel,),)] * (len(view.outputs) - 1)
+    return builder.build([single(factors), *vectors], [single(factors), *extra])
+
+
+def instance_norm_rule(view: OpView) -> ShardingRule:
+    """Statistics over the positions of one image and channel."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    builder.internal.append(
+        InternalCollective(tuple(factors[2:]), tuple(factors[:2]), forward=2, backward=2)
+    )
+    vectors: list[FactorMap | None] = [
+        ((factors[1],),) if view.has(i) else None for i in range(1, len(view.op.inputs))
+    ]
+    return builder.build([single(factors), *vectors], [single(factors)])
+
+
+def group_norm_rule(view: OpView) -> ShardingRule:
+    """Channels and positions of one image stay whole."""
+    builder = RuleBuilder()
+    dims = view.dims(0)
+    factors = [builder.factor(d, locked=i > 0) for i, d in enumerate(dims)]
+    vectors: list[FactorMap | None] = [
+        ((),) if view.has(i) else None for i in range(1, len(view.op.inputs))
+    ]
+    return builder.build([single(factors), *vectors], [single(factors)])
+
+
+def local_response_rule(view: OpView) -> ShardingRule:
+    """A window over channels: the channel stays whole."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    builder.locked.add(factors[1])
+    return builder.build([single(factors)], [single(factors)])
+
+
+@operator(
+    "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
+    rule=layer_norm_rule, needs=Needs.ITSELF, differentiable=(0, 1, 2), parameter_operands=(1, 2),
+    whole_statistics=True,
+)  # fmt: skip
+def _layer_norm_flops(view: OpView) -> int:
+    return 8 * view.outputs[0].elements
+
+
+@operator(
+    "BatchNormalization",
+    rule=batch_norm_rule,
+    needs=Needs.ITSELF,
+    differentiable=(0, 1, 2),
+    parameter_operands=(1, 2),
+    buffer_operands=(3, 4),
+)
+def _batch_norm_flops(view: OpView) -> int:
+    return 8 * view.outputs[0].elements
+
+
+@operator(
+    "InstanceNormalization",
+    rule=instance_norm_rule,
+    needs=Needs.ITSELF,
+    differentiable=(0, 1, 2),
+    parameter_operands=(1, 2),
+)
+def _instance_norm_flops(view: OpView) -> int:
+    return 8 * view.outputs[0].elements
+
+
+@operator(
+    "GroupNormalization",
+    rule=group_norm_rule,
+    needs=Needs.ITSELF,
+    differentiable=(0, 1, 2),
+    parameter_operands=(1, 2),
+)
+def _group_norm_flops(view: OpView) -> int:
+    return 8 * view.outputs[0].elements
+
+
+@operator("LRN", rule=local_response_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _local_response_flops(view: OpView) -> int:
+    return view.outputs[0].elements * (2 * view.int("size", 5) + 4)

@@ -1,0 +1,118 @@
+"""Reductions, statistics along an axis, sorting and scanning."""
+
+from __future__ import annotations
+
+from ir.ops.registry import Needs, OpView, operator
+from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
+
+
+def reduced_axes(view: OpView) -> tuple[int, ...]:
+    """Axes that a reduction removes or shrinks to one; normalised by the importer."""
+    return view.ints("axes", tuple(range(len(view.dims(0)))))
+
+
+def _reduce_maps(view: OpView, builder: RuleBuilder) -> tuple[list[int], FactorMap]:
+    dims, axes = view.dims(0), set(reduced_axes(view))
+    factors = builder.factors(dims)
+    keep = len(view.result()) == len(dims)
+    result = tuple(
+        (() if i in axes else (f,)) for i, f in enumerate(factors) if keep or i not in axes
+    )
+    return factors, result
+
+
+def sum_rule(view: OpView) -> ShardingRule:
+    """A split reduced axis leaves a partial sum; a mean is the sum over a known count."""
+    builder = RuleBuilder()
+    factors, result = _reduce_maps(view, builder)
+    return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])
+
+
+def internal_reduce_rule(view: OpView) -> ShardingRule:
+    """A reduction that is no sum: a split reduced axis is reduced inside the operator."""
+    builder = RuleBuilder()
+    factors, result = _reduce_maps(view, builder)
+    axes = set(reduced_axes(view))
+    kept = tuple(f for i, f in enumerate(factors) if i not in axes)
+    builder.internal.append(
+        InternalCollective(tuple(factors[i] for i in sorted(axes)), kept, backward=0)
+    )
+    return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])
+
+
+def locked_axis_rule(view: OpView) -> ShardingRule:
+    """Everything along `axis` stays on one device; results keep the other dimensions."""
+    builder = RuleBuilder()
+    dims, axis = view.dims(0), view.int("axis", len(view.dims(0)) - 1)
+    factors = builder.factors(dims)
+    builder.locked.update(factors[a] for a in statistics_axes(view))
+    return builder.build(
+        [single(factors), *[None] * (len(view.op.inputs) - 1)],
+        [_follow(t.dims, dims, axis, factors) for t in view.outputs],
+    )
+
+
+def _follow(
+    result: tuple[int, ...], dims: tuple[int, ...], axis: int, factors: list[int]
+) -> FactorMap:
+    if len(result) == len(dims):
+        return tuple(
+            (f,) if i != axis or result[i] == dims[i] else () for i, f in enumerate(factors)
+        )
+    return tuple((f,) for i, f in enumerate(factors) if i != axis)
+
+
+def statistics_axes(view: OpView) -> tuple[int, ...]:
+    """Axes over which softmax normalises."""
+    rank = len(view.dims(0))
+    axis = view.int("axis", rank - 1)
+    return tuple(range(axis, rank)) if view.int("to_end") else (axis,)
+
+
+def softmax_rule(view: OpView) -> ShardingRule:
+    """A split axis exchanges maximum and sum forward, one sum backward.
+
+    With the attribute `to_end` the dimensions from `axis` on are one, as before opset 13.
+    """
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    axes = statistics_axes(view)
+    summed = tuple(factors[a] for a in axes)
+    others = tuple(f for i, f in enumerate(factors) if i not in axes)
+    builder.internal.append(InternalCollective(summed, others, forward=2, backward=1))
+    return builder.build([single(factors)], [single(factors)])
+
+
+@operator("ReduceSum", "ReduceMean", rule=sum_rule, differentiable=(0,), fusible=True)
+def _sum_flops(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator(
+    "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceSumSquare",
+    rule=internal_reduce_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,),
+)  # fmt: skip
+def _internal_reduce_flops(view: OpView) -> int:
+    return 2 * view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT, whole_statistics=True)
+def _softmax_flops(view: OpView) -> int:
+    """Maximum, difference, exponential, sum and quotient of each element."""
+    return 5 * view.outputs[0].elements
+
+
+@operator("ArgMax", "ArgMin", rule=locked_axis_rule, differentiable=())
+def _arg_flops(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,))
+def _top_k_flops(view: OpView) -> int:
+    return 8 * view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("CumSum", "Hardmax", rule=locked_axis_rule, differentiable=(0,))
+def _scan_flops(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements

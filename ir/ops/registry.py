@@ -1,0 +1,185 @@
+"""The operator catalogue: one entry per kind, and the questions that planning asks of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeAlias, TypedDict, Unpack
+
+from ir.graph import AttributeValue, Op, OpGraph, Tensor
+from ir.rule import ShardingRule
+
+
+class Engine(StrEnum):
+    """The part of a chip that does the work; each has its own achievable rate."""
+
+    MATRIX = "matrix"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    VECTOR = "vector"
+    VIEW = "view"
+    """Moves no bytes: a change of name only."""
+
+
+class Needs(StrEnum):
+    """Which tensors the gradient of an operand is computed from."""
+
+    NOTHING = "nothing"
+    OTHERS = "others"
+    """The other operands, as in a product."""
+    ITSELF = "itself"
+    RESULT = "result"
+    OPERANDS = "operands"
+    OPERANDS_AND_RESULT = "operands and result"
+    FIRST = "first"
+    """The first operand: a condition or an index."""
+
+
+Int: TypeAlias = int
+"""`int` where a method of that name hides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpView:
+    """An operator with its tensors at hand: what rules and counts are functions of."""
+
+    op: Op
+    graph: OpGraph
+
+    @property
+    def inputs(self) -> tuple[Tensor | None, ...]:
+        return tuple(self.graph.tensors[n] if n else None for n in self.op.inputs)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.graph.tensors[n] for n in self.op.outputs if n)
+
+    def dims(self, index: int) -> tuple[int, ...]:
+        """Dims of operand `index`."""
+        return self.graph.tensors[self.op.inputs[index]].dims
+
+    def result(self, index: int = 0) -> tuple[int, ...]:
+        """Dims of result `index`."""
+        return self.graph.tensors[self.op.outputs[index]].dims
+
+    def has(self, index: int) -> bool:
+        return index < len(self.op.inputs) and bool(self.op.inputs[index])
+
+    def ints(self, key: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        value: AttributeValue = self.op.attributes.get(key, default)
+        if isinstance(value, int):
+            return (value,)
+        if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+            raise TypeError(
+                f"attribute {key} of {self.op.name} is {value!r}, not a list of integers"
+            )
+        return tuple(v for v in value if isinstance(v, int))
+
+    def int(self, key: str, default: Int = 0) -> Int:
+        value = self.op.attributes.get(key, default)
+        if not isinstance(value, int):
+            raise TypeError(f"attribute {key} of {self.op.name} is {value!r}, not an integer")
+        return value
+
+
+RuleFunction = Callable[[OpView], ShardingRule]
+CountFunction = Callable[[OpView], int]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEntry:
+    """What planning knows about one kind of operator."""
+
+    kind: str
+    rule: RuleFunction
+    flops: CountFunction
+    """Arithmetic of the whole operator, forward."""
+    engine: Engine = Engine.VECTOR
+    needs: Needs = Needs.NOTHING
+    differentiable: tuple[int, ...] | None = None
+    """Operands that can have a gradient; None means every operand of floating type."""
+    backward_ratio: float = 1.0
+    """Arithmetic of one operand's gradient over the arithmetic of the forward pass."""
+    fusible: bool = False
+    """Element-wise in character: may join a fused kernel."""
+    broadcasts: bool = False
+    """An operand may have size 1 where another one is larger."""
+    parameter_operands: tuple[int, ...] = ()
+    """Operands that hold trainable weights by their meaning."""
+    buffer_operands: tuple[int, ...] = ()
+    """Operands that hold running statistics: no gradient, no optimizer state."""
+    touched_bytes: CountFunction | None = None
+    """Bytes moved by the whole operator, where that is not operands plus results."""
+    whole_statistics: bool = False
+    """MindSpore's operator cannot be split along the dimensions of its statistics."""
+
+
+class OperatorFacts(TypedDict, total=False):
+    """Fields of `OperatorEntry` that have a default."""
+
+    engine: Engine
+    needs: Needs
+    differentiable: tuple[int, ...] | None
+    backward_ratio: float
+    fusible: bool
+    broadcasts: bool
+    parameter_operands: tuple[int, ...]
+    buffer_operands: tuple[int, ...]
+    touched_bytes: CountFunction | None
+    whole_statistics: bool
+
+
+_CATALOGUE: dict[str, OperatorEntry] = {}
+
+
+def operator(
+    *kinds: str,
+    rule: RuleFunction,
+    **facts: Unpack[OperatorFacts],
+) -> Callable[[CountFunction], CountFunction]:
+    """Enter kinds into the catalogue; the decorated function counts their FLOPs."""
+
+    def enter(flops: CountFunction) -> CountFunction:
+        for kind in kinds:
+            if kind in _CATALOGUE:
+                raise ValueError(f"operator {kind} is in the catalogue twice")
+            _CATALOGUE[kind] = OperatorEntry(kind, rule, flops, **facts)
+        return flops
+
+    return enter
+
+
+def catalogue() -> Mapping[str, OperatorEntry]:
+    """All entries by kind."""
+    return MappingProxyType(_CATALOGUE)
+
+
+def unknown_rule(view: OpView) -> ShardingRule:
+    """The rule of an operator that nobody described: every tensor whole on every device."""
+    return ShardingRule(
+        sizes=(),
+        operands=tuple(None if t is None else ((),) * len(t.dims) for t in view.inputs),
+        results=tuple(((),) * len(t.dims) for t in view.outputs),
+    )
+
+
+_UNKNOWN = OperatorEntry("", unknown_rule, lambda _: 0, needs=Needs.OPERANDS)
+
+
+def lookup(kind: str) -> OperatorEntry:
+    """Entry of a kind; an unknown kind is replicated and priced by the bytes that it moves."""
+    return _CATALOGUE.get(kind, _UNKNOWN)
+
+
+def is_known(kind: str) -> bool:
+    """Whether the catalogue has an entry for this kind."""
+    return kind in _CATALOGUE
+
+
+def nearest_kind(kind: str) -> str | None:
+    """The known kind whose name is closest, for error messages."""
+    close = difflib.get_close_matches(kind, _CATALOGUE, n=1)
+    return close[0] if close else None

@@ -1,0 +1,211 @@
+"""Operators that move or rename elements without arithmetic."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from ir.ops.registry import Engine, OpView, operator
+from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
+
+
+def transpose_rule(view: OpView) -> ShardingRule:
+    """Result dimension i is operand dimension `perm[i]`."""
+    builder = RuleBuilder()
+    dims = view.dims(0)
+    factors = builder.factors(dims)
+    perm = view.ints("perm", tuple(reversed(range(len(dims)))))
+    return builder.build([single(factors)], [tuple((factors[p],) for p in perm)])
+
+
+def reshape_rule(view: OpView) -> ShardingRule:
+    """Compound factors where dimensions are merged or cut apart; see `reshape_maps`."""
+    builder = RuleBuilder()
+    operand, result = reshape_maps(view.dims(0), view.result(), builder)
+    return builder.build([operand, *[None] * (len(view.op.inputs) - 1)], [result])
+
+
+def reshape_maps(
+    source: tuple[int, ...], target: tuple[int, ...], builder: RuleBuilder
+) -> tuple[FactorMap, FactorMap]:
+    """Factors of both sides of a reshape.
+
+    Dimensions are grouped until their products agree; inside a group the cumulative products of
+    both sides are the boundaries of the factors if each divides the next, else only the common
+    divisor of the outermost two dimensions is a factor. A dimension of size 1 that one side has
+    alone becomes an outermost factor of the neighbour on the other side, so that a batch of one
+    can be followed.
+    """
+    left: list[tuple[int, ...]] = [()] * len(source)
+    right: list[tuple[int, ...]] = [()] * len(target)
+    if 0 in source or 0 in target:
+        return tuple(left), tuple(right)
+    i = j = 0
+    while i < len(source) or j < len(target):
+        i, j, unit = _unit_dims(source, target, i, j, left, right, builder)
+        if i >= len(source) or j >= len(target):
+            break
+        end_i, end_j = _group_end(source, target, i, j)
+        _group_factors(source, target, (i, end_i), (j, end_j), left, right, builder)
+        if unit:
+            shared = builder.factor(1)
+            for maps, position in zip((left, right), unit, strict=True):
+                maps[position] = (shared, *maps[position])
+        i, j = end_i, end_j
+    return tuple(left), tuple(right)
+
+
+def _unit_dims(
+    source: tuple[int, ...], target: tuple[int, ...], i: int, j: int,
+    left: list[tuple[int, ...]], right: list[tuple[int, ...]], builder: RuleBuilder,
+) -> tuple[int, int, tuple[int, ...]]:  # fmt: skip
+    """Step over dimensions of size 1; return the two positions that a lone one joins, if any."""
+    while i < len(source) and j < len(target) and source[i] == 1 and target[j] == 1:
+        left[i] = right[j] = (builder.factor(1),)
+        i, j = i + 1, j + 1
+    lone: tuple[int, ...] = ()
+    first_i, first_j = i, j
+    while i < len(source) and source[i] == 1:
+        i += 1
+    while j < len(target) and target[j] == 1:
+        j += 1
+    if first_i < i and j < len(target) and i < len(source):
+        lone = (first_i, j)
+    elif first_j < j and i < len(source) and j < len(target):
+        lone = (i, first_j)
+    return i, j, lone
+
+
+def _group_end(source: tuple[int, ...], target: tuple[int, ...], i: int, j: int) -> tuple[int, int]:
+    a, b = source[i], target[j]
+    i, j = i + 1, j + 1
+    while a != b:
+        if a < b and i < len(source):
+            a, i = a * source[i], i + 1
+        elif j < len(target):
+            b, j = b * target[j], j + 1
+        else:
+            return len(source), len(target)
+    return i, j
+
+
+def _group_factors(
+    source: tuple[int, ...], target: tuple[int, ...],
+    span_i: tuple[int, int], span_j: tuple[int, int],
+    left: list[tuple[int, ...]], right: list[tuple[int, ...]], builder: RuleBuilder,
+) -> None:  # fmt: skip
+    ends_i = [math.prod(source[span_i[0] : k + 1]) for k in range(*span_i)]
+    ends_j = [math.prod(target[span_j[0] : k + 1]) for k in range(*span_j)]
+    cuts = sorted({1, *ends_i, *ends_j})
+    if any(b % a for a, b in pairwise(cuts)):
+        common = math.gcd(source[span_i[0]], target[span_j[0]])
+        if common > 1:
+            left[span_i[0]] = right[span_j[0]] = (builder.factor(common),)
+        return
+    ids = {(a, b): builder.factor(b // a) for a, b in pairwise(cuts)}
+    for maps, span, ends in ((left, span_i, ends_i), (right, span_j, ends_j)):
+        start = 1
+        for position, end in zip(range(*span), ends, strict=True):
+            maps[position] = tuple(f for (a, b), f in ids.items() if start <= a and b <= end)
+            start = end
+
+
+def squeeze_rule(view: OpView) -> ShardingRule:
+    """Axes of size 1 go."""
+    builder = RuleBuilder()
+    axes = set(view.ints("axes"))
+    factors = [builder.factor(d, locked=i in axes) for i, d in enumerate(view.dims(0))]
+    return builder.build(
+        [single(factors)], [tuple((f,) for i, f in enumerate(factors) if i not in axes)]
+    )
+
+
+def unsqueeze_rule(view: OpView) -> ShardingRule:
+    """Axes of size 1 come."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    axes, rest = set(view.ints("axes")), iter(factors)
+    return builder.build(
+        [single(factors)],
+        [tuple(() if i in axes else (next(rest),) for i in range(len(view.result())))],
+    )
+
+
+def expand_rule(view: OpView) -> ShardingRule:
+    """A stretched dimension is a factor of the result alone."""
+    builder = RuleBuilder()
+    dims, result = view.dims(0), view.result()
+    factors = builder.factors(result)
+    shift = len(result) - len(dims)
+    operand = tuple(
+        (factors[shift + i],) if d == result[shift + i] else () for i, d in enumerate(dims)
+    )
+    return builder.build([operand, *[None] * (len(view.op.inputs) - 1)], [single(factors)])
+
+
+def same_dims_rule(view: OpView) -> ShardingRule:
+    """Dimensions that all tensors share pass; any that differs somewhere stays whole (slice, pad,
+    concat, split, tile).
+    """
+    builder = RuleBuilder()
+    tensors = [t for t in (*view.inputs, *view.outputs) if t is not None]
+    rank = len(view.result())
+    partial = set(view.ints("axes")) if "axes" in view.op.attributes else set()
+    if "axis" in view.op.attributes:
+        partial.add(view.int("axis"))
+    same = [
+        len({t.dims[d] for t in tensors if len(t.dims) == rank}) == 1 and d not in partial
+        for d in range(rank)
+    ]
+    factors = [builder.factor(view.result()[d]) if same[d] else None for d in range(rank)]
+    mapping: FactorMap = tuple(() if f is None else (f,) for f in factors)
+    operands = [mapping if t is not None and len(t.dims) == rank else None for t in view.inputs]
+    return builder.build(operands, [mapping] * len(view.outputs))
+
+
+def triangle_rule(view: OpView) -> ShardingRule:
+    """The two dimensions of each matrix stay whole: which elements go depends on their position."""
+    builder = RuleBuilder()
+    dims = view.dims(0)
+    factors = [builder.factor(d, locked=i >= len(dims) - 2) for i, d in enumerate(dims)]
+    return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [single(factors)])
+
+
+def whole_rule(view: OpView) -> ShardingRule:
+    """Small integer work that every device repeats."""
+    return ShardingRule(
+        sizes=(),
+        operands=tuple(None for _ in view.inputs),
+        results=tuple(((),) * len(t.dims) for t in view.outputs),
+    )
+
+
+@operator("Transpose", rule=transpose_rule)
+@operator("Expand", rule=expand_rule, differentiable=(0,))
+@operator("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
+@operator("Trilu", rule=triangle_rule, differentiable=(0,))
+@operator("Slice", "Concat", rule=same_dims_rule, fusible=True)
+@operator("Split", rule=same_dims_rule)
+def _moved_flops(_: OpView) -> int:
+    return 0
+
+
+@operator("Reshape", "Flatten", rule=reshape_rule, engine=Engine.VIEW, differentiable=(0,))
+@operator("Squeeze", rule=squeeze_rule, engine=Engine.VIEW, differentiable=(0,))
+@operator("Unsqueeze", rule=unsqueeze_rule, engine=Engine.VIEW, differentiable=(0,))
+def _view_flops(_: OpView) -> int:
+    return 0
+
+
+@operator(
+    "Shape",
+    "Size",
+    "Range",
+    "ConstantOfShape",
+    "Constant",
+    "EyeLike",
+    rule=whole_rule,
+    differentiable=(),
+)
+def _constant_flops(_: OpView) -> int:
+    return 0

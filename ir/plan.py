@@ -1,0 +1,160 @@
+"""The plan: what was decided, what it costs, and the evidence. The record that plan.json is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ir.graph import OpGraph
+
+FORMAT = "parallel-plan"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLayout:
+    """A layout with the names of the mesh axes.
+
+    >>> str(NamedLayout((("server",), ()), ("card",)))
+    '[server, -] +card'
+    """
+
+    dims: tuple[tuple[str, ...], ...]
+    """Axes that split each dimension, outermost first; empty leaves it whole."""
+    partial: tuple[str, ...] = ()
+    """Axes over which every device holds a term of a sum."""
+
+    def __str__(self) -> str:
+        body = ", ".join("*".join(dim) or "-" for dim in self.dims)
+        return f"[{body}]" + (" +" + "*".join(self.partial) if self.partial else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperator:
+    """How one operator is split."""
+
+    name: str
+    kind: str
+    label: str
+    scope: str
+    split: tuple[tuple[str, int], ...]
+    """For each mesh axis the factor of the sharding rule that it splits; -1 repeats the operator,
+    -2 repeats it with gradients that are terms of a sum.
+    """
+    inputs: tuple[NamedLayout | None, ...]
+    """Layout of every operand; none for constants and absent operands."""
+    outputs: tuple[NamedLayout | None, ...]
+    compute_s: float
+    """Computation of one step, forward and backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTensor:
+    """Layout of a parameter at rest, of an input, or of a tensor with several readers."""
+
+    name: str
+    role: str
+    dims: tuple[int, ...]
+    dtype: str
+    layout: NamedLayout
+    used: NamedLayout | None = None
+    """For a parameter: its layout in the first operator that reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCollective:
+    """One predicted communication."""
+
+    kind: str
+    axes: tuple[str, ...]
+    """Mesh axes of the group: ranks that differ in these alone."""
+    group_size: int
+    nbytes: float
+    """Bytes of each device, counted as the kind does (docs/costmodel.md)."""
+    count: int
+    """How often in one step."""
+    time_s: float
+    """All of them."""
+    tier: str
+    """Outermost tier that it crosses."""
+    cause: str
+    tensor: str
+    operator: str
+    """The operator that needs it; empty for a parameter's own update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one step takes and holds, on the device that has most."""
+
+    step_time_s: float
+    time_by_cause: Mapping[str, float]
+    """Seconds; sums to the step."""
+    peak_memory_bytes: float
+    memory_limit_bytes: float
+    memory_by_cause: Mapping[str, float]
+    """Bytes at the peak; sums to it."""
+    calibrated: bool = False
+    """Whether the times rest on measurements of this chip and software."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The candidate space that the bound is over."""
+
+    dialect: str
+    meshes: tuple[tuple[tuple[str, int], ...], ...]
+    """Every mesh searched, as axes with sizes."""
+    nodes: int
+    candidates: int
+    largest: int
+    """Most candidates of one node."""
+    log10_plans: float
+    left_out: int
+    """Candidates beyond the limit per operator, all operators together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Proof of quality within the space."""
+
+    bound_s: float
+    gap: float
+    """Relative distance of the step time from the bound."""
+    proof: str
+    solver: str
+    truncated: bool = False
+    """A time limit cut the search short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A complete, self-contained answer: export, simulation and explanation need no other file."""
+
+    graph: OpGraph
+    digest: str
+    """Hash of the graph that was planned."""
+    cluster: Mapping[str, object]
+    mesh: tuple[tuple[str, int, int], ...]
+    """Axes outermost first: name, size, tier."""
+    rank_order: tuple[int, ...]
+    """Physical device of each rank; ranks fill the mesh row-major."""
+    request: Mapping[str, object]
+    operators: tuple[PlannedOperator, ...]
+    tensors: tuple[PlannedTensor, ...]
+    recomputed: tuple[str, ...]
+    """Tensors that the backward pass computes again instead of keeping them."""
+    collectives: tuple[PlannedCollective, ...]
+    estimate: Estimate
+    space: Space
+    bound: Bound
+    notes: tuple[str, ...] = field(default=())
+    """What was assumed, for the reader."""
+
+    @property
+    def parameters(self) -> tuple[PlannedTensor, ...]:
+        return tuple(t for t in self.tensors if t.role == "parameter")
+
+    @property
+    def devices(self) -> int:
+        return len(self.rank_order)

@@ -1,0 +1,136 @@
+"""plan.json: the plan as a file, and its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from ir.graph import GraphError, graph_from_dict, graph_to_dict
+from ir.plan import (
+    FORMAT,
+    VERSION,
+    Bound,
+    Estimate,
+    Plan,
+    PlannedCollective,
+    PlannedOperator,
+    PlannedTensor,
+    Space,
+)
+
+MAX_PLAN_BYTES = 512 * 2**20
+
+
+class PlanFileError(ValueError):
+    """A file that is no plan; the message says where and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """What stands in plan.json, field by field."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    format: str
+    version: int
+    graph: dict[str, Any]
+    digest: str
+    cluster: dict[str, Any]
+    mesh: tuple[tuple[str, int, int], ...]
+    rank_order: tuple[int, ...]
+    request: dict[str, Any]
+    operators: tuple[PlannedOperator, ...]
+    tensors: tuple[PlannedTensor, ...]
+    recomputed: tuple[str, ...]
+    collectives: tuple[PlannedCollective, ...]
+    estimate: Estimate
+    space: Space
+    bound: Bound
+    notes: tuple[str, ...]
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Text of plan.json; equal plans give equal text."""
+    values: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    for item in fields(plan):
+        value = getattr(plan, item.name)
+        if item.name == "graph":
+            values["graph"] = graph_to_dict(value)
+        elif item.name in {"operators", "tensors", "collectives"}:
+            values[item.name] = [asdict(v) for v in value]
+        elif item.name in {"estimate", "space", "bound"}:
+            values[item.name] = asdict(value)
+        else:
+            values[item.name] = value
+    return json.dumps(values, indent=1, ensure_ascii=False, default=_plain) + "\n"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} cannot stand in a plan")
+
+
+def plan_from_json(text: str, where: str = "plan.json") -> Plan:
+    """Plan from its file.
+
+    Raises:
+        PlanFileError: no JSON, another format or version, or fields that do not fit.
+    """
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise PlanFileError(
+            f"{where} is not JSON\n  at:  {error}\n"
+            "  fix: write it again with `planner search -o DIR`"
+        ) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise PlanFileError(
+            f"{where} is not a plan\n  fix: pass the plan.json that `planner search -o DIR` wrote"
+        )
+    if data.get("version") != VERSION:
+        raise PlanFileError(
+            f"{where} has version {data.get('version')!r}, this program reads version {VERSION}"
+        )
+    try:
+        file = _adapter().validate_python(data)
+        graph = graph_from_dict(file.graph)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(p) for p in first["loc"])
+        raise PlanFileError(
+            f"{where} does not fit the schema of a plan: {first['msg']}\n  at:  {place}"
+        ) from error
+    except GraphError as error:
+        raise PlanFileError(f"{where}: {error}\n  at:  graph") from error
+    shared = {f.name for f in fields(Plan)} - {"graph"}
+    return Plan(graph=graph, **{name: getattr(file, name) for name in shared})
+
+
+def read_plan(path: Path) -> Plan:
+    """Plan from a file.
+
+    Raises:
+        PlanFileError: the file cannot be read or is no plan.
+    """
+    try:
+        if path.stat().st_size > MAX_PLAN_BYTES:
+            raise PlanFileError(f"{path} is larger than {MAX_PLAN_BYTES} bytes")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanFileError(f"cannot read {path}: {error}") from error
+    return plan_from_json(text, str(path))
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema of plan.json."""
+    return _adapter().json_schema()
+
+
+def _adapter() -> TypeAdapter[PlanFile]:
+    return TypeAdapter(PlanFile)
