@@ -1,0 +1,245 @@
+"""The cheapest way from one layout of a tensor to another, for targets that may use any sequence
+of moves.
+
+States are all layouts of a rank on a mesh: ordered axes for every dimension, and a set of
+partial axes. Moves are slice, all-gather,
+all-to-all, all-reduce and reduce-scatter over axes of one tier, an all-reduce over several
+tiers, and the free step
+from whole to partial (one device of the group keeps the value, the others hold zero). All pairs
+are solved at once by Floyd and Warshall's algorithm,
+one table per distinct dims, element type and mesh.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.collectives import Collective, CollectiveModel
+from ir.dtypes import dtype_bytes
+from ir.layout import Layout
+from topology.mesh import Mesh
+
+FloatArray = NDArray[np.float64]
+
+UNREACHABLE_S = 1e3
+"""Price of a layout that the tensor cannot have, large against any step and small enough that
+sums stay exact.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shardable:
+    """What redistribution needs to know of a tensor."""
+
+    dims: tuple[int, ...]
+    dtype: str
+    latency_scale: float = 1.0
+    """Share of a collective's latency that this tensor pays, below 1 where tensors are sent in
+    buckets.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move of a redistribution."""
+
+    kind: Collective | None
+    """None for a step without communication."""
+    axes: tuple[int, ...]
+    nbytes: float
+    time_s: float
+    result: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    source: int
+    target: int
+    kind: Collective | None
+    axes: tuple[int, ...]
+    factor: float
+    """Bytes of the collective over the local bytes of the source."""
+
+
+def all_layouts(rank: int, axes: int) -> tuple[Layout, ...]:
+    """Every layout of a rank: each axis splits a dimension (in every order), is partial, or does
+    nothing.
+    """
+    found: list[Layout] = []
+    for places in itertools.product(range(-2, rank), repeat=axes):
+        dims = [[a for a in range(axes) if places[a] == d] for d in range(rank)]
+        partial = tuple(a for a in range(axes) if places[a] == -2)
+        orders = itertools.product(*[list(itertools.permutations(d)) for d in dims])
+        found += [Layout(tuple(order), partial) for order in orders]
+    return tuple(found)
+
+
+class StateSpace:
+    """Layouts of one rank on one mesh, and the moves between them."""
+
+    def __init__(self, rank: int, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.layouts = all_layouts(rank, len(mesh.axes))
+        self.index = {layout: i for i, layout in enumerate(self.layouts)}
+        self.moves = tuple(self._moves())
+        self.shards = np.array(
+            [layout.shards(mesh.sizes) for layout in self.layouts], dtype=np.int64
+        ).reshape(len(self.layouts), rank)
+
+    def _tier(self, axes: Sequence[int]) -> bool:
+        return len({self.mesh.axes[a].tier for a in axes}) == 1
+
+    def _moves(self) -> Iterator[_Move]:
+        for index, layout in enumerate(self.layouts):
+            for kind, axes, factor, result in self._from(layout):
+                yield _Move(index, self.index[result], kind, axes, factor)
+
+    def _from(
+        self, layout: Layout
+    ) -> Iterator[tuple[Collective | None, tuple[int, ...], float, Layout]]:
+        used = {*layout.split_axes, *layout.partial}
+        for axis in (a for a in range(len(self.mesh.axes)) if a not in used):
+            for dim in range(len(layout.dims)):
+                yield None, (axis,), 0.0, _append(layout, dim, (axis,))
+            yield None, (axis,), 0.0, Layout(layout.dims, tuple(sorted((*layout.partial, axis))))
+        yield from self._gathers(layout)
+        yield from self._reductions(layout)
+
+    def _gathers(
+        self, layout: Layout
+    ) -> Iterator[tuple[Collective | None, tuple[int, ...], float, Layout]]:
+        for dim, held in enumerate(layout.dims):
+            for count in range(1, len(held) + 1):
+                suffix = held[-count:]
+                if not self._tier(suffix):
+                    break
+                rest = _replace(layout, dim, held[:-count])
+                size = math.prod(self.mesh.sizes[a] for a in suffix)
+                yield Collective.ALL_GATHER, suffix, float(size), rest
+                for other in range(len(layout.dims)):
+                    if other != dim:
+                        yield Collective.ALL_TO_ALL, suffix, 1.0, _append(rest, other, suffix)
+
+    def _reductions(
+        self, layout: Layout
+    ) -> Iterator[tuple[Collective | None, tuple[int, ...], float, Layout]]:
+        for count in range(1, len(layout.partial) + 1):
+            for axes in itertools.combinations(layout.partial, count):
+                whole = Layout(layout.dims, tuple(a for a in layout.partial if a not in axes))
+                yield Collective.ALL_REDUCE, axes, 1.0, whole
+                if self._tier(axes):
+                    for dim in range(len(layout.dims)):
+                        yield Collective.REDUCE_SCATTER, axes, 1.0, _append(whole, dim, axes)
+
+
+def _replace(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
+    return Layout((*layout.dims[:dim], axes, *layout.dims[dim + 1 :]), layout.partial)
+
+
+def _append(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
+    return _replace(layout, dim, (*layout.dims[dim], *axes))
+
+
+@dataclass(slots=True)
+class Redistribution:
+    """All-pairs tables, made when first asked for and shared."""
+
+    model: CollectiveModel
+    mesh: Mesh
+    max_waste: float = 0.0
+    """Largest share by which padding may enlarge a shard, 0 for even splits only."""
+    _spaces: dict[int, StateSpace] = field(default_factory=dict)
+    _tables: dict[Shardable, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+
+    def space(self, rank: int) -> StateSpace:
+        if rank not in self._spaces:
+            self._spaces[rank] = StateSpace(rank, self.mesh)
+        return self._spaces[rank]
+
+    def valid(self, tensor: Shardable) -> NDArray[np.bool_]:
+        """Which layouts of the state space the tensor can have, shape (S,)."""
+        shards = self.space(len(tensor.dims)).shards
+        dims = np.array(tensor.dims, dtype=np.int64)
+        padded = -(-dims // shards) * shards
+        fine = ((padded <= dims * (1 + self.max_waste)) & (shards <= np.maximum(dims, 1))).all(
+            axis=1
+        )
+        return np.asarray(fine, dtype=np.bool_)
+
+    def pair_time_s(
+        self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
+    ) -> FloatArray:
+        """Seconds from each source to each target, shape (len(sources), len(targets))."""
+        space = self.space(len(tensor.dims))
+        table = self._table(tensor)[1]
+        rows = np.array([space.index[s] for s in sources], dtype=np.intp)
+        columns = np.array([space.index[t] for t in targets], dtype=np.intp)
+        return table[np.ix_(rows, columns)]
+
+    def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
+        """The moves of the cheapest way, in order."""
+        space = self.space(len(tensor.dims))
+        single, table = self._table(tensor)
+        here, goal = space.index[source], space.index[target]
+        local = self._local_bytes(tensor)
+        out: list[Step] = []
+        for _ in range(len(space.layouts)):
+            if here == goal:
+                break
+            through = single[here] + table[:, goal]
+            through[here] = np.inf
+            following = int(np.argmin(through))
+            move = min(
+                (m for m in space.moves if m.source == here and m.target == following),
+                key=lambda m: self._move_time(m, local[m.source], tensor.latency_scale),
+            )
+            nbytes = float(local[here] * move.factor)
+            out.append(
+                Step(
+                    move.kind,
+                    move.axes,
+                    nbytes,
+                    float(single[here, following]),
+                    space.layouts[following],
+                )
+            )
+            here = following
+        return tuple(out)
+
+    def _local_bytes(self, tensor: Shardable) -> FloatArray:
+        shards = self.space(len(tensor.dims)).shards
+        local = -(-np.array(tensor.dims, dtype=np.int64) // shards)
+        return np.asarray(local.prod(axis=1) * dtype_bytes(tensor.dtype), dtype=np.float64)
+
+    def _move_time(self, move: _Move, local_bytes: float, latency_scale: float) -> float:
+        if move.kind is None:
+            return 0.0
+        return float(
+            self.model.time_s(move.kind, local_bytes * move.factor, move.axes, latency_scale)
+        )
+
+    def _table(self, tensor: Shardable) -> tuple[FloatArray, FloatArray]:
+        if tensor not in self._tables:
+            self._tables[tensor] = self._solve(tensor)
+        return self._tables[tensor]
+
+    def _solve(self, tensor: Shardable) -> tuple[FloatArray, FloatArray]:
+        space = self.space(len(tensor.dims))
+        local, valid = self._local_bytes(tensor), self.valid(tensor)
+        count = len(space.layouts)
+        single = np.full((count, count), UNREACHABLE_S)
+        for move in space.moves:
+            if valid[move.source] and valid[move.target]:
+                time_s = self._move_time(move, float(local[move.source]), tensor.latency_scale)
+                single[move.source, move.target] = min(single[move.source, move.target], time_s)
+        np.fill_diagonal(single, np.where(valid, 0.0, UNREACHABLE_S))
+        table = single.copy()
+        for middle in np.flatnonzero(valid):
+            np.minimum(table, table[:, middle, None] + table[None, middle, :], out=table)
+        return single, table

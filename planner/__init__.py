@@ -1,0 +1,1 @@
+"""The decisions: what is split where, and in which order it was decided."""

@@ -1,0 +1,186 @@
+"""Prices of edges: redistribution forward and of the gradient back, and the memory of copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.collectives import Collective, CollectiveModel
+from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, Step
+from ir.dtypes import dtype_bytes
+from ir.layout import Layout
+from planner.dialects import Dialect
+from planner.ports import Port, PortState, local_elements
+from topology.mesh import Mesh
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeKind:
+    """What flows along an edge."""
+
+    tensor: Shardable
+    gradient: bool
+    """A gradient flows back."""
+    parameter: bool = False
+    """The source is a parameter at rest: gathered for use, its gradient reduced to the layout at
+    rest.
+    """
+    regathered: bool = False
+    """The forward redistribution is repeated for the backward pass."""
+    own_layout: bool = True
+    """For a parameter: the consumer whose layout the parameter has at rest (MindSpore)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One collective of a plan: a step of a redistribution with its direction and cause."""
+
+    step: Step
+    cause: str
+
+
+class EdgePricer(Protocol):
+    """Prices one mesh for one target."""
+
+    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        """Seconds for each pair of states, shape (source states, target states)."""
+        ...
+
+    def transfers(
+        self, kind: EdgeKind, source: PortState, target: PortState
+    ) -> tuple[Transfer, ...]:
+        """The collectives behind one entry of `times`, in order."""
+        ...
+
+
+CAUSE_FORWARD = "forward"
+CAUSE_GRADIENT = "activation gradient"
+CAUSE_GATHER = "parameter gather"
+CAUSE_SYNC = "gradient sync"
+CAUSE_INSIDE = "inside operators"
+
+
+def _forward_cause(kind: EdgeKind) -> str:
+    return CAUSE_GATHER if kind.parameter else CAUSE_FORWARD
+
+
+def _backward_cause(kind: EdgeKind) -> str:
+    return CAUSE_SYNC if kind.parameter else CAUSE_GRADIENT
+
+
+@dataclass(slots=True)
+class FreeEdges:
+    """Any sequence of moves; sums may stay partial."""
+
+    redistribution: Redistribution
+
+    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
+        total = forward * (2 if kind.regathered else 1)
+        if kind.gradient:
+            total = (
+                total
+                + self.redistribution.pair_time_s(kind.tensor, target.gradient, source.gradient).T
+            )
+        return np.minimum(total, UNREACHABLE_S)
+
+    def transfers(
+        self, kind: EdgeKind, source: PortState, target: PortState
+    ) -> tuple[Transfer, ...]:
+        steps = self.redistribution.steps(kind.tensor, source.forward, target.forward)
+        out = [Transfer(s, _forward_cause(kind)) for s in steps] * (2 if kind.regathered else 1)
+        if kind.gradient:
+            back = self.redistribution.steps(kind.tensor, target.gradient, source.gradient)
+            out += [Transfer(s, _backward_cause(kind)) for s in back]
+        return tuple(out)
+
+
+@dataclass(slots=True)
+class MindsporeEdges:
+    """MindSpore's own redistribution; gradients are sums over every axis that does not split
+    their tensor.
+
+    The loss is divided by the number of repetitions, so the gradient of a repeated tensor is a
+    share of the sum everywhere. It
+    passes back through slices for nothing, through all-gathers as reduce-scatters, and the
+    mirror operator of a
+    parameter all-reduces what is left.
+    """
+
+    redistribution: MindsporeRedistribution
+    model: CollectiveModel
+    mesh: Mesh
+    _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
+
+    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
+        total = forward * (1 + int(kind.regathered) + int(kind.gradient))
+        if kind.parameter:
+            if kind.gradient:
+                mirror = [self._mirrored(s, kind.tensor) for s in source.forward]
+                total = total + np.array([m.time_s if m else 0.0 for m in mirror])[:, None]
+            if kind.own_layout:
+                total = np.where(_rests_on(source, target), total, UNREACHABLE_S)
+        return np.minimum(total, UNREACHABLE_S)
+
+    def transfers(
+        self, kind: EdgeKind, source: PortState, target: PortState
+    ) -> tuple[Transfer, ...]:
+        steps = self.redistribution.steps(kind.tensor, source.forward, target.forward)
+        out = [Transfer(s, _forward_cause(kind)) for s in steps] * (2 if kind.regathered else 1)
+        if kind.gradient:
+            out += [
+                Transfer(_backward_of(s, source.forward), _backward_cause(kind))
+                for s in reversed(steps)
+            ]
+            mirror = self._mirrored(source.forward, kind.tensor) if kind.parameter else None
+            if mirror is not None:
+                out.append(Transfer(mirror, CAUSE_SYNC))
+        return tuple(out)
+
+    def _mirrored(self, rest: Layout, tensor: Shardable) -> Step | None:
+        """All-reduce of the gradient over the axes that do not split the parameter at rest."""
+        key = (rest, tensor)
+        if key not in self._mirror:
+            axes = tuple(a for a in range(len(self.mesh.axes)) if a not in rest.split_axes)
+            if not axes:
+                self._mirror[key] = None
+            else:
+                nbytes = local_elements(tensor.dims, rest, self.mesh) * dtype_bytes(tensor.dtype)
+                time_s = float(
+                    self.model.time_s(Collective.ALL_REDUCE, nbytes, axes, tensor.latency_scale)
+                )
+                self._mirror[key] = Step(Collective.ALL_REDUCE, axes, nbytes, time_s, rest)
+        return self._mirror[key]
+
+
+def _rests_on(source: Port, target: Port) -> NDArray[np.bool_]:
+    """Where the layout at rest is that of the operator, or it with dimension 0 split further
+    (optimizer sharding).
+    """
+    return np.array([[rests_on(r, t) for t in target.forward] for r in source.forward], dtype=bool)
+
+
+def rests_on(rest: Layout, used: Layout) -> bool:
+    """Whether `rest` is `used`, or `used` with dimension 0 split further."""
+    if not rest.dims:
+        return rest == used
+    return rest.dims[1:] == used.dims[1:] and rest.dims[0][: len(used.dims[0])] == used.dims[0]
+
+
+def _backward_of(step: Step, result: Layout) -> Step:
+    kind = Collective.REDUCE_SCATTER if step.kind is Collective.ALL_GATHER else step.kind
+    return Step(kind, step.axes, step.nbytes, step.time_s, result)
+
+
+def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePricer:
+    """The pricer of a target's redistribution."""
+    if dialect.partial_edges:
+        return FreeEdges(Redistribution(model, mesh, dialect.max_waste))
+    return MindsporeEdges(MindsporeRedistribution(model, mesh), model, mesh)

@@ -1,0 +1,242 @@
+"""From a solved problem to a plan: layouts, predicted collectives, time and memory by cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from costmodel.collectives import CollectiveModel
+from ir.graph import Op, Role
+from ir.layout import Layout
+from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor, Space
+from planner.edges import CAUSE_INSIDE
+from planner.lowered import Lowered, Node, NodeKind
+from planner.ports import Port
+from topology.mesh import Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Reads a lowered problem under one choice."""
+
+    lowered: Lowered
+    choice: Sequence[int]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.lowered.setting.mesh.axes)
+
+    def named(self, layout: Layout) -> NamedLayout:
+        names = self.names
+        return NamedLayout(
+            tuple(tuple(names[a] for a in dim) for dim in layout.dims),
+            tuple(names[a] for a in layout.partial),
+        )
+
+    def operators(self) -> tuple[PlannedOperator, ...]:
+        """Every operator with its split."""
+        ops = {op.name: op for op in self.lowered.liveness.graph.ops}
+        return tuple(
+            self._operator(ops[node.name], node, candidate)
+            for node, candidate in zip(self.lowered.nodes, self.choice, strict=True)
+            if node.kind is NodeKind.OPERATOR
+        )
+
+    def _operator(self, op: Op, node: Node, candidate: int) -> PlannedOperator:
+        found = node.candidates
+        if found is None:
+            raise TypeError(f"node {node.name} has no candidates")
+        index = node.assignment_index(candidate)
+        return PlannedOperator(
+            name=op.name,
+            kind=op.kind,
+            label=op.label,
+            scope=op.scope,
+            split=tuple(zip(self.names, found.assignments[index], strict=True)),
+            inputs=tuple(self._port_layout(p, index) for p in found.operands),
+            outputs=tuple(self._port_layout(p, index) for p in found.results),
+            compute_s=float(found.forward_s[index] + found.backward_s[index]),
+        )
+
+    def _port_layout(self, port: Port | None, index: int) -> NamedLayout | None:
+        return None if port is None else self.named(port.states[port.of[index]].forward)
+
+    def tensors(self) -> tuple[PlannedTensor, ...]:
+        """Parameters at rest, inputs, and tensors with several readers."""
+        used: dict[str, NamedLayout] = {}
+        for edge in self.lowered.edges:
+            if edge.operand >= 0 and edge.tensor not in used:
+                used[edge.tensor] = self.named(
+                    edge.target_port.states[edge.target_port.of[self.choice[edge.target]]].forward
+                )
+        out: list[PlannedTensor] = []
+        table = self.lowered.liveness.graph.tensors
+        for node, candidate in zip(self.lowered.nodes, self.choice, strict=True):
+            if node.port is None:
+                continue
+            tensor = table[node.name]
+            if node.kind is NodeKind.TENSOR and tensor.role is Role.PARAMETER:
+                continue
+            layout = self.named(
+                node.port.states[node.port.of[candidate % len(node.port.of)]].forward
+            )
+            role = "shared" if node.kind is NodeKind.TENSOR else node.kind.value
+            out.append(
+                PlannedTensor(
+                    tensor.name,
+                    role,
+                    tensor.dims,
+                    tensor.dtype,
+                    layout,
+                    used.get(tensor.name) if role == "parameter" else None,
+                )
+            )
+        return tuple(out)
+
+    def recomputed(self) -> tuple[str, ...]:
+        """Tensors that the choice computes again."""
+        out: list[str] = []
+        sizes = self.lowered.problem.sizes
+        for node, candidate, size in zip(self.lowered.nodes, self.choice, sizes, strict=True):
+            if node.recomputes and candidate >= size // 2:
+                out += node.recomputes
+        return tuple(out)
+
+    def collectives(self) -> tuple[PlannedCollective, ...]:
+        """Every predicted collective, in program order."""
+        return (*self._on_edges(), *self._inside())
+
+    def _on_edges(self) -> Iterator[PlannedCollective]:
+        group = self._groups()
+        for edge in self.lowered.edges:
+            source = edge.source_port.states[edge.source_port.of[self.choice[edge.source]]]
+            target = edge.target_port.states[edge.target_port.of[self.choice[edge.target]]]
+            node = self.lowered.nodes[edge.target]
+            reader = node.name if node.kind is NodeKind.OPERATOR else ""
+            for transfer in self.lowered.pricer.transfers(edge.kind, source, target):
+                step = transfer.step
+                if step.kind is not None:
+                    axes, size, tier = group(step.axes)
+                    yield PlannedCollective(
+                        kind=step.kind.value,
+                        axes=axes,
+                        group_size=size,
+                        nbytes=step.nbytes,
+                        count=1,
+                        time_s=step.time_s,
+                        tier=tier,
+                        cause=transfer.cause,
+                        tensor=edge.tensor,
+                        operator=reader,
+                    )
+
+    def _inside(self) -> Iterator[PlannedCollective]:
+        group = self._groups()
+        for node, candidate in zip(self.lowered.nodes, self.choice, strict=True):
+            if node.candidates is None:
+                continue
+            for item in node.candidates.inner[node.assignment_index(candidate)]:
+                axes, size, tier = group(item.axes)
+                if item.forward + item.backward:
+                    yield PlannedCollective(
+                        kind=item.kind.value,
+                        axes=axes,
+                        group_size=size,
+                        nbytes=item.nbytes,
+                        count=item.forward + item.backward,
+                        time_s=item.time_s,
+                        tier=tier,
+                        cause=CAUSE_INSIDE,
+                        tensor="",
+                        operator=node.name,
+                    )
+
+    def _groups(self) -> Callable[[tuple[int, ...]], tuple[tuple[str, ...], int, str]]:
+        """Names, size and outermost tier of the group over some axes."""
+        mesh = self.lowered.setting.mesh
+        model = CollectiveModel(self.lowered.setting.cluster, mesh)
+
+        def describe(axes: tuple[int, ...]) -> tuple[tuple[str, ...], int, str]:
+            names = tuple(mesh.axes[a].name for a in axes)
+            size = math.prod(mesh.sizes[a] for a in axes)
+            return names, size, model.tier_of(tuple(sorted(axes)))
+
+        return describe
+
+    def estimate(self, collectives: Sequence[PlannedCollective]) -> Estimate:
+        """Time and memory by cause; the parts sum to the whole."""
+        problem = self.lowered.problem
+        time: dict[str, float] = {
+            "compute forward": 0.0,
+            "compute backward": 0.0,
+            "optimizer update": 0.0,
+            "recompute": 0.0,
+        }
+        for index, (node, candidate) in enumerate(
+            zip(self.lowered.nodes, self.choice, strict=True)
+        ):
+            total = float(problem.node_tables[problem.node_table_of[index]].time_s[candidate])
+            if node.candidates is not None:
+                at = node.assignment_index(candidate)
+                forward, backward = (
+                    float(node.candidates.forward_s[at]),
+                    float(node.candidates.backward_s[at]),
+                )
+                time["compute forward"] += forward
+                time["compute backward"] += backward
+                time["recompute"] += (
+                    max(total - forward - backward - float(node.candidates.inner_s[at]), 0.0)
+                    if node.recomputes
+                    else 0.0
+                )
+            else:
+                time["recompute" if node.kind is NodeKind.TENSOR else "optimizer update"] += total
+        for item in collectives:
+            key = f"{item.kind} in {item.tier}"
+            time[key] = time.get(key, 0.0) + item.time_s
+        memory = self._memory_by_cause()
+        return Estimate(
+            step_time_s=problem.cost_s(self.choice),
+            time_by_cause={k: v for k, v in time.items() if v > 0},
+            peak_memory_bytes=problem.peak_bytes(self.choice),
+            memory_limit_bytes=problem.memory_limit_bytes,
+            memory_by_cause=memory,
+        )
+
+    def _memory_by_cause(self) -> dict[str, float]:
+        problem = self.lowered.problem
+        profile = problem.memory_profile(self.choice)
+        peak = int(profile.argmax()) if len(profile) else 0
+        causes: dict[str, float] = {}
+        for index, node in enumerate(self.lowered.nodes):
+            table = problem.node_tables[problem.node_table_of[index]]
+            for vector, (start, end), cause in zip(
+                table.memory_bytes, problem.node_intervals[index], node.memory_causes, strict=True
+            ):
+                if start <= peak < end:
+                    causes[cause] = causes.get(cause, 0.0) + float(vector[self.choice[index]])
+        for edge, table_index, spans in zip(
+            self.lowered.edges, problem.edge_table_of, problem.edge_intervals, strict=True
+        ):
+            for matrix, (start, end) in zip(
+                problem.edge_tables[table_index].memory_bytes, spans, strict=True
+            ):
+                if start <= peak < end:
+                    causes["gathered copies"] = causes.get("gathered copies", 0.0) + float(
+                        matrix[self.choice[edge.source], self.choice[edge.target]]
+                    )
+        return dict(sorted(((k, v) for k, v in causes.items() if v > 0), key=lambda kv: -kv[1]))
+
+    def space(self, meshes: Sequence[Mesh]) -> Space:
+        """The space that this problem spans; `meshes` are all that were searched."""
+        sizes = self.lowered.problem.sizes
+        return Space(
+            dialect=self.lowered.setting.dialect.name,
+            meshes=tuple(tuple((a.name, a.size) for a in m.axes) for m in meshes),
+            nodes=len(sizes),
+            candidates=sum(sizes),
+            largest=max(sizes, default=0),
+            log10_plans=sum(math.log10(s) for s in sizes),
+            left_out=self.lowered.left_out,
+        )

@@ -1,0 +1,89 @@
+"""Why nothing fits, and what would."""
+
+from __future__ import annotations
+
+import math
+
+from costmodel.memory import parameter_bytes
+from ir.graph import OpGraph
+from planner.evidence import Evidence
+from planner.lowered import Lowered
+from planner.request import InfeasibleError, SearchRequest
+from planner.solvers import Solution
+from topology.cluster import Cluster
+
+GB = 1e9
+
+
+def check_states(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> None:
+    """Raise `InfeasibleError` if weights, gradients and optimizer state alone exceed the memory
+    of all devices.
+    """
+    limit = request.memory_limit_bytes or float(cluster.usable_memory_bytes)
+    causes = {"weights": 0.0, "gradients": 0.0, "optimizer state": 0.0}
+    for tensor in graph.parameters:
+        cost = parameter_bytes(tensor.dtype, request.optimizer, training=request.training)
+        causes["weights"] += tensor.elements * cost.weight
+        causes["gradients"] += tensor.elements * cost.gradient
+        causes["optimizer state"] += tensor.elements * (cost.master + cost.moments)
+    total = sum(causes.values())
+    if total <= limit * cluster.devices:
+        return
+    devices = next_job_size(math.ceil(total / limit))
+    raise InfeasibleError(
+        f"{total / GB:,.0f} GB of states (weights, gradients, optimizer) do not fit into "
+        f"{cluster.devices} cards with {limit / GB:,.1f} GB each, "
+        f"{limit * cluster.devices / GB:,.0f} GB in all",
+        needed_bytes=total / cluster.devices,
+        available_bytes=limit,
+        contributors={k: v / cluster.devices for k, v in causes.items() if v},
+        remedies=(
+            f"--devices {devices} or more (activations come on top)",
+            *(
+                ("--optimizer sgd (no moments)",)
+                if request.training and request.optimizer.value.startswith("adam")
+                else ()
+            ),
+            *(("--phase infer (weights only)",) if request.training else ()),
+        ),
+    )
+
+
+def next_job_size(devices: int) -> int:
+    """Smallest usual job of at least that many devices: 1, 2, 4 or whole servers of eight.
+
+    >>> next_job_size(3), next_job_size(17)
+    (4, 24)
+    """
+    small = next((size for size in (1, 2, 4) if size >= devices), None)
+    return small if small is not None else -(-devices // 8) * 8
+
+
+def infeasible(lowered: Lowered, solution: Solution, request: SearchRequest) -> InfeasibleError:
+    """The error for a problem whose least peak exceeds the limit."""
+    limit = lowered.problem.memory_limit_bytes
+    devices = lowered.setting.cluster.devices
+    causes: dict[str, float] = {}
+    if solution.choice is not None:
+        evidence = Evidence(lowered, solution.choice)
+        causes = dict(evidence.estimate(()).memory_by_cause)
+    needed = solution.peak_bytes
+    proven = solution.proof == "infeasible"
+    found = "no plan fits, at the least" if proven else "no plan that fits was found in time, best"
+    batch = lowered.liveness.graph.batch
+    remedies = [
+        f"--memory {math.ceil(needed / 2**30)}GiB, if the devices had it",
+        f"--devices {next_job_size(math.ceil(devices * needed / limit))} or more",
+    ]
+    if batch > 1:
+        smaller = max(1, 2 ** math.floor(math.log2(max(1.0, batch * limit / needed))))
+        remedies.insert(0, f"--batch {min(smaller, batch // 2)} (now {batch})")
+    if request.training and request.optimizer.value.startswith("adam"):
+        remedies.append("--optimizer sgd (no moments)")
+    return InfeasibleError(
+        f"{found}: {needed / GB:,.1f} GB per device are needed, {limit / GB:,.1f} GB are there",
+        needed_bytes=needed,
+        available_bytes=limit,
+        contributors=causes,
+        remedies=tuple(remedies),
+    )

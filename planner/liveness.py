@@ -1,0 +1,148 @@
+"""Which gradients exist, which tensors the backward pass needs, and when each tensor is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ir.graph import Op, OpGraph, Role
+from ir.ops import Engine, Needs, lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Facts of a graph with its ends. Time runs over the operators forward and, in derived
+    training, back again.
+    """
+
+    graph: OpGraph
+    derived: bool
+    """The backward pass is derived: operator i runs backward at point `2 N - 1 - i`."""
+    gradient: frozenset[str]
+    """Tensors that have a gradient."""
+    saved_by: Mapping[str, tuple[int, ...]]
+    """Operators that need a tensor in their backward pass, by tensor, as positions."""
+    last_use: Mapping[str, int]
+    """Position of the last operator that reads a tensor forward."""
+    position: Mapping[str, int]
+    """Position of each operator by name."""
+
+    @property
+    def time_points(self) -> int:
+        return len(self.graph.ops) * (2 if self.derived else 1)
+
+    def backward_point(self, position: int) -> int:
+        return 2 * len(self.graph.ops) - 1 - position
+
+    def operand_gradients(self, op: Op) -> tuple[bool, ...]:
+        """For every operand whether this operator computes its gradient."""
+        return operand_gradients(op, self.gradient) if self.derived else (False,) * len(op.inputs)
+
+    def held_until(self, tensor: str) -> int:
+        """First point at which a saved tensor is no longer needed."""
+        return self.backward_point(min(self.saved_by[tensor])) + 1
+
+
+def operand_gradients(op: Op, gradient: frozenset[str]) -> tuple[bool, ...]:
+    """Which operands get a gradient, given the tensors that have one."""
+    entry = lookup(op.kind)
+    if not any(n in gradient for n in op.outputs):
+        return (False,) * len(op.inputs)
+    able = entry.differentiable
+    return tuple(
+        bool(n) and n in gradient and (able is None or i in able) for i, n in enumerate(op.inputs)
+    )
+
+
+def analyse(graph: OpGraph, *, training: bool) -> Liveness:
+    """Liveness of a graph that `add_ends` has ended."""
+    derived = training and not graph.is_training_step
+    gradient = _with_gradient(graph) if derived else frozenset()
+    last: dict[str, int] = {}
+    saved: dict[str, list[int]] = {}
+    for index, op in enumerate(graph.ops):
+        for name in op.inputs:
+            last[name] = index
+        if derived:
+            for name in needed_tensors(op, graph, gradient):
+                saved.setdefault(name, []).append(index)
+    position = {op.name: i for i, op in enumerate(graph.ops)}
+    return Liveness(
+        graph, derived, gradient, {n: tuple(v) for n, v in saved.items()}, last, position
+    )
+
+
+def _with_gradient(graph: OpGraph) -> frozenset[str]:
+    found = {t.name for t in graph.parameters if t.is_float}
+    for op in graph.ops:
+        _spread(op, found, graph)
+    return frozenset(found)
+
+
+def _spread(op: Op, found: set[str], graph: OpGraph) -> None:
+    for part in op.parts if op.kind == "Fused" else ():
+        _spread(part, found, graph)
+    entry = lookup(op.kind)
+    able = range(len(op.inputs)) if entry.differentiable is None else entry.differentiable
+    if any(i < len(op.inputs) and op.inputs[i] in found for i in able):
+        found.update(n for n in op.outputs if graph.tensors[n].is_float)
+
+
+def needed_tensors(op: Op, graph: OpGraph, gradient: frozenset[str]) -> tuple[str, ...]:
+    """Tensors that the backward pass of an operator reads, without weights and constants."""
+    names = _needed_by_composite(op, gradient) if op.kind == "Fused" else _needed(op, gradient)
+    kept = [
+        n for n in dict.fromkeys(names) if graph.tensors[n].role in {Role.ACTIVATION, Role.INPUT}
+    ]
+    return tuple(kept)
+
+
+def _needed(op: Op, gradient: frozenset[str]) -> list[str]:
+    flags = operand_gradients(op, gradient)
+    if not any(flags):
+        return []
+    operands = [n for n in op.inputs if n]
+    match lookup(op.kind).needs:
+        case Needs.NOTHING:
+            return []
+        case Needs.OTHERS:
+            return [
+                n
+                for i, flag in enumerate(flags)
+                if flag
+                for j, n in enumerate(op.inputs)
+                if j != i and n
+            ]
+        case Needs.RESULT:
+            return [op.outputs[-1]]
+        case Needs.OPERANDS:
+            return operands
+        case Needs.OPERANDS_AND_RESULT:
+            return [*operands, op.outputs[0]]
+        case _:
+            return operands[:1]
+
+
+def _needed_by_composite(op: Op, gradient: frozenset[str]) -> list[str]:
+    """A fused kernel keeps its own operands and computes what lies inside again."""
+    origin: dict[str, list[str]] = {n: [n] for n in op.inputs if n}
+    wanted: list[str] = []
+    for part in op.parts:
+        behind = list(dict.fromkeys(o for n in part.inputs if n for o in origin.get(n, [])))
+        for name in part.outputs:
+            origin[name] = [name] if name in op.outputs else behind
+        for name in _needed(part, gradient):
+            wanted += origin.get(name, [])
+    return wanted
+
+
+def recomputable(op: Op, liveness: Liveness) -> bool:
+    """Whether the results of an operator can be computed again in the backward pass from what is
+    kept anyway.
+    """
+    entry = lookup(op.kind)
+    if entry.engine is Engine.ATTENTION or len(op.outputs) != 1:
+        return False
+    tensors = liveness.graph.tensors
+    data = [n for n in op.inputs if n and tensors[n].role in {Role.ACTIVATION, Role.INPUT}]
+    return bool(data) and all(n in liveness.saved_by or tensors[n].role is Role.INPUT for n in data)

@@ -1,0 +1,117 @@
+"""Ports: the layouts that the candidates of a node give to one of its tensors, forward and for
+the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ir.layout import Layout
+from ir.rule import FactorMap
+from planner.dialects import GRADIENT_PARTIAL, Assignment
+from topology.mesh import Mesh
+
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """Layout of a tensor at a port and that of its gradient."""
+
+    forward: Layout
+    gradient: Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Port:
+    """What a node's candidates do to one tensor."""
+
+    states: tuple[PortState, ...]
+    """Distinct states, in order of first appearance."""
+    of: IntArray
+    """State of each candidate, shape (C,)."""
+
+    @property
+    def key(self) -> tuple[tuple[PortState, ...], bytes]:
+        """Equal for ports that are alike."""
+        return self.states, self.of.tobytes()
+
+    @property
+    def forward(self) -> tuple[Layout, ...]:
+        return tuple(s.forward for s in self.states)
+
+    @property
+    def gradient(self) -> tuple[Layout, ...]:
+        return tuple(s.gradient for s in self.states)
+
+
+def port_of(states: Sequence[PortState]) -> Port:
+    """Port from the state of every candidate."""
+    number: dict[PortState, int] = {}
+    of = np.array([number.setdefault(s, len(number)) for s in states], dtype=np.intp)
+    return Port(tuple(number), of)
+
+
+def tensor_dims(mapping: FactorMap, assignment: Assignment) -> tuple[tuple[int, ...], ...]:
+    """Mesh axes of every dimension: those of its factors, in their order."""
+    return tuple(
+        tuple(a for f in dim for a, g in enumerate(assignment) if g == f) for dim in mapping
+    )
+
+
+def operand_state(mapping: FactorMap, assignment: Assignment, *, partial: bool) -> PortState:
+    """State of an operand: its gradient is partial over the axes of factors that it lacks.
+
+    Args:
+        mapping: factors of the operand.
+        assignment: factor of each mesh axis.
+        partial: whether the target keeps sums partial between operators.
+    """
+    dims = tensor_dims(mapping, assignment)
+    own = {f for dim in mapping for f in dim}
+    missing = tuple(
+        a for a, f in enumerate(assignment) if f == GRADIENT_PARTIAL or (f >= 0 and f not in own)
+    )
+    forward = Layout(dims)
+    return PortState(forward, Layout(dims, missing) if partial else forward)
+
+
+def result_state(
+    mapping: FactorMap, assignment: Assignment, summed: frozenset[int], *, partial: bool
+) -> PortState:
+    """State of a result: partial over the axes of factors that are summed away."""
+    dims = tensor_dims(mapping, assignment)
+    if not partial:
+        return PortState(Layout(dims), Layout(dims))
+    terms = tuple(a for a, f in enumerate(assignment) if f in summed)
+    wanted = tuple(a for a, f in enumerate(assignment) if f == GRADIENT_PARTIAL)
+    return PortState(Layout(dims, terms), Layout(dims, wanted))
+
+
+def axes_of(assignment: Assignment, factors: Sequence[int]) -> tuple[int, ...]:
+    """Mesh axes that split any of the factors."""
+    wanted = set(factors)
+    return tuple(a for a, f in enumerate(assignment) if f in wanted)
+
+
+def local_elements(dims: Sequence[int], layout: Layout, mesh: Mesh) -> int:
+    """Elements of the largest shard."""
+    return math.prod(layout.local_dims(dims, mesh.sizes))
+
+
+def port_elements(dims: Sequence[int], port: Port, mesh: Mesh) -> NDArray[np.float64]:
+    """Elements of the largest shard in every state of a port, shape (states,)."""
+    sizes = mesh.sizes
+    return np.array(
+        [math.prod(s.forward.local_dims(dims, sizes)) for s in port.states], dtype=np.float64
+    )
+
+
+def twice(port: Port) -> Port:
+    """The port of a node whose candidates are doubled."""
+    return Port(port.states, np.concatenate([port.of, port.of]))

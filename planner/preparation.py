@@ -1,0 +1,120 @@
+"""From what was asked to what is planned: checks, the graph in normal form, input layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ir.batch import find_batch, with_batch
+from ir.dtypes import SHORT_NAMES
+from ir.graph import OpGraph
+from ir.layout import Layout
+from ir.normalise import add_ends, main_dtype, normalise, with_dtype
+from ir.ops import is_known
+from planner.dialects import TARGETS, Dialect, mindspore_devices_allowed
+from planner.request import RequestError, SearchRequest
+from planner.tensor_layouts import input_layout
+from topology.cluster import Cluster
+from topology.mesh import Mesh
+
+
+def dialect_of(cluster: Cluster, request: SearchRequest) -> Dialect:
+    """The dialect of the target.
+
+    Raises:
+        RequestError: no such target, or it does not run on that many devices.
+    """
+    if request.target not in TARGETS:
+        raise RequestError(
+            f"there is no target {request.target!r}\n  at:  --target\n"
+            f"  fix: use one of {', '.join(TARGETS)}"
+        )
+    dialect = TARGETS[request.target]
+    if dialect.cut_counts and not mindspore_devices_allowed(cluster.devices):
+        raise RequestError(
+            f"MindSpore does not run on {cluster.devices} devices\n"
+            f"  at:  --devices {cluster.devices}\n"
+            "  fix: use 1, 2, 4 or a multiple of 8, or another --target"
+        )
+    return dialect
+
+
+def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[OpGraph, list[str]]:
+    """The graph that is planned, and what was assumed.
+
+    Batch and element type are set, the graph is brought into normal form, its ends are added.
+
+    Raises:
+        BatchError: the batch cannot be followed.
+        RequestError: the chip lacks the element type.
+    """
+    notes = list(graph.notes)
+    if request.batch is not None:
+        graph = with_batch(graph, request.batch)
+    graph = with_dtype(graph, _dtype(graph, cluster, request))
+    graph = replace(graph, batch=graph.batch or find_batch(graph))
+    graph = normalise(graph, fused_attention=request.fused_attention)
+    unknown = sorted({op.kind for op in graph.ops if not is_known(op.kind)})
+    if unknown:
+        notes.append(
+            "operators without a sharding rule are repeated on every device, priced by the bytes "
+            f"that they move: {', '.join(unknown)}"
+        )
+    return add_ends(graph, training=request.training), notes
+
+
+def _dtype(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> str:
+    wanted = request.dtype or main_dtype(graph)
+    dtype = SHORT_NAMES.get(wanted, wanted)
+    if cluster.chip.supports(dtype):
+        return dtype
+    usable = [short for short, name in SHORT_NAMES.items() if cluster.chip.supports(name)]
+    raise RequestError(
+        f"{cluster.chip.name} has no {dtype}\n"
+        f"  at:  {'--dtype' if request.dtype else 'the element type of the model'}\n"
+        f"  fix: --dtype {'fp16' if 'fp16' in usable else ' or '.join(usable)}"
+    )
+
+
+def input_layouts(
+    graph: OpGraph, mesh: Mesh, dialect: Dialect, request: SearchRequest
+) -> Mapping[str, Layout]:
+    """The fixed layouts in which the inputs arrive.
+
+    Raises:
+        RequestError: a tuple of the user does not fit the inputs or the mesh.
+    """
+    strategy = request.dataset_strategy or ("data_parallel" if request.training else "full_batch")
+    if isinstance(strategy, tuple) and len(strategy) != len(graph.inputs):
+        raise RequestError(
+            f"the dataset strategy has {len(strategy)} entries, the model {len(graph.inputs)} "
+            f"inputs\n  at:  --dataset-strategy\n"
+            f"  fix: give one tuple for each of {', '.join(graph.inputs)}"
+        )
+    out: dict[str, Layout] = {}
+    for index, name in enumerate(graph.inputs):
+        cuts = strategy[index] if isinstance(strategy, tuple) else None
+        split, tensor = strategy == "data_parallel", graph.tensors[name]
+        try:
+            out[name] = input_layout(tensor, mesh, cuts, split=split, innermost=dialect.cut_counts)
+        except ValueError as error:
+            raise RequestError(
+                f"{error}\n  at:  --dataset-strategy\n"
+                "  fix: choose cuts that divide the dims and the devices"
+            ) from error
+    return out
+
+
+def input_notes(graph: OpGraph, mesh: Mesh, layouts: Mapping[str, Layout]) -> list[str]:
+    """Inputs whose rows do not divide by all devices."""
+    out: list[str] = []
+    for name, layout in layouts.items():
+        dims = graph.tensors[name].dims
+        if not dims or len(layout.dims[0]) == len(mesh.axes) or any(layout.dims[1:]):
+            continue
+        pieces = layout.shards(mesh.sizes)[0]
+        how = f"split {pieces} ways and repeated" if pieces > 1 else "repeated"
+        out.append(
+            f"input {name} of {dims[0]} rows arrives {how} over {mesh.size // pieces} devices"
+        )
+    return out

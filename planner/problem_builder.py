@@ -1,0 +1,64 @@
+"""Assembles a `Problem`: equal nodes and equal edges are held once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from planner.problem import EdgeTable, Interval, NodeTable, Problem
+
+
+@dataclass(slots=True)
+class ProblemBuilder:
+    """Collects nodes and edges; `build` makes the problem."""
+
+    node_tables: list[NodeTable] = field(default_factory=list)
+    edge_tables: list[EdgeTable] = field(default_factory=list)
+    node_table_of: list[int] = field(default_factory=list)
+    node_intervals: list[tuple[Interval, ...]] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    edge_table_of: list[int] = field(default_factory=list)
+    edge_intervals: list[tuple[Interval, ...]] = field(default_factory=list)
+    _nodes: dict[Hashable, int] = field(default_factory=dict)
+    _edges: dict[Hashable, int] = field(default_factory=dict)
+
+    def add_node(
+        self, key: Hashable, make: Callable[[], NodeTable], intervals: tuple[Interval, ...]
+    ) -> int:
+        """A node; `make` runs only for a key not seen before. Returns its number."""
+        if key not in self._nodes:
+            self._nodes[key] = len(self.node_tables)
+            self.node_tables.append(make())
+        self.node_table_of.append(self._nodes[key])
+        self.node_intervals.append(intervals)
+        return len(self.node_table_of) - 1
+
+    def add_edge(
+        self,
+        pair: tuple[int, int],
+        key: Hashable,
+        make: Callable[[], EdgeTable],
+        intervals: tuple[Interval, ...],
+    ) -> None:
+        """An edge, indexed [choice of pair[0], choice of pair[1]]."""
+        full = (self.node_table_of[pair[0]], self.node_table_of[pair[1]], key)
+        if full not in self._edges:
+            self._edges[full] = len(self.edge_tables)
+            self.edge_tables.append(make())
+        self.edges.append(pair)
+        self.edge_table_of.append(self._edges[full])
+        self.edge_intervals.append(intervals)
+
+    def build(self, time_points: int, memory_limit_bytes: float) -> Problem:
+        """The problem of everything added."""
+        return Problem(
+            node_tables=tuple(self.node_tables),
+            edge_tables=tuple(self.edge_tables),
+            node_table_of=tuple(self.node_table_of),
+            node_intervals=tuple(self.node_intervals),
+            edges=tuple(self.edges),
+            edge_table_of=tuple(self.edge_table_of),
+            edge_intervals=tuple(self.edge_intervals),
+            time_points=time_points,
+            memory_limit_bytes=memory_limit_bytes,
+        )

@@ -1,0 +1,71 @@
+"""What is asked of a search."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from costmodel.memory import Optimizer
+
+
+class RequestError(ValueError):
+    """A request that contradicts itself, the model or the machine; the message has what, where
+    and how to mend it.
+    """
+
+
+class InfeasibleError(Exception):
+    """No plan fits into the memory of the devices."""
+
+    def __init__(
+        self,
+        what: str,
+        needed_bytes: float,
+        available_bytes: float,
+        contributors: dict[str, float],
+        remedies: tuple[str, ...],
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.needed_bytes = needed_bytes
+        """Per device."""
+        self.available_bytes = available_bytes
+        """Per device."""
+        self.contributors = contributors
+        """Bytes per device by cause, largest first."""
+        self.remedies = remedies
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """Everything that decides a plan beside the model and the machine."""
+
+    training: bool = True
+    optimizer: Optimizer = Optimizer.ADAMW
+    dtype: str | None = None
+    """Main element type; None keeps the model's."""
+    batch: int | None = None
+    """Global batch; None keeps the model's."""
+    memory_limit_bytes: float | None = None
+    """Per device; None takes the chip's memory less the cluster's reserve."""
+    dataset_strategy: str | tuple[tuple[int, ...], ...] | None = None
+    """`data_parallel`, `full_batch`, or cut counts per input; None: data_parallel in training,
+    else full_batch.
+    """
+    target: str = "mindspore"
+    solver: str = "portfolio"
+    effort: int = 1
+    time_limit_s: float | None = 30.0
+    """Emergency brake; the effort decides how much is tried."""
+    fused_attention: bool = True
+    seed: int = 0
+    threads: int = 1
+    bind: tuple[tuple[str, int], ...] = field(default=())
+    """Values that dynamic dimensions were bound to, for the record."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Record for plan.json: what decides the answer, so neither threads nor the time limit."""
+        data = asdict(self)
+        for key in ("threads", "time_limit_s"):
+            del data[key]
+        data["optimizer"] = self.optimizer.value
+        return data

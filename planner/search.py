@@ -1,0 +1,197 @@
+"""The composition root: a graph, a cluster and a request become a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ir.graph import OpGraph
+from ir.plan import Bound, Plan
+from planner.dialects import Dialect
+from planner.evidence import Evidence
+from planner.fit import check_states, infeasible
+from planner.liveness import Liveness, analyse
+from planner.lowered import Lowered, Setting
+from planner.lowering import lower
+from planner.preparation import dialect_of, input_layouts, input_notes, prepare
+from planner.problem import Problem
+from planner.request import SearchRequest
+from planner.solvers import Budget, Solution, solver_by_name
+from topology.cluster import Cluster
+from topology.mesh import Mesh
+
+FINER_MESH_PAIRS = 100_000
+"""Finer meshes are tried for problems of at most so many candidate pairs, per unit of effort."""
+WORTHWHILE = 1e-3
+"""Relative gain without a memory limit that makes a finer mesh worth solving within it."""
+
+Report = Callable[[str], None]
+"""Receives one line of progress."""
+
+
+def search(
+    graph: OpGraph, cluster: Cluster, request: SearchRequest, report: Report = lambda _: None
+) -> Plan:
+    """The fastest plan within memory.
+
+    Args:
+        graph: as imported.
+        cluster: the machine.
+        request: what is asked.
+        report: receives progress.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
+    dialect = dialect_of(cluster, request)
+    ready, notes = prepare(graph, cluster, request)
+    report(
+        f"{len(ready.ops)} operators, {len(ready.parameters)} parameters "
+        f"on {cluster.devices} devices of {cluster.name}"
+    )
+    check_states(ready, cluster, request)
+    hunt = _Hunt(analyse(ready, training=request.training), cluster, dialect, request, report)
+    outcomes = hunt.outcomes()
+    best = min(outcomes, key=lambda o: o.rank)
+    if not best.fits:
+        raise infeasible(best.lowered, best.solution, request)
+    return _plan(best, outcomes, request, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    lowered: Lowered
+    solution: Solution
+
+    @property
+    def fits(self) -> bool:
+        chosen = self.solution.choice is not None
+        return chosen and self.lowered.problem.fits(self.solution.peak_bytes)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return not self.fits, self.solution.cost_s if self.fits else self.solution.peak_bytes
+
+
+class _Hunt:
+    """The search on one mesh after the other."""
+
+    def __init__(
+        self,
+        liveness: Liveness,
+        cluster: Cluster,
+        dialect: Dialect,
+        request: SearchRequest,
+        report: Report,
+    ) -> None:
+        self.liveness, self.cluster, self.dialect = liveness, cluster, dialect
+        self.request, self.report = request, report
+        limit_s = request.time_limit_s
+        self.deadline = None if limit_s is None else time.monotonic() + limit_s
+
+    def outcomes(self) -> list[_Outcome]:
+        """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
+
+        Finer meshes are tried on problems small enough, and the fastest without a memory limit is
+        kept if it gains.
+        """
+        first, *finer = self.dialect.meshes(self.cluster)
+        lead = self._unlimited(first)
+        kept = [lead]
+        if pairs_of(lead.lowered.problem) <= FINER_MESH_PAIRS * self.request.effort:
+            tried = [self._unlimited(mesh) for mesh in finer]
+            target_s = lead.solution.cost_s * (1 - WORTHWHILE)
+            fastest = min(tried, key=lambda o: o.solution.cost_s, default=lead)
+            kept += [fastest] if fastest.solution.cost_s < target_s else []
+        out: list[_Outcome] = []
+        for outcome in kept:
+            beaten = any(o.fits and o.solution.cost_s <= outcome.solution.bound_s for o in out)
+            out.append(outcome if outcome.fits or beaten else self._limited(outcome))
+        return out
+
+    def _unlimited(self, mesh: Mesh) -> _Outcome:
+        """Without a memory limit the answer is exact, and often fits."""
+        limit = self.request.memory_limit_bytes or float(self.cluster.usable_memory_bytes)
+        setting = Setting(
+            self.cluster,
+            mesh,
+            self.dialect,
+            self.request.training,
+            self.request.optimizer,
+            input_layouts(self.liveness.graph, mesh, self.dialect, self.request),
+            limit,
+        )
+        lowered = lower(self.liveness, setting)
+        sizes = lowered.problem.sizes
+        self.report(f"mesh {_shape(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
+        return _Outcome(lowered, self._solve(lowered, unlimited=True))
+
+    def _limited(self, free: _Outcome) -> _Outcome:
+        """Within memory, with the choice to compute saved tensors again.
+
+        That choice only costs time: it is offered when memory binds, not before.
+        """
+        setting, lowered = free.lowered.setting, free.lowered
+        needed, limit = free.solution.peak_bytes, setting.memory_limit_bytes
+        self.report(
+            f"mesh {_shape(setting.mesh)}: the fastest plan needs {needed / 2**30:.1f} GiB "
+            f"of {limit / 2**30:.1f} GiB"
+        )
+        if self.liveness.derived:
+            lowered = lower(self.liveness, replace(setting, recompute=True))
+        tight = self._solve(lowered, unlimited=False)
+        bound_s = max(tight.bound_s, free.solution.bound_s)
+        return _Outcome(lowered, replace(tight, bound_s=bound_s))
+
+    def _solve(self, lowered: Lowered, *, unlimited: bool) -> Solution:
+        problem = lowered.problem
+        if unlimited:
+            problem = replace(problem, memory_limit_bytes=float("inf"))
+        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
+        request = self.request
+        budget = Budget(request.effort, left, request.seed, request.threads)
+        return solver_by_name(request.solver).solve(problem, budget, self._progress)
+
+    def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
+        self.report(f"{stage}: {cost_s:.6g} s, bound {bound_s:.6g} s")
+
+
+def _shape(mesh: Mesh) -> str:
+    return " x ".join(str(a) for a in mesh.axes)
+
+
+def pairs_of(problem: Problem) -> int:
+    """Entries of all distinct edge tables: a measure of the work that a problem is."""
+    return sum(t.time_s.size for t in problem.edge_tables)
+
+
+def _plan(
+    best: _Outcome, outcomes: list[_Outcome], request: SearchRequest, notes: list[str]
+) -> Plan:
+    lowered, solution = best.lowered, best.solution
+    graph, setting = lowered.liveness.graph, lowered.setting
+    evidence = Evidence(lowered, solution.choice or ())
+    collectives = evidence.collectives()
+    estimate = evidence.estimate(collectives)
+    bound_s = min(estimate.step_time_s, *(o.solution.bound_s for o in outcomes))
+    gap = (estimate.step_time_s - bound_s) / bound_s if bound_s > 0 else 0.0
+    truncated = any(o.solution.truncated for o in outcomes)
+    return Plan(
+        graph=graph,
+        digest=graph.digest(),
+        cluster=setting.cluster.to_dict(),
+        mesh=tuple((a.name, a.size, a.tier) for a in setting.mesh.axes),
+        rank_order=tuple(range(setting.mesh.size)),
+        request=request.to_dict(),
+        operators=evidence.operators(),
+        tensors=evidence.tensors(),
+        recomputed=evidence.recomputed(),
+        collectives=collectives,
+        estimate=estimate,
+        space=evidence.space([o.lowered.setting.mesh for o in outcomes]),
+        bound=Bound(bound_s, gap, solution.proof, request.solver, truncated),
+        notes=(*notes, *input_notes(graph, setting.mesh, setting.input_layouts)),
+    )

@@ -1,0 +1,45 @@
+"""Solvers: one file each behind one protocol, loaded when first asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
+
+from planner.solvers.contract import Budget, Progress, Proof, Solution, Solver
+
+__all__ = [
+    "SOLVERS",
+    "Budget",
+    "Progress",
+    "Proof",
+    "Solution",
+    "Solver",
+    "solver_by_name",
+]
+
+SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "portfolio": ("planner.solvers.portfolio", "Portfolio"),
+        "dynamic_programming": ("planner.solvers.dynamic_programming", "DynamicProgramming"),
+        "ilp": ("planner.solvers.ilp", "IntegerProgramming"),
+        "exhaustive": ("planner.solvers.exhaustive", "Exhaustive"),
+    }
+)
+"""Module and class of each solver, the default first. A module is imported on demand."""
+
+
+def solver_by_name(name: str) -> Solver:
+    """Solver of that name.
+
+    Raises:
+        ValueError: nothing has that name; the message lists the names and the closest one.
+    """
+    if name not in SOLVERS:
+        close = difflib.get_close_matches(name, SOLVERS, n=1, cutoff=0.4)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise ValueError(f"there is no solver '{name}'{hint}\n  known: {', '.join(SOLVERS)}")
+    module, attribute = SOLVERS[name]
+    return cast("Solver", getattr(importlib.import_module(module), attribute)())

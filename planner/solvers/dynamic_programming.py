@@ -1,0 +1,119 @@
+"""The workhorse: exact elimination where the graph is narrow, under prices where memory binds.
+
+Without a binding limit the answer of a narrow graph is optimal. With one, prices on memory give the
+bound, and splitting them by layer gives answers close to it. In wide graphs a few nodes are fixed
+and improved, and mini-buckets give the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from planner.problem import FloatArray, Problem
+from planner.solvers.conditioning import ConditionedRelaxation
+from planner.solvers.constrained import solve_within_limit, solve_without_limit
+from planner.solvers.contract import Budget, Progress, Solution
+from planner.solvers.ledger import Ledger, Prices
+from planner.solvers.memory_prices import PriceSearch
+from planner.solvers.neighbourhoods import improve
+from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.relaxation import ExactRelaxation, Relaxed, exact_relaxation
+from planner.solvers.views import LARGEST_BUCKET
+
+PRICED_SHARE = 0.03
+"""Share of the work left that one exact pass may take where some thirty prices are to be tried."""
+LAST_SHARE = 0.5
+"""The same for a single exact pass at the best prices."""
+RESERVED_FOR_LIMIT = 0.75
+"""Share of the work that the first answer leaves if there is a limit."""
+RESERVED_SHARE = 0.5
+"""Share of the work left that the search for prices leaves to the search for answers."""
+HUB_CHOICES = 3
+"""Choices of the fixed nodes for which answers within the limit are sought."""
+
+
+class DynamicProgramming:
+    """Variable elimination under memory prices."""
+
+    name: ClassVar[str] = "dynamic_programming"
+
+    def __init__(
+        self, largest_exact: int = 2 * LARGEST_BUCKET, largest_conditioned: int = LARGEST_BUCKET
+    ) -> None:
+        """Set the entries of the largest bucket, without and with fixed nodes."""
+        self._largest_exact = largest_exact
+        self._largest_conditioned = largest_conditioned
+
+    def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
+        """Solve; proofs are `optimal`, `bounded`, `infeasible` or, if nothing fits, `none`."""
+        meter = Meter(budget)
+        ledger = Ledger(problem)
+        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
+        incumbent = Incumbent(ledger, limits, progress)
+        exact = exact_relaxation(ledger, meter, self._largest_exact)
+        if exact is None:
+            wide = self._conditioned(ledger, meter, incumbent)
+            meter.reserve(0.0 if math.isinf(problem.memory_limit_bytes) else RESERVED_FOR_LIMIT)
+            profile = solve_without_limit(wide, incumbent)
+            meter.reserve(0.0)
+        else:
+            wide = None
+            profile = solve_without_limit(exact, incumbent)
+        if incumbent.overfull(profile) is not None:
+            self._fit(exact, wide, incumbent, meter, profile)
+        if not incumbent.is_proven:
+            improve(incumbent, meter, budget.seed)
+        return incumbent.solution(truncated=meter.truncated)
+
+    def _fit(
+        self,
+        exact: ExactRelaxation | None,
+        wide: ConditionedRelaxation | None,
+        incumbent: Incumbent,
+        meter: Meter,
+        profile: FloatArray,
+    ) -> None:
+        """Find answers within the limit."""
+        if exact is not None and exact.work <= PRICED_SHARE * meter.left:
+            solve_within_limit(exact, incumbent, meter, profile)
+            return
+        if wide is None:
+            wide = self._conditioned(incumbent.ledger, meter, incumbent)
+        meter.reserve(RESERVED_SHARE)
+        search = PriceSearch(wide, incumbent, meter)
+        search.run(profile)
+        meter.reserve(0.0)
+        if _is_over(incumbent, meter):
+            return
+        best = Prices(search.prices)
+        search.note(best, _thorough(exact, wide, meter, best), "best prices")
+        for fixed in wide.at_recent_hubs(HUB_CHOICES):
+            if _is_over(incumbent, meter):
+                return
+            profile = solve_without_limit(fixed, incumbent)
+            solve_within_limit(fixed, incumbent, meter, profile)
+
+    def _conditioned(
+        self, ledger: Ledger, meter: Meter, incumbent: Incumbent
+    ) -> ConditionedRelaxation:
+        relaxation = ConditionedRelaxation(ledger, meter, self._largest_conditioned)
+        incumbent.note(f"too wide for exact elimination: nodes {relaxation.hubs} are fixed in turn")
+        return relaxation
+
+
+def _is_over(incumbent: Incumbent, meter: Meter) -> bool:
+    return incumbent.is_proven or meter.is_spent
+
+
+def _thorough(
+    exact: ExactRelaxation | None, wide: ConditionedRelaxation, meter: Meter, prices: Prices
+) -> Relaxed:
+    """The most thorough solution that the work left allows."""
+    if exact is None or exact.work > LAST_SHARE * meter.left:
+        return wide.solve_thoroughly(prices)
+    relaxed = exact.solve(prices)
+    wide.start_from(relaxed.choice)
+    return relaxed

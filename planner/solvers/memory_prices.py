@@ -1,0 +1,182 @@
+"""The memory limit as a price on bytes: a bound, and the choices on either side of the limit.
+
+The least priced cost, less the price of the limit itself, is a lower bound for every price
+(Lagrangian relaxation; H. Everett, Operations Research 11(3), 1963). As a function of one price it
+is concave and piecewise linear, so that the crossing of the two best known pieces leads to its top.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.problem import ROUNDING, FloatArray
+from planner.solvers.ledger import Prices
+from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.relaxation import Relaxation, Relaxed
+
+PASSES_PER_POINT = 14
+"""Prices tried for one time point; the top is mostly found after 6 to 10."""
+ROUNDS = 6
+"""Times that the price of a time point is adjusted, per unit of effort."""
+LEAN_ROUNDS = 12
+"""Times that the least memory is sought with other weights of the time points."""
+FIRST_SHARE = 0.1
+"""The first price makes the memory in use cost this share of the time."""
+GROWTH = 16.0
+"""Factor between the prices that are tried until one fits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """A price for one time point, and what it leads to."""
+
+    price: float
+    """Seconds per byte; infinite when time does not count."""
+    cost: float
+    """Seconds, with what is paid at the other time points."""
+    nbytes: float
+    """Bytes at the time point."""
+    profile: FloatArray
+    """Bytes at all time points."""
+
+
+class PriceSearch:
+    """Raises the prices of overfull time points, one at a time."""
+
+    def __init__(self, relaxation: Relaxation, incumbent: Incumbent, meter: Meter) -> None:
+        self.relaxation = relaxation
+        self.incumbent = incumbent
+        self.meter = meter
+        self.prices: FloatArray = np.zeros_like(incumbent.limits)
+
+    def run(self, profile: FloatArray) -> None:
+        """Find prices, starting from the profile of the answer without prices."""
+        for _ in range(ROUNDS * self.meter.effort):
+            point = self.incumbent.overfull(profile)
+            if point is None or self.meter.is_spent or self.incumbent.is_proven:
+                break
+            high = self._adjust(point)
+            if high is None:
+                break
+            profile = high.profile
+        if self.incumbent.choice is None and not self.incumbent.infeasible:
+            self._seek_lean(profile)
+
+    def solve(self, prices: Prices, label: str) -> tuple[FloatArray, tuple[int, ...]]:
+        """Solve under prices; note the bound and the answer."""
+        relaxed = self.relaxation.solve(prices)
+        return self.note(prices, relaxed, label), relaxed.choice
+
+    def note(self, prices: Prices, relaxed: Relaxed, label: str) -> FloatArray:
+        """Offer a choice that was found under prices and note its bound; return its profile."""
+        if prices.later_per_byte is None:
+            charge = float(prices.per_byte @ self.incumbent.limits)
+            self._note_bound(relaxed.bound, charge, prices.time_weight, label)
+        return self.incumbent.offer(relaxed.choice, label)
+
+    def _note_bound(self, least: float, charge: float, time_weight: float, label: str) -> None:
+        if time_weight == 1.0:
+            self.incumbent.raise_bound(least - charge, abs(least) + charge, label)
+        elif time_weight == 0.0 and least > charge + ROUNDING * (abs(least) + charge):
+            self.incumbent.infeasible = True
+            self.incumbent.note(
+                f"{label}: no choice fits; the tightest time points need {least:.6g} bytes or more "
+                f"and have {charge:.6g}"
+            )
+
+    def _adjust(self, point: int) -> Side | None:
+        """Climb the bound along the price of one time point and keep the best price."""
+        low = self._side(point, Prices(self.prices))
+        limit = float(self.incumbent.limits[point])
+        if low.nbytes <= limit:
+            low = self._side(point, self._with(point, 0.0))
+            if low.nbytes <= limit:
+                self.prices[point] = 0.0
+                return low
+        high = self._first_that_fits(point, low)
+        if high is None:
+            return None
+        return self._climb(point, low, high)
+
+    def _first_that_fits(self, point: int, low: Side) -> Side | None:
+        limit = float(self.incumbent.limits[point])
+        price = FIRST_SHARE * max(abs(low.cost), 1e-9) / max(low.nbytes, 1e-9)
+        price = max(price, 2.0 * low.price)
+        for attempt in range(6):
+            side = self._side(point, self._with(point, price))
+            if side.nbytes <= limit:
+                return side
+            if attempt == 2 and self._leanest(point) is None:
+                return None
+            price *= GROWTH
+        return self._leanest(point)
+
+    def _leanest(self, point: int) -> Side | None:
+        """The least memory at one time point, if that fits there."""
+        only = np.zeros_like(self.prices)
+        only[point] = 1.0
+        side = self._side(point, Prices(only, time_weight=0.0))
+        return side if side.nbytes <= self.incumbent.limits[point] else None
+
+    def _climb(self, point: int, low: Side, high: Side) -> Side:
+        limit, streak = float(self.incumbent.limits[point]), 0
+        for _ in range(PASSES_PER_POINT):
+            crossing = price = _crossing(low, high)
+            if abs(streak) >= 3 and low.price > 0 and math.isfinite(high.price):
+                price = math.sqrt(low.price * high.price)
+            if not low.price < price < high.price or self.meter.is_spent:
+                break
+            middle = self._side(point, self._with(point, price))
+            at_top = price == crossing and _is_on(low, middle, price)
+            if middle.nbytes <= limit:
+                high, streak = middle, max(streak, 0) + 1
+            elif not at_top:
+                low, streak = middle, min(streak, 0) - 1
+            if at_top:
+                break
+        price = _crossing(low, high)
+        self.prices[point] = price if low.price <= price <= high.price else high.price
+        return high
+
+    def _with(self, point: int, price: float) -> Prices:
+        per_byte = self.prices.copy()
+        per_byte[point] = price
+        return Prices(per_byte)
+
+    def _side(self, point: int, prices: Prices) -> Side:
+        profile, choice = self.solve(prices, "memory price")
+        others = self.prices.copy()
+        others[point] = 0.0
+        cost = self.incumbent.problem.cost_s(choice) + float(others @ profile)
+        price = float(prices.per_byte[point]) if prices.time_weight else math.inf
+        return Side(price, cost, float(profile[point]), profile)
+
+    def _seek_lean(self, profile: FloatArray) -> None:
+        """Look for any choice that fits: add weight where the least weighted memory is too much."""
+        weights = np.zeros_like(self.prices)
+        for _ in range(LEAN_ROUNDS * self.meter.effort):
+            point = self.incumbent.overfull(profile)
+            if point is None or self.meter.is_spent or self.incumbent.infeasible:
+                return
+            weights[point] += 1.0
+            lean = Prices(weights / weights.sum(), time_weight=0.0)
+            profile, _ = self.solve(lean, "least memory")
+
+
+def scaled(prices: FloatArray, factor: float) -> Prices:
+    """The same prices, all multiplied."""
+    return replace(Prices(prices), per_byte=prices * factor)
+
+
+def _crossing(low: Side, high: Side) -> float:
+    """Price at which both sides cost the same."""
+    return (high.cost - low.cost) / max(low.nbytes - high.nbytes, 1e-300)
+
+
+def _is_on(low: Side, middle: Side, price: float) -> bool:
+    """Whether a third choice is no better at the crossing: the top of the bound."""
+    known = low.cost + price * low.nbytes
+    return middle.cost + price * middle.nbytes >= known - 1e-10 * abs(known)

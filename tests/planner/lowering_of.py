@@ -1,0 +1,45 @@
+"""Lowered problems for tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ir.graph import OpGraph
+from planner.dialects import TARGETS
+from planner.liveness import analyse
+from planner.lowered import Lowered, Setting
+from planner.lowering import lower
+from planner.preparation import input_layouts, prepare
+from planner.request import SearchRequest
+from topology.catalogue import named_cluster
+from topology.cluster import Cluster
+from topology.mesh import Mesh
+
+
+def lowered_on(
+    graph: OpGraph,
+    cluster: Cluster,
+    mesh: Mesh,
+    request: SearchRequest,
+    *,
+    recompute: bool = False,
+) -> Lowered:
+    """The problem of a graph on one mesh, without a memory limit."""
+    dialect = TARGETS[request.target]
+    ready, _ = prepare(graph, cluster, request)
+    layouts = input_layouts(ready, mesh, dialect, request)
+    setting = Setting(
+        cluster, mesh, dialect, request.training, request.optimizer, layouts, math.inf
+    )
+    return lower(analyse(ready, training=request.training), replace(setting, recompute=recompute))
+
+
+def all_lowered(
+    graph: OpGraph, devices: int, target: str, cluster: str = "atlas-800t-a2"
+) -> list[Lowered]:
+    """The problems that a search on so many devices solves, one for each mesh."""
+    machine = named_cluster(cluster, devices)
+    request = SearchRequest(target=target)
+    meshes = TARGETS[target].meshes(machine)
+    return [lowered_on(graph, machine, mesh, request) for mesh in meshes]

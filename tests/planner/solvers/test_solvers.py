@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+
+from planner.problem import Problem
+from planner.solvers import SOLVERS, Budget, solver_by_name
+from planner.solvers.exhaustive import Exhaustive
+from tests.planner.solvers.random_problems import deep_problem, problems
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_is_loaded_by_its_name(name: str) -> None:
+    assert solver_by_name(name).name == name
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@given(problem=problems(limited=True))
+@settings(max_examples=40, deadline=None)
+def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(
+    name: str, problem: Problem
+) -> None:
+    found = solver_by_name(name).solve(problem, Budget())
+    optimum = Exhaustive().solve(problem, Budget())
+    assert found.choice is not None
+    assert found.cost_s == problem.cost_s(found.choice)
+    assert found.peak_bytes == problem.peak_bytes(found.choice)
+    assert found.is_answer == problem.is_feasible(found.choice)
+    if optimum.is_answer:
+        assert found.bound_s <= optimum.cost_s * (1 + 1e-12)
+        assert found.proof != "infeasible"
+    else:
+        assert not found.is_answer
+
+
+@pytest.mark.parametrize("name", ["ilp", "exhaustive"])
+@given(problem=problems(limited=True))
+@settings(max_examples=60, deadline=None)
+def test_exact_solvers_agree(name: str, problem: Problem) -> None:
+    found = solver_by_name(name).solve(problem, Budget())
+    optimum = Exhaustive().solve(problem, Budget())
+    if optimum.is_answer:
+        assert found.proof == "optimal"
+        assert found.cost_s == pytest.approx(optimum.cost_s, rel=1e-8)
+
+
+def test_integer_programming_leaves_a_large_problem_to_the_warm_start() -> None:
+    problem = deep_problem(layers=40)
+    free = solver_by_name("dynamic_programming").solve(problem, Budget())
+    tight = dataclasses.replace(problem, memory_limit_bytes=0.5 * free.peak_bytes)
+    found = solver_by_name("ilp").solve(tight, Budget())
+    assert found.proof == "bounded"
+    assert any("ilp" in line and "more than" in line for line in found.log)
+
+
+def test_an_unknown_solver_is_answered_with_the_closest_name() -> None:
+    with pytest.raises(ValueError, match="did you mean 'portfolio'"):
+        solver_by_name("portfollio")
+
+
+def test_enumeration_refuses_what_it_cannot_finish() -> None:
+    with pytest.raises(ValueError, match="too many to enumerate"):
+        Exhaustive().solve(deep_problem(layers=2), Budget())
+
+
+def test_importing_the_solvers_does_not_import_ortools() -> None:
+    code = "import sys, planner, planner.solvers, planner.solvers.portfolio; "
+    code += "sys.exit('ortools' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
