@@ -1,0 +1,1 @@
+"""Ways out: what a framework reads to apply a plan."""

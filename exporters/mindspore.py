@@ -1,0 +1,139 @@
+"""A plan as MindSpore's parameter-strategy checkpoint.
+
+Both parts are made from what was priced: how each operator is cut that reads a trainable parameter,
+and how each parameter lies on the devices. See docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporters.errors import ExportError
+from exporters.mindspore_checks import reader_violations
+from exporters.mindspore_layouts import RestingParameter
+from exporters.mindspore_readers import Reader, file_name, readers
+from exporters.mindspore_records import StrategyCheckpoint, StrategyItem, Violation
+from ir.plan import NamedLayout, Plan
+
+__all__ = ["ExportError", "check_strategy", "losses", "strategy_checkpoint"]
+
+_DIALECT = "mindspore"
+_NEVER_READ = {"Reshape", "Flatten"}
+"""Operators for which MindSpore wants no strategy: they follow their neighbours."""
+
+
+def strategy_checkpoint(plan: Plan) -> StrategyCheckpoint:
+    """The checkpoint that MindSpore would save for this plan, saved once, without a pipeline.
+
+    Raises:
+        ExportError: MindSpore cannot express the plan; everything that it cannot is named.
+    """
+    violations = check_strategy(plan)
+    if violations:
+        raise ExportError(*violations)
+    found = tuple(readers(plan))
+    items: dict[str, StrategyItem] = {}
+    for reader in found:
+        if reader.form.name:
+            items.setdefault(reader.key, StrategyItem(reader.key, 0, reader.cuts))
+    layouts = (each.layout() for each in _resting(plan, found))
+    return StrategyCheckpoint(1, tuple(items.values()), tuple(layouts))
+
+
+def check_strategy(plan: Plan) -> tuple[Violation, ...]:
+    """Everything in a plan that MindSpore would refuse or do otherwise."""
+    if plan.space.dialect != _DIALECT:
+        what = (
+            f"the plan is in the dialect {plan.space.dialect!r}: "
+            "MindSpore cannot place its cuts, nor keep its partial sums between operators"
+        )
+        return (Violation(what, "the plan's space", "plan again with --target mindspore"),)
+    found = tuple(readers(plan))
+    return (
+        *(violation for reader in found for violation in reader_violations(reader)),
+        *(violation for each in _resting(plan, found) for violation in each.violations()),
+        *_shared_violations(plan, found),
+    )
+
+
+def losses(plan: Plan) -> tuple[str, ...]:
+    """What the checkpoint of a plan leaves out, a sentence each."""
+    found = tuple(readers(plan))
+    return (*_unnamed(found), *_collisions(found), *_confused_names(found), *_uneven_shares(plan))
+
+
+def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:
+    """Parameters with their first readers, in the order in which they are read."""
+    number = {name: index for index, (name, size, _) in enumerate(plan.mesh) if size > 1}
+    rest = {planned.name: planned.layout for planned in plan.parameters}
+    seen: set[str] = set()
+    for reader in found:
+        for tensor, mapping in reader.parameters:
+            if tensor.name not in seen:
+                seen.add(tensor.name)
+                dims = rest[tensor.name].dims
+                at_rest = tuple(tuple(number[n] for n in dim if n in number) for dim in dims)
+                yield RestingParameter(tensor, reader, reader.axes(mapping), at_rest)
+
+
+def _shared_violations(plan: Plan, found: tuple[Reader, ...]) -> Iterator[Violation]:
+    """MindSpore does not compile a parameter that two operators want in different layouts.
+
+    Source: MindSpore 2.7.0, `step_parallel.cc`, CheckParameterSplit.
+    """
+    axes = [name for name, _, _ in plan.mesh]
+    first: dict[str, tuple[str, str]] = {}
+    for reader in found:
+        for tensor, mapping in reader.parameters if reader.form.name else ():
+            layout = NamedLayout(tuple(tuple(axes[a] for a in d) for d in reader.axes(mapping)))
+            op, before = first.setdefault(tensor.name, (reader.op.name, str(layout)))
+            if before != str(layout):
+                what = f"{op!r} reads it as {before}, {reader.op.name!r} as {layout}"
+                place = f"parameter {file_name(tensor)!r}"
+                yield Violation(what, place, "let both read it alike")
+
+
+def _unnamed(found: tuple[Reader, ...]) -> Iterator[str]:
+    for reader in found:
+        if not reader.form.name and reader.op.kind not in _NEVER_READ:
+            yield (
+                f"operator {reader.op.name!r}: MindSpore has no {reader.op.kind} "
+                "that takes a strategy, so it chooses one itself"
+            )
+
+
+def _collisions(found: tuple[Reader, ...]) -> Iterator[str]:
+    first: dict[str, Reader] = {}
+    for reader in found:
+        if not reader.form.name:
+            continue
+        before = first.setdefault(reader.key, reader)
+        if before.cuts != reader.cuts:
+            yield (
+                f"operator {reader.op.name!r}: the file has one strategy for {reader.key!r}, "
+                f"that of {before.op.name!r}"
+            )
+
+
+def _confused_names(found: tuple[Reader, ...]) -> Iterator[str]:
+    names = dict.fromkeys(file_name(t) for reader in found for t, _ in reader.parameters)
+    for name in names:
+        if "-" in name:
+            yield (
+                f"parameter {name!r}: MindSpore's checkpoint tools take what stands before a dash "
+                "for a pipeline stage"
+            )
+
+
+def _uneven_shares(plan: Plan) -> Iterator[str]:
+    sizes = {
+        layout.opt_weight_shard_size
+        for each in _resting(plan, tuple(readers(plan)))
+        if (layout := each.layout()).opt_weight_shard_size
+    }
+    if len(sizes) > 1:
+        listed = ", ".join(str(size) for size in sorted(sizes))
+        yield (
+            f"the optimizer shares weights among {listed} devices; "
+            "MindSpore takes one number for all parameters"
+        )

@@ -1,0 +1,163 @@
+"""The operators of a plan that read trainable parameters, and where their cuts lie on the mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from exporters.mindspore_primitives import PrimitiveForm, primitive_form
+from ir.graph import Op, OpGraph, Role, Tensor
+from ir.ops import OpView, lookup
+from ir.ops.fused import tensor_maps
+from ir.plan import Plan, PlannedOperator
+from ir.rule import FactorMap, ShardingRule
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An operator, or a part of a composite, that reads at least one trainable parameter."""
+
+    op: Op
+    form: PrimitiveForm
+    parameters: tuple[tuple[Tensor, FactorMap], ...]
+    """What it reads, in order, each with the factors of its dimensions."""
+
+    split: tuple[int, ...]
+    """For every mesh axis the factor that it splits; negative repeats."""
+
+    sizes: tuple[int, ...]
+    """Size of every mesh axis."""
+
+    @property
+    def key(self) -> str:
+        """Name under which MindSpore looks for the strategy."""
+        return f"{self.form.name}_{file_name(self.parameters[0][0])}"
+
+    @property
+    def cuts(self) -> tuple[tuple[int, ...], ...]:
+        """For each input the number of cuts of every dimension."""
+        return tuple(tuple(self.count(dim) for dim in mapping) for mapping in self.form.inputs)
+
+    @property
+    def wide(self) -> tuple[int, ...]:
+        """Mesh axes of more than one device."""
+        return tuple(axis for axis, size in enumerate(self.sizes) if size > 1)
+
+    def axes(self, mapping: FactorMap) -> tuple[tuple[int, ...], ...]:
+        """Mesh axes that split each dimension of a tensor, outermost first."""
+        return tuple(tuple(a for a in self.wide if self.split[a] in dim) for dim in mapping)
+
+    def count(self, factors: tuple[int, ...]) -> int:
+        """Number of pieces that a dimension of these factors is cut into."""
+        axes = zip(self.split, self.sizes, strict=True)
+        return math.prod(size for factor, size in axes if factor in factors)
+
+    @property
+    def repeats_first(self) -> bool:
+        """Whether MindSpore puts the repetition outermost: a table cut by rows and by no more.
+
+        Source: MindSpore 2.7.0, `gather_info.cc`, ShardAxisImpl::SetAttribute.
+        """
+        if self.count(tuple(self.form.looked_up)) == 1:
+            return False
+        return math.prod(self.cuts[0]) not in {1, math.prod(self.sizes)}
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """For every mesh axis its place in the device matrix that MindSpore makes of the cuts."""
+        matrix = self.form.device_matrix
+        place = {factor: index for index, factors in enumerate(matrix) for factor in factors}
+        repeated = -1 if self.repeats_first else len(matrix)
+        return tuple(place.get(factor, repeated) for factor in self.split)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether that device matrix puts the cuts where the plan has them."""
+        places = [self.positions[axis] for axis in self.wide]
+        return places == sorted(places)
+
+
+def file_name(tensor: Tensor) -> str:
+    """Name of a parameter in the model file."""
+    return tensor.source or tensor.name
+
+
+def readers(plan: Plan) -> Iterator[Reader]:
+    """Everything that reads a trainable parameter, in graph order, composites part by part.
+
+    In a traced training step only what its loss depends on: MindSpore makes its own backward pass.
+    """
+    planned = {operator.name: operator for operator in plan.operators}
+    sizes = tuple(size for _, size, _ in plan.mesh)
+    for op in _forward_ops(plan.graph):
+        if any(_is_trainable(plan.graph, name) for name in op.inputs):
+            yield from _readers_in(op, plan.graph, planned[op.name], sizes)
+
+
+def _forward_ops(graph: OpGraph) -> Sequence[Op]:
+    wanted = set(graph.outputs) - set(graph.gradients.values())
+    if not graph.is_training_step or not wanted:
+        return graph.ops
+    kept: list[Op] = []
+    for op in reversed(graph.ops):
+        if wanted.intersection(op.outputs):
+            wanted.update(op.inputs)
+            kept.append(op)
+    return kept[::-1]
+
+
+def _readers_in(
+    op: Op, graph: OpGraph, planned: PlannedOperator, sizes: tuple[int, ...]
+) -> Iterator[Reader]:
+    split = tuple(factor for _, factor in planned.split)
+    view = OpView(op, graph)
+    if op.kind != "Fused":
+        yield _reader(view, lookup(op.kind).rule(view), split, sizes)
+        return
+    maps = tensor_maps(view)
+    for part in op.parts:
+        if any(_is_trainable(graph, name) for name in part.inputs):
+            inner = OpView(part, graph)
+            yield _reader(inner, _in_composite(inner, maps), split, sizes)
+
+
+def _reader(
+    view: OpView, rule: ShardingRule, split: tuple[int, ...], sizes: tuple[int, ...]
+) -> Reader:
+    read = tuple(
+        (tensor, mapping if mapping is not None else ((),) * len(tensor.dims))
+        for tensor, mapping in zip(view.inputs, rule.operands, strict=True)
+        if tensor is not None and _is_trainable(view.graph, tensor.name)
+    )
+    return Reader(view.op, primitive_form(view, rule), read, split, sizes)
+
+
+def _is_trainable(graph: OpGraph, name: str) -> bool:
+    return bool(name) and graph.tensors[name].role is Role.PARAMETER
+
+
+def _in_composite(view: OpView, maps: Mapping[str, FactorMap]) -> ShardingRule:
+    """Rule of a part in the factors of its composite; a factor that has none there is dropped."""
+    rule = lookup(view.op.kind).rule(view)
+    number: dict[int, int] = {}
+    operands = zip(view.op.inputs, rule.operands, strict=True)
+    results = zip(view.op.outputs, rule.results, strict=True)
+    for name, mapping in (*operands, *results):
+        for own, outer in zip(mapping or (), maps.get(name, ()), strict=False):
+            if len(own) == len(outer):
+                number.update(zip(own, outer, strict=True))
+
+    def renamed(mapping: FactorMap | None) -> FactorMap | None:
+        if mapping is None:
+            return None
+        return tuple(tuple(number[f] for f in dim if f in number) for dim in mapping)
+
+    ordered = rule.order or range(len(rule.sizes))
+    return replace(
+        rule,
+        operands=tuple(renamed(mapping) for mapping in rule.operands),
+        results=tuple(renamed(mapping) for mapping in rule.results),
+        order=tuple(number[factor] for factor in ordered if factor in number),
+        lookup=frozenset(number[factor] for factor in rule.lookup if factor in number),
+    )

@@ -1,0 +1,99 @@
+"""MindSpore parameter-strategy checkpoints, the files that `save_param_strategy_file` names.
+
+The suffix chooses the form: `.json` is JSON, anything else protobuf. Both hold the cuts of the
+operators that have parameters, and the layouts of the parameters. Only JSON holds tensor shapes;
+only protobuf holds nested tensor maps.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from exporters.mindspore_records import (
+    ParameterLayout,
+    StrategyCheckpoint,
+    StrategyFileError,
+    StrategyItem,
+    Violation,
+    standardise,
+    with_shapes,
+)
+from exporters.mindspore_strategy_json import from_json, to_json
+from exporters.mindspore_strategy_protobuf import from_protobuf, to_protobuf
+
+__all__ = [
+    "ParameterLayout", "StrategyCheckpoint", "StrategyFileError", "StrategyItem", "Violation",
+    "from_json", "from_protobuf", "read", "standardise", "to_json", "to_protobuf", "with_shapes",
+    "write",
+]  # fmt: skip
+
+LARGEST_FILE_BYTES = 64 * 2**20
+"""Room for 100,000 parameters at 600 bytes each; anything larger is no strategy file."""
+
+
+def read(path: str | Path) -> StrategyCheckpoint:
+    """The checkpoint in a file.
+
+    Raises:
+        StrategyFileError: if the file cannot be read or holds none.
+    """
+    data = _bytes_of(Path(path))
+    try:
+        if not _is_json(path):
+            return from_protobuf(data)
+        return from_json(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        where, fix = f"{path}, byte {error.start}", "save the file as UTF-8"
+        raise StrategyFileError(Violation("not UTF-8", where, fix)) from error
+    except StrategyFileError as error:
+        raise error.inside(str(path)) from error
+
+
+def write(path: str | Path, checkpoint: StrategyCheckpoint) -> None:
+    """Write a checkpoint that only its owner may read, whole or not at all; folders are made.
+
+    Raises:
+        StrategyFileError: if the form cannot hold the checkpoint or the file cannot be written.
+    """
+    target = Path(path)
+    data = to_json(checkpoint).encode() if _is_json(path) else to_protobuf(checkpoint)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, data)
+    except OSError as error:
+        what = f"the strategy file cannot be written: {error.strerror}"
+        fix = "name a file in a folder that you may write to"
+        raise StrategyFileError(Violation(what, str(path), fix)) from error
+
+
+def _is_json(path: str | Path) -> bool:
+    return str(path).endswith(".json")
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        what = f"the strategy file cannot be read: {error.strerror}"
+        fix = "name a file that exists and that you may read"
+        raise StrategyFileError(Violation(what, str(path), fix)) from error
+    if len(data) > LARGEST_FILE_BYTES:
+        what = f"more than {LARGEST_FILE_BYTES} bytes"
+        raise StrategyFileError(Violation(what, str(path), "name a strategy file"))
+    return data
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """A temporary file is created readable by its owner alone, which is what MindSpore sets too."""
+    handle, name = tempfile.mkstemp(prefix=".strategy-", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
