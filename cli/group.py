@@ -1,0 +1,81 @@
+"""How every command ends: its exit status, and one message instead of a traceback."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from cli.errors import is_user_error, print_error
+
+USER_ERROR = 2
+INTERNAL_ERROR = 70
+"""EX_SOFTWARE of sysexits.h: a fault of the program, never to be mistaken for an answer."""
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""What typer raises for arguments that it cannot parse; it has no public name."""
+
+
+class Commands(TyperGroup):
+    """The group of all commands: 0 done, 1 no plan fits, 2 a fault of the user, 70 one of ours."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run one command; in standalone mode leave the process with its exit status."""
+        given = list(sys.argv[1:] if args is None else args)
+        run = partial(
+            super().main, given, prog_name, complete_var, False, windows_expand_args, **extra
+        )
+        if not standalone_mode:
+            return run()
+        sys.exit(_status(run, as_json="--json" in given))
+
+
+def _status(run: Callable[[], Any], *, as_json: bool) -> int:
+    try:
+        code = run()
+    except typer.Abort:
+        print_error("interrupted", as_json=as_json)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has left; there is nobody to tell
+        return BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001  the last line of defence
+        return _explain(error, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception, *, as_json: bool) -> int:
+    if isinstance(error, _USAGE_ERROR):
+        print_error(_usage(error), as_json=as_json)
+        return USER_ERROR
+    if is_user_error(error):
+        print_error(str(error), as_json=as_json)
+        return USER_ERROR
+    traceback.print_exception(error)
+    print_error(f"a fault of the planner: {type(error).__name__}: {error}", as_json=as_json)
+    return INTERNAL_ERROR
+
+
+def _usage(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "planner"
+    text = str(getattr(error, "format_message", error.__str__)()).strip()
+    what = text[:1].lower() + text[1:].rstrip(".")
+    return (
+        f"{what or 'no command'}\n  at:  {command}\n  fix: `{command} --help` lists what it takes"
+    )

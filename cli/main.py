@@ -1,0 +1,56 @@
+"""The `planner` command. Imports little, so that `planner --help` answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.export import EPILOG as EXPORT_EPILOG
+from cli.export import export
+from cli.group import Commands
+from cli.inspect import EPILOG as INSPECT_EPILOG
+from cli.inspect import inspect
+from cli.search import EPILOG as SEARCH_EPILOG
+from cli.search import search
+
+EPILOG = """\b
+Examples:
+  planner inspect model.onnx
+  planner search model.onnx --devices 16 --batch 64 -o plan
+  planner export plan/plan.json --format mindspore -o strategy.ckpt"""
+
+app = typer.Typer(
+    cls=Commands,
+    epilog=EPILOG,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command(epilog=SEARCH_EPILOG)(search)
+app.command(epilog=INSPECT_EPILOG)(inspect)
+app.command(epilog=EXPORT_EPILOG)(export)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        print(f"planner {version('parallel-planner')}")
+    except PackageNotFoundError:
+        print("planner (not installed)")
+    raise typer.Exit
+
+
+@app.callback()
+def planner(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Plan how to split a neural network over a cluster, and see what a step will cost."""

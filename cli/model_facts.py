@@ -1,0 +1,223 @@
+"""What `planner inspect` finds out about a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.folding import common_scope
+from importers.onnx import import_onnx
+from importers.onnx_file import read_model
+from ir.batch import find_batch, with_batch
+from ir.graph import OpGraph, Role
+from ir.normalise import add_ends, normalise
+from ir.ops import OpView, is_known, lookup
+from planner.liveness import analyse
+
+if TYPE_CHECKING:
+    from ir.graph import Op
+
+TOP = "(top level)"
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """All operators of one kind."""
+
+    kind: str
+    count: int
+    flops: int
+    """Of a forward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """Equal modules, such as the layers of a transformer."""
+
+    name: str
+    """Module path with the number of the block folded to `*`."""
+    count: int
+    operators: int
+    """In all of them."""
+    parameters: int
+    """Elements in all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFacts:
+    """Operators of a kind without a sharding rule."""
+
+    kind: str
+    count: int
+    example: str
+    treatment: str = "repeated on every device, priced by the bytes that it moves"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicDim:
+    """A dimension that the file leaves open."""
+
+    tensor: str
+    axis: int
+    name: str
+    value: int | None
+    """What it was bound to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model in numbers, for one batch."""
+
+    name: str
+    file: Mapping[str, object]
+    """What the file says of itself: producer, opsets, nodes."""
+    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+    """Element type and dims by name."""
+    batch: int
+    dynamic_dims: tuple[DynamicDim, ...]
+    operators: int
+    kinds: tuple[KindFacts, ...]
+    composites: Mapping[str, int]
+    """Operators that stand for several of the file, by label."""
+    unknown: tuple[UnknownFacts, ...]
+    parameters: int
+    """Tensors."""
+    parameter_elements: int
+    parameter_bytes: int
+    parameter_dtypes: Mapping[str, int]
+    """Elements by element type."""
+    forward_flops: int
+    activation_bytes: int | None
+    """What the backward pass needs if nothing is recomputed; none for a traced training step."""
+    blocks: tuple[BlockFacts, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def model_facts(path: Path, bind: Mapping[str, int], batch: int | None) -> ModelFacts:
+    """Facts of the model in a file, in normal form."""
+    model = read_model(path)
+    graph = import_onnx(path, bind)
+    if batch is not None:
+        graph = with_batch(graph, batch)
+    graph = normalise(graph)
+    flops = {op.name: lookup(op.kind).flops(OpView(op, graph)) for op in graph.ops}
+    parameters = graph.parameters
+    dtypes: Counter[str] = Counter()
+    for tensor in parameters:
+        dtypes[tensor.dtype] += tensor.elements
+    return ModelFacts(
+        name=graph.name,
+        file=_file_facts(model),
+        inputs={n: (graph.tensors[n].dtype, graph.tensors[n].dims) for n in graph.inputs},
+        batch=graph.batch or find_batch(graph),
+        dynamic_dims=_dynamic_dims(model, graph, bind),
+        operators=len(graph.ops),
+        kinds=_kinds(graph, flops),
+        composites=dict(Counter(op.label for op in graph.ops if op.parts).most_common()),
+        unknown=_unknown(graph),
+        parameters=len(parameters),
+        parameter_elements=sum(t.elements for t in parameters),
+        parameter_bytes=sum(t.nbytes for t in parameters),
+        parameter_dtypes=dict(dtypes.most_common()),
+        forward_flops=sum(flops.values()),
+        activation_bytes=_activation_bytes(graph),
+        blocks=_blocks(graph),
+        notes=graph.notes,
+    )
+
+
+def _file_facts(model: Any) -> dict[str, object]:
+    return {
+        "producer": f"{model.producer_name} {model.producer_version}".strip(),
+        "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "nodes": len(model.graph.node),
+    }
+
+
+def _dynamic_dims(model: Any, graph: OpGraph, bind: Mapping[str, int]) -> tuple[DynamicDim, ...]:
+    out: list[DynamicDim] = []
+    stored = {t.name for t in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in stored:
+            continue
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value"):
+                continue
+            name = dim.dim_param or f"{value.name}.{axis}"
+            known = graph.tensors.get(value.name)
+            bound = known.dims[axis] if known and axis < len(known.dims) else bind.get(name)
+            out.append(DynamicDim(value.name, axis, name, bound))
+    return tuple(out)
+
+
+def _kinds(graph: OpGraph, flops: Mapping[str, int]) -> tuple[KindFacts, ...]:
+    counts: Counter[str] = Counter()
+    work: Counter[str] = Counter()
+    for op in graph.ops:
+        counts[op.label] += 1
+        work[op.label] += flops[op.name]
+    found = [KindFacts(kind, count, work[kind]) for kind, count in counts.items()]
+    return tuple(sorted(found, key=lambda k: (-k.flops, -k.count, k.kind)))
+
+
+def _unknown(graph: OpGraph) -> tuple[UnknownFacts, ...]:
+    names: dict[str, list[str]] = {}
+    for op in graph.ops:
+        if not is_known(op.kind):
+            names.setdefault(op.kind, []).append(op.name)
+    return tuple(UnknownFacts(kind, len(found), found[0]) for kind, found in names.items())
+
+
+def _activation_bytes(graph: OpGraph) -> int | None:
+    if graph.is_training_step:
+        return None
+    liveness = analyse(add_ends(graph, training=True), training=True)
+    tensors = liveness.graph.tensors
+    kept = [tensors[n] for n in liveness.saved_by if tensors[n].role is Role.ACTIVATION]
+    return sum(t.nbytes for t in kept)
+
+
+def _blocks(graph: OpGraph) -> tuple[BlockFacts, ...]:
+    """Operators and parameters by module, the number of the first numbered module folded."""
+    prefix = common_scope(op.scope for op in graph.ops)
+    members: dict[str, set[str]] = {}
+    operators: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
+    counted: set[str] = set()
+    for op in graph.ops:
+        module, block = _block(op, prefix)
+        members.setdefault(block, set()).add(module)
+        operators[block] += 1
+        for name in op.inputs:
+            if name and name not in counted and graph.tensors[name].role is Role.PARAMETER:
+                counted.add(name)
+                elements[block] += math.prod(graph.tensors[name].dims)
+    return tuple(
+        BlockFacts(
+            block if len(modules) > 1 else min(modules),
+            len(modules),
+            operators[block],
+            elements[block],
+        )
+        for block, modules in members.items()
+    )
+
+
+def _block(op: Op, prefix: str) -> tuple[str, str]:
+    """The module that an operator belongs to, and the name that this shares with its equals."""
+    if not op.scope:
+        return TOP, TOP
+    parts = op.scope.removeprefix(prefix).split(".")
+    number = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+    if number is not None:
+        return ".".join(parts[: number + 1]), ".".join([*parts[:number], "*"])
+    module = ".".join(parts[:2])
+    return module, re.sub(r"\d+$", "*", module)

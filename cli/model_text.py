@@ -1,0 +1,94 @@
+"""The facts of a model as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.text import percent, table
+from topology.units import format_bytes, format_flops
+
+if TYPE_CHECKING:
+    from cli.model_facts import ModelFacts
+
+MOST_ROWS = 20
+"""Rows of one table; what is left out is counted."""
+
+
+def print_facts(facts: ModelFacts, out: Console) -> None:
+    """The whole report."""
+    _headline(facts, out)
+    _kinds(facts, out)
+    _blocks(facts, out)
+    _unknown(facts, out)
+    if facts.notes:
+        out.print(Text("\nNotes", style="bold"))
+    for note in facts.notes:
+        out.print(f"- {note}")
+
+
+def _headline(facts: ModelFacts, out: Console) -> None:
+    opsets = facts.file["opsets"]
+    versions = opsets.items() if isinstance(opsets, dict) else ()
+    opset = ", ".join(f"{domain} {version}" for domain, version in versions)
+    out.print(Text(facts.name, style="bold"))
+    out.print(f"  file        opset {opset}; {facts.file['nodes']} nodes; by {_producer(facts)}")
+    for name, (dtype, dims) in facts.inputs.items():
+        out.print(f"  input       {name} {dtype} {'x'.join(map(str, dims)) or 'scalar'}")
+    for dim in facts.dynamic_dims:
+        out.print(f"  dynamic     {dim.name} = {dim.value} (dimension {dim.axis} of {dim.tensor})")
+    dtypes = ", ".join(facts.parameter_dtypes) or "none"
+    out.print(
+        f"  parameters  {facts.parameter_elements:,} in {facts.parameters} tensors, "
+        f"{format_bytes(facts.parameter_bytes)} ({dtypes})"
+    )
+    flops = format_flops(facts.forward_flops).removesuffix("/s")
+    out.print(f"  forward     {flops}, batch {facts.batch or 'unknown'}")
+    out.print(f"  activations {_activations(facts)}")
+
+
+def _producer(facts: ModelFacts) -> str:
+    return str(facts.file["producer"]) or "an unnamed exporter"
+
+
+def _activations(facts: ModelFacts) -> str:
+    if facts.activation_bytes is None:
+        return "in the graph: it is a traced training step"
+    return f"{format_bytes(facts.activation_bytes)} kept for the backward pass, nothing recomputed"
+
+
+def _kinds(facts: ModelFacts, out: Console) -> None:
+    title = f"{facts.operators} operators in normal form"
+    columns = ["kind", "count", "forward FLOP", "%", ""]
+    made = table(out, title, columns, right=(1, 2, 3))
+    for kind in facts.kinds[:MOST_ROWS]:
+        flops = format_flops(kind.flops).removesuffix("/s")
+        remark = "recognised as one operator" if kind.kind in facts.composites else ""
+        share = percent(kind.flops, facts.forward_flops)
+        made.add_row(kind.kind, str(kind.count), flops, share, remark)
+    out.print(made)
+    if len(facts.kinds) > MOST_ROWS:
+        rest = facts.kinds[MOST_ROWS:]
+        out.print(f"and {sum(k.count for k in rest)} others of {len(rest)} kinds")
+
+
+def _blocks(facts: ModelFacts, out: Console) -> None:
+    columns = ["module", "count", "operators each", "parameters each"]
+    made = table(out, "Blocks", columns, right=(1, 2, 3))
+    for block in facts.blocks[:MOST_ROWS]:
+        each = f"{block.operators / block.count:,.4g}"
+        made.add_row(block.name, str(block.count), each, f"{block.parameters / block.count:,.0f}")
+    out.print(made)
+    if len(facts.blocks) > MOST_ROWS:
+        out.print(f"and {len(facts.blocks) - MOST_ROWS} others")
+
+
+def _unknown(facts: ModelFacts, out: Console) -> None:
+    if not facts.unknown:
+        out.print("\nEvery operator has a sharding rule.")
+        return
+    out.print(Text("\nOperators without a sharding rule", style="bold"))
+    for item in facts.unknown:
+        out.print(f"{item.count} x {item.kind}, such as {item.example}: {item.treatment}")

@@ -1,0 +1,160 @@
+"""The options of the commands, with their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+PHASES = ("train", "infer")
+DTYPES = ("bf16", "fp16", "fp32")
+ATTENTION = ("fused", "decomposed")
+
+Model: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="The model: .onnx or .onnx.gz. Its weights are not needed."
+    ),
+]
+Devices: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--devices", metavar="N", help="How many devices the job takes, over all servers."
+    ),
+]
+ClusterName: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The machine: atlas-800-9000, atlas-800t-a2, cloudmatrix384, dgx-a100 or dgx-h100.",
+    ),
+]
+Bind: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bind",
+        metavar="NAME=N,...",
+        help="Values of dynamic dimensions, such as batch=32,seq=4096. May be repeated.",
+    ),
+]
+Batch: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="Another global batch than the one that the model was exported with.",
+        show_default="the model's",
+    ),
+]
+Phase: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--phase",
+        metavar="train|infer",
+        help="train derives the backward pass and the update; infer plans the forward pass.",
+    ),
+]
+OptimizerName: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--optimizer",
+        metavar="adamw|adam|sgd|none",
+        help="What keeps state for every parameter in training. Adam in bf16 takes 16 bytes each.",
+    ),
+]
+Dtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="bf16|fp16|fp32",
+        help="Element type to compute in.",
+        show_default="the model's",
+    ),
+]
+Memory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that one device may fill, such as 60GiB.",
+        show_default="the chip's, less the cluster's reserve",
+    ),
+]
+DatasetStrategy: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset-strategy",
+        metavar="TEXT",
+        help="How the inputs arrive: data_parallel, full_batch, or cuts for every input, such as "
+        "'((8,1),(8,1))'.",
+        show_default="data_parallel in training, full_batch in inference",
+    ),
+]
+Target: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        metavar="mindspore|jax|torch|generic",
+        help="What applies the plan: decides which splits there are and which files are written.",
+    ),
+]
+Solver: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--solver",
+        metavar="NAME",
+        help="Who decides: portfolio, dynamic_programming, ilp or exhaustive.",
+    ),
+]
+TimeLimit: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        help="Emergency brake. A plan that it cut short says so.",
+    ),
+]
+Effort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--effort",
+        metavar="E",
+        help="Work to spend, 1 or more. The same effort gives the same plan on any machine.",
+    ),
+]
+Attention: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--attention",
+        metavar="fused|decomposed",
+        help="fused prices attention as one kernel, decomposed as it stands in the file.",
+    ),
+]
+OutputFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="Folder for plan.json and the target's strategy files. Without it nothing is written.",
+        show_default=False,
+    ),
+]
+OutputFile: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="The file to write; .json gives the JSON form."
+    ),
+]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")
+]
+PlanPath: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="PLAN.json", help="A plan.json that `planner search -o DIR` wrote."),
+]
+Format: TypeAlias = Annotated[
+    str, typer.Option("--format", metavar="mindspore", help="Whose strategy file to write.")
+]

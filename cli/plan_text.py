@@ -1,0 +1,250 @@
+"""A plan as text for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.folding import Axes, operator_groups, parameter_groups, recomputed_groups
+from cli.text import percent, table
+from ir.dtypes import dtype_bytes
+from ir.normalise import main_dtype
+from topology.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from ir.graph import OpGraph
+    from ir.plan import Plan
+    from planner.request import InfeasibleError
+
+HEAVIEST = 12
+"""Rows of a table of groups; what is left out is counted."""
+COMPUTE = ("compute forward", "compute backward", "recompute", "optimizer update")
+LEGEND = """\
+In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
+`+card` terms of a sum over the cards."""
+
+
+def print_plan(
+    plan: Plan, files: Sequence[Path], out: Console, *, losses: Sequence[str] = ()
+) -> None:
+    """The whole summary.
+
+    Args:
+        plan: what was decided.
+        files: what was written.
+        out: where to print.
+        losses: what the strategy files cannot say, a sentence each.
+    """
+    _headline(plan, out)
+    _times(plan, out)
+    _memory(plan, out)
+    _quality(plan, out)
+    _operators(plan, out)
+    _parameters(plan, out)
+    _recomputed(plan, out)
+    _notes(plan, out)
+    if files:
+        out.print(Text("\nWritten", style="bold"))
+    for path in files:
+        out.print(str(path), soft_wrap=True)
+    for loss in losses:
+        out.print(f"- {loss}")
+
+
+def _headline(plan: Plan, out: Console) -> None:
+    request, cluster, graph = plan.request, plan.cluster, plan.graph
+    chip = cluster.get("chip")
+    chip_name = chip.get("name") if isinstance(chip, Mapping) else "device"
+    training = bool(request.get("training"))
+    step_s = plan.estimate.step_time_s
+    what = "one training step" if training else "one forward pass"
+    certainty = "" if plan.estimate.calibrated else " (uncalibrated)"
+    out.print(Text(f"{graph.name}: {what} in {format_seconds(step_s)}{certainty}", style="bold"))
+    facts = [f"batch {graph.batch}", *_rates(graph, step_s)] if graph.batch else []
+    facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
+    out.print("  " + ", ".join(facts))
+    place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
+    out.print(f"  {place}, for {request.get('target')}, mesh {_mesh(plan.mesh)}")
+
+
+def _mesh(axes: Sequence[tuple[str, int, int]]) -> str:
+    return " x ".join(f"{name} {size}" for name, size, _ in axes)
+
+
+def _rates(graph: OpGraph, step_s: float) -> list[str]:
+    rates = [_rate(graph.batch / step_s, "samples/s")]
+    inputs = [graph.tensors[n] for n in graph.inputs]
+    tokens = next((t for t in inputs if len(t.dims) == 2 and t.dtype.startswith("int")), None)
+    if tokens is not None and any(op.kind in {"Attention", "Softmax"} for op in graph.ops):
+        rates.append(_rate(tokens.elements / step_s, "tokens/s"))
+    return rates
+
+
+def _rate(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def _times(plan: Plan, out: Console) -> None:
+    total = plan.estimate.step_time_s
+    rows = plan.estimate.time_by_cause
+    causes = _collective_causes(plan)
+    made = table(out, "Time", ["cause", "time", "%", "for"], right=(1, 2))
+    order = [k for k in COMPUTE if k in rows]
+    order += sorted((k for k in rows if k not in COMPUTE), key=lambda k: -rows[k])
+    for key in order:
+        share = percent(rows[key], total)
+        made.add_row(_spaced(key), format_seconds(rows[key]), share, causes.get(key, ""))
+    remark = "the sum: nothing is assumed to overlap"
+    made.add_row("step", format_seconds(total), "100", remark, style="bold")
+    out.print(made)
+
+
+def _collective_causes(plan: Plan) -> dict[str, str]:
+    """What the time of each kind and tier is spent for, largest first."""
+    times: dict[str, dict[str, float]] = {}
+    for item in plan.collectives:
+        row = times.setdefault(f"{item.kind} in {item.tier}", {})
+        row[item.cause] = row.get(item.cause, 0.0) + item.time_s
+    return {key: _by_time(row) for key, row in times.items()}
+
+
+def _by_time(times: Mapping[str, float]) -> str:
+    if len(times) == 1:
+        return next(iter(times))
+    ordered = sorted(times.items(), key=lambda kv: -kv[1])
+    return ", ".join(f"{cause} {format_seconds(time_s)}" for cause, time_s in ordered)
+
+
+def _spaced(cause: str) -> str:
+    """`all_gather in server` for people."""
+    kind, inside, tier = cause.partition(" in ")
+    return f"{kind.replace('_', '-')} over {tier} links" if inside else cause
+
+
+def _memory(plan: Plan, out: Console) -> None:
+    estimate = plan.estimate
+    peak, limit = estimate.peak_memory_bytes, estimate.memory_limit_bytes
+    made = table(out, "Peak memory of a device", ["cause", "memory", "%"], right=(1, 2))
+    for cause, nbytes in estimate.memory_by_cause.items():
+        made.add_row(cause, format_bytes(nbytes), percent(nbytes, peak))
+    made.add_row("peak", format_bytes(peak), "100", style="bold")
+    if math.isfinite(limit):
+        made.add_row(f"limit ({percent(peak, limit)} % of it used)", format_bytes(limit), "")
+    out.print(made)
+
+
+def _quality(plan: Plan, out: Console) -> None:
+    bound, space = plan.bound, plan.space
+    out.print(Text("\nQuality", style="bold"))
+    if bound.proof == "optimal":
+        out.print(f"No plan of the space below is faster: proven by {bound.solver}.")
+    elif math.isfinite(bound.bound_s) and bound.bound_s > 0:
+        out.print(
+            f"No plan of the space below takes less than {format_seconds(bound.bound_s)}: "
+            f"this one is at most {100 * bound.gap:.2g} % above ({bound.solver})."
+        )
+    else:
+        out.print(f"No bound was found ({bound.solver}).")
+    if bound.truncated:
+        out.print("The time limit cut the search short: another machine may answer differently.")
+    meshes = "; ".join(" x ".join(f"{n} {s}" for n, s in mesh) for mesh in space.meshes)
+    out.print(
+        f"Space: dialect {space.dialect}, {space.nodes:,} decisions with {space.candidates:,} "
+        f"candidates (at most {space.largest:,} each, {space.left_out:,} left out), "
+        f"10^{space.log10_plans:.0f} plans; mesh {meshes}."
+    )
+
+
+def _operators(plan: Plan, out: Console) -> None:
+    axes = Axes.of(plan)
+    groups = operator_groups(plan.operators)
+    total = sum(g.compute_s for g in groups)
+    title = "Heaviest operators: layouts of operands -> results"
+    names = [f"{g.label} {g.where}" for g in groups[:HEAVIEST]]
+    columns = ["operator", "count", "compute", "%", "layouts"]
+    made = table(out, title, columns, right=(1, 2, 3), names=names)
+    for name, group in zip(names, groups, strict=False):
+        op = group.example
+        made.add_row(
+            name,
+            str(group.count),
+            format_seconds(group.compute_s),
+            percent(group.compute_s, total),
+            f"{axes.layouts(op.inputs)} -> {axes.layouts(op.outputs) or 'a scalar'}",
+        )
+    out.print(made)
+    rest = groups[HEAVIEST:]
+    if rest:
+        share = percent(sum(g.compute_s for g in rest), total)
+        count = sum(g.count for g in rest)
+        out.print(f"and {count} others in {len(rest)} groups, {share} % of the computation")
+    out.print(Text(LEGEND, style="dim"))
+
+
+def _parameters(plan: Plan, out: Console) -> None:
+    axes = Axes.of(plan)
+    groups = parameter_groups(plan)
+    if not groups:
+        return
+    names = [g.where for g in groups[:HEAVIEST]]
+    columns = ["parameter", "count", "dims", "bytes", "share", "layouts"]
+    title = "Largest parameters: layout at rest -> as used"
+    made = table(out, title, columns, right=(1, 3, 4), names=names)
+    for name, group in zip(names, groups, strict=False):
+        tensor = group.example
+        used = axes.layout(tensor.used) if tensor.used else "not read"
+        made.add_row(
+            name,
+            str(group.count),
+            "x".join(str(d) for d in tensor.dims) or "1",
+            format_bytes(group.elements * dtype_bytes(tensor.dtype)),
+            f"1/{group.pieces}" if group.pieces > 1 else "whole",
+            f"{axes.layout(tensor.layout)} -> {used}",
+        )
+    out.print(made)
+    rest = groups[HEAVIEST:]
+    if rest:
+        nbytes = sum(g.elements * dtype_bytes(g.example.dtype) for g in rest)
+        count = sum(g.count for g in rest)
+        out.print(f"and {count} others in {len(rest)} groups, {format_bytes(nbytes)}")
+
+
+def _recomputed(plan: Plan, out: Console) -> None:
+    groups = recomputed_groups(plan)
+    if not groups:
+        return
+    out.print(Text("\nComputed again in the backward pass, to save memory", style="bold"))
+    for text, count in groups[:HEAVIEST]:
+        out.print(f"{count} x {text}")
+    if len(groups) > HEAVIEST:
+        out.print(f"and {sum(n for _, n in groups[HEAVIEST:])} others")
+
+
+def _notes(plan: Plan, out: Console) -> None:
+    notes = list(plan.notes)
+    if not plan.estimate.calibrated:
+        notes.append("times rest on data sheets and assumed efficiencies, not on measurements")
+    if notes:
+        out.print(Text("\nNotes", style="bold"))
+    for note in notes:
+        out.print(f"- {note}")
+
+
+def print_infeasible(error: InfeasibleError, out: Console) -> None:
+    """Why nothing fits, and what would make it fit."""
+    out.print(f"no plan fits: {error.what.removeprefix('no plan fits: ')}")
+    needed, available = format_bytes(error.needed_bytes), format_bytes(error.available_bytes)
+    out.print(f"  needed on each device {needed}, available {available}")
+    if error.contributors:
+        out.print("  largest contributors on each device:")
+    for cause, nbytes in list(error.contributors.items())[:HEAVIEST]:
+        out.print(f"    {cause}: {format_bytes(nbytes)}")
+    if error.remedies:
+        out.print("  what would make it fit:")
+    for remedy in error.remedies:
+        out.print(f"    {remedy}")

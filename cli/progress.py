@@ -1,0 +1,49 @@
+"""Progress on stderr: one live line on a terminal, else a line when a new stage begins."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+CLEAR = "\r\x1b[2K"
+_NUMBER = re.compile(r"\d+")
+
+
+class Progress:
+    """Receives lines of progress; as a context manager it leaves a clean line behind."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._started = time.monotonic()
+        self._stage = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self.stream.write(CLEAR)
+            self.stream.flush()
+
+    def __call__(self, line: str) -> None:
+        elapsed = f"{time.monotonic() - self._started:5.1f} s"
+        if self.live:
+            width = shutil.get_terminal_size().columns
+            self.stream.write(CLEAR + f"{elapsed}  {line}"[: width - 1])
+            self.stream.flush()
+            return
+        stage = _NUMBER.sub("", line.partition(":")[0])
+        if stage != self._stage:
+            self._stage = stage
+            print(f"{elapsed}  {line}", file=self.stream, flush=True)

@@ -1,0 +1,121 @@
+"""`planner search`: a model and a machine become a plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli import options
+from cli.arguments import device_count
+from cli.export import strategy_losses, strategy_writer
+from cli.files import Writer, check_folder, write_files
+from cli.progress import Progress
+
+if TYPE_CHECKING:
+    from ir.plan import Plan
+    from planner.request import InfeasibleError, SearchRequest
+    from topology.cluster import Cluster
+
+NO_PLAN_FITS = 1
+
+EPILOG = """\b
+Examples:
+  planner search model.onnx --devices 16 --batch 64 -o plan
+  planner search model.onnx --devices 8 --cluster dgx-h100 --target jax --bind batch=32,seq=4096
+  planner search model.onnx --devices 4 --phase infer --memory 40GiB --json
+
+\b
+Exit status: 0 planned, 1 no plan fits into memory, 2 a fault in the command or the model."""
+
+
+def search(  # noqa: PLR0913  one parameter per option
+    model: options.Model,
+    *,
+    devices: options.Devices,
+    cluster: options.ClusterName = "atlas-800t-a2",
+    bind: options.Bind = None,
+    batch: options.Batch = None,
+    phase: options.Phase = "train",
+    optimizer: options.OptimizerName = "adamw",
+    dtype: options.Dtype = None,
+    memory: options.Memory = None,
+    dataset_strategy: options.DatasetStrategy = None,
+    target: options.Target = "mindspore",
+    solver: options.Solver = "portfolio",
+    time_limit: options.TimeLimit = 30.0,
+    effort: options.Effort = 1,
+    attention: options.Attention = "fused",
+    output: options.OutputFolder = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find the fastest way to split a model over devices, within their memory."""
+    device_count(devices)
+    from cli.search_request import machine, search_request  # noqa: PLC0415  half a second of imports
+    from planner.request import InfeasibleError  # noqa: PLC0415
+
+    request = search_request(
+        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch, bind=bind or [], memory=memory,
+        dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
+        effort=effort, attention=attention,
+    )  # fmt: skip
+    computer = machine(cluster, devices, request)
+    if output is not None:
+        check_folder(output)
+    try:
+        plan = _planned(model, computer, request)
+    except InfeasibleError as error:
+        _say_infeasible(error, as_json=as_json)
+        raise typer.Exit(NO_PLAN_FITS) from error
+    files = [] if output is None else write_files(output, _writers(plan, target))
+    losses = strategy_losses(plan) if len(files) > 1 else ()
+    _say(plan, files, losses, as_json=as_json)
+
+
+def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
+    from importers.onnx import import_onnx  # noqa: PLC0415
+    from planner.search import search as find  # noqa: PLC0415
+
+    with Progress() as progress:
+        progress(f"reading {model.name}")
+        return find(import_onnx(model, dict(request.bind)), cluster, request, progress)
+
+
+def _writers(plan: Plan, target: str) -> dict[str, Writer]:
+    """The files of a plan by name."""
+    from ir.plan_file import plan_to_json  # noqa: PLC0415
+
+    def write_plan(path: Path) -> None:
+        path.write_text(plan_to_json(plan), encoding="utf-8")
+
+    writers: dict[str, Writer] = {"plan.json": write_plan}
+    if target == "mindspore":
+        write_strategy = strategy_writer(plan)
+        writers |= {"strategy.ckpt": write_strategy, "strategy.json": write_strategy}
+    return writers
+
+
+def _say(plan: Plan, files: list[Path], losses: tuple[str, ...], *, as_json: bool) -> None:
+    if as_json:
+        from cli.plan_json import dumps, found  # noqa: PLC0415
+
+        print(dumps(found(plan, files)))
+        return
+    from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_plan(plan, files, out, losses=losses)
+
+
+def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
+    from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
+    from cli.plan_text import print_infeasible  # noqa: PLC0415
+    from cli.text import page  # noqa: PLC0415
+
+    with page(sys.stderr) as out:
+        print_infeasible(error, out)
+    if as_json:
+        print(dumps(nothing_fits(error)))

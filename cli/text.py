@@ -1,0 +1,78 @@
+"""The one style of all text for people: width, colour, tables."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 100
+"""Columns where the output is no terminal."""
+MAX_WIDTH = 120
+"""Columns on a terminal that is wider."""
+NAME_SHARE = 0.45
+"""Names up to this share of the width are not broken."""
+
+
+@contextmanager
+def page(stream: TextIO | None = None) -> Iterator[Console]:
+    """Where text for people goes: coloured on a terminal, plain and 100 wide elsewhere."""
+    out = sys.stdout if stream is None else stream
+    live = out.isatty()
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH) if live else WIDTH
+    console = Console(
+        file=out, width=width, force_terminal=live, highlight=False, emoji=False, markup=False
+    )
+    if live:
+        yield console
+        return
+    with console.capture() as captured:
+        yield console
+    out.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
+
+
+def table(
+    out: Console,
+    title: str,
+    columns: Sequence[str],
+    *,
+    right: Sequence[int],
+    names: Iterable[str] = (),
+) -> Table:
+    """An empty table of the one style.
+
+    Args:
+        out: where it will be printed.
+        title: the line above it.
+        columns: their headings.
+        right: columns with numbers.
+        names: what will stand in the first column; short names are kept in one piece.
+    """
+    made = Table(
+        title=f"\n{title}",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    whole = max((len(n) for n in names), default=0) <= NAME_SHARE * out.width
+    for index, column in enumerate(columns):
+        number = index in right
+        made.add_column(
+            column,
+            justify="right" if number else "left",
+            no_wrap=number or (whole and index == 0),
+            overflow="fold",
+        )
+    return made
+
+
+def percent(part: float, whole: float) -> str:
+    """A share, without the sign."""
+    return f"{100 * part / whole:.1f}" if whole > 0 else "-"

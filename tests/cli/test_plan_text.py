@@ -1,0 +1,139 @@
+"""The summary of a plan, word for word, and the numbers of its JSON form."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.plan_json import communicators, dumps, found, nothing_fits
+from cli.plan_text import print_infeasible, print_plan
+from cli.text import page
+from ir.plan import Plan
+from planner.request import InfeasibleError
+
+SUMMARY = """\
+tiny: one training step in 3 s (uncalibrated)
+  batch 8, 2.67 samples/s, 42.7 tokens/s, bfloat16, adamw
+  8 x chip (pair), for generic, mesh server 2 x card0 2 x card1 2
+
+Time
+cause                           time     %  for
+compute forward                  1 s  33.3
+all-gather over server links     1 s  33.3  parameter gather 500 ms, forward 500 ms
+all-reduce over card links    500 ms  16.7  gradient sync
+all-gather over card links    500 ms  16.7  parameter gather
+step                             3 s   100  the sum: nothing is assumed to overlap
+
+Peak memory of a device
+cause                      memory     %
+activations                 2 GiB  66.7
+weights                     1 GiB  33.3
+peak                        3 GiB   100
+limit (75.0 % of it used)   4 GiB
+
+Quality
+No plan of the space below takes less than 2.5 s: this one is at most 20 % above (portfolio).
+Space: dialect free, 7 decisions with 1,234 candidates (at most 40 each, 5 left out), 10^12 plans;
+mesh server 2 x card 4.
+
+Heaviest operators: layouts of operands -> results
+operator              count  compute     %  layouts
+MatMul layers.*.proj      2   500 ms  50.0  [all, -, -], [-, card] -> [-, -, -] +card
+Softmax head              1   500 ms  50.0  [all, -, -] -> [all, -, -]
+In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
+`+card` terms of a sum over the cards.
+
+Largest parameters: layout at rest -> as used
+parameter             count  dims       bytes  share  layouts
+layers.*.proj.weight      2  1024x1024  4 MiB    1/8  [server*card0, card1] -> [-, card1]
+
+Computed again in the backward pass, to save memory
+2 x MatMul at layers.*.proj
+
+Notes
+- a note
+- times rest on data sheets and assumed efficiencies, not on measurements
+
+Written
+plan.json
+- something is lost
+"""
+
+
+def text_of(plan: Plan) -> str:
+    stream = io.StringIO()
+    with page(stream) as out:
+        print_plan(plan, [Path("plan.json")], out, losses=["something is lost"])
+    return stream.getvalue()
+
+
+def test_the_summary_reads_like_this(plan: Plan) -> None:
+    assert text_of(plan) == SUMMARY
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"proof": "optimal"}, "No plan of the space below is faster: proven by portfolio."),
+        ({"truncated": True}, "The time limit cut the search short"),
+        ({"bound_s": float("-inf")}, "No bound was found (portfolio)."),
+    ],
+)
+def test_the_quality_is_told(change: dict[str, object], words: str, plan: Plan) -> None:
+    changed = replace(plan, bound=replace(plan.bound, **change))  # type: ignore[arg-type]
+    assert words in text_of(changed)
+    assert words not in text_of(plan)
+
+
+def test_groups_of_devices_are_joined_whatever_the_order_of_their_axes(plan: Plan) -> None:
+    assert communicators(plan) == [
+        {
+            "axes": ["server"],
+            "group_size": 2,
+            "groups": 4,
+            "nbytes_total": 400.0,
+            "kinds": ["all_gather"],
+        },
+        {
+            "axes": ["card0", "card1"],
+            "group_size": 4,
+            "groups": 2,
+            "nbytes_total": 30.0,
+            "kinds": ["all_gather", "all_reduce"],
+        },
+    ]  # fmt: skip
+
+
+def test_json_has_no_numbers_that_json_lacks(plan: Plan) -> None:
+    endless = replace(plan, bound=replace(plan.bound, bound_s=float("-inf"), gap=float("inf")))
+    data = json.loads(dumps(found(endless, [Path("a/plan.json")])))
+    assert data["bound_s"] is None
+    assert data["gap"] is None
+    assert data["files"] == ["a/plan.json"]
+
+
+ERROR = InfeasibleError(
+    "no plan fits: too much", 4 * 2**30, 2**30, {"weights": 3 * 2**30}, ("--batch 1",)
+)
+
+
+def test_what_does_not_fit_is_explained() -> None:
+    stream = io.StringIO()
+    with page(stream) as out:
+        print_infeasible(ERROR, out)
+    assert stream.getvalue() == (
+        "no plan fits: too much\n"
+        "  needed on each device 4 GiB, available 1 GiB\n"
+        "  largest contributors on each device:\n"
+        "    weights: 3 GiB\n"
+        "  what would make it fit:\n"
+        "    --batch 1\n"
+    )
+
+
+def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:
+    assert set(found(plan, [])) < set(nothing_fits(ERROR))

@@ -1,0 +1,89 @@
+"""The command starts fast, and its help says what there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from costmodel.memory import Optimizer
+from planner.dialects import TARGETS
+from planner.solvers import SOLVERS
+from topology.catalogue import cluster_names
+
+COMMANDS = ("search", "inspect", "export")
+HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
+OURS = ("costmodel", "data", "exporters", "importers", "ir", "planner", "topology")
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_importing_the_command_loads_not_even_pydantic() -> None:
+    names = (*HEAVY, *OURS, "pydantic")
+    assert (
+        python(f"import sys, cli.main\nprint([m for m in {names!r} if m in sys.modules])") == "[]\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["search", "--help"], ["--version"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    loaded = python(
+        "import sys\nfrom cli.main import app\n"
+        f"try: app({arguments!r})\nexcept SystemExit: pass\n"
+        f"print('loaded', [m for m in {HEAVY + OURS!r} if m in sys.modules])"
+    )
+    assert loaded.endswith("loaded []\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_has_three_examples(
+    command: str, planner: Callable[..., Any]
+) -> None:
+    text = planner(command, "--help").out
+    examples = [line for line in text.splitlines() if line.startswith(f"    planner {command} ")]
+    assert len(examples) == 3, text
+    assert "Exit status" in text
+
+
+def test_every_option_is_explained(planner: Callable[..., Any]) -> None:
+    for command in COMMANDS:
+        lines = planner(command, "--help").out.splitlines()
+        for index, line in enumerate(lines):
+            if line.startswith("  -"):
+                explained = len(line.split("  ")) > 2 or lines[index + 1].startswith(" " * 20)
+                assert explained, line
+
+
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [
+        ("--cluster", cluster_names()),
+        ("--target", tuple(TARGETS)),
+        ("--solver", tuple(SOLVERS)),
+        ("--optimizer", tuple(o.value for o in Optimizer)),
+    ],
+)
+def test_help_names_everything_that_is_registered(
+    option: str, names: tuple[str, ...], planner: Callable[..., Any]
+) -> None:
+    text = planner("search", "--help").out
+    words = text[text.index(option) :].split("--", 2)[1]
+    assert [n for n in names if n not in words] == []
+
+
+def test_version_is_printed(planner: Callable[..., Any]) -> None:
+    run = planner("--version")
+    assert run.code == 0
+    assert run.out.startswith("planner ")
+
+
+def test_without_a_command_the_way_to_help_is_shown(planner: Callable[..., Any]) -> None:
+    run = planner()
+    assert (run.code, run.out) == (2, "")
+    assert "planner --help" in run.err
