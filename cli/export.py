@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli import options
 from cli.arguments import one_of
-from cli.files import Writer, check_file, write_files
+from cli.files import Writer, write_files
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -32,7 +32,6 @@ def export(
     one_of(form, FORMATS, "--format", "format")
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    check_file(output)
     found = read_plan(plan)
     written = write_files(output.parent, {output.name: strategy_writer(found)})
     print(written[0])

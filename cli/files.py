@@ -24,15 +24,6 @@ def check_folder(folder: Path) -> None:
         made.clear_on_exit = True
 
 
-def check_file(path: Path) -> None:
-    """The same for a single file."""
-    if path.is_dir():
-        raise UserError(
-            f"{path} is a folder", f"-o {path}", "name the file to write, such as strategy.ckpt"
-        )
-    check_folder(path.parent)
-
-
 def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
     """Write all files into a folder, which is made if need be: all of them or none.
 
@@ -41,7 +32,7 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
     """
     blocked = [folder / name for name in writers if (folder / name).is_dir()]
     if blocked:
-        raise UserError(f"{blocked[0]} is a folder", f"-o {folder}", "name another folder")
+        raise UserError(f"{blocked[0]} is a folder", f"-o {folder}", "name another place")
     with (
         _reported(folder),
         _made(folder),

@@ -237,7 +237,8 @@ def _notes(plan: Plan, out: Console) -> None:
 
 def print_infeasible(error: InfeasibleError, out: Console) -> None:
     """Why nothing fits, and what would make it fit."""
-    out.print(f"no plan fits: {error.what.removeprefix('no plan fits: ')}")
+    prefix = "" if error.what.startswith("no plan fits") else "no plan fits: "
+    out.print(prefix + error.what)
     needed, available = format_bytes(error.needed_bytes), format_bytes(error.available_bytes)
     out.print(f"  needed on each device {needed}, available {available}")
     if error.contributors:

@@ -69,9 +69,7 @@ def search(  # noqa: PLR0913  one parameter per option
     except InfeasibleError as error:
         _say_infeasible(error, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
-    files = [] if output is None else write_files(output, _writers(plan, target))
-    losses = strategy_losses(plan) if len(files) > 1 else ()
-    _say(plan, files, losses, as_json=as_json)
+    _deliver(plan, output, target, as_json=as_json)
 
 
 def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
@@ -83,21 +81,9 @@ def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
         return find(import_onnx(model, dict(request.bind)), cluster, request, progress)
 
 
-def _writers(plan: Plan, target: str) -> dict[str, Writer]:
-    """The files of a plan by name."""
-    from ir.plan_file import plan_to_json  # noqa: PLC0415
-
-    def write_plan(path: Path) -> None:
-        path.write_text(plan_to_json(plan), encoding="utf-8")
-
-    writers: dict[str, Writer] = {"plan.json": write_plan}
-    if target == "mindspore":
-        write_strategy = strategy_writer(plan)
-        writers |= {"strategy.ckpt": write_strategy, "strategy.json": write_strategy}
-    return writers
-
-
-def _say(plan: Plan, files: list[Path], losses: tuple[str, ...], *, as_json: bool) -> None:
+def _deliver(plan: Plan, output: Path | None, target: str, *, as_json: bool) -> None:
+    files = [] if output is None else write_files(output, _writers(plan, target))
+    losses = strategy_losses(plan) if len(files) > 1 else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
@@ -108,6 +94,27 @@ def _say(plan: Plan, files: list[Path], losses: tuple[str, ...], *, as_json: boo
 
     with page() as out:
         print_plan(plan, files, out, losses=losses)
+
+
+def _writers(plan: Plan, target: str) -> dict[str, Writer]:
+    """The files of a plan by name; strategy files only if the target can apply the plan."""
+    from exporters.errors import ExportError  # noqa: PLC0415
+    from ir.plan_file import plan_to_json  # noqa: PLC0415
+
+    def write_plan(path: Path) -> None:
+        path.write_text(plan_to_json(plan), encoding="utf-8")
+
+    writers: dict[str, Writer] = {"plan.json": write_plan}
+    if target != "mindspore":
+        return writers
+    try:
+        write_strategy = strategy_writer(plan)
+    except ExportError as error:
+        print(
+            f"warning: no strategy file, MindSpore cannot apply this plan\n{error}", file=sys.stderr
+        )
+        return writers
+    return writers | {"strategy.ckpt": write_strategy, "strategy.json": write_strategy}
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:

@@ -108,6 +108,8 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
         ) from error
     except GraphError as error:
         raise PlanFileError(f"{where}: {error}\n  at:  graph") from error
+    if [(op.name, op.kind) for op in file.operators] != [(op.name, op.kind) for op in graph.ops]:
+        raise PlanFileError(f"{where}: its operators are not those of its graph\n  at:  operators")
     shared = {f.name for f in fields(Plan)} - {"graph"}
     return Plan(graph=graph, **{name: getattr(file, name) for name in shared})
 

@@ -44,6 +44,8 @@ class ShardingRule:
     internal: tuple[InternalCollective, ...] = ()
     order: tuple[int, ...] = ()
     """Order of the factors in a device matrix, outermost first; empty means by number."""
+    uncut: frozenset[int] = frozenset()
+    """Factors that MindSpore's operator cannot cut, though the mathematics allows it."""
     lookup: frozenset[int] = frozenset()
     """Factors of a table that are looked up under a mask when split."""
 
@@ -64,6 +66,7 @@ class RuleBuilder:
     sizes: list[int] = field(default_factory=list)
     locked: set[int] = field(default_factory=set)
     internal: list[InternalCollective] = field(default_factory=list)
+    uncut: set[int] = field(default_factory=set)
     lookup: set[int] = field(default_factory=set)
 
     def factor(self, size: int, *, locked: bool = False) -> int:
@@ -91,6 +94,7 @@ class RuleBuilder:
             locked=frozenset(self.locked),
             internal=tuple(self.internal),
             order=tuple(order),
+            uncut=frozenset(self.uncut),
             lookup=frozenset(self.lookup),
         )
 

@@ -69,9 +69,7 @@ class Dialect:
         factors = rule.splittable
         if not self.cut_counts:
             return factors
-        barred: set[int] = set()
-        if entry.whole_statistics:
-            barred.update(f for item in rule.internal for f in item.factors)
+        barred = set(rule.uncut)
         if entry.engine is not Engine.VIEW:
             barred.update(_minor_factors(rule))
         return tuple(f for f in factors if f not in barred)
@@ -139,12 +137,14 @@ def _minor_factors(rule: ShardingRule) -> set[int]:
 
 
 def _lookup_alone(assignment: Assignment, rule: ShardingRule) -> bool:
-    """MindSpore splits the rows of a table only where the indices are whole."""
+    """MindSpore cuts the rows of a table over all devices or not at all, and only where the
+    indices are whole: it would repeat such an operator over the outermost devices.
+    """
     split = {f for f in assignment if f >= 0}
     if not split & rule.lookup:
         return True
     table = {f for d in rule.operands[0] or () for f in d}
-    return split <= table
+    return split <= table and REPLICATED not in assignment
 
 
 FREE = Dialect("free", partial_edges=True, cut_counts=False, max_waste=0.3, max_axes=3)

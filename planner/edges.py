@@ -33,8 +33,6 @@ class EdgeKind:
     """
     regathered: bool = False
     """The forward redistribution is repeated for the backward pass."""
-    own_layout: bool = True
-    """For a parameter: the consumer whose layout the parameter has at rest (MindSpore)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +123,7 @@ class MindsporeEdges:
             if kind.gradient:
                 mirror = [self._mirrored(s, kind.tensor) for s in source.forward]
                 total = total + np.array([m.time_s if m else 0.0 for m in mirror])[:, None]
-            if kind.own_layout:
-                total = np.where(_rests_on(source, target), total, UNREACHABLE_S)
+            total = np.where(_used_as(source, target), total, UNREACHABLE_S)
         return np.minimum(total, UNREACHABLE_S)
 
     def transfers(
@@ -160,18 +157,12 @@ class MindsporeEdges:
         return self._mirror[key]
 
 
-def _rests_on(source: Port, target: Port) -> NDArray[np.bool_]:
-    """Where the layout at rest is that of the operator, or it with dimension 0 split further
-    (optimizer sharding).
+def _used_as(source: Port, target: Port) -> NDArray[np.bool_]:
+    """Where an operator reads a parameter in the layout that the parameter has in use.
+
+    A parameter of MindSpore has one layout for all its readers; `gradient` of its state holds it.
     """
-    return np.array([[rests_on(r, t) for t in target.forward] for r in source.forward], dtype=bool)
-
-
-def rests_on(rest: Layout, used: Layout) -> bool:
-    """Whether `rest` is `used`, or `used` with dimension 0 split further."""
-    if not rest.dims:
-        return rest == used
-    return rest.dims[1:] == used.dims[1:] and rest.dims[0][: len(used.dims[0])] == used.dims[0]
+    return np.array([[s.gradient == t for t in target.forward] for s in source.states], dtype=bool)
 
 
 def _backward_of(step: Step, result: Layout) -> Step:

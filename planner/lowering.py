@@ -25,7 +25,7 @@ from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
 from planner.ports import Port, PortState, local_elements, port_elements, port_of, twice
 from planner.problem import EdgeTable, Interval, NodeTable
 from planner.problem_builder import ProblemBuilder
-from planner.tensor_layouts import parameter_layouts, shared_states
+from planner.tensor_layouts import parameter_states, shared_states
 
 FloatArray = NDArray[np.float64]
 
@@ -145,10 +145,11 @@ class _Lowering:
     def _add_parameter(self, tensor: Tensor) -> None:
         setting = self.setting
         ports = self._neighbour_ports(tensor.name)
-        key = ("parameter", tensor.dims, tuple(id(p) for p in ports))
+        key = ("parameter", tensor.dims, tensor.stored_permutation, tuple(id(p) for p in ports))
         if key not in self.ports:
-            layouts = parameter_layouts(tensor, ports, setting.mesh, setting.dialect)
-            self.ports[key] = port_of([PortState(layout, layout) for layout in layouts])
+            self.ports[key] = port_of(
+                parameter_states(tensor, ports, setting.mesh, setting.dialect)
+            )
         port = self.ports[key]
         cost = parameter_bytes(tensor.dtype, setting.optimizer, training=setting.training)
         causes = ("weights", "gradients", "optimizer state", "optimizer state")
@@ -262,33 +263,19 @@ class _Lowering:
 
     # Edges
 
-    def _edge_kind(
-        self, tensor: Tensor, *, gradient: bool, parameter: bool, own_layout: bool = True
-    ) -> EdgeKind:
+    def _edge_kind(self, tensor: Tensor, *, gradient: bool, parameter: bool) -> EdgeKind:
         scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if parameter else 1.0
         again = parameter and self.liveness.derived
-        return EdgeKind(
-            Shardable(tensor.dims, tensor.dtype, scale), gradient, parameter, again, own_layout
-        )
+        return EdgeKind(Shardable(tensor.dims, tensor.dtype, scale), gradient, parameter, again)
 
     def _read(self, op: Op, node: int, index: int, port: Port) -> None:
         tensor = self.graph.tensors[op.inputs[index]]
         source = self.sources[tensor.name]
         at_rest = self.nodes[source.node].kind is NodeKind.PARAMETER
-        first = (
-            self.readers[tensor.name][0].name == op.name and op.inputs.index(tensor.name) == index
-        )
         gradient = self.liveness.operand_gradients(op)[index]
-        kind = self._edge_kind(tensor, gradient=gradient, parameter=at_rest, own_layout=first)
-        self._connect(
-            tensor,
-            source,
-            node,
-            port,
-            kind,
-            index,
-            self._copies(op, tensor, source, at_rest=at_rest),
-        )
+        kind = self._edge_kind(tensor, gradient=gradient, parameter=at_rest)
+        copies = self._copies(op, tensor, source, at_rest=at_rest)
+        self._connect(tensor, source, node, port, kind, index, copies)
 
     def _copies(
         self, op: Op, tensor: Tensor, source: _Source, *, at_rest: bool

@@ -51,45 +51,36 @@ def shared_states(
     return [PortState(Layout(x.dims), x) for x in layouts if gradient or not x.partial]
 
 
-def parameter_layouts(
+def parameter_states(
     tensor: Tensor, ports: Sequence[Port], mesh: Mesh, dialect: Dialect
-) -> list[Layout]:
+) -> list[PortState]:
     """Layouts of a parameter at rest.
 
-    Free targets: every layout. MindSpore: those of its operators, and each with dimension 0
-    split further over the
-    devices that would hold copies (optimizer sharding, one repeated axis of the device matrix).
+    Free targets: every layout. MindSpore: the layouts of its readers, and each shared further over
+    all devices that would hold copies (optimizer sharding of dimension 0); the layout in
+    use stands where the gradient's would.
     """
     if not dialect.cut_counts:
-        return [x for x in free_layouts(tensor, mesh, dialect) if not x.partial]
-    found: dict[Layout, None] = {}
-    for port in ports:
-        for layout in port.forward:
-            found[layout] = None
-    for layout in list(found):
-        for axes in _repeated_runs(layout, mesh):
-            if tensor.dims:
-                sharded = Layout(((*layout.dims[0], *axes), *layout.dims[1:]))
-                if fits(tensor, sharded, mesh, 0.0):
-                    found[sharded] = None
-    return list(found)
+        layouts = [x for x in free_layouts(tensor, mesh, dialect) if not x.partial]
+        return [PortState(x, x) for x in layouts]
+    used = dict.fromkeys(layout for port in ports for layout in port.forward)
+    out: list[PortState] = []
+    for layout in used:
+        out.append(PortState(layout, layout))
+        shared = _shared_by_copies(tensor, layout, mesh)
+        if shared is not None:
+            out.append(PortState(shared, layout))
+    return out
 
 
-def _repeated_runs(layout: Layout, mesh: Mesh) -> list[tuple[int, ...]]:
-    """Runs of neighbouring axes that hold copies: each as a whole, and its part in the innermost
-    tier.
-    """
-    split = set(layout.split_axes)
-    runs: list[tuple[int, ...]] = []
-    current: list[int] = []
-    for axis in (*range(len(mesh.axes)), -1):
-        if axis >= 0 and axis not in split:
-            current.append(axis)
-        elif current:
-            runs.append(tuple(current))
-            current = []
-    inner = [tuple(a for a in run if mesh.axes[a].tier == mesh.axes[run[-1]].tier) for run in runs]
-    return list(dict.fromkeys([*runs, *inner]))
+def _shared_by_copies(tensor: Tensor, layout: Layout, mesh: Mesh) -> Layout | None:
+    """The layout with dimension 0 split over all axes that hold copies, where that divides."""
+    copies = tuple(a for a in range(len(mesh.axes)) if a not in layout.split_axes)
+    first_in_file = not tensor.stored_permutation or tensor.stored_permutation[0] == 0
+    if not copies or not tensor.dims or not first_in_file:
+        return None
+    shared = Layout(((*layout.dims[0], *copies), *layout.dims[1:]))
+    return shared if fits(tensor, shared, mesh, 0.0) else None
 
 
 def input_layout(

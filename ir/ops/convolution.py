@@ -19,10 +19,11 @@ def conv_rule(view: OpView) -> ShardingRule:
     c, o = builder.factor(weight[1]), builder.factor(weight[0] // groups)
     space = ((),) * (len(data) - 2)
     group = (g,) if groups > 1 else ()
+    builder.uncut.update((g, c, o) if groups > 1 else ())
     return builder.build(
         [((n,), (*group, c), *space), ((*group, o), (c,), *((),) * (len(weight) - 2))],
         [((n,), (*group, o), *((),) * (len(result) - 2))],
-        order=(n, g, o, c),
+        order=(n, g, c, o),
     )
 
 
@@ -35,6 +36,7 @@ def transposed_conv_rule(view: OpView) -> ShardingRule:
     c, o = builder.factor(weight[0] // groups), builder.factor(weight[1])
     space = ((),) * (len(data) - 2)
     group = (g,) if groups > 1 else ()
+    builder.uncut.update((g, c, o) if groups > 1 else ())
     return builder.build(
         [((n,), (*group, c), *space), ((*group, c), (o,), *((),) * (len(weight) - 2))],
         [((n,), (*group, o), *space)],

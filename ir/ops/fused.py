@@ -44,6 +44,8 @@ class _Ties:
     internal: list[InternalCollective] = field(default_factory=list)
     number: dict[int, int] = field(default_factory=dict)
     """Final number of each class of factors."""
+    twice: set[int] = field(default_factory=set)
+    """Classes that stand in two dimensions of one tensor; maps leave them out."""
 
     def factor(self, index: int) -> int:
         return self.number.setdefault(self.union.find(index), len(self.number))
@@ -51,7 +53,23 @@ class _Ties:
     def mapped(self, name: str) -> FactorMap | None:
         if name not in self.maps:
             return None
-        return tuple(tuple(self.factor(f) for f in dim) for dim in self.maps[name])
+        return tuple(
+            tuple(self.factor(f) for f in dim if self.union.find(f) not in self.twice)
+            for dim in self.maps[name]
+        )
+
+    def lock_met_twice(self) -> None:
+        """Lock a factor that some tensor has in two dimensions, and what it is compounded with.
+
+        A vector that meets itself as a row and as a column ties the two; neither may be split.
+        """
+        for mapping in self.maps.values():
+            roots = [self.union.find(f) for dim in mapping for f in dim]
+            self.twice.update(r for r in roots if roots.count(r) > 1)
+        for mapping in self.maps.values():
+            for dim in mapping:
+                if any(self.union.find(f) in self.twice for f in dim):
+                    self.locked.update(dim)
 
 
 def fused_rule(view: OpView) -> ShardingRule:
@@ -89,6 +107,7 @@ def _ties(view: OpView) -> _Ties:
             if name and mapping is not None:
                 known = [[ids[f] for f in dim] for dim in mapping]
                 _tie(ties.maps, name, known, ties.union, ties.locked)
+    ties.lock_met_twice()
     return ties
 
 

@@ -15,6 +15,7 @@ def loss_rule(view: OpView) -> ShardingRule:
     builder = RuleBuilder()
     factors = builder.factors(view.dims(0))
     if len(factors) > 1:
+        builder.uncut.add(factors[-1])
         builder.internal.append(
             InternalCollective((factors[-1],), tuple(factors[:-1]), forward=3, backward=0)
         )
@@ -27,7 +28,7 @@ def output_rule(view: OpView) -> ShardingRule:
     return builder.build([single(builder.factors(view.dims(0)))], [])
 
 
-@operator("Loss", rule=loss_rule, needs=Needs.ITSELF, whole_statistics=True)
+@operator("Loss", rule=loss_rule, needs=Needs.ITSELF)
 def _loss_flops(view: OpView) -> int:
     return 6 * view.graph.tensors[view.op.inputs[0]].elements
 

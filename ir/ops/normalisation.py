@@ -6,6 +6,11 @@ from ir.ops.registry import Needs, OpView, operator
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
+def rms_norm_rule(view: OpView) -> ShardingRule:
+    """As a layer normalisation, with the mean square alone."""
+    return _norm_rule(view, statistics=1)
+
+
 def layer_norm_rule(view: OpView) -> ShardingRule:
     """`x: n ... h ..., scale: h ..., bias: h ...`: mean and variance over the dimensions from
     `axis` on.
@@ -15,6 +20,7 @@ def layer_norm_rule(view: OpView) -> ShardingRule:
     factors = builder.factors(dims)
     outer, inner = tuple(factors[:axis]), tuple(factors[axis:])
     builder.internal.append(InternalCollective(inner, outer, forward=2, backward=2))
+    builder.uncut.update(inner)
     data = single(factors)
     operands: list[FactorMap | None] = [data]
     for index in range(1, len(view.op.inputs)):
@@ -82,7 +88,6 @@ def local_response_rule(view: OpView) -> ShardingRule:
 @operator(
     "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
     rule=layer_norm_rule, needs=Needs.ITSELF, differentiable=(0, 1, 2), parameter_operands=(1, 2),
-    whole_statistics=True,
 )  # fmt: skip
 def _layer_norm_flops(view: OpView) -> int:
     return 8 * view.outputs[0].elements

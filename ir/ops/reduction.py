@@ -80,6 +80,7 @@ def softmax_rule(view: OpView) -> ShardingRule:
     summed = tuple(factors[a] for a in axes)
     others = tuple(f for i, f in enumerate(factors) if i not in axes)
     builder.internal.append(InternalCollective(summed, others, forward=2, backward=1))
+    builder.uncut.update(summed)
     return builder.build([single(factors)], [single(factors)])
 
 
@@ -97,7 +98,7 @@ def _internal_reduce_flops(view: OpView) -> int:
     return 2 * view.graph.tensors[view.op.inputs[0]].elements
 
 
-@operator("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT, whole_statistics=True)
+@operator("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT)
 def _softmax_flops(view: OpView) -> int:
     """Maximum, difference, exponential, sum and quotient of each element."""
     return 5 * view.outputs[0].elements

@@ -113,8 +113,6 @@ class OperatorEntry:
     """Operands that hold running statistics: no gradient, no optimizer state."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
-    whole_statistics: bool = False
-    """MindSpore's operator cannot be split along the dimensions of its statistics."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -129,7 +127,6 @@ class OperatorFacts(TypedDict, total=False):
     parameter_operands: tuple[int, ...]
     buffer_operands: tuple[int, ...]
     touched_bytes: CountFunction | None
-    whole_statistics: bool
 
 
 _CATALOGUE: dict[str, OperatorEntry] = {}

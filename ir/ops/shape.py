@@ -140,6 +140,7 @@ def expand_rule(view: OpView) -> ShardingRule:
     operand = tuple(
         (factors[shift + i],) if d == result[shift + i] else () for i, d in enumerate(dims)
     )
+    builder.uncut.update(set(factors) - {f for dim in operand for f in dim})
     return builder.build([operand, *[None] * (len(view.op.inputs) - 1)], [single(factors)])
 
 

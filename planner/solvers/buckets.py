@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 Axes = tuple[int, ...]
 
+HUB_NEIGHBOURS = 20
+"""A node with more neighbours is a hub."""
 PATIENCE = 4
 """After a node is fixed, the elimination starts anew: what came before was misled. So many times
 in a row may that be of no use."""
@@ -126,8 +128,8 @@ def conditioning_set(
 ) -> tuple[int, ...]:
     """Nodes that, once fixed, leave no bucket of more than `largest_table` entries.
 
-    Whenever no cheap elimination is left, the node with most neighbours in the cheapest bucket is
-    fixed: a tensor that feeds every layer is found first.
+    Whenever no cheap elimination is left, the node with most neighbours is fixed, out of those in
+    the cheapest bucket and the hubs: a tensor that feeds every layer is found first.
 
     Args:
         sizes: candidates of each node.
@@ -200,11 +202,13 @@ class _Draft:
 
     def eliminate_or_fix(self, largest_table: float, free: frozenset[int]) -> list[int]:
         found: list[int] = []
+        hubs = [n for n in range(len(self.sizes)) if len(self.links[n]) > HUB_NEIGHBOURS]
         while (node := self._cheapest()) is not None:
             hub = None
             if self.weights[node] > largest_table:
-                scope = (n for n in (node, *self.links[node]) if n not in free)
-                hub = max(scope, key=lambda n: (len(self.links[n]), -n), default=None)
+                open_hubs = [n for n in (node, *self.links[node], *hubs) if not self.done[n]]
+                eligible = (n for n in open_hubs if n not in free)
+                hub = max(eligible, key=lambda n: (len(self.links[n]), -n), default=None)
             if hub is None:
                 self._eliminate(node)
                 continue

@@ -31,6 +31,8 @@ RESERVED_FOR_LIMIT = 0.75
 """Share of the work that the first answer leaves if there is a limit."""
 RESERVED_SHARE = 0.5
 """Share of the work left that the search for prices leaves to the search for answers."""
+SHOWN = 8
+"""Fixed nodes that the log names."""
 HUB_CHOICES = 3
 """Choices of the fixed nodes for which answers within the limit are sought."""
 
@@ -100,7 +102,9 @@ class DynamicProgramming:
         self, ledger: Ledger, meter: Meter, incumbent: Incumbent
     ) -> ConditionedRelaxation:
         relaxation = ConditionedRelaxation(ledger, meter, self._largest_conditioned)
-        incumbent.note(f"too wide for exact elimination: nodes {relaxation.hubs} are fixed in turn")
+        shown = ", ".join(str(hub) for hub in relaxation.hubs[:SHOWN])
+        rest = f" and {len(relaxation.hubs) - SHOWN} more" if len(relaxation.hubs) > SHOWN else ""
+        incumbent.note(f"too wide for exact elimination: nodes {shown}{rest} are fixed in turn")
         return relaxation
 
 

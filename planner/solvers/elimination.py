@@ -82,7 +82,7 @@ def compile_program(plan: Plan, vector_of: Sequence[int], matrix_of: Sequence[in
         matrix_of: identity of the matrix of each edge.
 
     Returns:
-        The operations in an order in which they can be run.
+        The operations, in order.
     """
     matrices = max(matrix_of, default=-1) + 1
     classes = [*matrix_of, *([0] * plan.messages)]
@@ -91,8 +91,7 @@ def compile_program(plan: Plan, vector_of: Sequence[int], matrix_of: Sequence[in
     operation_of: list[int] = []
     next_class = matrices
     for bucket in plan.buckets:
-        inputs = [classes[slot] for slot in bucket.slots]
-        key = (bucket.shape, vector_of[bucket.node], *inputs)
+        key = (bucket.shape, vector_of[bucket.node], *[classes[slot] for slot in bucket.slots])
         number = known.get(key)
         if number is None:
             number = known[key] = len(operations)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import UserError
-from cli.files import check_file, check_folder, write_files
+from cli.files import check_folder, write_files
 
 
 def failing(path: Path) -> None:
@@ -65,7 +65,6 @@ def test_a_folder_in_the_place_of_a_file_is_found_before_anything_is_replaced(
 def test_checking_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     check_folder(tmp_path / "a" / "b")
     check_folder(tmp_path)
-    check_file(tmp_path / "c" / "file")
     assert tree(tmp_path) == {}
 
 

@@ -11,7 +11,7 @@ import pytest
 Planner = Callable[..., Any]
 
 SEARCH: list[tuple[list[str], str]] = [
-    (["--devices", "0"], "--devices 0"),
+    (["--devices", "0", "--target", "jax"], "0 is not a number of devices"),
     (["--devices", "-4"], "--devices -4"),
     (["--devices", "12"], "another --target"),
     (["--devices", "3"], "multiple of 8"),

@@ -135,5 +135,13 @@ def test_what_does_not_fit_is_explained() -> None:
     )
 
 
+def test_what_does_not_fit_is_said_once() -> None:
+    error = InfeasibleError("1 TB of states do not fit", 2.0, 1.0, {}, ())
+    stream = io.StringIO()
+    with page(stream) as out:
+        print_infeasible(error, out)
+    assert stream.getvalue().startswith("no plan fits: 1 TB of states do not fit\n")
+
+
 def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:
     assert set(found(plan, [])) < set(nothing_fits(ERROR))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from exporters.errors import ExportError, Violation
 from exporters.mindspore_strategy import read
 from ir.plan_file import read_plan
 
@@ -115,6 +116,21 @@ def test_other_targets_write_the_plan_alone(
     assert run.code == 0
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
     assert read_plan(tmp_path / "plan.json").request["target"] == target
+
+
+def test_a_plan_that_the_target_cannot_apply_is_written_with_a_warning(
+    mlp: Path, planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise ExportError(Violation("cut too fine", "operator 'x'", "plan again"))
+
+    monkeypatch.setattr("exporters.mindspore.strategy_checkpoint", refuse)
+    run = planner("search", mlp, "--devices", 2, "-o", tmp_path, "--json")
+    assert run.code == 0
+    assert run.json["files"] == [str(tmp_path / "plan.json")]
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
+    assert "warning: no strategy file" in run.err
+    assert "cut too fine" in run.err
 
 
 def test_old_files_are_replaced(mlp: Path, planner: Planner, tmp_path: Path) -> None:

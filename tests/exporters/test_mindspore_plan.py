@@ -271,6 +271,14 @@ def test_a_model_of_linear_layers_is_exported_from_its_file(tmp_path: Path, devi
     _check_round_trip(found)
 
 
+@pytest.mark.parametrize("devices", [1, 2, 4, 24])
+def test_every_number_of_devices_that_mindspore_takes_is_exported(devices: int) -> None:
+    plan = known_space(language_model, devices).best
+    for each in strategy_checkpoint(plan).layouts:
+        assert math.prod(each.device_matrix) == devices
+        assert len(resting_slices(each)) == devices
+
+
 @pytest.fixture(scope="session")
 def bert() -> Plan:
     graph = import_onnx(DATA / "models" / "bert_base.onnx.gz")

@@ -11,9 +11,10 @@ from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search
+from tests.builders import GraphBuilder
 from tests.exporters.mindspore_rules import layout, planned_slices, resting_slices
 from tests.exporters.random_plans import known_space, plan_space, split_like
-from tests.exporters.small_networks import perceptron, stored_otherwise, tied
+from tests.exporters.small_networks import language_model, perceptron, stored_otherwise, tied
 from topology.catalogue import named_cluster
 
 
@@ -81,25 +82,56 @@ def test_a_plan_of_another_dialect_is_refused() -> None:
     assert "fix: plan again with --target mindspore" in str(caught.value)
 
 
+def split_of(plan: Plan, kind: str, *factors: int) -> Plan:
+    """The plan with other splits of all operators of a kind, whatever the planner offers."""
+    axes = [name for name, _, _ in plan.mesh]
+    split = tuple(zip(axes, factors, strict=True))
+    found = tuple(replace(o, split=split) if o.kind == kind else o for o in plan.operators)
+    return replace(plan, operators=found)
+
+
+def what_is_refused(plan: Plan) -> str:
+    return "\n".join(violation.what for violation in check_strategy(plan))
+
+
 def test_a_table_that_two_operators_want_in_different_layouts_is_refused() -> None:
-    space = known_space(tied, 8)
-    alike = space.plan(split_like(-1, -1, -1))
-    assert check_strategy(alike) == ()
-    assert [i.key for i in strategy_checkpoint(alike).strategies] == [
+    plan = known_space(tied, 8).plan(split_like(-1, -1, -1))
+    assert check_strategy(plan) == ()
+    assert [each.key for each in strategy_checkpoint(plan).strategies] == [
         "Gather_table",
         "MatMul_table",
     ]
-    apart = space.plan(split_like(3, 3, 3))
-    assert "reads it as" in str(check_strategy(apart)[0])
+    assert "reads it as" in what_is_refused(split_of(plan, "MatMul", 3, 3, 3))
 
 
 def test_rows_of_a_table_over_some_devices_are_refused() -> None:
     """MindSpore repeats such a lookup over the outermost devices, the planner the innermost."""
-    space = known_space(stored_otherwise, 8)
-    whole = space.plan(split_like(0, 0, 0))
-    assert check_strategy(whole) == ()
-    found = {v.what for v in check_strategy(space.plan(split_like(0, 0, -1)))}
-    assert "MindSpore would put its cuts on other devices than the plan" in found
+    plan = known_space(stored_otherwise, 8).plan(split_like(-1, -1, -1))
+    elsewhere = "put its cuts on other devices"
+    assert elsewhere not in what_is_refused(split_of(plan, "Gather", 0, 0, 0))
+    assert elsewhere in what_is_refused(split_of(plan, "Gather", 0, 0, -1))
+    assert "the indices are cut" in what_is_refused(split_of(plan, "Gather", 2, 0, 0))
+
+
+def test_cuts_that_are_not_in_the_order_of_the_device_matrix_are_refused() -> None:
+    plan = known_space(_two_layers, 16).plan(split_like(-1, -1, -1, -1))
+    for split in ((2, 2, 0, 0), (-1, 2, 2, 2), (0, -1, 2, 2)):
+        assert "other devices" in what_is_refused(split_of(plan, "MatMul", *split))
+
+
+def test_what_a_primitive_keeps_whole_is_not_cut() -> None:
+    norm = known_space(language_model, 8).plan(split_like(-1, -1, -1))
+    refused = what_is_refused(split_of(norm, "LayerNormalization", 2, 2, 2))
+    assert "normalised dimensions are cut (8,)" in refused
+    groups = known_space(_depthwise, 8).plan(split_like(-1, -1, -1))
+    assert "in groups are cut" in what_is_refused(split_of(groups, "Conv", 1, 1, 1))
+    assert what_is_refused(split_of(groups, "Conv", 0, 0, 0)) == ""
+
+
+def _depthwise() -> OpGraph:
+    build = GraphBuilder("depthwise")
+    x, weight = build.input("x", (16, 32, 8, 8)), build.weight("w", (32, 1, 1, 1))
+    return build.build(build.op("Conv", (x, weight), (16, 32, 8, 8), group=32))
 
 
 def test_what_the_file_leaves_out_is_said() -> None:

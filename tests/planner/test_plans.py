@@ -86,9 +86,8 @@ def test_a_plan_survives_its_file() -> None:
     ],
 )
 def test_a_damaged_plan_is_refused_with_one_message(damage: object) -> None:
-    data = json.loads(
-        plan_to_json(search(mlp(2), named_cluster("dgx-a100", 4), replace(FAST, target="jax")))
-    )
+    request = replace(FAST, target="jax")
+    data = json.loads(plan_to_json(search(mlp(2), named_cluster("dgx-a100", 4), request)))
     damage(data)  # type: ignore[operator]
     with pytest.raises(PlanFileError):
         plan_from_json(json.dumps(data))
@@ -102,8 +101,8 @@ from tests.builders import attention_block
 from tests.planner.test_plans import FAST
 from topology.catalogue import named_cluster
 import hashlib, sys
-    request = replace(FAST, target="jax")
-    data = json.loads(plan_to_json(search(mlp(2), named_cluster("dgx-a100", 4), request)))
+limit = float(sys.argv[2])
+request = replace(FAST, solver="portfolio", threads=int(sys.argv[1]), memory_limit_bytes=limit)
 plan = search(attention_block(batch=64), named_cluster("atlas-800t-a2", 16), request)
 print(hashlib.sha256(plan_to_json(plan).encode()).hexdigest())
 """

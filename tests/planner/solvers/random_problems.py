@@ -146,3 +146,29 @@ def _largest(problem: Problem) -> float:
     rng = np.random.default_rng(0)
     peaks = [problem.peak_bytes([int(rng.integers(0, c)) for c in problem.sizes]) for _ in range(5)]
     return max(peaks)
+
+
+def with_hub(problem: Problem, candidates: int, seed: int = 0) -> Problem:
+    """A last node that is a neighbour of every fifth node, with equal tables in equal layers."""
+    rng = np.random.default_rng(seed)
+    hub = len(problem.node_table_of)
+    users = range(0, hub, 5)
+    tables = list(problem.edge_tables)
+    number: dict[int, int] = {}
+    edge_table_of = list(problem.edge_table_of)
+    for user in users:
+        kind = problem.node_table_of[user]
+        if kind not in number:
+            number[kind] = len(tables)
+            tables.append(EdgeTable(rng.random((candidates, problem.sizes[user]))))
+        edge_table_of.append(number[kind])
+    return dataclasses.replace(
+        problem,
+        node_tables=(*problem.node_tables, NodeTable(rng.random(candidates))),
+        node_table_of=(*problem.node_table_of, len(problem.node_tables)),
+        node_intervals=(*problem.node_intervals, ()),
+        edges=(*problem.edges, *((hub, user) for user in users)),
+        edge_tables=tuple(tables),
+        edge_table_of=tuple(edge_table_of),
+        edge_intervals=((),) * len(edge_table_of),
+    )

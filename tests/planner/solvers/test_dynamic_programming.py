@@ -14,7 +14,7 @@ from planner.problem import NodeTable, Problem
 from planner.solvers import Budget, Solution
 from planner.solvers.dynamic_programming import DynamicProgramming
 from planner.solvers.exhaustive import Exhaustive
-from tests.planner.solvers.random_problems import deep_problem, permuted, problems
+from tests.planner.solvers.random_problems import deep_problem, permuted, problems, with_hub
 
 CLOSE = 1e-12
 
@@ -168,3 +168,28 @@ def test_a_problem_without_nodes_costs_nothing() -> None:
     assert found.choice == ()
     assert found.cost_s == 0.0
     assert found.proof == "optimal"
+
+
+def test_copies_of_a_hub_agree_in_equal_layers_and_prove_the_answer() -> None:
+    problem = with_hub(deep_problem(layers=8, width=5), candidates=20)
+    problem.validate()
+    optimum = solve(problem)
+    assert optimum.proof == "optimal"
+    found = DynamicProgramming(largest_exact=1, largest_conditioned=1 << 18).solve(
+        problem, Budget()
+    )
+    assert found.bound_s <= optimum.cost_s * (1 + CLOSE)
+    assert found.cost_s == pytest.approx(optimum.cost_s, rel=CLOSE)
+    assert found.gap < 1e-3
+
+
+def test_a_wide_graph_with_a_limit_comes_close_to_exact_elimination() -> None:
+    problem = with_hub(deep_problem(layers=8, width=5), candidates=20)
+    limit = math.floor(0.5 * solve(problem).peak_bytes)
+    tight = dataclasses.replace(problem, memory_limit_bytes=limit)
+    exact = solve(tight)
+    found = DynamicProgramming(largest_exact=1, largest_conditioned=1 << 18).solve(tight, Budget())
+    assert found.is_answer
+    assert found.bound_s <= exact.cost_s
+    assert exact.bound_s <= found.cost_s
+    assert found.cost_s <= exact.cost_s * 1.02
