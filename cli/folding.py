@@ -88,8 +88,8 @@ class Axes:
 
     def layout(self, layout: NamedLayout) -> str:
         """One layout."""
-        body = ", ".join(self.short(dim) for dim in layout.dims)
-        return f"[{body}]" + (f" +{self.short(layout.partial)}" if layout.partial else "")
+        body = ",".join(self.short(dim) for dim in layout.dims)
+        return f"[{body}]" + (f"+{self.short(layout.partial)}" if layout.partial else "")
 
     def layouts(self, layouts: Sequence[NamedLayout | None]) -> str:
         """Several, without those of scalars; equal neighbours once with their count."""
@@ -141,14 +141,11 @@ class ParameterGroup:
     where: str
     count: int
     elements: int
-    pieces: int
-    """Devices over which one parameter is spread at rest."""
     example: PlannedTensor
 
 
 def parameter_groups(plan: Plan) -> list[ParameterGroup]:
     """Groups of equal parameters, the largest first."""
-    sizes = {name: size for name, size, _ in plan.mesh}
     members: dict[Hashable, list[PlannedTensor]] = {}
     for tensor in plan.parameters:
         key = (folded(tensor.name), tensor.dims, tensor.dtype, tensor.layout, tensor.used)
@@ -160,7 +157,6 @@ def parameter_groups(plan: Plan) -> list[ParameterGroup]:
             _shown([t.name for t in tensors]).removeprefix(prefix),
             len(tensors),
             len(tensors) * math.prod(tensors[0].dims),
-            math.prod(sizes[a] for dim in tensors[0].layout.dims for a in dim),
             tensors[0],
         )
         for tensors in members.values()

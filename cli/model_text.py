@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import percent, table
+from cli.text import fitted, percent, table
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def _activations(facts: ModelFacts) -> str:
 def _kinds(facts: ModelFacts, out: Console) -> None:
     title = f"{facts.operators} operators in normal form"
     columns = ["kind", "count", "forward FLOP", "%", ""]
-    made = table(out, title, columns, right=(1, 2, 3))
+    made = table(title, columns, right=(1, 2, 3))
     for kind in facts.kinds[:MOST_ROWS]:
         flops = format_flops(kind.flops).removesuffix("/s")
         remark = "recognised as one operator" if kind.kind in facts.composites else ""
         share = percent(kind.flops, facts.forward_flops)
-        made.add_row(kind.kind, str(kind.count), flops, share, remark)
+        made.add_row(fitted(kind.kind, out), str(kind.count), flops, share, remark)
     out.print(made)
     if len(facts.kinds) > MOST_ROWS:
         rest = facts.kinds[MOST_ROWS:]
@@ -76,10 +76,15 @@ def _kinds(facts: ModelFacts, out: Console) -> None:
 
 def _blocks(facts: ModelFacts, out: Console) -> None:
     columns = ["module", "count", "operators each", "parameters each"]
-    made = table(out, "Blocks", columns, right=(1, 2, 3))
+    made = table("Blocks", columns, right=(1, 2, 3))
     for block in facts.blocks[:MOST_ROWS]:
         each = f"{block.operators / block.count:,.4g}"
-        made.add_row(block.name, str(block.count), each, f"{block.parameters / block.count:,.0f}")
+        made.add_row(
+            fitted(block.name, out),
+            str(block.count),
+            each,
+            f"{block.parameters / block.count:,.0f}",
+        )
     out.print(made)
     if len(facts.blocks) > MOST_ROWS:
         out.print(f"and {len(facts.blocks) - MOST_ROWS} others")

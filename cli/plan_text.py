@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from cli.folding import Axes, operator_groups, parameter_groups, recomputed_groups
-from cli.text import percent, table
+from cli.text import fitted, percent, table
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from ir.graph import OpGraph
-    from ir.plan import Plan
+    from ir.plan import Plan, PlannedTensor
     from planner.request import InfeasibleError
 
 HEAVIEST = 12
@@ -93,7 +93,7 @@ def _times(plan: Plan, out: Console) -> None:
     total = plan.estimate.step_time_s
     rows = plan.estimate.time_by_cause
     causes = _collective_causes(plan)
-    made = table(out, "Time", ["cause", "time", "%", "for"], right=(1, 2))
+    made = table("Time", ["cause", "time", "%", "for"], right=(1, 2))
     order = [k for k in COMPUTE if k in rows]
     order += sorted((k for k in rows if k not in COMPUTE), key=lambda k: -rows[k])
     for key in order:
@@ -129,7 +129,7 @@ def _spaced(cause: str) -> str:
 def _memory(plan: Plan, out: Console) -> None:
     estimate = plan.estimate
     peak, limit = estimate.peak_memory_bytes, estimate.memory_limit_bytes
-    made = table(out, "Peak memory of a device", ["cause", "memory", "%"], right=(1, 2))
+    made = table("Peak memory of a device", ["cause", "memory", "%"], right=(1, 2))
     for cause, nbytes in estimate.memory_by_cause.items():
         made.add_row(cause, format_bytes(nbytes), percent(nbytes, peak))
     made.add_row("peak", format_bytes(peak), "100", style="bold")
@@ -165,13 +165,12 @@ def _operators(plan: Plan, out: Console) -> None:
     groups = operator_groups(plan.operators)
     total = sum(g.compute_s for g in groups)
     title = "Heaviest operators: layouts of operands -> results"
-    names = [f"{g.label} {g.where}" for g in groups[:HEAVIEST]]
     columns = ["operator", "count", "compute", "%", "layouts"]
-    made = table(out, title, columns, right=(1, 2, 3), names=names)
-    for name, group in zip(names, groups, strict=False):
+    made = table(title, columns, right=(1, 2, 3))
+    for group in groups[:HEAVIEST]:
         op = group.example
         made.add_row(
-            name,
+            fitted(f"{group.label} {group.where}", out),
             str(group.count),
             format_seconds(group.compute_s),
             percent(group.compute_s, total),
@@ -191,20 +190,17 @@ def _parameters(plan: Plan, out: Console) -> None:
     groups = parameter_groups(plan)
     if not groups:
         return
-    names = [g.where for g in groups[:HEAVIEST]]
-    columns = ["parameter", "count", "dims", "bytes", "share", "layouts"]
-    title = "Largest parameters: layout at rest -> as used"
-    made = table(out, title, columns, right=(1, 3, 4), names=names)
-    for name, group in zip(names, groups, strict=False):
+    columns = ["parameter", "count", "dims", "bytes", "layouts"]
+    title = "Largest parameters: layout at rest -> as used, if another"
+    made = table(title, columns, right=(1, 3))
+    for group in groups[:HEAVIEST]:
         tensor = group.example
-        used = axes.layout(tensor.used) if tensor.used else "not read"
         made.add_row(
-            name,
+            fitted(group.where, out),
             str(group.count),
             "x".join(str(d) for d in tensor.dims) or "1",
             format_bytes(group.elements * dtype_bytes(tensor.dtype)),
-            f"1/{group.pieces}" if group.pieces > 1 else "whole",
-            f"{axes.layout(tensor.layout)} -> {used}",
+            _from_rest_to_use(tensor, axes),
         )
     out.print(made)
     rest = groups[HEAVIEST:]
@@ -212,6 +208,12 @@ def _parameters(plan: Plan, out: Console) -> None:
         nbytes = sum(g.elements * dtype_bytes(g.example.dtype) for g in rest)
         count = sum(g.count for g in rest)
         out.print(f"and {count} others in {len(rest)} groups, {format_bytes(nbytes)}")
+
+
+def _from_rest_to_use(tensor: PlannedTensor, axes: Axes) -> str:
+    rest = axes.layout(tensor.layout)
+    used = "not read" if tensor.used is None else axes.layout(tensor.used)
+    return rest if used == rest else f"{rest} -> {used}"
 
 
 def _recomputed(plan: Plan, out: Console) -> None:

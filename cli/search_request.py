@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli import arguments, options
-from cli.errors import UserError
 from costmodel.memory import Optimizer
-from planner.dialects import TARGETS, mindspore_devices_allowed
+from planner.dialects import TARGETS
+from planner.preparation import dialect_of
 from planner.request import SearchRequest
 from planner.solvers import SOLVERS
 from topology.catalogue import named_cluster
@@ -60,13 +60,8 @@ def machine(cluster: str, devices: int, request: SearchRequest) -> Cluster:
     """The cluster of this name, if the target runs on so many devices.
 
     Raises:
-        UserError: the target does not.
+        RequestError: the target does not.
         ClusterError: the name is unknown, or the machine has no such part.
     """
-    if TARGETS[request.target].cut_counts and not mindspore_devices_allowed(devices):
-        raise UserError(
-            f"MindSpore does not run on {devices} devices",
-            f"--devices {devices}",
-            "use 1, 2, 4 or a multiple of 8, or another --target",
-        )
+    dialect_of(request.target, devices)
     return named_cluster(cluster, devices)

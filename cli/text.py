@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -15,8 +15,8 @@ WIDTH = 100
 """Columns where the output is no terminal."""
 MAX_WIDTH = 120
 """Columns on a terminal that is wider."""
-NAME_SHARE = 0.45
-"""Names up to this share of the width are not broken."""
+NAME_SHARE = 0.46
+"""What names may take of the width; longer ones lose their middle."""
 
 
 @contextmanager
@@ -36,22 +36,13 @@ def page(stream: TextIO | None = None) -> Iterator[Console]:
     out.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def table(
-    out: Console,
-    title: str,
-    columns: Sequence[str],
-    *,
-    right: Sequence[int],
-    names: Iterable[str] = (),
-) -> Table:
+def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> Table:
     """An empty table of the one style.
 
     Args:
-        out: where it will be printed.
         title: the line above it.
-        columns: their headings.
+        columns: their headings; the first holds names, which are not broken.
         right: columns with numbers.
-        names: what will stand in the first column; short names are kept in one piece.
     """
     made = Table(
         title=f"\n{title}",
@@ -61,13 +52,12 @@ def table(
         pad_edge=False,
         header_style="dim",
     )
-    whole = max((len(n) for n in names), default=0) <= NAME_SHARE * out.width
     for index, column in enumerate(columns):
         number = index in right
         made.add_column(
             column,
             justify="right" if number else "left",
-            no_wrap=number or (whole and index == 0),
+            no_wrap=number or index == 0,
             overflow="fold",
         )
     return made
@@ -76,3 +66,12 @@ def table(
 def percent(part: float, whole: float) -> str:
     """A share, without the sign."""
     return f"{100 * part / whole:.1f}" if whole > 0 else "-"
+
+
+def fitted(name: str, out: Console) -> str:
+    """A name that fits into the first column of a table; a long one loses its middle."""
+    width = int(NAME_SHARE * out.width)
+    if len(name) <= width:
+        return name
+    head = (width - 2) // 2
+    return f"{name[:head]}..{name[head + 2 - width :]}"

@@ -26,6 +26,7 @@ from ir.layout import Layout
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 UNREACHABLE_S = 1e3
 """Price of a layout that the tensor cannot have, large against any step and small enough that
@@ -155,6 +156,9 @@ class Redistribution:
     max_waste: float = 0.0
     """Largest share by which padding may enlarge a shard, 0 for even splits only."""
     _spaces: dict[int, StateSpace] = field(default_factory=dict)
+    _moves: dict[int, tuple[IntArray, IntArray, FloatArray, FloatArray]] = field(
+        default_factory=dict
+    )
     _tables: dict[Shardable, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     def space(self, rank: int) -> StateSpace:
@@ -230,16 +234,35 @@ class Redistribution:
         return self._tables[tensor]
 
     def _solve(self, tensor: Shardable) -> tuple[FloatArray, FloatArray]:
+        """Times of single moves and of the cheapest sequences, both of shape (S, S)."""
         space = self.space(len(tensor.dims))
         local, valid = self._local_bytes(tensor), self.valid(tensor)
-        count = len(space.layouts)
-        single = np.full((count, count), UNREACHABLE_S)
-        for move in space.moves:
-            if valid[move.source] and valid[move.target]:
-                time_s = self._move_time(move, float(local[move.source]), tensor.latency_scale)
-                single[move.source, move.target] = min(single[move.source, move.target], time_s)
+        sources, targets, latency_s, slope = self._priced_moves(space)
+        times = latency_s * tensor.latency_scale + slope * local[sources]
+        possible = valid[sources] & valid[targets]
+        single = np.full((len(space.layouts),) * 2, UNREACHABLE_S)
+        np.minimum.at(single, (sources[possible], targets[possible]), times[possible])
         np.fill_diagonal(single, np.where(valid, 0.0, UNREACHABLE_S))
+        inside = np.flatnonzero(valid)
+        compact = np.ascontiguousarray(single[np.ix_(inside, inside)])
+        for middle in range(len(inside)):
+            np.minimum(compact, compact[:, middle, None] + compact[None, middle, :], out=compact)
         table = single.copy()
-        for middle in np.flatnonzero(valid):
-            np.minimum(table, table[:, middle, None] + table[None, middle, :], out=table)
+        table[np.ix_(inside, inside)] = compact
         return single, table
+
+    def _priced_moves(self, space: StateSpace) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """Source, target, latency and seconds per local byte of every move of a space."""
+        key = id(space)
+        if key not in self._moves:
+            pairs = [
+                (0.0, 0.0) if m.kind is None else self.model.coefficients(m.kind, m.axes)
+                for m in space.moves
+            ]
+            self._moves[key] = (
+                np.array([m.source for m in space.moves], dtype=np.int64),
+                np.array([m.target for m in space.moves], dtype=np.int64),
+                np.array([p[0] for p in pairs]),
+                np.array([p[1] * m.factor for p, m in zip(pairs, space.moves, strict=True)]),
+            )
+        return self._moves[key]

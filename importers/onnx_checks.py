@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import PurePosixPath, PureWindowsPath
 
@@ -48,7 +48,7 @@ def check_dims(dims: Iterable[int], where: str) -> None:
 
 def check_graph(
     graph: onnx.GraphProto, where: str, outer: tuple[AbstractSet[str], ...] = ()
-) -> None:
+) -> set[str]:
     """Check a graph and its sub-graphs, and put its nodes in an order in which they can run.
 
     Args:
@@ -56,9 +56,27 @@ def check_graph(
         where: name of the file, for messages.
         outer: names that the graphs around this one make.
 
+    Returns:
+        What the graph reads from the graphs around it.
+
     Raises:
         ModelError: the first thing that is wrong.
     """
+    known = _given(graph, where, check_inputs=not outer)
+    for index, node in enumerate(graph.node):
+        _check_texts(node, f"{describe(node, index)} of {where}")
+        _check_attribute_tensors(node, f"{describe(node, index)} of {where}")
+    makers = _makers(graph, known, where)
+    scopes = (*outer, known, makers.keys())
+    reads = [_reads(node, where, scopes) for node in graph.node]
+    _check_sources(graph, reads, scopes, where)
+    _sort_nodes(graph, reads, makers, where)
+    used = {n for names in reads for n in names} | {o.name for o in graph.output}
+    return used - known - makers.keys()
+
+
+def _given(graph: onnx.GraphProto, where: str, *, check_inputs: bool) -> set[str]:
+    """Names of what a graph stores and takes."""
     known: set[str] = set()
     for tensor in _initializers(graph):
         _enter(tensor.name, known, f"an initializer of {where}")
@@ -67,17 +85,17 @@ def check_graph(
     for value in graph.input:
         if value.name not in stored:
             _enter(value.name, known, f"an input of {where}")
-        if not outer:
-            _check_input(value, where)
-    for index, node in enumerate(graph.node):
-        _check_texts(node, f"{describe(node, index)} of {where}")
-        _check_attribute_tensors(node, f"{describe(node, index)} of {where}")
-    makers = _makers(graph, known, where)
-    _check_sources(graph, makers, (*outer, known), where)
-    _sort_nodes(graph, makers, where)
-    for node in graph.node:
-        for inner in subgraphs(node):
-            check_graph(inner, where, (*outer, known, makers.keys()))
+            if check_inputs:
+                _check_input(value, where)
+    return known
+
+
+def _reads(node: onnx.NodeProto, where: str, scopes: tuple[AbstractSet[str], ...]) -> set[str]:
+    """Operands of a node, and what its sub-graphs, which are checked here, read from outside."""
+    names = {n for n in node.input if n}
+    for inner in subgraphs(node):
+        names |= check_graph(inner, where, scopes)
+    return names
 
 
 def describe(node: onnx.NodeProto, index: int | str = "") -> str:
@@ -96,11 +114,6 @@ def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return found
 
 
-def reads(node: onnx.NodeProto) -> list[str]:
-    """Operands of a node, then what its sub-graphs read from outside."""
-    return [n for n in node.input if n] + captured(node)
-
-
 def captured(node: onnx.NodeProto) -> list[str]:
     """Tensors that the sub-graphs of a node read from the graphs around them."""
     names: list[str] = []
@@ -108,7 +121,7 @@ def captured(node: onnx.NodeProto) -> list[str]:
         inner = {t.name for t in _initializers(sub)} | {i.name for i in sub.input}
         inner.update(n for child in sub.node for n in child.output)
         for child in sub.node:
-            names += [n for n in reads(child) if n not in inner]
+            names += [n for n in (*child.input, *captured(child)) if n and n not in inner]
         names += [o.name for o in sub.output if o.name not in inner]
     return list(dict.fromkeys(names))
 
@@ -211,27 +224,29 @@ def _makers(graph: onnx.GraphProto, known: AbstractSet[str], where: str) -> dict
 
 
 def _check_sources(
-    graph: onnx.GraphProto, makers: dict[str, int], scopes: tuple[AbstractSet[str], ...], where: str
+    graph: onnx.GraphProto,
+    reads: Sequence[AbstractSet[str]],
+    scopes: tuple[AbstractSet[str], ...],
+    where: str,
 ) -> None:
-    def exists(name: str) -> bool:
-        return name in makers or any(name in scope for scope in scopes)
-
-    for index, node in enumerate(graph.node):
-        missing = [n for n in reads(node) if not exists(n)]
+    for index, (node, names) in enumerate(zip(graph.node, reads, strict=True)):
+        missing = sorted(n for n in names if not any(n in scope for scope in scopes))
         if missing:
             raise ModelError(
                 f"{missing[0]!r} is read but made by no node, input or initializer",
                 f"{describe(node, index)} of {where}",
                 f"{_AGAIN}; the graph is incomplete",
             )
-    lost = [o.name for o in graph.output if not exists(o.name)]
+    lost = [o.name for o in graph.output if not any(o.name in scope for scope in scopes)]
     if lost:
         raise ModelError(f"output {lost[0]!r} is made by no node", where, _AGAIN)
 
 
-def _sort_nodes(graph: onnx.GraphProto, makers: dict[str, int], where: str) -> None:
+def _sort_nodes(
+    graph: onnx.GraphProto, reads: Sequence[AbstractSet[str]], makers: dict[str, int], where: str
+) -> None:
     """Order the nodes so that every operand is made before it is read."""
-    needs = [sorted({makers[n] for n in reads(node) if n in makers}) for node in graph.node]
+    needs = [sorted({makers[n] for n in names if n in makers}) for names in reads]
     if all(n < index for index, need in enumerate(needs) for n in need):
         return
     order = _topological(needs)

@@ -121,7 +121,7 @@ class ShapeInference:
 
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         tensor = value.type.tensor_type
-        dims = self._static(tensor.shape)
+        dims = self._static(tensor.shape, value.name)
         if dims is None:
             raise self._unbound(value.name, tensor.shape, f"input {value.name!r}")
         if 0 in dims:
@@ -265,22 +265,28 @@ class ShapeInference:
             tensor = candidate.tensor_type
             code = code or tensor.elem_type
             if dims is None and tensor.HasField("shape"):
-                dims = self._static(tensor.shape)
+                dims = self._static(tensor.shape, name)
         return None if dims is None or not code else (dims, code)
 
-    def _static(self, shape: onnx.TensorShapeProto) -> tuple[int, ...] | None:
-        sizes = [
-            d.dim_value if d.HasField("dim_value") else evaluate_dimension(d.dim_param, self.bound)
-            for d in shape.dim
+    def _sizes(self, shape: onnx.TensorShapeProto, name: str) -> list[int | None]:
+        """Sizes of a noted shape; None where no value is bound."""
+        return [
+            d.dim_value
+            if d.HasField("dim_value")
+            else evaluate_dimension(dimension_text(d, name, axis), self.bound)
+            for axis, d in enumerate(shape.dim)
         ]
+
+    def _static(self, shape: onnx.TensorShapeProto, name: str) -> tuple[int, ...] | None:
+        sizes = self._sizes(shape, name)
         dims = tuple(s for s in sizes if s is not None and s >= 0)
         return dims if len(dims) == len(sizes) else None
 
     def _unbound(self, name: str, shape: onnx.TensorShapeProto, where: str) -> ModelError:
         texts = [
-            dimension_text(dim, name, axis)
-            for axis, dim in enumerate(shape.dim)
-            if self._static(onnx.TensorShapeProto(dim=[dim])) is None
+            dimension_text(shape.dim[axis], name, axis)
+            for axis, size in enumerate(self._sizes(shape, name))
+            if size is None or size < 0
         ]
         return unbound_dimension(texts, texts[0], where)
 

@@ -106,7 +106,9 @@ class Space:
     meshes: tuple[tuple[tuple[str, int], ...], ...]
     """Every mesh searched, as axes with sizes."""
     nodes: int
+    """Decisions on one mesh."""
     candidates: int
+    """Over all decisions and meshes."""
     largest: int
     """Most candidates of one node."""
     log10_plans: float

@@ -53,11 +53,7 @@ class Dialect:
         limit.
         """
         factors = self._factors(rule, entry)
-        found = [
-            a
-            for a in self._enumerate(factors, len(mesh.axes), gradient)
-            if self._fits(a, rule, mesh)
-        ]
+        found = [a for a in self._enumerate(factors, mesh, gradient) if self._fits(a, rule, mesh)]
         if self.cut_counts:
             found = [a for a in found if _lookup_alone(a, rule)]
         if len(found) <= MAX_CANDIDATES:
@@ -75,12 +71,15 @@ class Dialect:
         return tuple(f for f in factors if f not in barred)
 
     def _enumerate(
-        self, factors: tuple[int, ...], axes: int, gradient: bool
+        self, factors: tuple[int, ...], mesh: Mesh, gradient: bool
     ) -> Iterator[Assignment]:
+        if mesh.size == 1:
+            return iter([(REPLICATED,) * len(mesh.axes)])
         if self.cut_counts:
-            return itertools.combinations_with_replacement((*factors, REPLICATED), axes)
+            choices = (*factors, REPLICATED)
+            return itertools.combinations_with_replacement(choices, len(mesh.axes))
         free = (REPLICATED, GRADIENT_PARTIAL) if gradient else (REPLICATED,)
-        return itertools.product((*factors, *free), repeat=axes)
+        return itertools.product((*factors, *free), repeat=len(mesh.axes))
 
     def _fits(self, assignment: Assignment, rule: ShardingRule, mesh: Mesh) -> bool:
         shards = shard_counts(assignment, mesh)

@@ -13,7 +13,6 @@ from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, P
 from planner.edges import CAUSE_INSIDE
 from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import Port
-from topology.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +227,18 @@ class Evidence:
                     )
         return dict(sorted(((k, v) for k, v in causes.items() if v > 0), key=lambda kv: -kv[1]))
 
-    def space(self, meshes: Sequence[Mesh]) -> Space:
-        """The space that this problem spans; `meshes` are all that were searched."""
-        sizes = self.lowered.problem.sizes
-        return Space(
-            dialect=self.lowered.setting.dialect.name,
-            meshes=tuple(tuple((a.name, a.size) for a in m.axes) for m in meshes),
-            nodes=len(sizes),
-            candidates=sum(sizes),
-            largest=max(sizes, default=0),
-            log10_plans=sum(math.log10(s) for s in sizes),
-            left_out=self.lowered.left_out,
-        )
+
+def space_of(searched: Sequence[Lowered]) -> Space:
+    """The space that some problems span together, one for each mesh."""
+    sizes = [lowered.problem.sizes for lowered in searched]
+    plans = [sum(math.log10(s) for s in own) for own in sizes]
+    most = max(plans)
+    return Space(
+        dialect=searched[0].setting.dialect.name,
+        meshes=tuple(tuple((a.name, a.size) for a in x.setting.mesh.axes) for x in searched),
+        nodes=max(len(own) for own in sizes),
+        candidates=sum(sum(own) for own in sizes),
+        largest=max(max(own, default=0) for own in sizes),
+        log10_plans=most + math.log10(sum(10 ** (p - most) for p in plans)),
+        left_out=sum(x.left_out for x in searched),
+    )

@@ -18,22 +18,22 @@ from topology.cluster import Cluster
 from topology.mesh import Mesh
 
 
-def dialect_of(cluster: Cluster, request: SearchRequest) -> Dialect:
-    """The dialect of the target.
+def dialect_of(target: str, devices: int) -> Dialect:
+    """The dialect of a target.
 
     Raises:
         RequestError: no such target, or it does not run on that many devices.
     """
-    if request.target not in TARGETS:
+    if target not in TARGETS:
         raise RequestError(
-            f"there is no target {request.target!r}\n  at:  --target\n"
+            f"there is no target {target!r}\n  at:  --target\n"
             f"  fix: use one of {', '.join(TARGETS)}"
         )
-    dialect = TARGETS[request.target]
-    if dialect.cut_counts and not mindspore_devices_allowed(cluster.devices):
+    dialect = TARGETS[target]
+    if dialect.cut_counts and not mindspore_devices_allowed(devices):
         raise RequestError(
-            f"MindSpore does not run on {cluster.devices} devices\n"
-            f"  at:  --devices {cluster.devices}\n"
+            f"MindSpore does not run on {devices} devices\n"
+            f"  at:  --devices {devices}\n"
             "  fix: use 1, 2, 4 or a multiple of 8, or another --target"
         )
     return dialect

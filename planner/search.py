@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,15 +10,15 @@ from dataclasses import dataclass, replace
 from ir.graph import OpGraph
 from ir.plan import Bound, Plan
 from planner.dialects import Dialect
-from planner.evidence import Evidence
+from planner.evidence import Evidence, space_of
 from planner.fit import check_states, infeasible
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
 from planner.preparation import dialect_of, input_layouts, input_notes, prepare
 from planner.problem import Problem
-from planner.request import SearchRequest
-from planner.solvers import Budget, Solution, solver_by_name
+from planner.request import RequestError, SearchRequest
+from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
@@ -46,7 +47,7 @@ def search(
         BatchError: the batch cannot be followed through the model.
         InfeasibleError: nothing fits into memory.
     """
-    dialect = dialect_of(cluster, request)
+    dialect = dialect_of(request.target, cluster.devices)
     ready, notes = prepare(graph, cluster, request)
     report(
         f"{len(ready.ops)} operators, {len(ready.parameters)} parameters "
@@ -153,10 +154,17 @@ class _Hunt:
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
         request = self.request
         budget = Budget(request.effort, left, request.seed, request.threads)
-        return solver_by_name(request.solver).solve(problem, budget, self._progress)
+        try:
+            return solver_by_name(request.solver).solve(problem, budget, self._progress)
+        except ProblemTooLargeError as error:
+            raise RequestError(
+                f"{error}\n  at:  --solver {request.solver}\n  fix: leave --solver out"
+            ) from error
 
     def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
-        self.report(f"{stage}: {cost_s:.6g} s, bound {bound_s:.6g} s")
+        best = f"best {cost_s:.6g} s" if math.isfinite(cost_s) else "nothing that fits yet"
+        bound = f", bound {bound_s:.6g} s" if math.isfinite(bound_s) else ""
+        self.report(f"{stage}: {best}{bound}")
 
 
 def _shape(mesh: Mesh) -> str:
@@ -191,7 +199,7 @@ def _plan(
         recomputed=evidence.recomputed(),
         collectives=collectives,
         estimate=estimate,
-        space=evidence.space([o.lowered.setting.mesh for o in outcomes]),
+        space=space_of([o.lowered for o in outcomes]),
         bound=Bound(bound_s, gap, solution.proof, request.solver, truncated),
         notes=(*notes, *input_notes(graph, setting.mesh, setting.input_layouts)),
     )

@@ -24,6 +24,8 @@ def fits(tensor: Tensor, layout: Layout, mesh: Mesh, max_waste: float) -> bool:
 
 def free_layouts(tensor: Tensor, mesh: Mesh, dialect: Dialect) -> list[Layout]:
     """Every layout of a tensor, partial ones included."""
+    if mesh.size == 1:
+        return [Layout(((),) * len(tensor.dims))]
     return [
         x
         for x in all_layouts(len(tensor.dims), len(mesh.axes))
@@ -121,7 +123,7 @@ def _split_first(tensor: Tensor, mesh: Mesh) -> Layout:
     axes: list[int] = []
     pieces = 1
     for axis, size in enumerate(mesh.sizes):
-        if tensor.dims[0] % (pieces * size):
+        if mesh.size == 1 or tensor.dims[0] % (pieces * size):
             break
         axes.append(axis)
         pieces *= size

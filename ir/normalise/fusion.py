@@ -7,7 +7,7 @@ activations and the guards of exporters alike.
 
 from __future__ import annotations
 
-from ir.graph import Op, OpGraph
+from ir.graph import Op, OpGraph, Role
 from ir.ops import lookup
 
 MAX_PARTS = 64
@@ -31,7 +31,8 @@ def fuse_elementwise(graph: OpGraph) -> OpGraph:
     ops: list[Op] = []
     for op in graph.ops:
         if op.name in chains:
-            ops.append(_composite(op, sorted(chains[op.name], key=lambda m: position[m.name])))
+            members = sorted(chains[op.name], key=lambda m: position[m.name])
+            ops.append(_composite(op, members, graph))
         elif op.name not in chain_of:
             ops.append(op)
     return graph.with_ops(ops)
@@ -78,12 +79,14 @@ def _operands(members: list[Op]) -> list[str]:
     return list(dict.fromkeys(n for m in members for n in m.inputs if n and n not in made))
 
 
-def _composite(root: Op, members: list[Op]) -> Op:
-    label = _label([m.kind for m in members])
+def _composite(root: Op, members: list[Op], graph: OpGraph) -> Op:
+    operands = _operands(members)
+    activations = [n for n in operands if graph.tensors[n].role is Role.ACTIVATION]
+    label = _label([m.kind for m in members], len(activations))
     return Op(
         f"{root.name}/fused",
         "Fused",
-        tuple(_operands(members)),
+        tuple(operands),
         root.outputs,
         {"label": label},
         root.scope,
@@ -91,14 +94,14 @@ def _composite(root: Op, members: list[Op]) -> Op:
     )
 
 
-def _label(kinds: list[str]) -> str:
-    """A name that people know for a chain, else its parts."""
+def _label(kinds: list[str], operands: int) -> str:
+    """A name that people know for a chain that reads so many activations, else its parts."""
     present = set(kinds)
     if {"Pow", "ReduceMean"} <= present and present & {"Sqrt", "Reciprocal"}:
         return "RMSNormalization"
     if "Concat" in present and present & {"Slice", "Neg"}:
         return "RotaryEmbedding"
-    if "Sigmoid" in present and kinds.count("Mul") > 1:
+    if present <= {"Sigmoid", "Mul", "Cast"} and kinds.count("Mul") > 1 and operands > 1:
         return "SwiGLU"
     if "Sigmoid" in present:
         return "Swish"

@@ -37,7 +37,8 @@ def attention_rule(view: OpView) -> ShardingRule:
     heads to each.
 
     Key rows stay whole: splitting them needs a running maximum and sum (ring attention). With a
-    causal mask a device needs to know which query rows it has.
+    causal mask a device needs to know which query rows it has. Keys and values that are handed on
+    have no query heads and rows: these stay whole then, for every device would have all of them.
     """
     builder = RuleBuilder()
     space = _space(view, builder)
@@ -59,6 +60,7 @@ def attention_rule(view: OpView) -> ShardingRule:
 
 def _space(view: OpView, builder: RuleBuilder) -> _Space:
     heads, key_heads = attention_heads(view)
+    caches = len(view.outputs) > 1
     if heads % key_heads:
         raise ValueError(f"{heads} query heads are no multiple of {key_heads} key heads")
     query, key, value = view.dims(0), view.dims(1), view.dims(2)
@@ -67,8 +69,8 @@ def _space(view: OpView, builder: RuleBuilder) -> _Space:
     return _Space(
         b=builder.factor(query[0]),
         g=builder.factor(key_heads),
-        r=builder.factor(heads // key_heads),
-        s=builder.factor(query[rows]),
+        r=builder.factor(heads // key_heads, locked=caches),
+        s=builder.factor(query[rows], locked=caches),
         t=builder.factor(key[rows], locked=True),
         d=builder.factor(query[-1] if apart else query[-1] // heads, locked=True),
         e=builder.factor(value[-1] if apart else value[-1] // key_heads, locked=True),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ir.graph import Op
 from ir.ops.registry import OpView, lookup, operator
 from ir.rule import FactorMap, InternalCollective, ShardingRule
 
@@ -44,6 +43,8 @@ class _Ties:
     internal: list[InternalCollective] = field(default_factory=list)
     number: dict[int, int] = field(default_factory=dict)
     """Final number of each class of factors."""
+    last: list[InternalCollective] = field(default_factory=list)
+    """Sums that the results of the composite are: those stay partial."""
     twice: set[int] = field(default_factory=set)
     """Classes that stand in two dimensions of one tensor; maps leave them out."""
 
@@ -57,6 +58,15 @@ class _Ties:
             tuple(self.factor(f) for f in dim if self.union.find(f) not in self.twice)
             for dim in self.maps[name]
         )
+
+    def complete_last(self) -> None:
+        """Complete a last sum too if it runs over a factor that another collective reduces: a
+        rule cannot say that a result is partial over such a factor.
+        """
+        reduced = {self.union.find(f) for item in self.internal for f in item.factors}
+        self.internal += [
+            item for item in self.last if any(self.union.find(f) in reduced for f in item.factors)
+        ]
 
     def lock_met_twice(self) -> None:
         """Lock a factor that some tensor has in two dimensions, and what it is compounded with.
@@ -98,7 +108,11 @@ def _ties(view: OpView) -> _Ties:
         ids = [ties.union.add(s) for s in rule.sizes]
         ties.locked.update(ids[f] for f in rule.locked)
         ties.internal += [_renamed(item, ids.__getitem__) for item in rule.internal]
-        ties.internal += _inner_sums(part, view.op, rule, ids)
+        sums = _sums(rule, ids)
+        if part.outputs[0] in view.op.outputs:
+            ties.last += sums
+        else:
+            ties.internal += sums
         named = (
             *zip(part.inputs, rule.operands, strict=True),
             *zip(part.outputs, rule.results, strict=True),
@@ -108,6 +122,7 @@ def _ties(view: OpView) -> _Ties:
                 known = [[ids[f] for f in dim] for dim in mapping]
                 _tie(ties.maps, name, known, ties.union, ties.locked)
     ties.lock_met_twice()
+    ties.complete_last()
     return ties
 
 
@@ -116,13 +131,9 @@ def _renamed(item: InternalCollective, name: Callable[[int], int]) -> InternalCo
     return replace(item, factors=factors, message=message)
 
 
-def _inner_sums(
-    part: Op, whole: Op, rule: ShardingRule, ids: list[int]
-) -> list[InternalCollective]:
-    """Sums inside the composite must be complete before the next part reads them."""
-    if part.outputs[0] in whole.outputs or not rule.results or rule.results[0] is None:
-        return []
-    kept = {f for dim in rule.results[0] for f in dim}
+def _sums(rule: ShardingRule, ids: list[int]) -> list[InternalCollective]:
+    """A sum that a part makes, as the collective that completes it."""
+    kept = {f for dim in rule.results[0] or () for f in dim}
     first = next((m for m in rule.operands if m is not None), ())
     summed = tuple(ids[f] for dim in first for f in dim if f not in kept)
     message = tuple(ids[f] for f in sorted(kept))

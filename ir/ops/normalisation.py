@@ -15,11 +15,18 @@ def layer_norm_rule(view: OpView) -> ShardingRule:
     """`x: n ... h ..., scale: h ..., bias: h ...`: mean and variance over the dimensions from
     `axis` on.
     """
+    return _norm_rule(view, statistics=2)
+
+
+def _norm_rule(view: OpView, statistics: int) -> ShardingRule:
+    """Numbers of statistics for each row, exchanged forward and as many backward."""
     builder = RuleBuilder()
     dims, axis = view.dims(0), view.int("axis", len(view.dims(0)) - 1)
     factors = builder.factors(dims)
     outer, inner = tuple(factors[:axis]), tuple(factors[axis:])
-    builder.internal.append(InternalCollective(inner, outer, forward=2, backward=2))
+    builder.internal.append(
+        InternalCollective(inner, outer, forward=statistics, backward=statistics)
+    )
     builder.uncut.update(inner)
     data = single(factors)
     operands: list[FactorMap | None] = [data]
@@ -32,8 +39,8 @@ def layer_norm_rule(view: OpView) -> ShardingRule:
         operands.append(
             tuple((factors[shift + i],) if d == dims[shift + i] else () for i, d in enumerate(own))
         )
-    statistics: FactorMap = tuple((f,) if i < axis else () for i, f in enumerate(factors))
-    return builder.build(operands, [data, *[statistics] * (len(view.outputs) - 1)])
+    moments: FactorMap = tuple((f,) if i < axis else () for i, f in enumerate(factors))
+    return builder.build(operands, [data, *[moments] * (len(view.outputs) - 1)])
 
 
 def batch_norm_rule(view: OpView) -> ShardingRule:
@@ -86,9 +93,20 @@ def local_response_rule(view: OpView) -> ShardingRule:
 
 
 @operator(
-    "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
-    rule=layer_norm_rule, needs=Needs.ITSELF, differentiable=(0, 1, 2), parameter_operands=(1, 2),
-)  # fmt: skip
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    rule=rms_norm_rule,
+    needs=Needs.ITSELF,
+    differentiable=(0, 1),
+    parameter_operands=(1,),
+)
+@operator(
+    "LayerNormalization",
+    rule=layer_norm_rule,
+    needs=Needs.ITSELF,
+    differentiable=(0, 1, 2),
+    parameter_operands=(1, 2),
+)
 def _layer_norm_flops(view: OpView) -> int:
     return 8 * view.outputs[0].elements
 

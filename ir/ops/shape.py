@@ -20,6 +20,8 @@ def transpose_rule(view: OpView) -> ShardingRule:
 
 def reshape_rule(view: OpView) -> ShardingRule:
     """Compound factors where dimensions are merged or cut apart; see `reshape_maps`."""
+    if math.prod(view.dims(0)) != math.prod(view.result()):
+        raise ValueError(f"the result {list(view.result())} has another number of elements")
     builder = RuleBuilder()
     operand, result = reshape_maps(view.dims(0), view.result(), builder)
     return builder.build([operand, *[None] * (len(view.op.inputs) - 1)], [result])

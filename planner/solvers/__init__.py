@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
 
-from planner.solvers.contract import Budget, Progress, Proof, Solution, Solver
+from planner.solvers.contract import (
+    Budget,
+    ProblemTooLargeError,
+    Progress,
+    Proof,
+    Solution,
+    Solver,
+)
 
 __all__ = [
     "SOLVERS",
     "Budget",
+    "ProblemTooLargeError",
     "Progress",
     "Proof",
     "Solution",

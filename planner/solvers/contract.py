@@ -14,6 +14,10 @@ Progress: TypeAlias = Callable[[str, float, float], None]
 """Called as `progress(what happened, best cost in seconds, best bound in seconds)`."""
 
 
+class ProblemTooLargeError(ValueError):
+    """A solver that tries everything was given too much to try."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How much a solver may do. The same effort and seed give the same answer anywhere."""

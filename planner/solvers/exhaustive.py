@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from planner.problem import ROUNDING, FloatArray, Problem
-from planner.solvers.contract import Budget, Progress, Solution
+from planner.solvers.contract import Budget, ProblemTooLargeError, Progress, Solution
 
 MAX_COMBINATIONS = 5_000_000
 """More than these are refused: about a minute."""
@@ -24,13 +24,13 @@ class Exhaustive:
         """Solve exactly.
 
         Raises:
-            ValueError: there are too many combinations.
+            ProblemTooLargeError: there are too many combinations.
         """
         combinations = math.prod(problem.sizes)
         if combinations > MAX_COMBINATIONS:
-            raise ValueError(
-                f"{combinations} combinations are too many to enumerate\n"
-                f"  fix: use another solver, this one stops at {MAX_COMBINATIONS}"
+            raise ProblemTooLargeError(
+                f"{combinations} combinations are too many to enumerate; "
+                f"the solver stops at {MAX_COMBINATIONS}"
             )
         cost, peak = _all_costs(problem), _all_peaks(problem)
         fits = peak <= problem.memory_limit_bytes * (1.0 + ROUNDING)

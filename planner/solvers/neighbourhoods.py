@@ -25,15 +25,16 @@ SEGMENTS = 10
 """Parts into which the program is cut, at least."""
 PAIRS = 12
 """Pairs of segments that are tried, per unit of effort."""
-ENOUGH = 1e-4
-"""Relative gap at which the search stops."""
+ENOUGH = 1e-3
+"""Relative gap at which the search stops at effort 1; effort e stops at 1/e of it."""
 
 
 def improve(incumbent: Incumbent, meter: Meter, seed: int) -> None:
     """Replace the answer of the incumbent as long as that pays."""
     neighbours = _neighbours(incumbent.problem)
+    enough = ENOUGH / meter.effort
     for nodes in _neighbourhoods(len(neighbours), meter.effort, seed):
-        if incumbent.choice is None or incumbent.gap <= ENOUGH or meter.is_spent:
+        if incumbent.choice is None or incumbent.gap <= enough or meter.is_spent:
             return
         better = _best_within(incumbent, meter, neighbours, nodes)
         if better is not None:

@@ -10,8 +10,8 @@ from planner.problem import ROUNDING, FloatArray, Problem
 from planner.solvers.contract import Budget, Progress, Proof, Solution
 from planner.solvers.ledger import Ledger
 
-ENTRIES_PER_EFFORT = 1 << 32
-"""Table entries that one unit of effort may visit: four to five seconds on one 2020s core."""
+ENTRIES_PER_EFFORT = 1 << 31
+"""Table entries that one unit of effort may visit: two to three seconds on one 2020s core."""
 ENTRIES_PER_NODE = 1 << 11
 """What one node costs outside the tables, in table entries: two microseconds."""
 PROVEN_GAP = 1e-9

@@ -9,6 +9,7 @@ from planner.solvers.buckets import Plan, make_plan
 from planner.solvers.elimination import compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
 from planner.solvers.progress import Meter
+from planner.solvers.twins import Twins
 
 EXACT_SHARE = 0.25
 """Share of the work left that a single exact pass may take."""
@@ -35,8 +36,9 @@ class Relaxation(Protocol):
 class ExactRelaxation:
     """Variable elimination; the order is found once and serves all prices."""
 
-    def __init__(self, ledger: Ledger, meter: Meter, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, meter: Meter, plan: Plan, twins: Twins) -> None:
         self._ledger = ledger
+        self._twins = twins
         self._meter = meter
         self._plan = plan
         problem = ledger.problem
@@ -47,19 +49,20 @@ class ExactRelaxation:
         """Table entries that one pass holds."""
 
     def solve(self, prices: Prices | None = None) -> Relaxed:
-        numbers = self._ledger.numbers(prices)
+        numbers, expansion = self._twins.collapsed(self._ledger.numbers(prices))
         program = compile_program(self._plan, numbers.vector_of, numbers.matrix_of)
         self._meter.charge(program.work, self._plan.nodes)
         result = run_program(program, numbers)
-        return Relaxed(result.choice, result.value)
+        return Relaxed(expansion.choice(result.choice), result.value)
 
 
 def exact_relaxation(ledger: Ledger, meter: Meter, largest_bucket: int) -> ExactRelaxation | None:
     """Elimination, if no table is too large and one pass leaves most of the work for others."""
     problem = ledger.problem
-    plan = make_plan(problem.sizes, problem.edges, give_up_above=largest_bucket)
+    twins = Twins(problem)
+    plan = make_plan(twins.sizes, problem.edges, give_up_above=largest_bucket)
     if plan.largest > largest_bucket:
         return None
-    relaxation = ExactRelaxation(ledger, meter, plan)
+    relaxation = ExactRelaxation(ledger, meter, plan, twins)
     fits = relaxation.kept <= MAX_KEPT and relaxation.work <= meter.left * EXACT_SHARE
     return relaxation if fits else None

@@ -11,7 +11,7 @@ import pytest
 
 from cli.plan_json import communicators, dumps, found, nothing_fits
 from cli.plan_text import print_infeasible, print_plan
-from cli.text import page
+from cli.text import fitted, page
 from ir.plan import Plan
 from planner.request import InfeasibleError
 
@@ -42,14 +42,14 @@ mesh server 2 x card 4.
 
 Heaviest operators: layouts of operands -> results
 operator              count  compute     %  layouts
-MatMul layers.*.proj      2   500 ms  50.0  [all, -, -], [-, card] -> [-, -, -] +card
-Softmax head              1   500 ms  50.0  [all, -, -] -> [all, -, -]
+MatMul layers.*.proj      2   500 ms  50.0  [all,-,-], [-,card] -> [-,-,-]+card
+Softmax head              1   500 ms  50.0  [all,-,-] -> [all,-,-]
 In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
 `+card` terms of a sum over the cards.
 
-Largest parameters: layout at rest -> as used
-parameter             count  dims       bytes  share  layouts
-layers.*.proj.weight      2  1024x1024  4 MiB    1/8  [server*card0, card1] -> [-, card1]
+Largest parameters: layout at rest -> as used, if another
+parameter             count  dims       bytes  layouts
+layers.*.proj.weight      2  1024x1024  4 MiB  [server*card0,card1] -> [-,card1]
 
 Computed again in the backward pass, to save memory
 2 x MatMul at layers.*.proj
@@ -145,3 +145,14 @@ def test_what_does_not_fit_is_said_once() -> None:
 
 def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:
     assert set(found(plan, [])) < set(nothing_fits(ERROR))
+
+
+@pytest.mark.parametrize("length", [46, 47, 200])
+def test_a_long_name_loses_its_middle(length: int) -> None:
+    name = ("begin" + "x" * length)[: length - 3] + "end"
+    with page(io.StringIO()) as out:
+        shown = fitted(name, out)
+    assert len(shown) == 46
+    assert (shown == name) == (length == 46)
+    assert shown.startswith("begin")
+    assert shown.endswith("end")

@@ -238,8 +238,8 @@ def moves() -> list[Instance]:
         return Instance("Slice", (x,), (dims,), bounds)
 
     reshapes = [
-        (4, 2, 6), (2, 24), (8, 6), (48,), (2, 2, 2, 6), (2, 2, 2, 3, 2), (1, 2, 4, 6), (2, 4, 1, 6),
-        (2, 12, 2), (4, 12), (16, 3),
+        (4, 2, 6), (2, 24), (8, 6), (48,), (2, 2, 2, 6), (2, 2, 2, 3, 2), (1, 2, 4, 6),
+        (2, 4, 1, 6), (2, 12, 2), (4, 12), (16, 3),
     ]  # fmt: skip
     return [
         Instance("Transpose", (x,), ((6, 2, 4),), {"perm": (2, 0, 1)}),
@@ -415,9 +415,19 @@ def _sum_of_a_broadcast() -> Instance:
     return chain.instance()
 
 
+def _summed_twice() -> Instance:
+    """Rows divided by their sum, and summed again: complete inside once, so complete at the end."""
+    chain = Chain("summed twice", x=real(2, 4, 6))
+    total = chain.add("ReduceSum", "x", dims=(2, 4, 1), axes=(2,))
+    share = chain.add("Div", "x", total)
+    chain.add("ReduceSum", chain.add("Mul", share, share), dims=(2, 4), axes=(2,))
+    return chain.instance()
+
+
 def fused() -> list[Instance]:
     makers: tuple[Callable[[], Instance], ...] = (
         _rms_norm, _rotary, _gated, _row_meets_column, _ends_in_a_sum, _sum_of_a_broadcast,
+        _summed_twice,
     )  # fmt: skip
     return [make() for make in makers]
 

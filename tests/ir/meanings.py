@@ -135,12 +135,35 @@ def _matmul(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
     return np.asarray(a @ b)
 
 
-def _conv(view: OpView, operands: Operands, dims: Dims, _: int) -> list[Array]:
-    """The number of groups is what the shard's own dims say."""
+def _conv(view: OpView, operands: Operands, dims: Dims, _: int) -> Array:
+    """One product for each group; the dims of the shard say how many groups it has."""
     data, weight = (np.asarray(o) for o in operands[:2])
     forward = view.op.kind == "Conv"
     group = data.shape[1] // weight.shape[1] if forward else dims[0][1] // weight.shape[1]
-    return onnx_results(view.op.kind, [data, weight], {**view.op.attributes, "group": group})
+    attributes = {k: v for k, v in view.op.attributes.items() if k != "group"}
+    pieces = zip(np.split(data, group, axis=1), np.split(weight, group, axis=0), strict=True)
+    found = [onnx_results(view.op.kind, piece, attributes)[0] for piece in pieces]
+    return np.concatenate(found, axis=1)
+
+
+def _padded(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
+    """Padding with zeros; negative padding crops."""
+    data, pads = np.asarray(operands[0]), view.ints("pads")
+    low, high = pads[: data.ndim], pads[data.ndim :]
+    inner = tuple(
+        slice(max(0, -a), size - max(0, -b))
+        for a, b, size in zip(low, high, data.shape, strict=True)
+    )
+    wide = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
+    return np.pad(data[inner], wide)
+
+
+def _group_norm(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
+    data, scale, bias = (np.asarray(o) for o in operands)
+    grouped = data.reshape(data.shape[0], view.int("num_groups"), -1)
+    mean, variance = (f(grouped, axis=2, keepdims=True) for f in (np.mean, np.var))
+    flat = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(data.shape)
+    return np.asarray(flat * _per_channel(view, scale) + _per_channel(view, bias))
 
 
 def _bias_add(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
@@ -275,10 +298,10 @@ def _norm(
     def meaning(view: OpView, operands: Operands, dims: Dims, _: int) -> Shard:
         x, axes = np.asarray(operands[0]), axes_of(view)
         count = math.prod(view.dims(0)[a] for a in axes)
-        mean = (yield "sum", x.sum(axis=axes, keepdims=True)) / count
         square = (yield "sum", (x * x).sum(axis=axes, keepdims=True)) / count
-        if view.op.kind in {"RMSNormalization", "SimplifiedLayerNormalization"}:
-            mean = np.zeros_like(mean)
+        mean = np.zeros_like(square)
+        if view.op.kind not in {"RMSNormalization", "SimplifiedLayerNormalization"}:
+            mean = (yield "sum", x.sum(axis=axes, keepdims=True)) / count
         scale = 1 / np.sqrt(square - mean**2 + float(view.op.attributes.get("epsilon", 1e-5)))  # type: ignore[arg-type]
         out = (x - mean) * scale
         for operand, join in zip(operands[1:3], (np.multiply, np.add), strict=False):
@@ -329,10 +352,17 @@ def _fused(view: OpView, operands: Operands, _: Dims, part: int) -> Shard:
         rule = lookup(op.kind).rule(inner)
         kept = {f for dim in rule.results[0] or () for f in dim}
         summed = any(f not in kept for m in rule.operands if m for dim in m for f in dim)
-        if summed and op.outputs[0] not in view.op.outputs:
+        last = op.outputs[0] in view.op.outputs
+        if summed and (not last or _completes_last(view)):
             results = [(yield "sum", results[0])]
         known[op.outputs[0]] = results[0]
     return [np.asarray(known[n]) for n in view.op.outputs]
+
+
+def _completes_last(view: OpView) -> bool:
+    """Whether the rule has as many collectives as the parts have sums, the last one included."""
+    sums = sum("axes" in p.attributes and p.kind.startswith("Reduce") for p in view.op.parts)
+    return len(lookup(view.op.kind).rule(view).internal) == sums
 
 
 def _broadcast_dims(view: OpView, operands: Operands) -> tuple[int, ...]:
@@ -377,18 +407,20 @@ _MEANINGS: dict[str, Meaning] = {
     "Upsample": _computed(_nearest),
     "Resize": _with_operand(lambda _, __, dims: [None, None, _ints(dims[0])]),
     "Reshape": _with_operand(lambda _, __, dims: [_ints(dims[0])]),
-    "Flatten": _pure(lambda x: x),
+    "Flatten": _computed(lambda _, x, dims, __: np.asarray(x[0]).reshape(dims[0])),
     "Expand": _with_operand(lambda _, __, dims: [_ints(dims[0])]),
     "Tile": _with_operand(
-        lambda _, x, dims: [_ints(b // a for a, b in zip(np.asarray(x[0]).shape, dims[0], strict=True))]
+        lambda _, x, dims: [
+            _ints(b // a for a, b in zip(np.asarray(x[0]).shape, dims[0], strict=True))
+        ]
     ),
-    "Pad": _with_operand(lambda view, _, __: [_ints(view.ints("pads"))]),
+    "Pad": _computed(_padded),
     "Slice": _with_operand(_slice_operands),
     "Squeeze": _with_operand(lambda view, _, __: [_ints(view.ints("axes"))]),
     "Unsqueeze": _with_operand(lambda view, _, __: [_ints(view.ints("axes"))]),
     "Split": _with_operand(lambda view, _, dims: [_ints(d[view.int("axis")] for d in dims)]),
     "TopK": _with_operand(lambda view, _, dims: [_ints([dims[0][view.int("axis")]])]),
-    "CumSum": _with_operand(lambda view, _, __: [np.int64(view.int("axis"))]),
+    "CumSum": _computed(lambda view, x, _, __: np.cumsum(x[0], axis=view.int("axis"))),
     "ReduceSum": _computed(_sum),
     "ReduceMean": _computed(_mean_of_known_count),
     "GlobalAveragePool": _computed(_mean_of_known_count),
@@ -407,6 +439,7 @@ _MEANINGS: dict[str, Meaning] = {
     "SimplifiedLayerNormalization": _norm(_normalised, lambda _, v: v),
     "BatchNormalization": _norm(_all_but_channel, _per_channel),
     "InstanceNormalization": _norm(_positions, _per_channel),
+    "GroupNormalization": _computed(_group_norm),
     "Loss": _loss,
     "Output": _computed(lambda *_: []),
     "Fused": _fused,

@@ -1,0 +1,156 @@
+"""Candidates that no neighbour can tell apart.
+
+Two candidates of a node with equal rows in every edge table differ in the node's own cost alone.
+Under given prices the cheaper one stands for both, so elimination runs over groups of twins.
+Keeping a tensor or computing it again are such twins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.problem import EdgeTable, FloatArray, Problem
+from planner.solvers.elimination import Numbers
+
+IndexArray: TypeAlias = NDArray[np.intp]
+Side: TypeAlias = tuple[int, int]
+"""An edge table, and 0 for its rows or 1 for its columns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """Groups of the candidates of some node tables."""
+
+    group_of: IndexArray
+    """Group of each candidate, shape (C,)."""
+    first: IndexArray
+    """First candidate of each group, shape (G,)."""
+
+
+class Twins:
+    """Groups of twins of a problem; node tables that share an edge table share their groups."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        node_of_side = _sides(problem)
+        class_of = _classes(problem, node_of_side)
+        sides: dict[int, list[Side]] = {}
+        for side, tables in node_of_side.items():
+            sides.setdefault(class_of[tables[0]], []).append(side)
+        self._groups = {
+            table: _grouped(problem, table, sides.get(root, []))
+            for table, root in enumerate(class_of)
+            if table == root
+        }
+        self._of_table = [self._groups[root] for root in class_of]
+        self._of_side = {side: self._of_table[tables[0]] for side, tables in node_of_side.items()}
+        counts = [len(groups.first) for groups in self._of_table]
+        self.sizes = tuple(counts[table] for table in problem.node_table_of)
+        """Number of groups of each node."""
+
+    def collapsed(self, numbers: Numbers) -> tuple[Numbers, Expansion]:
+        """The numbers over groups, and the way back."""
+        table_of_vector = dict(zip(numbers.vector_of, self._problem.node_table_of, strict=True))
+        table_of_matrix = dict(zip(numbers.matrix_of, self._problem.edge_table_of, strict=True))
+        vectors: list[FloatArray] = []
+        members: list[IndexArray] = []
+        for number, vector in enumerate(numbers.vectors):
+            table = table_of_vector.get(number)
+            groups = self._of_table[table] if table is not None else None
+            best = np.arange(len(vector)) if groups is None else _cheapest(vector, groups)
+            members.append(best)
+            vectors.append(vector[best])
+        matrices = [
+            matrix if number not in table_of_matrix else self._kept(matrix, table_of_matrix[number])
+            for number, matrix in enumerate(numbers.matrices)
+        ]
+        small = Numbers(vectors, matrices, numbers.vector_of, numbers.matrix_of)
+        return small, Expansion(members, numbers.vector_of)
+
+    def _kept(self, matrix: FloatArray, table: int) -> FloatArray:
+        rows, columns = self._of_side[table, 0].first, self._of_side[table, 1].first
+        if len(rows) == matrix.shape[0] and len(columns) == matrix.shape[1]:
+            return matrix
+        return np.ascontiguousarray(matrix[np.ix_(rows, columns)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expansion:
+    """From a choice of groups to a choice of candidates."""
+
+    members: Sequence[IndexArray]
+    """Cheapest candidate of each group, by vector."""
+    vector_of: Sequence[int]
+
+    def choice(self, groups: Sequence[int]) -> tuple[int, ...]:
+        """The cheapest member of each chosen group."""
+        return tuple(
+            int(self.members[vector][group])
+            for vector, group in zip(self.vector_of, groups, strict=True)
+        )
+
+
+def _cheapest(vector: FloatArray, groups: _Groups) -> IndexArray:
+    """First of the cheapest candidates of each group."""
+    order = np.lexsort((vector, groups.group_of))
+    starts = np.searchsorted(groups.group_of[order], np.arange(len(groups.first)))
+    return np.asarray(order[starts], dtype=np.intp)
+
+
+def _sides(problem: Problem) -> dict[Side, list[int]]:
+    """Node tables at each side of each edge table."""
+    found: dict[Side, dict[int, None]] = {}
+    for (u, v), table in zip(problem.edges, problem.edge_table_of, strict=True):
+        found.setdefault((table, 0), {})[problem.node_table_of[u]] = None
+        found.setdefault((table, 1), {})[problem.node_table_of[v]] = None
+    return {side: list(tables) for side, tables in found.items()}
+
+
+def _classes(problem: Problem, sides: dict[Side, list[int]]) -> list[int]:
+    """Smallest node table among those that share edge tables, for each node table."""
+    root = list(range(len(problem.node_tables)))
+
+    def find(table: int) -> int:
+        while root[table] != table:
+            root[table] = root[root[table]]
+            table = root[table]
+        return table
+
+    for tables in sides.values():
+        for table in tables[1:]:
+            a, b = find(tables[0]), find(table)
+            root[max(a, b)] = min(a, b)
+    return [find(table) for table in range(len(root))]
+
+
+def _grouped(problem: Problem, table: int, sides: Sequence[Side]) -> _Groups:
+    count = problem.node_tables[table].time_s.shape[0]
+    group_of = np.zeros(count, dtype=np.intp)
+    for number, side in sides:
+        rows = _row_numbers(problem.edge_tables[number], side)
+        pairs = group_of * (int(rows.max(initial=0)) + 1) + rows
+        group_of = np.unique(pairs, return_inverse=True)[1]
+    _, first, inverse = np.unique(group_of, return_index=True, return_inverse=True)
+    # Groups are numbered by their first candidate, so that groups of one leave the order as it is.
+    rank = np.empty(len(first), dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return _Groups(np.asarray(rank[inverse], dtype=np.intp), np.sort(first))
+
+
+def _row_numbers(table: EdgeTable, side: int) -> IndexArray:
+    """Equal numbers for candidates with equal rows (side 0) or columns (side 1)."""
+    number: dict[tuple[bytes, ...], int] = {}
+    arrays = list(_oriented(table, side))
+    rows = range(arrays[0].shape[0])
+    keys = [tuple(a[row].tobytes() for a in arrays) for row in rows]
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.intp)
+
+
+def _oriented(table: EdgeTable, side: int) -> Iterator[FloatArray]:
+    for matrix in (table.time_s, *table.memory_bytes):
+        yield matrix if side == 0 else np.ascontiguousarray(matrix.T)
