@@ -8,6 +8,7 @@ docs/concepts.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -144,99 +145,103 @@ def parse_rule(
     Raises:
         ValueError: the notation does not fit the dims; the message quotes both.
     """
+    notation = _Notation(text)
     left, arrow, right = text.partition("->")
     if not arrow:
-        raise ValueError(f"rule {text!r} has no '->'")
-    builder = RuleBuilder()
-    names: dict[str, int] = {}
-    sides = [part.strip() for part in left.split(",")], [part.strip() for part in right.split(",")]
-    if len(sides[0]) != len(operand_dims) or len(sides[1]) != len(result_dims):
-        raise ValueError(
-            f"rule {text!r} has {len(sides[0])} operands and {len(sides[1])} results, "
-            f"the operator {len(operand_dims)} and {len(result_dims)}"
+        raise notation.error("no '->'")
+    operands, results = left.split(","), right.split(",")
+    if len(operands) != len(operand_dims) or len(results) != len(result_dims):
+        raise notation.error(
+            f"{len(operands)} operands and {len(results)} results, "
+            f"the operator has {len(operand_dims)} and {len(result_dims)}"
         )
-    operands = [
-        None if dims is None else _parse_side(part, dims, names, builder, text)
-        for part, dims in zip(sides[0], operand_dims, strict=True)
+    maps = [
+        None if dims is None else notation.tensor(part, dims)
+        for part, dims in zip(operands, operand_dims, strict=True)
     ]
-    results = [
-        _parse_side(part, dims, names, builder, text)
-        for part, dims in zip(sides[1], result_dims, strict=True)
-    ]
-    return builder.build(operands, results)
+    ends = [notation.tensor(part, dims) for part, dims in zip(results, result_dims, strict=True)]
+    return notation.builder.build(maps, ends)
 
 
-def _parse_side(
-    part: str, dims: Sequence[int], names: dict[str, int], builder: RuleBuilder, text: str
-) -> FactorMap:
-    groups = _groups(part, text)
-    if len(groups) != len(dims):
-        raise ValueError(
-            f"rule {text!r}: {part!r} names {len(groups)} dimensions, "
-            f"the tensor {tuple(dims)} has {len(dims)}"
-        )
-    out: list[tuple[int, ...]] = []
-    for group, dim in zip(groups, dims, strict=True):
-        out.append(_parse_dim(group, dim, names, builder, text))
-    return tuple(out)
+_TOKEN = re.compile(r"(?P<name>[A-Za-z_][\w']*)(=(?P<size>\d+))?(?P<whole>!)?")
 
 
-def _groups(part: str, text: str) -> list[list[str]]:
-    groups: list[list[str]] = []
-    inside: list[str] | None = None
-    for token in part.replace("(", " ( ").replace(")", " ) ").split():
-        if token == "(":
-            inside = []
-        elif token == ")":
-            if inside is None:
-                raise ValueError(f"rule {text!r}: ')' without '('")
-            groups.append(inside)
-            inside = None
-        elif inside is not None:
-            inside.append(token)
-        else:
-            groups.append([token])
-    if inside is not None:
-        raise ValueError(f"rule {text!r}: '(' is not closed")
-    return groups
+@dataclass(slots=True)
+class _Notation:
+    """A rule while it is read."""
 
+    text: str
+    builder: RuleBuilder = field(default_factory=RuleBuilder)
+    names: dict[str, int] = field(default_factory=dict)
 
-def _parse_dim(
-    group: list[str], dim: int, names: dict[str, int], builder: RuleBuilder, text: str
-) -> tuple[int, ...]:
-    found: list[int] = []
-    rest = dim
-    for position, token in enumerate(group):
-        locked = token.endswith("!")
-        name, _, size_text = token.rstrip("!").partition("=")
-        if name == "1":
-            continue
-        size = int(size_text) if size_text else names_size(names, name, builder)
-        if size is None:
-            if position != len(group) - 1:
-                raise ValueError(
-                    f"rule {text!r}: factor {name!r} needs a size, as in ({name}=4 rest)"
-                )
-            size = rest
-        if name not in names:
-            names[name] = builder.factor(size, locked=locked)
-        elif builder.sizes[names[name]] != size:
-            raise ValueError(
-                f"rule {text!r}: factor {name!r} is {builder.sizes[names[name]]} and {size} at once"
+    def error(self, reason: str) -> ValueError:
+        return ValueError(f"rule {self.text!r}: {reason}")
+
+    def tensor(self, part: str, dims: Sequence[int]) -> FactorMap:
+        groups = self._groups(part)
+        if len(groups) != len(dims):
+            raise self.error(
+                f"{part.strip()!r} names {len(groups)} dimensions, "
+                f"the tensor {tuple(dims)} has {len(dims)}"
             )
-        if locked:
-            builder.locked.add(names[name])
-        if rest % size:
-            raise ValueError(
-                f"rule {text!r}: factor {name!r} of size {size} does not divide dimension {dim}"
-            )
-        rest //= size
-        found.append(names[name])
-    if rest != 1 and found:
-        raise ValueError(f"rule {text!r}: the factors of {group} do not multiply to {dim}")
-    return tuple(found)
+        found = tuple(self._dim(g, d) for g, d in zip(groups, dims, strict=True))
+        used = [f for factors in found for f in factors]
+        if len(set(used)) != len(used):
+            raise self.error(f"{part.strip()!r} has a factor twice")
+        return found
 
+    def _groups(self, part: str) -> list[list[str]]:
+        """The tokens of every dimension."""
+        groups: list[list[str]] = []
+        inside: list[str] | None = None
+        for token in part.replace("(", " ( ").replace(")", " ) ").split():
+            if token == "(" and inside is not None:
+                raise self.error("'(' inside '('")
+            if token == "(":
+                inside = []
+            elif token == ")" and inside is None:
+                raise self.error("')' without '('")
+            elif token == ")":
+                groups.append(inside or [])
+                inside = None
+            elif inside is not None:
+                inside.append(token)
+            else:
+                groups.append([token])
+        if inside is not None:
+            raise self.error("'(' is not closed")
+        return groups
 
-def names_size(names: dict[str, int], name: str, builder: RuleBuilder) -> int | None:
-    """Size of a factor that is already known, else None."""
-    return builder.sizes[names[name]] if name in names else None
+    def _dim(self, group: list[str], dim: int) -> tuple[int, ...]:
+        found: list[int] = []
+        rest = dim
+        for position, token in enumerate(group):
+            if token == "1":
+                continue
+            factor = self._factor(token, rest if position == len(group) - 1 else None)
+            size = self.builder.sizes[factor]
+            if rest % size:
+                raise self.error(f"{token!r} of size {size} does not divide dimension {dim}")
+            rest //= size
+            found.append(factor)
+        if rest != 1 and found:
+            raise self.error(f"the factors of {group} do not multiply to {dim}")
+        return tuple(found)
+
+    def _factor(self, token: str, rest: int | None) -> int:
+        """The factor that a token names, made if it is new; `rest` is the size that is left."""
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise self.error(f"{token!r} is no name of a factor")
+        name = match["name"]
+        known = self.builder.sizes[self.names[name]] if name in self.names else rest
+        size = int(match["size"]) if match["size"] else known
+        if size is None or size < 1:
+            raise self.error(f"factor {name!r} needs a size, as in ({name}=4 rest)")
+        if name not in self.names:
+            self.names[name] = self.builder.factor(size)
+        elif size != known:
+            raise self.error(f"factor {name!r} has sizes {known} and {size}")
+        if match["whole"]:
+            self.builder.locked.add(self.names[name])
+        return self.names[name]

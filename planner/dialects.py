@@ -46,6 +46,13 @@ class Dialect:
         finer = sorted(grouped_meshes(cluster, self.max_axes), key=lambda m: len(m.axes))
         return tuple(dict.fromkeys([tier_mesh(cluster), *finer]))
 
+    def coarser_mesh(self, cluster: Cluster) -> Mesh | None:
+        """A mesh of fewer axes, for graphs too wide to be solved well on the usual one."""
+        if not self.cut_counts:
+            return None
+        mesh = prime_mesh(cluster, max(self.max_axes - 2, len(cluster.tiers)))
+        return mesh if mesh not in self.meshes(cluster) else None
+
     def assignments(
         self, rule: ShardingRule, entry: OperatorEntry, mesh: Mesh, *, gradient: bool
     ) -> tuple[list[Assignment], int]:

@@ -16,6 +16,7 @@ from costmodel.operators import OperatorModel
 from costmodel.redistribution import Shardable
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
+from ir.layout import replicated
 from ir.ops import OpView
 from planner.candidates import OpCandidates, OpPricer, signature
 from planner.edges import EdgeKind, EdgePricer, edge_pricer
@@ -33,6 +34,8 @@ BUCKET_BYTES = 64 * 2**20
 """Gradients and weights are sent in buckets of this size; a smaller tensor pays its share of the
 latency.
 Source: MindSpore's default fusion threshold, 64 MB."""
+PINNED_BYTES = 4 * 2**20
+PINNED_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class _Lowering:
     signatures: dict[str, Hashable] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
     ports: dict[Hashable, Port] = field(default_factory=dict)
+    left_out: int = 0
     readers: dict[str, list[Op]] = field(init=False)
     makers: dict[str, Op] = field(init=False)
     operators: OperatorModel = field(init=False)
@@ -112,7 +116,7 @@ class _Lowering:
                     self._add_origin(self.graph.tensors[name])
             self._add_operator(op)
         problem = self.builder.build(self.liveness.time_points, self.setting.memory_limit_bytes)
-        left_out = sum(self.candidates[op.name].left_out for op in self.graph.ops)
+        left_out = self.left_out + sum(self.candidates[op.name].left_out for op in self.graph.ops)
         return Lowered(
             problem,
             tuple(self.nodes),
@@ -195,15 +199,24 @@ class _Lowering:
         return [p for p in ports if p is not None]
 
     def _shared_port(self, tensor: Tensor) -> Port:
+        """Layouts of a tensor with several readers.
+
+        A small tensor without a gradient that many operators read (rotary tables, masks) is whole
+        on every device: its readers slice it for nothing, and a hub fewer keeps the graph narrow.
+        """
         gradient = self.liveness.derived and tensor.name in self.liveness.gradient
         ports = [self.sources[tensor.name].port, *self._neighbour_ports(tensor.name)]
-        key = ("shared", tensor.dims, gradient, tuple(p.states for p in ports))
+        many = len(self.readers[tensor.name]) >= PINNED_READERS
+        pinned = many and not gradient and tensor.nbytes <= PINNED_BYTES
+        key = ("shared", tensor.dims, gradient, pinned, tuple(p.states for p in ports))
         if key not in self.ports:
-            self.ports[key] = port_of(
-                shared_states(
-                    tensor, ports, self.setting.mesh, self.setting.dialect, gradient=gradient
-                )
-            )
+            mesh, dialect = self.setting.mesh, self.setting.dialect
+            states = shared_states(tensor, ports, mesh, dialect, gradient=gradient)
+            if pinned:
+                self.left_out += len(states) - 1
+                whole = replicated(len(tensor.dims))
+                states = [PortState(whole, whole)]
+            self.ports[key] = port_of(states)
         return self.ports[key]
 
     def _add_shared(self, tensor: Tensor) -> None:

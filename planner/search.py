@@ -24,6 +24,8 @@ from topology.mesh import Mesh
 
 FINER_MESH_PAIRS = 100_000
 """Finer meshes are tried for problems of at most so many candidate pairs, per unit of effort."""
+WIDE_GAP = 0.01
+"""Gap above which a coarser mesh is tried too."""
 WORTHWHILE = 1e-3
 """Relative gain without a memory limit that makes a finer mesh worth solving within it."""
 
@@ -73,6 +75,13 @@ class _Outcome:
         return chosen and self.lowered.problem.fits(self.solution.peak_bytes)
 
     @property
+    def gap(self) -> float:
+        """Relative distance of the cost from the bound; infinite while nothing fits."""
+        if not self.fits or self.solution.bound_s <= 0:
+            return math.inf
+        return self.solution.cost_s / self.solution.bound_s - 1
+
+    @property
     def rank(self) -> tuple[bool, float]:
         return not self.fits, self.solution.cost_s if self.fits else self.solution.peak_bytes
 
@@ -111,7 +120,17 @@ class _Hunt:
         for outcome in kept:
             beaten = any(o.fits and o.solution.cost_s <= outcome.solution.bound_s for o in out)
             out.append(outcome if outcome.fits or beaten else self._limited(outcome))
-        return out
+        return self._or_coarser(out)
+
+    def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
+        """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
+        best = min(found, key=lambda o: o.rank)
+        mesh = self.dialect.coarser_mesh(self.cluster)
+        if mesh is None or best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
+            return found
+        coarse = self._unlimited(mesh)
+        coarse = coarse if coarse.fits else self._limited(coarse)
+        return [coarse] if coarse.rank < best.rank else found
 
     def _unlimited(self, mesh: Mesh) -> _Outcome:
         """Without a memory limit the answer is exact, and often fits."""

@@ -43,34 +43,34 @@ def _matches(graph: OpGraph) -> list[_Gathered]:
     consumers = graph.consumers()
     found: list[_Gathered] = []
     for op in graph.ops:
-        if (
-            op.kind not in {"Gather", "GatherND"}
-            or op.attributes.get("axis", 0) != 0
-            or op.attributes.get("batch_dims", 0)
-        ):
+        if not _picks_experts(op, graph) or len(consumers.get(op.outputs[0], [])) != 1:
             continue
-        weight, gathered = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
-        readers = consumers.get(op.outputs[0], [])
-        if (
-            weight.role is not Role.PARAMETER
-            or len(weight.dims) != 3
-            or len(gathered.dims) != 3
-            or len(readers) != 1
-        ):
-            continue
-        product = readers[0]
-        if (
-            product.kind != "MatMul"
-            or product.attributes.get("trans_a")
-            or product.attributes.get("trans_b")
-        ):
+        product = consumers[op.outputs[0]][0]
+        flipped = product.attributes.get("trans_a") or product.attributes.get("trans_b")
+        if product.kind != "MatMul" or flipped:
             continue
         row = product.inputs[1] == op.outputs[0]
         tokens = product.inputs[0] if row else product.inputs[1]
         dims = graph.tensors[tokens].dims
-        if len(dims) == 3 and dims[0] == gathered.dims[0] and dims[1 if row else 2] == 1:
-            found.append(_Gathered(op, product, tokens, weight, row))
+        slots = graph.tensors[op.outputs[0]].dims[0]
+        if len(dims) == 3 and dims[0] == slots and dims[1 if row else 2] == 1:
+            found.append(_Gathered(op, product, tokens, graph.tensors[op.inputs[0]], row))
     return found
+
+
+def _picks_experts(op: Op, graph: OpGraph) -> bool:
+    """Whether an operator looks up one whole matrix of a stack of weights for every index."""
+    if op.kind not in {"Gather", "GatherND"} or op.outputs[0] in graph.outputs:
+        return False
+    if op.attributes.get("axis", 0) != 0 or op.attributes.get("batch_dims", 0):
+        return False
+    weight, index = (graph.tensors[n] for n in op.inputs[:2])
+    picked = graph.tensors[op.outputs[0]].dims
+    return (
+        weight.role is Role.PARAMETER
+        and len(weight.dims) == 3
+        and picked == (index.elements, *weight.dims[1:])
+    )
 
 
 def _grouped(match: _Gathered, tensors: dict[str, Tensor]) -> list[Op]:

@@ -106,7 +106,7 @@ class OperatorEntry:
     fusible: bool = False
     """Element-wise in character: may join a fused kernel."""
     broadcasts: bool = False
-    """An operand may have size 1 where another one is larger."""
+    """An operand may have size 1 where another one, or the result, is larger."""
     parameter_operands: tuple[int, ...] = ()
     """Operands that hold trainable weights by their meaning."""
     buffer_operands: tuple[int, ...] = ()

@@ -184,7 +184,7 @@ def whole_rule(view: OpView) -> ShardingRule:
 
 
 @operator("Transpose", rule=transpose_rule)
-@operator("Expand", rule=expand_rule, differentiable=(0,))
+@operator("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
 @operator("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
 @operator("Trilu", rule=triangle_rule, differentiable=(0,))
 @operator("Slice", "Concat", rule=same_dims_rule, fusible=True)
