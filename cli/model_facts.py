@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.folding import common_scope
+from exporters.folding import common_scope
 from importers.onnx import import_onnx
 from importers.onnx_file import read_model
 from ir.batch import find_batch, with_batch

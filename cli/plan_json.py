@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def found(plan: Plan, files: Sequence[Path]) -> dict[str, object]:
         "memory_limit_bytes": estimate.memory_limit_bytes,
         "time_by_cause": dict(estimate.time_by_cause),
         "memory_by_cause": dict(estimate.memory_by_cause),
-        "baselines": [],
+        "baselines": [asdict(b) for b in plan.baselines],
         "communicators": communicators(plan),
         "files": [str(p) for p in files],
     }
@@ -42,7 +43,7 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
         "memory_limit_bytes": error.available_bytes,
         "time_by_cause": {},
         "memory_by_cause": dict(error.contributors),
-        "baselines": [],
+        "baselines": [asdict(b) for b in error.baselines],
         "communicators": [],
         "files": [],
         "needed_bytes": error.needed_bytes,

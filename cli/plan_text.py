@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from cli.text import fitted, percent, table
+from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from ir.graph import OpGraph
-    from ir.plan import Plan, PlannedTensor
+    from ir.plan import Baseline, Plan, PlannedTensor
     from planner.request import InfeasibleError
 
 HEAVIEST = 12
@@ -44,6 +44,7 @@ def print_plan(
     _times(plan, out)
     _memory(plan, out)
     _quality(plan, out)
+    print_baselines(plan.baselines, plan.estimate.step_time_s, out)
     _operators(plan, out)
     _parameters(plan, out)
     _recomputed(plan, out)
@@ -160,6 +161,24 @@ def _quality(plan: Plan, out: Console) -> None:
     )
 
 
+def print_baselines(baselines: Sequence[Baseline], step_s: float | None, out: Console) -> None:
+    """What known schemes would take, priced by the same model, memory aside."""
+    if not baselines:
+        return
+    made = table("Beside it", ["scheme", "step", "plan is", "memory", "remark"], right=(1, 2, 3))
+    for item in baselines:
+        time_s, peak = item.step_time_s, item.peak_memory_bytes
+        faster = f"{time_s / step_s:.2f} x faster" if time_s and step_s else ""
+        made.add_row(
+            item.name,
+            "-" if time_s is None else format_seconds(time_s),
+            faster if item.fits else "",
+            "-" if peak is None else format_bytes(peak),
+            item.reason,
+        )
+    out.print(made)
+
+
 def _operators(plan: Plan, out: Console) -> None:
     axes = Axes.of(plan)
     groups = operator_groups(plan.operators)
@@ -251,3 +270,4 @@ def print_infeasible(error: InfeasibleError, out: Console) -> None:
         out.print("  what would make it fit:")
     for remedy in error.remedies:
         out.print(f"    {remedy}")
+    print_baselines(error.baselines, None, out)

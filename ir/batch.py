@@ -8,6 +8,7 @@ scaled; nothing else changes, since operators keep no shape operands.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Role, Tensor, unused_name
@@ -214,3 +215,17 @@ class _Follower:
                 inputs = [wide if n == name else n for n in inputs]
             out.append(replace(op, inputs=tuple(inputs)))
         return out
+
+
+def batch_dims(graph: OpGraph) -> Mapping[str, int]:
+    """Dimension that holds the batch, for every tensor that depends on an input.
+
+    Raises:
+        BatchError: an operator loses the batch; the message names it.
+    """
+    old = find_batch(graph)
+    if old == 0:
+        raise BatchError("the model has no input with a dimension 0 to take the batch from")
+    follower = _Follower(graph, old)
+    follower.run()
+    return follower.where

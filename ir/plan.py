@@ -130,6 +130,20 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a scheme that people know by name would take, priced by the same model."""
+
+    name: str
+    fits: bool
+    """Whether it can be done and fits into memory."""
+    step_time_s: float | None
+    """As if memory were unlimited; None where it cannot be expressed."""
+    peak_memory_bytes: float | None
+    reason: str = ""
+    """Why it does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A complete, self-contained answer: export, simulation and explanation need no other file."""
 
@@ -150,6 +164,7 @@ class Plan:
     estimate: Estimate
     space: Space
     bound: Bound
+    baselines: tuple[Baseline, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What was assumed, for the reader."""
 

@@ -14,6 +14,7 @@ from ir.graph import GraphError, graph_from_dict, graph_to_dict
 from ir.plan import (
     FORMAT,
     VERSION,
+    Baseline,
     Bound,
     Estimate,
     Plan,
@@ -51,6 +52,7 @@ class PlanFile:
     estimate: Estimate
     space: Space
     bound: Bound
+    baselines: tuple[Baseline, ...]
     notes: tuple[str, ...]
 
 
@@ -61,7 +63,7 @@ def plan_to_json(plan: Plan) -> str:
         value = getattr(plan, item.name)
         if item.name == "graph":
             values["graph"] = graph_to_dict(value)
-        elif item.name in {"operators", "tensors", "collectives"}:
+        elif item.name in {"operators", "tensors", "collectives", "baselines"}:
             values[item.name] = [asdict(v) for v in value]
         elif item.name in {"estimate", "space", "bound"}:
             values[item.name] = asdict(value)

@@ -6,6 +6,7 @@ import math
 
 from costmodel.memory import parameter_bytes
 from ir.graph import OpGraph
+from ir.plan import Baseline
 from planner.evidence import Evidence
 from planner.lowered import Lowered
 from planner.request import InfeasibleError, SearchRequest
@@ -59,7 +60,12 @@ def next_job_size(devices: int) -> int:
     return small if small is not None else -(-devices // 8) * 8
 
 
-def infeasible(lowered: Lowered, solution: Solution, request: SearchRequest) -> InfeasibleError:
+def infeasible(
+    lowered: Lowered,
+    solution: Solution,
+    request: SearchRequest,
+    beside: tuple[Baseline, ...] = (),
+) -> InfeasibleError:
     """The error for a problem whose least peak exceeds the limit."""
     limit = lowered.problem.memory_limit_bytes
     devices = lowered.setting.cluster.devices
@@ -86,4 +92,5 @@ def infeasible(lowered: Lowered, solution: Solution, request: SearchRequest) -> 
         available_bytes=limit,
         contributors=causes,
         remedies=tuple(remedies),
+        baselines=beside,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from costmodel.memory import Optimizer
+from ir.plan import Baseline
 
 
 class RequestError(ValueError):
@@ -23,6 +24,7 @@ class InfeasibleError(Exception):
         available_bytes: float,
         contributors: dict[str, float],
         remedies: tuple[str, ...],
+        baselines: tuple[Baseline, ...] = (),
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -33,6 +35,7 @@ class InfeasibleError(Exception):
         self.contributors = contributors
         """Bytes per device by cause, largest first."""
         self.remedies = remedies
+        self.baselines = baselines
 
 
 @dataclass(frozen=True, slots=True)

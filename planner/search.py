@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ir.graph import OpGraph
-from ir.plan import Bound, Plan
+from ir.plan import Baseline, Bound, Plan
+from planner.baselines import baselines
 from planner.dialects import Dialect
 from planner.evidence import Evidence, space_of
 from planner.fit import check_states, infeasible
@@ -58,10 +59,10 @@ def search(
     check_states(ready, cluster, request)
     hunt = _Hunt(analyse(ready, training=request.training), cluster, dialect, request, report)
     outcomes = hunt.outcomes()
-    best = min(outcomes, key=lambda o: o.rank)
+    best, beside = _beside_baselines(min(outcomes, key=lambda o: o.rank))
     if not best.fits:
-        raise infeasible(best.lowered, best.solution, request)
-    return _plan(best, outcomes, request, notes)
+        raise infeasible(best.lowered, best.solution, request, beside)
+    return _plan(best, outcomes, request, notes, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,21 @@ class _Hunt:
         self.report(f"{stage}: {best}{bound}")
 
 
+def _beside_baselines(best: _Outcome) -> tuple[_Outcome, tuple[Baseline, ...]]:
+    """The answer and the baselines; a baseline that fits and is faster becomes the answer."""
+    priced = baselines(best.lowered)
+    for baseline, choice in priced:
+        cost_s, peak = baseline.step_time_s, baseline.peak_memory_bytes
+        if choice is None or cost_s is None or peak is None or not baseline.fits:
+            continue
+        if not best.fits or cost_s < best.solution.cost_s:
+            better = replace(
+                best.solution, choice=choice, cost_s=cost_s, peak_bytes=peak, proof="bounded"
+            )
+            best = replace(best, solution=better)
+    return best, tuple(baseline for baseline, _ in priced)
+
+
 def _shape(mesh: Mesh) -> str:
     return " x ".join(str(a) for a in mesh.axes)
 
@@ -196,7 +212,11 @@ def pairs_of(problem: Problem) -> int:
 
 
 def _plan(
-    best: _Outcome, outcomes: list[_Outcome], request: SearchRequest, notes: list[str]
+    best: _Outcome,
+    outcomes: list[_Outcome],
+    request: SearchRequest,
+    notes: list[str],
+    beside: tuple[Baseline, ...],
 ) -> Plan:
     lowered, solution = best.lowered, best.solution
     graph, setting = lowered.liveness.graph, lowered.setting
@@ -220,5 +240,6 @@ def _plan(
         estimate=estimate,
         space=space_of([o.lowered for o in outcomes]),
         bound=Bound(bound_s, gap, solution.proof, request.solver, truncated),
+        baselines=beside,
         notes=(*notes, *input_notes(graph, setting.mesh, setting.input_layouts)),
     )

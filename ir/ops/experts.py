@@ -30,9 +30,8 @@ def combine_rule(view: OpView) -> ShardingRule:
     dims = view.dims(0)
     e, c = builder.factor(dims[0]), builder.factor(dims[1])
     rest = builder.factors(dims[2:])
-    return builder.build(
-        [single([e, c, *rest]), *[None] * (len(view.op.inputs) - 1)], [single([c, *rest])]
-    )
+    index: FactorMap | None = ((c,), *((),) * (len(view.dims(1)) - 1)) if view.has(1) else None
+    return builder.build([single([e, c, *rest]), index], [single([c, *rest])])
 
 
 def expert_matmul_rule(view: OpView) -> ShardingRule:

@@ -58,7 +58,7 @@ def test_a_fused_chain_keeps_what_it_reads_and_not_what_it_makes() -> None:
 
 
 def test_the_peak_is_what_a_single_device_must_hold() -> None:
-    """On one device the memory is counted by hand; most is held when the activation runs backward."""
+    """On one device the memory is counted by hand; most is held when the activation goes back."""
     cluster = named_cluster("atlas-800t-a2", 1)
     graph = mlp(2, batch=64, width=256, hidden=1024)
     lowered = lowered_on(graph, cluster, tier_mesh(cluster), SearchRequest(target="generic"))

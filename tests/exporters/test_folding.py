@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.folding import (
+from exporters.folding import (
     Axes,
     common_scope,
     folded,
