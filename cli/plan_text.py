@@ -134,6 +134,10 @@ def _memory(plan: Plan, out: Console) -> None:
     for cause, nbytes in estimate.memory_by_cause.items():
         made.add_row(cause, format_bytes(nbytes), percent(nbytes, peak))
     made.add_row("peak", format_bytes(peak), "100", style="bold")
+    if estimate.communicator_bytes:
+        buffers = format_bytes(estimate.communicator_bytes)
+        text = f"buffers of {estimate.communicators} communicators, in the reserve first"
+        made.add_row(text, buffers, "")
     if math.isfinite(limit):
         made.add_row(f"limit ({percent(peak, limit)} % of it used)", format_bytes(limit), "")
     out.print(made)

@@ -94,6 +94,10 @@ class Estimate:
     memory_limit_bytes: float
     memory_by_cause: Mapping[str, float]
     """Bytes at the peak; sums to it."""
+    communicators: int = 0
+    """Communication groups that each device is in."""
+    communicator_bytes: float = 0.0
+    """Their buffers; what exceeds the cluster's reserve is in the peak."""
     calibrated: bool = False
     """Whether the times rest on measurements of this chip and software."""
 

@@ -21,6 +21,7 @@ from ir.ops import Engine, OpView, lookup
 from ir.plan import Baseline
 from ir.rule import ShardingRule
 from planner.dialects import Assignment
+from planner.evidence import Evidence
 from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import PortState
 from planner.restriction import original_choice, restricted
@@ -77,7 +78,8 @@ def _priced(
     except InexpressibleError as error:
         return Baseline(scheme.name, False, None, None, str(error)), None
     problem = lowered.problem
-    step_s, peak = problem.cost_s(choice), problem.peak_bytes(choice)
+    excess = Evidence(lowered, choice).buffer_excess_bytes()
+    step_s, peak = problem.cost_s(choice), problem.peak_bytes(choice) + excess
     fits = problem.fits(peak)
     needed, limit = peak / 2**30, problem.memory_limit_bytes / 2**30
     reason = "" if fits else f"needs {needed:.1f} GiB of {limit:.1f} GiB per device"

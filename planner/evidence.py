@@ -165,6 +165,9 @@ class Evidence:
 
     def estimate(self, collectives: Sequence[PlannedCollective]) -> Estimate:
         """Time and memory by cause; the parts sum to the whole."""
+        cluster = self.lowered.setting.cluster
+        groups = communicators_of(collectives)
+        excess = self.buffer_excess_bytes(collectives)
         problem = self.lowered.problem
         time: dict[str, float] = {
             "compute forward": 0.0,
@@ -195,13 +198,26 @@ class Evidence:
             key = f"{item.kind} in {item.tier}"
             time[key] = time.get(key, 0.0) + item.time_s
         memory = self._memory_by_cause()
+        if excess:
+            memory["communication buffers"] = float(excess)
         return Estimate(
             step_time_s=problem.cost_s(self.choice),
             time_by_cause={k: v for k, v in time.items() if v > 0},
-            peak_memory_bytes=problem.peak_bytes(self.choice),
+            peak_memory_bytes=problem.peak_bytes(self.choice) + excess,
             memory_limit_bytes=problem.memory_limit_bytes,
             memory_by_cause=memory,
+            communicators=groups,
+            communicator_bytes=float(groups * cluster.communicator_buffer_bytes),
         )
+
+    def buffer_excess_bytes(self, collectives: Sequence[PlannedCollective] | None = None) -> int:
+        """Buffers of the communication groups beyond the cluster's reserve."""
+        cluster = self.lowered.setting.cluster
+        every_group = 2 ** len(self.lowered.setting.mesh.axes) - 1
+        if not cluster.buffer_excess_bytes(every_group):
+            return 0
+        used = self.collectives() if collectives is None else collectives
+        return cluster.buffer_excess_bytes(communicators_of(used))
 
     def _memory_by_cause(self) -> dict[str, float]:
         problem = self.lowered.problem
@@ -226,6 +242,11 @@ class Evidence:
                         matrix[self.choice[edge.source], self.choice[edge.target]]
                     )
         return dict(sorted(((k, v) for k, v in causes.items() if v > 0), key=lambda kv: -kv[1]))
+
+
+def communicators_of(collectives: Sequence[PlannedCollective]) -> int:
+    """Communication groups that each device is in: one for every set of mesh axes used."""
+    return len({frozenset(item.axes) for item in collectives if item.group_size > 1})
 
 
 def space_of(searched: Sequence[Lowered]) -> Space:

@@ -27,6 +27,8 @@ FINER_MESH_PAIRS = 100_000
 """Finer meshes are tried for problems of at most so many candidate pairs, per unit of effort."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
+BUFFER_ROUNDS = 2
+"""Times that an answer is sought again because its communication groups need more buffers."""
 WORTHWHILE = 1e-3
 """Relative gain without a memory limit that makes a finer mesh worth solving within it."""
 
@@ -120,7 +122,8 @@ class _Hunt:
         out: list[_Outcome] = []
         for outcome in kept:
             beaten = any(o.fits and o.solution.cost_s <= outcome.solution.bound_s for o in out)
-            out.append(outcome if outcome.fits or beaten else self._limited(outcome))
+            found = outcome if outcome.fits or beaten else self._limited(outcome)
+            out.append(self._within_buffers(found))
         return self._or_coarser(out)
 
     def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
@@ -130,7 +133,7 @@ class _Hunt:
         if mesh is None or best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
             return found
         coarse = self._unlimited(mesh)
-        coarse = coarse if coarse.fits else self._limited(coarse)
+        coarse = self._within_buffers(coarse if coarse.fits else self._limited(coarse))
         return [coarse] if coarse.rank < best.rank else found
 
     def _unlimited(self, mesh: Mesh) -> _Outcome:
@@ -148,29 +151,37 @@ class _Hunt:
         lowered = lower(self.liveness, setting)
         sizes = lowered.problem.sizes
         self.report(f"mesh {_shape(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
-        return _Outcome(lowered, self._solve(lowered, unlimited=True))
+        return _Outcome(lowered, self._solve(lowered, math.inf))
 
-    def _limited(self, free: _Outcome) -> _Outcome:
+    def _within_buffers(self, outcome: _Outcome) -> _Outcome:
+        """The answer beside the buffers of its own communication groups."""
+        for _ in range(BUFFER_ROUNDS):
+            excess = Evidence(outcome.lowered, outcome.solution.choice or ()).buffer_excess_bytes()
+            limit = outcome.lowered.problem.memory_limit_bytes
+            if not outcome.fits or outcome.solution.peak_bytes + excess <= limit:
+                break
+            outcome = self._limited(outcome, limit - excess)
+        return outcome
+
+    def _limited(self, free: _Outcome, limit_bytes: float | None = None) -> _Outcome:
         """Within memory, with the choice to compute saved tensors again.
 
         That choice only costs time: it is offered when memory binds, not before.
         """
         setting, lowered = free.lowered.setting, free.lowered
-        needed, limit = free.solution.peak_bytes, setting.memory_limit_bytes
+        needed, limit = free.solution.peak_bytes, limit_bytes or setting.memory_limit_bytes
         self.report(
             f"mesh {_shape(setting.mesh)}: the fastest plan needs {needed / 2**30:.1f} GiB "
             f"of {limit / 2**30:.1f} GiB"
         )
         if self.liveness.derived:
             lowered = lower(self.liveness, replace(setting, recompute=True))
-        tight = self._solve(lowered, unlimited=False)
+        tight = self._solve(lowered, limit)
         bound_s = max(tight.bound_s, free.solution.bound_s)
         return _Outcome(lowered, replace(tight, bound_s=bound_s))
 
-    def _solve(self, lowered: Lowered, *, unlimited: bool) -> Solution:
-        problem = lowered.problem
-        if unlimited:
-            problem = replace(problem, memory_limit_bytes=float("inf"))
+    def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
+        problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
         request = self.request
         budget = Budget(request.effort, left, request.seed, request.threads)

@@ -134,6 +134,9 @@ class Cluster:
     reserved_memory_bytes: int = 0
     """Memory of each device that is not the model's: runtime, communication buffers."""
 
+    communicator_buffer_bytes: int = 0
+    """Buffers that a device holds for every communication group it is in."""
+
     def __post_init__(self) -> None:
         names = [tier.name for tier in self.tiers]
         if not names or len(set(names)) != len(names):
@@ -152,6 +155,10 @@ class Cluster:
     def usable_memory_bytes(self) -> int:
         """Memory of one device that the model may fill."""
         return max(0, self.chip.memory_bytes - self.reserved_memory_bytes)
+
+    def buffer_excess_bytes(self, communicators: int) -> int:
+        """Buffers of so many communication groups beyond what is reserved."""
+        return max(0, communicators * self.communicator_buffer_bytes - self.reserved_memory_bytes)
 
     def tier_index(self, name: str) -> int:
         """Position of a tier, 0 = outermost."""

@@ -196,6 +196,8 @@ class ClusterFile(_Strict):
     chip: str | ChipFile
     """Name of a profile in `data/chips`, or a profile in full."""
     reserved_memory: Capacity | None = None
+    communicator_buffers: Capacity | None = None
+    """What a device holds for every communication group that it is in."""
     placement: _Placement | None = None
     """`null`: any number that fills the tiers from the innermost outwards."""
     tiers: tuple[_TierFile, ...] = Field(min_length=1)
@@ -227,12 +229,13 @@ class ClusterFile(_Strict):
         kept = [
             file.to_tier(size) for file, size in zip(self.tiers, sizes, strict=True) if size > 1
         ]
-        reserved = self.reserved_memory
+        reserved, buffers = self.reserved_memory, self.communicator_buffers
         return Cluster(
             name=self.name,
             chip=chip,
             tiers=tuple(kept) or (self.tiers[-1].to_tier(1),),
             reserved_memory_bytes=round(parse_bytes(reserved.value)) if reserved else 0,
+            communicator_buffer_bytes=round(parse_bytes(buffers.value)) if buffers else 0,
         )
 
     def _check_devices(self, devices: int) -> None:

@@ -170,3 +170,18 @@ def test_inputs_arrive_split_over_the_axes_that_divide_them() -> None:
     plan = search(mlp(2, batch=6), named_cluster("atlas-800t-a2", 16), whole)
     (entry,) = [t for t in plan.tensors if t.role == "input"]
     assert str(entry.layout) == "[-, -]"
+
+
+def test_buffers_of_communication_groups_beyond_the_reserve_count_as_memory() -> None:
+    graph = mlp(4, batch=65536, width=1024, hidden=8192)
+    cluster = named_cluster("atlas-800t-a2", 16)
+    plain = search(graph, cluster, FAST)
+    groups = plain.estimate.communicators
+    assert groups == len({frozenset(c.axes) for c in plain.collectives})
+    greedy = replace(cluster, communicator_buffer_bytes=8 * 2**30)
+    plan = search(graph, greedy, FAST)
+    estimate = plan.estimate
+    beyond = estimate.communicator_bytes - greedy.reserved_memory_bytes
+    assert estimate.memory_by_cause["communication buffers"] == beyond > 0
+    assert estimate.peak_memory_bytes <= estimate.memory_limit_bytes
+    assert sum(estimate.memory_by_cause.values()) == pytest.approx(estimate.peak_memory_bytes)
