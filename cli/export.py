@@ -1,4 +1,4 @@
-"""`planner export`: a plan becomes the strategy file of a framework."""
+"""`planner export`: a plan becomes the files of a framework, a table or a report."""
 
 from __future__ import annotations
 
@@ -8,51 +8,90 @@ from typing import TYPE_CHECKING
 
 from cli import options
 from cli.arguments import one_of
+from cli.errors import UserError
 from cli.files import Writer, write_files
 
 if TYPE_CHECKING:
+    from exporters.formats import Format
     from ir.plan import Plan
 
-FORMATS = ("mindspore",)
+FORMATS = ("mindspore", "mindspore-apply", "jax", "torch", "megatron", "table", "html")
+"""As in `exporters.formats`, whose import takes too long for a help text."""
 
 EPILOG = """\b
 Examples:
   planner export plan/plan.json --format mindspore -o strategy.ckpt
-  planner export plan/plan.json --format mindspore -o strategy.json
-  planner export plan.json -o run/strategy.ckpt
+  planner export plan/plan.json --format jax -o sharding.py
+  planner export plan/plan.json --format html -o plan.html
+
+\b
+Formats:
+  mindspore        strategy checkpoint: protobuf, or JSON if FILE ends in .json
+  mindspore-apply  Python file that gives every operator of the network its strategy
+  jax              mesh and PartitionSpecs: JSON, or a module if FILE ends in .py
+  torch            mesh and DTensor placements: JSON, or a module if FILE ends in .py
+  megatron         arguments of Megatron-LM, if one layout serves all layers
+  table            CSV of operators and tensors
+  html             report with plots, one file that loads nothing
+
+What a format cannot say of the plan is listed on stderr.
 
 \b
 Exit status: 0 written, 2 a fault in the command or the plan."""
 
 
 def export(
-    plan: options.PlanPath, output: options.OutputFile, form: options.Format = "mindspore"
+    plan: options.PlanPath,
+    output: options.OutputFile,
+    form: options.Format = "mindspore",
+    names: options.NamesSource = None,
 ) -> None:
-    """Write the strategy file of a framework from a plan."""
+    """Write a plan for a framework, as a table or as a report."""
     one_of(form, FORMATS, "--format", "format")
-    from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+    from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
+    from exporters.mindspore_names import name_rules, names_for  # noqa: PLC0415
+    from ir.plan_file import read_plan  # noqa: PLC0415
 
+    chosen = KNOWN[form]
+    _check_suffix(chosen, output)
+    if names is not None and not chosen.takes_names:
+        raise UserError(f"{form} takes no names", f"--names {names}", "leave --names out")
     found = read_plan(plan)
-    written = write_files(output.parent, {output.name: strategy_writer(found)})
-    print(written[0])
-    for loss in strategy_losses(found):
+    renaming = None if names is None else names_for(found, name_rules(names))
+    writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
+    print(write_files(output.parent, {output.name: writer})[0])
+    for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
 
 
-def strategy_losses(plan: Plan) -> tuple[str, ...]:
-    """What the strategy file of a plan cannot say, a sentence each."""
-    from exporters.mindspore import losses  # noqa: PLC0415
+def _check_suffix(form: Format, output: Path) -> None:
+    if form.suffixes and output.suffix not in form.suffixes:
+        known = " or ".join(form.suffixes)
+        raise UserError(
+            f"the suffix {output.suffix!r} is no form of {form.name}",
+            f"-o {output}",
+            f"name a file that ends in {known}",
+        )
 
-    return losses(plan)
+
+def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
+    """What the files for a target cannot say, a sentence each."""
+    from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415
+    from exporters.formats import TARGET_FILES  # noqa: PLC0415
+
+    forms = dict.fromkeys(TARGET_FILES.get(target, {}).values())
+    return tuple(loss for form in forms for loss in KNOWN[form].losses(plan, None))
 
 
-def strategy_writer(plan: Plan) -> Writer:
-    """Writes MindSpore's parameter-strategy checkpoint; the suffix of the path decides its form."""
-    from exporters import mindspore, mindspore_strategy  # noqa: PLC0415
+def target_writers(plan: Plan, target: str) -> dict[str, Writer]:
+    """Writers of the files for a target, by name; none for a target without files.
 
-    checkpoint = mindspore.strategy_checkpoint(plan)
+    Raises:
+        ExportError: the target cannot express the plan.
+    """
+    from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415
+    from exporters.formats import TARGET_FILES  # noqa: PLC0415
 
-    def write(path: Path) -> None:
-        mindspore_strategy.write(path, checkpoint)
-
-    return write
+    files = TARGET_FILES.get(target, {})
+    made = {form: KNOWN[form].writer(plan, None) for form in dict.fromkeys(files.values())}
+    return {name: made[form] for name, form in files.items()}

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from cli.diff import EPILOG as DIFF_EPILOG
+from cli.diff import diff
 from cli.export import EPILOG as EXPORT_EPILOG
 from cli.export import export
 from cli.group import Commands
@@ -13,11 +15,14 @@ from cli.inspect import EPILOG as INSPECT_EPILOG
 from cli.inspect import inspect
 from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
+from cli.show import EPILOG as SHOW_EPILOG
+from cli.show import show
 
 EPILOG = """\b
 Examples:
   planner inspect model.onnx
   planner search model.onnx --devices 16 --batch 64 -o plan
+  planner show plan/plan.json
   planner export plan/plan.json --format mindspore -o strategy.ckpt"""
 
 app = typer.Typer(
@@ -29,6 +34,8 @@ app = typer.Typer(
 )
 app.command(epilog=SEARCH_EPILOG)(search)
 app.command(epilog=INSPECT_EPILOG)(inspect)
+app.command(epilog=SHOW_EPILOG)(show)
+app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=EXPORT_EPILOG)(export)
 
 

@@ -145,7 +145,7 @@ OutputFolder: TypeAlias = Annotated[
 OutputFile: TypeAlias = Annotated[
     Path,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="The file to write; .json gives the JSON form."
+        "-o", "--output", metavar="FILE", help="The file to write; its suffix chooses the form."
     ),
 ]
 Json: TypeAlias = Annotated[
@@ -155,6 +155,39 @@ PlanPath: TypeAlias = Annotated[
     Path,
     typer.Argument(metavar="PLAN.json", help="A plan.json that `planner search -o DIR` wrote."),
 ]
+OtherPlanPath: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="OTHER.json", help="The plan to compare it with.")
+]
+OperatorName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--op",
+        metavar="NAME",
+        help="Print this operator alone: its name, or its scope where that names one operator.",
+        show_default=False,
+    ),
+]
+HtmlFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write the report with plots too.", show_default=False
+    ),
+]
 Format: TypeAlias = Annotated[
-    str, typer.Option("--format", metavar="mindspore", help="Whose strategy file to write.")
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="What to write: mindspore, mindspore-apply, jax, torch, megatron, table or html.",
+    ),
+]
+NamesSource: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--names",
+        metavar="NETWORK|FILE",
+        help="What MindSpore's network calls the parameters: llama, gpt2, bert or resnet as "
+        "MindFormers has them, or a YAML or JSON file of patterns.",
+        show_default="the model's names",
+    ),
 ]

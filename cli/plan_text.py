@@ -71,6 +71,13 @@ def _headline(plan: Plan, out: Console) -> None:
     out.print("  " + ", ".join(facts))
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
     out.print(f"  {place}, for {request.get('target')}, mesh {_mesh(plan.mesh)}")
+    plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
+    if plain is not None and plain.step_time_s is not None:
+        ratio = f"{plain.step_time_s / step_s:.2f} x"
+        if plain.fits:
+            out.print(f"  {ratio} faster than {plain.name}")
+        else:
+            out.print(f"  {plain.name} would take {ratio} the time, but does not fit into memory")
 
 
 def _mesh(axes: Sequence[tuple[str, int, int]]) -> str:

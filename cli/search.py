@@ -10,7 +10,7 @@ import typer
 
 from cli import options
 from cli.arguments import device_count
-from cli.export import strategy_losses, strategy_writer
+from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
 from cli.progress import Progress
 
@@ -83,7 +83,7 @@ def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
 
 def _deliver(plan: Plan, output: Path | None, target: str, *, as_json: bool) -> None:
     files = [] if output is None else write_files(output, _writers(plan, target))
-    losses = strategy_losses(plan) if len(files) > 1 else ()
+    losses = target_losses(plan, target) if len(files) > 1 else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
@@ -105,16 +105,14 @@ def _writers(plan: Plan, target: str) -> dict[str, Writer]:
         path.write_text(plan_to_json(plan), encoding="utf-8")
 
     writers: dict[str, Writer] = {"plan.json": write_plan}
-    if target != "mindspore":
-        return writers
     try:
-        write_strategy = strategy_writer(plan)
+        return writers | target_writers(plan, target)
     except ExportError as error:
         print(
-            f"warning: no strategy file, MindSpore cannot apply this plan\n{error}", file=sys.stderr
+            f"warning: no files for {target}, which cannot apply this plan\n{error}",
+            file=sys.stderr,
         )
         return writers
-    return writers | {"strategy.ckpt": write_strategy, "strategy.json": write_strategy}
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:

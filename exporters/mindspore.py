@@ -11,23 +11,28 @@ from collections.abc import Iterator
 from exporters.errors import ExportError
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_layouts import RestingParameter
-from exporters.mindspore_readers import Reader, file_name, readers
+from exporters.mindspore_names import Names, in_parts, renamed
+from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, readers
 from exporters.mindspore_records import StrategyCheckpoint, StrategyItem, Violation
 from ir.plan import NamedLayout, Plan
 
 __all__ = ["ExportError", "check_strategy", "losses", "strategy_checkpoint"]
 
 _DIALECT = "mindspore"
-_NEVER_READ = {"Reshape", "Flatten"}
-"""Operators for which MindSpore wants no strategy: they follow their neighbours."""
 
 
-def strategy_checkpoint(plan: Plan) -> StrategyCheckpoint:
+def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheckpoint:
     """The checkpoint that MindSpore would save for this plan, saved once, without a pipeline.
+
+    Args:
+        plan: the plan.
+        names: what the network calls the parameters, and how it keeps them.
 
     Raises:
         ExportError: MindSpore cannot express the plan; everything that it cannot is named.
     """
+    if names is not None:
+        plan = renamed(plan, names)
     violations = check_strategy(plan)
     if violations:
         raise ExportError(*violations)
@@ -37,7 +42,8 @@ def strategy_checkpoint(plan: Plan) -> StrategyCheckpoint:
         if reader.form.name:
             items.setdefault(reader.key, StrategyItem(reader.key, 0, reader.cuts))
     layouts = (each.layout() for each in _resting(plan, found))
-    return StrategyCheckpoint(1, tuple(items.values()), tuple(layouts))
+    checkpoint = StrategyCheckpoint(1, tuple(items.values()), tuple(layouts))
+    return checkpoint if names is None else in_parts(plan, checkpoint, names)
 
 
 def check_strategy(plan: Plan) -> tuple[Violation, ...]:
@@ -53,13 +59,14 @@ def check_strategy(plan: Plan) -> tuple[Violation, ...]:
         *(violation for reader in found for violation in reader_violations(reader)),
         *(violation for each in _resting(plan, found) for violation in each.violations()),
         *_shared_violations(plan, found),
+        *_confused_names(found),
     )
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
     found = tuple(readers(plan))
-    return (*_unnamed(found), *_collisions(found), *_confused_names(found), *_uneven_shares(plan))
+    return (*_unnamed(found), *_collisions(found), *_uneven_shares(plan))
 
 
 def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:
@@ -95,7 +102,7 @@ def _shared_violations(plan: Plan, found: tuple[Reader, ...]) -> Iterator[Violat
 
 def _unnamed(found: tuple[Reader, ...]) -> Iterator[str]:
     for reader in found:
-        if not reader.form.name and reader.op.kind not in _NEVER_READ:
+        if not reader.form.name and reader.op.kind not in NEVER_CUT:
             yield (
                 f"operator {reader.op.name!r}: MindSpore has no {reader.op.kind} "
                 "that takes a strategy, so it chooses one itself"
@@ -115,14 +122,12 @@ def _collisions(found: tuple[Reader, ...]) -> Iterator[str]:
             )
 
 
-def _confused_names(found: tuple[Reader, ...]) -> Iterator[str]:
+def _confused_names(found: tuple[Reader, ...]) -> Iterator[Violation]:
     names = dict.fromkeys(file_name(t) for reader in found for t, _ in reader.parameters)
     for name in names:
         if "-" in name:
-            yield (
-                f"parameter {name!r}: MindSpore's checkpoint tools take what stands before a dash "
-                "for a pipeline stage"
-            )
+            what = "MindSpore's tools take what stands before a dash for a pipeline stage"
+            yield Violation(what, f"parameter {name!r}", "give it another name with --names FILE")
 
 
 def _uneven_shares(plan: Plan) -> Iterator[str]:

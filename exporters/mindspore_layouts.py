@@ -36,6 +36,8 @@ class RestingParameter:
         matrix = tuple(math.prod(sizes[axis] for axis in axes) for axes in entries)
         tensor_map = tuple(reverse.get(axes, -1) for axes in self.used)
         plain_matrix, plain_map = standardise(matrix, as_stored(tensor_map, self.tensor))
+        if sharded and _is_misread(plain_matrix, plain_map):
+            plain_matrix = (1, *plain_matrix)
         return ParameterLayout(
             name=file_name(self.tensor),
             device_matrix=plain_matrix,
@@ -56,10 +58,6 @@ class RestingParameter:
         if self.rest != self.used and not sharded:
             what = "it rests in another layout than the operator uses that reads it first"
             yield Violation(what, place, "let it rest as it is used")
-        elif sharded and self.tensor.stored_permutation[:1] not in {(), (0,)}:
-            dimension = self.tensor.stored_permutation[0]
-            what = f"the optimizer's share splits dimension {dimension} of the file"
-            yield Violation(what, place, "let the optimizer split dimension 0, or nothing")
         elif sharded and sharded != self._repeated[-len(sharded) :]:
             what = (
                 "the optimizer's share does not begin with the innermost devices that hold copies"
@@ -68,11 +66,15 @@ class RestingParameter:
 
     @property
     def _sharded(self) -> Axes:
-        """Axes over which the optimizer's share splits dimension 0 further."""
-        if not self.used or self.rest[1:] != self.used[1:]:
+        """Axes over which the optimizer's share splits the first dimension of the file further."""
+        if not self.used:
             return ()
-        first = len(self.used[0])
-        return self.rest[0][first:] if self.rest[0][:first] == self.used[0] else ()
+        order = self.tensor.stored_permutation
+        first = order.index(0) if order else 0
+        share = self.rest[first][len(self.used[first]) :]
+        shared = list(self.used)
+        shared[first] = (*shared[first], *share)
+        return share if self.rest == tuple(shared) else ()
 
     @property
     def _repeated(self) -> Axes:
@@ -95,3 +97,16 @@ class RestingParameter:
             return ("split", dim_of[axis]) if axis in dim_of else ("whole", positions[axis])
 
         return tuple(tuple(axes) for _, axes in groupby(self.reader.wide, entry))
+
+
+def _is_misread(matrix: tuple[int, ...], tensor_map: tuple[int, ...]) -> bool:
+    """Whether MindSpore's checkpoint tools take the cuts of a shared parameter for others.
+
+    Where the outermost axis alone holds copies they take the axes inside it to cut the dimensions
+    in their order. An axis of size 1 in front leads them around that.
+
+    Source: MindSpore 2.10.0, `parallel/_tensor.py`, _construct_tensor_layout_for_opt_shard.
+    """
+    split = [axis for axis in tensor_map if axis >= 0]
+    outermost_alone = len(split) == len(matrix) - 1 and len(matrix) - 1 not in split
+    return outermost_alone and split != sorted(split, reverse=True)

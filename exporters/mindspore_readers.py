@@ -1,9 +1,9 @@
-"""The operators of a plan that read trainable parameters, and where their cuts lie on the mesh."""
+"""The operators of a plan as MindSpore has them, and where their cuts lie on the mesh."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporters.mindspore_primitives import PrimitiveForm, primitive_form
@@ -13,15 +13,18 @@ from ir.ops.fused import tensor_maps
 from ir.plan import Plan, PlannedOperator
 from ir.rule import FactorMap, ShardingRule
 
+NEVER_CUT = frozenset({"Reshape", "Flatten"})
+"""Operators for which MindSpore wants no strategy: they follow their neighbours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """An operator, or a part of a composite, that reads at least one trainable parameter."""
+    """An operator, or a part of a composite; most callers want those that read parameters."""
 
     op: Op
     form: PrimitiveForm
     parameters: tuple[tuple[Tensor, FactorMap], ...]
-    """What it reads, in order, each with the factors of its dimensions."""
+    """Trainable parameters that it reads, in order, each with the factors of its dimensions."""
 
     split: tuple[int, ...]
     """For every mesh axis the factor that it splits; negative repeats."""
@@ -88,11 +91,15 @@ def readers(plan: Plan) -> Iterator[Reader]:
 
     In a traced training step only what its loss depends on: MindSpore makes its own backward pass.
     """
+    return (found for found in operators(plan) if found.parameters)
+
+
+def operators(plan: Plan) -> Iterator[Reader]:
+    """As `readers`, with the operators that read no parameter among them."""
     planned = {operator.name: operator for operator in plan.operators}
     sizes = tuple(size for _, size, _ in plan.mesh)
     for op in _forward_ops(plan.graph):
-        if any(_is_trainable(plan.graph, name) for name in op.inputs):
-            yield from _readers_in(op, plan.graph, planned[op.name], sizes)
+        yield from _readers_in(op, plan.graph, planned[op.name], sizes)
 
 
 def _forward_ops(graph: OpGraph) -> Sequence[Op]:
@@ -112,14 +119,22 @@ def _readers_in(
 ) -> Iterator[Reader]:
     split = tuple(factor for _, factor in planned.split)
     view = OpView(op, graph)
-    if op.kind != "Fused":
+    if op.kind not in {"Fused", "Attention"} or not op.parts:
         yield _reader(view, lookup(op.kind).rule(view), split, sizes)
         return
-    maps = tensor_maps(view)
+    maps = dict(tensor_maps(view) if op.kind == "Fused" else _outer_maps(view))
     for part in op.parts:
-        if any(_is_trainable(graph, name) for name in part.inputs):
-            inner = OpView(part, graph)
-            yield _reader(inner, _in_composite(inner, maps), split, sizes)
+        inner = OpView(part, graph)
+        rule = _in_composite(inner, maps)
+        yield _reader(inner, rule, split, sizes)
+        for name, mapping in zip(part.outputs, rule.results, strict=True):
+            maps.setdefault(name, mapping or ())
+
+
+def _outer_maps(view: OpView) -> Mapping[str, FactorMap]:
+    """Factors of the tensors that a composite of its own kind reads; its parts carry them on."""
+    operands = zip(view.op.inputs, lookup(view.op.kind).rule(view).operands, strict=True)
+    return {name: mapping for name, mapping in operands if name and mapping is not None}
 
 
 def _reader(
@@ -140,24 +155,26 @@ def _is_trainable(graph: OpGraph, name: str) -> bool:
 def _in_composite(view: OpView, maps: Mapping[str, FactorMap]) -> ShardingRule:
     """Rule of a part in the factors of its composite; a factor that has none there is dropped."""
     rule = lookup(view.op.kind).rule(view)
-    number: dict[int, int] = {}
+    known: dict[int, tuple[int, ...]] = {}
     operands = zip(view.op.inputs, rule.operands, strict=True)
     results = zip(view.op.outputs, rule.results, strict=True)
     for name, mapping in (*operands, *results):
         for own, outer in zip(mapping or (), maps.get(name, ()), strict=False):
             if len(own) == len(outer):
-                number.update(zip(own, outer, strict=True))
+                known.update({f: (g,) for f, g in zip(own, outer, strict=True)})
+            elif len(own) == 1:
+                known[own[0]] = outer
+
+    def outside(factors: Iterable[int]) -> tuple[int, ...]:
+        return tuple(g for f in factors for g in known.get(f, ()))
 
     def renamed(mapping: FactorMap | None) -> FactorMap | None:
-        if mapping is None:
-            return None
-        return tuple(tuple(number[f] for f in dim if f in number) for dim in mapping)
+        return None if mapping is None else tuple(outside(dim) for dim in mapping)
 
-    ordered = rule.order or range(len(rule.sizes))
     return replace(
         rule,
         operands=tuple(renamed(mapping) for mapping in rule.operands),
         results=tuple(renamed(mapping) for mapping in rule.results),
-        order=tuple(number[factor] for factor in ordered if factor in number),
-        lookup=frozenset(number[factor] for factor in rule.lookup if factor in number),
+        order=outside(rule.order or range(len(rule.sizes))),
+        lookup=frozenset(outside(rule.lookup)),
     )

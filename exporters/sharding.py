@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from exporters.mindspore_records import Violation
 from ir.graph import Tensor
+from ir.layout import Layout
 from ir.plan import NamedLayout, Plan
 
 _T = TypeVar("_T")
@@ -192,6 +193,12 @@ def in_file_order(values: Sequence[_T], permutation: Sequence[int]) -> tuple[_T,
     return tuple(values[i] for i in inverse(permutation))
 
 
+def numbered(layout: NamedLayout, numbers: Mapping[str, int]) -> Layout:
+    """A layout with the numbers of its axes."""
+    dims = tuple(tuple(numbers[a] for a in axes) for axes in layout.dims)
+    return Layout(dims, tuple(numbers[a] for a in layout.partial))
+
+
 def is_uneven(layout: NamedLayout, dims: Sequence[int], sizes: Mapping[str, int]) -> bool:
     """Whether some shards are smaller than others."""
     shards = (math.prod(sizes[a] for a in axes) for axes in layout.dims)
@@ -221,11 +228,19 @@ def name_losses(sharding: Sharding) -> Iterator[str]:
             )
 
 
-def counted(names: Sequence[str], most: int = 3) -> str:
-    """How many, with the first few.
+def recompute_losses(plan: Plan, wrapper: str) -> Iterator[str]:
+    """What is computed again, for a target whose model says so itself."""
+    if plan.recomputed:
+        tensors = counted([repr(name) for name in plan.recomputed], "tensors")
+        yield f"the backward pass computes {tensors} again: wrap their layers in {wrapper}"
 
-    >>> counted(["a", "b", "c", "d"])
-    "4 ('a', 'b', 'c' and others)"
+
+def counted(names: Sequence[str], noun: str, most: int = 3) -> str:
+    """How many things there are, and the first of them.
+
+    >>> counted(["a", "b", "c", "d"], "tensors"), counted(["a"], "tensors")
+    ('4 tensors (a, b, c, ...)', '1 tensor (a)')
     """
-    shown = ", ".join(repr(n) for n in names[:most])
-    return f"{len(names)} ({shown}{' and others' if len(names) > most else ''})"
+    shown = ", ".join(names[:most])
+    plural = noun if len(names) != 1 else noun.removesuffix("s")
+    return f"{len(names)} {plural} ({shown}{', ...' if len(names) > most else ''})"

@@ -78,7 +78,8 @@ def _graph(model: onnx.ModelProto, name: str, bound: Mapping[str, int]) -> OpGra
             "export the model with its inputs",
         )
     tensors = tensor_table(ops, inputs, outputs, facts)
-    graph = OpGraph(name, tensors, tuple(ops), inputs, outputs)
+    symbols = dict(sorted(bound.items()))
+    graph = OpGraph(name, tensors, tuple(ops), inputs, outputs, symbols=symbols)
     graph.validate()
     check_operators(graph)
     return graph

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 import onnx
 
 from importers.errors import ModelError
+from importers.onnx_guards import check_node
 from ir.dtypes import dtype_bits
 
 MAX_DIM = 2**40
@@ -63,9 +64,12 @@ def check_graph(
         ModelError: the first thing that is wrong.
     """
     known = _given(graph, where, check_inputs=not outer)
+    stored = {t.name: tuple(t.dims) for t in graph.initializer}
     for index, node in enumerate(graph.node):
-        _check_texts(node, f"{describe(node, index)} of {where}")
-        _check_attribute_tensors(node, f"{describe(node, index)} of {where}")
+        place = f"{describe(node, index)} of {where}"
+        _check_texts(node, place)
+        _check_attribute_tensors(node, place)
+        check_node(node, stored, place)
     makers = _makers(graph, known, where)
     scopes = (*outer, known, makers.keys())
     reads = [_reads(node, where, scopes) for node in graph.node]
@@ -77,6 +81,7 @@ def check_graph(
 
 def _given(graph: onnx.GraphProto, where: str, *, check_inputs: bool) -> set[str]:
     """Names of what a graph stores and takes."""
+    _check_notes(graph, where)
     known: set[str] = set()
     for tensor in _initializers(graph):
         _enter(tensor.name, known, f"an initializer of {where}")
@@ -189,6 +194,16 @@ def _check_input(value: onnx.ValueInfoProto, where: str) -> None:
                 place,
                 "dimensions are positive, or names to bind",
             )
+
+
+def _check_notes(graph: onnx.GraphProto, where: str) -> None:
+    """Names in the noted shapes are text."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        noted: list[object] = [value.name]
+        noted += [d.dim_param for d in value.type.tensor_type.shape.dim]
+        wrong = [t for t in noted if not isinstance(t, str)]
+        if wrong:
+            raise ModelError(f"the name {wrong[0]!r} is no text", f"a shape of {where}", _AGAIN)
 
 
 def _check_texts(node: onnx.NodeProto, where: str) -> None:

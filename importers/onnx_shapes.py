@@ -19,6 +19,7 @@ from onnx import numpy_helper, shape_inference
 from importers.errors import ModelError
 from importers.onnx_checks import captured, check_dims, dense_form, describe, dtype_name
 from importers.onnx_dimensions import dimension_text, evaluate_dimension, unbound_dimension
+from importers.onnx_guards import check_node
 from importers.onnx_values import (
     MAX_ELEMENTS,
     Array,
@@ -81,6 +82,7 @@ class ShapeInference:
     bound: Mapping[str, int]
     facts: TensorFacts = field(default_factory=TensorFacts)
     _weight_uses: set[str] = field(default_factory=set)
+    _external: bool = False
     _annotations: dict[str, onnx.TypeProto] = field(default_factory=dict)
     _known: dict[tuple[object, ...], tuple[Known | None, ...]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class ShapeInference:
             domain = "" if entry.domain in STANDARD_DOMAINS else entry.domain
             self._versions[domain] = max(entry.version, self._versions.get(domain, 1))
         self._weight_uses = weight_uses(self.model.graph)
+        self._external = any(t.external_data for t in self.model.graph.initializer)
         self.enter(self.model.graph)
         for value in self.model.graph.input:
             if value.name not in self.facts.dims:
@@ -113,11 +116,19 @@ class ShapeInference:
         if value is not None:
             self.facts.value[name] = value
         numbers = "float" in self.facts.dtype[name] and math.prod(tensor.dims) > 1
-        used = name in self._weight_uses
+        used = name in self._weight_uses and not self._is_filling(name, value)
         if numbers and (used or not (inline or is_plain(name, value))):
             self.facts.weights.add(name)
         else:
             self.facts.constant.add(name)
+
+    def _is_filling(self, name: str, value: Array | None) -> bool:
+        """An inline array of one repeated number under a name of the exporter's own, in a model
+        whose real weights lie outside: the neutral scale or shift of a normalisation.
+        """
+        if value is None or "." in name or not self._external:
+            return False
+        return bool((value == value.reshape(-1)[:1]).all())
 
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         tensor = value.type.tensor_type
@@ -223,6 +234,7 @@ class ShapeInference:
         self, node: onnx.NodeProto, inputs: list[str]
     ) -> Mapping[str, onnx.TypeProto]:
         facts = self.facts
+        check_node(node, facts.dims, describe(node))
         outer = [n for n in captured(node) if n in facts.dims]
         types = {
             n: onnx.helper.make_tensor_type_proto(facts.code[n], list(facts.dims[n]))

@@ -102,6 +102,8 @@ class OpGraph:
     """Global batch of the graph, 0 when unknown."""
     notes: tuple[str, ...] = ()
     """What the importer had to assume, for the report."""
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    """Dynamic dimensions of the model and the values that they are bound to."""
 
     def producers(self) -> dict[str, Op]:
         return {name: op for op in self.ops for name in op.outputs if name}
@@ -220,6 +222,7 @@ def graph_to_dict(graph: OpGraph) -> dict[str, object]:
     return {
         "name": graph.name,
         "batch": graph.batch,
+        "symbols": dict(graph.symbols),
         "inputs": list(graph.inputs),
         "outputs": list(graph.outputs),
         "gradients": dict(graph.gradients),
@@ -302,6 +305,7 @@ def graph_from_dict(data: Mapping[str, object]) -> OpGraph:
             outputs=_names(data["outputs"]),
             gradients={k: str(v) for k, v in _mapping(data, "gradients").items()},
             batch=int(str(data.get("batch", 0))),
+            symbols={k: int(str(v)) for k, v in _mapping(data, "symbols").items()},
             notes=_names(data.get("notes", [])),
         )
     except (KeyError, TypeError, ValueError) as error:

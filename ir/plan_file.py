@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from ir.plan import (
     PlannedTensor,
     Space,
 )
+from ir.plan_checks import plan_faults
 
 MAX_PLAN_BYTES = 512 * 2**20
+_MOST_FAULTS = 3
 
 
 class PlanFileError(ValueError):
@@ -86,7 +89,7 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
     """
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise PlanFileError(
             f"{where} is not JSON\n  at:  {error}\n"
             "  fix: write it again with `planner search -o DIR`"
@@ -97,7 +100,8 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
         )
     if data.get("version") != VERSION:
         raise PlanFileError(
-            f"{where} has version {data.get('version')!r}, this program reads version {VERSION}"
+            f"{where} has version {data.get('version')!r}, this program reads version {VERSION}\n"
+            "  fix: use the planner that wrote it, or search again with this one"
         )
     try:
         file = _adapter().validate_python(data)
@@ -113,7 +117,19 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
     if [(op.name, op.kind) for op in file.operators] != [(op.name, op.kind) for op in graph.ops]:
         raise PlanFileError(f"{where}: its operators are not those of its graph\n  at:  operators")
     shared = {f.name for f in fields(Plan)} - {"graph"}
-    return Plan(graph=graph, **{name: getattr(file, name) for name in shared})
+    return _checked(Plan(graph=graph, **{name: getattr(file, name) for name in shared}), where)
+
+
+def _checked(plan: Plan, where: str) -> Plan:
+    """The plan, if its parts speak of each other."""
+    faults = list(islice(plan_faults(plan), _MOST_FAULTS))
+    if faults:
+        shown = "\n".join(f"{what}\n  at:  {place}" for what, place in faults)
+        raise PlanFileError(
+            f"{where} was changed by hand or is damaged: {shown}\n"
+            "  fix: write it again with `planner search -o DIR`"
+        )
+    return plan
 
 
 def read_plan(path: Path) -> Plan:

@@ -17,14 +17,15 @@ from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
 from planner.preparation import dialect_of, input_layouts, input_notes, prepare
-from planner.problem import Problem
 from planner.request import RequestError, SearchRequest
 from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
+from planner.solvers.relaxation import elimination_work
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
-FINER_MESH_PAIRS = 100_000
-"""Finer meshes are tried for problems of at most so many candidate pairs, per unit of effort."""
+FINER_MESH_WORK = 1_000_000
+"""Finer meshes are tried where eliminating the first one visits at most so many table entries, per
+unit of effort; on two axes more they visit some sixty times as many."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
 BUFFER_ROUNDS = 2
@@ -114,7 +115,7 @@ class _Hunt:
         first, *finer = self.dialect.meshes(self.cluster)
         lead = self._unlimited(first)
         kept = [lead]
-        if pairs_of(lead.lowered.problem) <= FINER_MESH_PAIRS * self.request.effort:
+        if elimination_work(lead.lowered.problem) <= FINER_MESH_WORK * self.request.effort:
             tried = [self._unlimited(mesh) for mesh in finer]
             target_s = lead.solution.cost_s * (1 - WORTHWHILE)
             fastest = min(tried, key=lambda o: o.solution.cost_s, default=lead)
@@ -215,11 +216,6 @@ def _beside_baselines(best: _Outcome) -> tuple[_Outcome, tuple[Baseline, ...]]:
 
 def _shape(mesh: Mesh) -> str:
     return " x ".join(str(a) for a in mesh.axes)
-
-
-def pairs_of(problem: Problem) -> int:
-    """Entries of all distinct edge tables: a measure of the work that a problem is."""
-    return sum(t.time_s.size for t in problem.edge_tables)
 
 
 def _plan(

@@ -69,11 +69,21 @@ def _from_result_flops(view: OpView) -> int:
     "Gelu", "HardSwish", "HardSigmoid", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign", "Erf",
     "Log", "Abs", "Cos", "Sin", "Clip", "Swish", "Mish", "Celu", "ThresholdedRelu", "Tan", "Atan",
     "Sinh", "Cosh", "Asin", "Acos", "Asinh", "Acosh", "Atanh",
-    "FastGelu", "QuickGelu", "BiasGelu",
+    "QuickGelu",
     rule=pointwise_rule, broadcasts=True, needs=Needs.ITSELF, differentiable=(0,), fusible=True,
 )  # fmt: skip
 def _from_operand_flops(view: OpView) -> int:
     return 4 * _elements(view)
+
+
+@operator(
+    "BiasGelu", "FastGelu",
+    rule=pointwise_rule, broadcasts=True, needs=Needs.OPERANDS, fusible=True,
+    parameter_operands=(1,),
+)  # fmt: skip
+def _biased_flops(view: OpView) -> int:
+    """A bias is added first where there is one."""
+    return 5 * _elements(view)
 
 
 @operator(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from planner.problem import Problem
 from planner.solvers.buckets import Plan, make_plan
 from planner.solvers.elimination import compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
@@ -66,3 +67,9 @@ def exact_relaxation(ledger: Ledger, meter: Meter, largest_bucket: int) -> Exact
     relaxation = ExactRelaxation(ledger, meter, plan, twins)
     fits = relaxation.kept <= MAX_KEPT and relaxation.work <= meter.left * EXACT_SHARE
     return relaxation if fits else None
+
+
+def elimination_work(problem: Problem) -> int:
+    """Table entries that exact elimination of a problem visits once."""
+    plan = make_plan(Twins(problem).sizes, problem.edges)
+    return compile_program(plan, problem.node_table_of, problem.edge_table_of).work

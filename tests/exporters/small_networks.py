@@ -103,6 +103,12 @@ def perceptron(names: tuple[str, ...], dims: tuple[tuple[int, int], ...], batch:
     return build.build(x)
 
 
+def wide_perceptron() -> OpGraph:
+    """Layers so wide for their batch that cutting the weights pays."""
+    names = ("layers.0.weight", "layers.1.weight", "layers.2.weight")
+    return perceptron(names, ((128, 512), (512, 512), (512, 128)), batch=16)
+
+
 def write_onnx_mlp(path: Path, batch: int = 32, width: int = 64, layers: int = 3) -> None:
     """An ONNX file as exporters write linear layers: a transposed weight, a product, a bias."""
     nodes, weights, x = [], [], "x"

@@ -102,7 +102,7 @@ def test_layouts_are_standardised_and_cover_all_devices(
     for plan in exportable(make, devices):
         for each in strategy_checkpoint(plan).layouts:
             assert math.prod(each.device_matrix) == devices
-            assert 1 not in each.device_matrix
+            assert 1 not in each.device_matrix[1:]  # one in front: see _is_misread
 
 
 def test_random_plans_reach_every_form_of_optimizer_sharding() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from importers.errors import ModelError
 from importers.onnx import import_onnx
 from ir.graph import OpGraph
 
@@ -87,6 +89,17 @@ def saved(folder: Path, made: onnx.ModelProto, name: str = "model.onnx") -> Path
 
 def imported(folder: Path, made: onnx.ModelProto, bind: Mapping[str, int] | None = None) -> OpGraph:
     return import_onnx(saved(folder, made), bind)
+
+
+def refusal(
+    folder: Path, made: onnx.ModelProto, bind: Mapping[str, int] | None = None
+) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        imported(folder, made, bind)
+    assert caught.value.what
+    assert caught.value.where
+    assert caught.value.fix
+    return caught.value
 
 
 def kinds(found: OpGraph) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from importers.onnx_dimensions import evaluate_dimension
 from importers.onnx_values import MAX_ELEMENTS, Array, evaluate
-from tests.ir.meanings import onnx_results
+from tests.ir.oracle import onnx_results
 
 I, F = np.int64, np.float32
 

@@ -2,73 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 
-from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.ops import OpView
+from ir.graph import AttributeValue
+from tests.ir.chains import chains
+from tests.ir.instance import Instance, broadcast_dims, flags, real, whole
 from tests.ir.shards import Array
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One operator with its operands; `dims` are those of its results."""
-
-    kind: str
-    operands: tuple[Array | None, ...]
-    dims: tuple[tuple[int, ...], ...]
-    attributes: dict[str, AttributeValue] = field(default_factory=dict)
-    parts: tuple[Op, ...] = ()
-    inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    note: str = ""
-
-    def __str__(self) -> str:
-        shapes = ",".join("-" if a is None else "x".join(map(str, a.shape)) for a in self.operands)
-        marks = ",".join(f"{k}={v}" for k, v in sorted(self.attributes.items()))
-        return " ".join(t for t in (self.kind, self.note, shapes, marks) if t)
-
-    def view(self) -> OpView:
-        inputs = tuple("" if a is None else f"x{i}" for i, a in enumerate(self.operands))
-        outputs = tuple(f"y{i}" for i in range(len(self.dims)))
-        tensors = {
-            n: Tensor(n, tuple(a.shape), str(a.dtype))
-            for n, a in zip(inputs, self.operands, strict=True)
-            if a is not None
-        }
-        tensors |= {n: Tensor(n, d, "float32") for n, d in zip(outputs, self.dims, strict=True)}
-        tensors |= {n: Tensor(n, d, "float32") for n, d in self.inner.items()}
-        op = Op("op", self.kind, inputs, outputs, self.attributes, "", self.parts)
-        return OpView(op, OpGraph("g", tensors, (op,), inputs, outputs))
-
-
-_RANDOM = np.random.default_rng(0)
-
-
-def real(*dims: int, low: float = 0.1, high: float = 0.9) -> Array:
-    """Random numbers in a range where every function of the catalogue is defined."""
-    return _RANDOM.uniform(low, high, dims).astype(np.float32)
-
-
-def whole(*dims: int, high: int) -> Array:
-    return _RANDOM.integers(0, high, dims)
-
-
-def _number(value: float) -> Array:
-    return np.asarray(value, np.float32)
-
-
-def flags(*dims: int) -> Array:
-    return _RANDOM.integers(0, 2, dims).astype(bool)
-
-
-def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(np.broadcast_shapes(*(tuple(s) for s in shapes)))
-
-
 def pointwise(kind: str, *operands: Array, **attributes: AttributeValue) -> Instance:
-    dims = _broadcast(*(o.shape for o in operands))
+    dims = broadcast_dims(*(o.shape for o in operands))
     return Instance(kind, operands, (dims,), attributes)
 
 
@@ -100,6 +43,7 @@ def elementwise() -> list[Instance]:
     ]
     shifts = whole(2, 4, high=3).astype(np.uint8)
     found += [
+        pointwise("FastGelu", real(2, 4, 6), real(6)),
         pointwise("Not", flags(2, 4)),
         pointwise("BitwiseNot", whole(2, 4, high=9)),
         pointwise("BitShift", whole(2, 4, high=9).astype(np.uint8), shifts, direction="LEFT"),
@@ -227,16 +171,8 @@ def normalisations() -> list[Instance]:
     return found
 
 
-def moves() -> list[Instance]:
+def views() -> list[Instance]:
     x = real(2, 4, 6)
-
-    def slices(dims: tuple[int, ...], axis: int, start: int, end: int, step: int) -> Instance:
-        bounds: dict[str, AttributeValue] = {
-            "axes": (axis,), "slice_axes": (axis,), "starts": (start,), "ends": (end,),
-            "steps": (step,),
-        }  # fmt: skip
-        return Instance("Slice", (x,), (dims,), bounds)
-
     reshapes = [
         (4, 2, 6), (2, 24), (8, 6), (48,), (2, 2, 2, 6), (2, 2, 2, 3, 2), (1, 2, 4, 6),
         (2, 4, 1, 6), (2, 12, 2), (4, 12), (16, 3),
@@ -254,6 +190,20 @@ def moves() -> list[Instance]:
         Instance("Unsqueeze", (x,), ((1, 2, 4, 1, 6),), {"axes": (0, 3)}),
         Instance("Expand", (real(2, 1, 6),), ((2, 4, 6),)),
         Instance("Expand", (real(6),), ((2, 4, 6),)),
+    ]
+
+
+def moves() -> list[Instance]:
+    x = real(2, 4, 6)
+
+    def slices(dims: tuple[int, ...], axis: int, start: int, end: int, step: int) -> Instance:
+        bounds: dict[str, AttributeValue] = {
+            "axes": (axis,), "slice_axes": (axis,), "starts": (start,), "ends": (end,),
+            "steps": (step,),
+        }  # fmt: skip
+        return Instance("Slice", (x,), (dims,), bounds)
+
+    return [
         Instance("Tile", (x,), ((2, 8, 6),)),
         Instance("Pad", (x,), ((2, 6, 6),), {"axes": (1,), "pads": (0, 1, 0, 0, 1, 0)}),
         Instance("Pad", (x,), ((2, 4, 6),), {"axes": (1,), "pads": (0, 1, 0, 0, -1, 0)}),
@@ -333,110 +283,11 @@ def experts() -> list[Instance]:
     ]
 
 
-class Chain:
-    """Builds a fused chain: the last tensor made is its result."""
-
-    def __init__(self, note: str, **operands: Array) -> None:
-        self.note, self.operands = note, operands
-        self.dims = {n: tuple(a.shape) for n, a in operands.items()}
-        self.parts: list[Op] = []
-
-    def add(
-        self, kind: str, *names: str, dims: tuple[int, ...] | None = None, **more: AttributeValue
-    ) -> str:
-        result = f"t{len(self.parts)}"
-        self.dims[result] = dims if dims is not None else _broadcast(*(self.dims[n] for n in names))
-        self.parts.append(Op(f"p{len(self.parts)}", kind, names, (result,), more))
-        return result
-
-    def instance(self) -> Instance:
-        renamed = {n: f"x{i}" for i, n in enumerate(self.operands)}
-        renamed[self.parts[-1].outputs[0]] = "y0"
-        parts = tuple(
-            Op(
-                p.name,
-                p.kind,
-                tuple(renamed.get(n, n) for n in p.inputs),
-                tuple(renamed.get(n, n) for n in p.outputs),
-                p.attributes,
-            )
-            for p in self.parts
-        )
-        result = self.dims[self.parts[-1].outputs[0]]
-        inner = {n: d for n, d in self.dims.items() if n not in renamed}
-        return Instance(
-            "Fused", tuple(self.operands.values()), (result,), {}, parts, inner, self.note
-        )
-
-
-def _rms_norm() -> Instance:
-    chain = Chain("rms", x=real(2, 4, 6), scale=real(6), two=_number(2.0), eps=_number(1e-3))
-    mean = chain.add("ReduceMean", chain.add("Pow", "x", "two"), dims=(2, 4, 1), axes=(2,))
-    root = chain.add("Sqrt", chain.add("Add", mean, "eps"))
-    chain.add("Mul", chain.add("Div", "x", root), "scale")
-    return chain.instance()
-
-
-def _rotary() -> Instance:
-    chain = Chain("rotary", x=real(2, 4, 6, 4), cos=real(6, 4), sin=real(6, 4))
-    half: dict[str, AttributeValue] = {"axes": (3,), "slice_axes": (3,), "steps": (1,)}
-    low = chain.add("Slice", "x", dims=(2, 4, 6, 2), starts=(0,), ends=(2,), **half)
-    high = chain.add("Slice", "x", dims=(2, 4, 6, 2), starts=(2,), ends=(4,), **half)
-    turned = chain.add("Concat", chain.add("Neg", high), low, dims=(2, 4, 6, 4), axis=3)
-    chain.add("Add", chain.add("Mul", "x", "cos"), chain.add("Mul", turned, "sin"))
-    return chain.instance()
-
-
-def _gated() -> Instance:
-    chain = Chain("gated", gate=real(2, 4, 6), up=real(2, 4, 6))
-    chain.add("Mul", chain.add("Mul", "gate", chain.add("Sigmoid", "gate")), "up")
-    return chain.instance()
-
-
-def _row_meets_column() -> Instance:
-    """A vector of sums added to itself as a row and as a column: neither may be split."""
-    chain = Chain("row meets column", x=real(4, 6), y=real(4, 1))
-    rows = chain.add("ReduceSum", "x", dims=(4,), axes=(1,))
-    total = chain.add("Add", "y", chain.add("ReduceSum", "x", dims=(4, 1), axes=(1,)))
-    chain.add("Add", rows, total, dims=(4, 4))
-    return chain.instance()
-
-
-def _ends_in_a_sum() -> Instance:
-    chain = Chain("ends in a sum", x=real(2, 4, 6), y=real(4, 6))
-    chain.add("ReduceSum", chain.add("Mul", "x", "y"), dims=(2, 6), axes=(1,))
-    return chain.instance()
-
-
-def _sum_of_a_broadcast() -> Instance:
-    chain = Chain("sum of a broadcast", x=real(2, 1, 6), y=real(4, 6), z=real(2, 4, 6))
-    total = chain.add("ReduceSum", chain.add("Add", "x", "y"), dims=(2, 4, 1), axes=(2,))
-    chain.add("Div", "z", total)
-    return chain.instance()
-
-
-def _summed_twice() -> Instance:
-    """Rows divided by their sum, and summed again: complete inside once, so complete at the end."""
-    chain = Chain("summed twice", x=real(2, 4, 6))
-    total = chain.add("ReduceSum", "x", dims=(2, 4, 1), axes=(2,))
-    share = chain.add("Div", "x", total)
-    chain.add("ReduceSum", chain.add("Mul", share, share), dims=(2, 4), axes=(2,))
-    return chain.instance()
-
-
-def fused() -> list[Instance]:
-    makers: tuple[Callable[[], Instance], ...] = (
-        _rms_norm, _rotary, _gated, _row_meets_column, _ends_in_a_sum, _sum_of_a_broadcast,
-        _summed_twice,
-    )  # fmt: skip
-    return [make() for make in makers]
-
-
 INSTANCES: tuple[Instance, ...] = tuple(
     instance
     for family in (
-        elementwise, products, convolutions, statistics, normalisations, moves, lookups, attention,
-        experts, fused,
+        elementwise, products, convolutions, statistics, normalisations, views, moves, lookups,
+        attention, experts, chains,
     )
     for instance in family()
 )  # fmt: skip

@@ -7,43 +7,21 @@ written as shards that exchange messages; their results on one device are held a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import onnx
-from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from ir.ops import OpView, catalogue, lookup
-from ir.ops.attention import attention_heads
 from ir.ops.reduction import reduced_axes, statistics_axes
+from tests.ir import structured
+from tests.ir.oracle import onnx_results
 from tests.ir.shards import Array, Meaning, Shard
 
-OPSET = 24
 Dims = Sequence[tuple[int, ...]]
 Operands = Sequence[Array | None]
 
 _OWN = {"axes", "slice_axes", "starts", "ends", "steps", "to_end", "label", "row"}
 """Attributes of the normal form that ONNX does not have."""
-
-
-def onnx_results(
-    kind: str, operands: Operands, attributes: Mapping[str, Any], results: int = 1
-) -> list[Array]:
-    """Results of one ONNX operator by the reference evaluator."""
-    names = [f"x{i}" if a is not None else "" for i, a in enumerate(operands)]
-    while names and not names[-1]:
-        names.pop()
-    outputs = [f"y{i}" for i in range(results)]
-    node = helper.make_node(kind, names, outputs, **attributes)
-    inputs = [onnx.ValueInfoProto(name=n) for n in names if n]
-    graph = onnx.GraphProto(name="g", node=[node], input=inputs)
-    graph.output.extend(onnx.ValueInfoProto(name=n) for n in outputs)
-    model = onnx.ModelProto(ir_version=10, graph=graph)
-    model.opset_import.add(domain="", version=OPSET)
-    feeds = {n: a for n, a in zip(names, operands, strict=False) if n}
-    return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feeds)]
 
 
 def _plain(view: OpView, operands: Operands, dims: Dims, _: int) -> Shard:
@@ -93,57 +71,11 @@ def _slice_operands(view: OpView, _: Operands, __: Dims) -> list[object]:
     return [_ints(view.ints(k)) for k in ("starts", "ends", "slice_axes", "steps")]
 
 
-def _shifted(values: Array, offset: int, size: int) -> tuple[Array, Array]:
-    """Positions in a shard of `size`, and which of them lie in it."""
-    local = values - offset
-    inside = (local >= 0) & (local < size)
-    return np.where(inside, local, 0), inside
-
-
-def _gather(view: OpView, operands: Operands, _: Dims, part: int) -> Array:
-    """Rows that another shard of the table has count as zero."""
-    table, indices = operands[0], operands[1]
-    assert table is not None
-    assert indices is not None
-    axis, rows = view.int("axis"), view.dims(0)[view.int("axis")]
-    size = table.shape[axis]
-    positions = np.where(indices < 0, indices + rows, indices)
-    local, inside = _shifted(positions, part * size if size < rows else 0, size)
-    found = np.take(table, local, axis=axis)
-    mask = inside.reshape([1] * axis + list(inside.shape) + [1] * (table.ndim - axis - 1))
-    return np.asarray(np.where(mask, found, np.zeros((), found.dtype)))
-
-
-def _gather_nd(view: OpView, operands: Operands, _: Dims, part: int) -> Array:
-    """A coordinate that is the position itself is counted from where the shard begins."""
-    data, indices = operands[0], operands[1]
-    assert data is not None
-    assert indices is not None
-    batch = view.int("batch_dims")
-    local = indices.copy()
-    for coordinate in range(indices.shape[-1]):
-        size = data.shape[batch + coordinate]
-        if size < view.dims(0)[batch + coordinate]:
-            local[..., coordinate] -= part * size
-    return onnx_results("GatherND", [data, local], {"batch_dims": batch})[0]
-
-
 def _matmul(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
     a, b = (np.asarray(o) for o in operands[:2])
     a = np.swapaxes(a, -1, -2) if view.int("trans_a") else a
     b = np.swapaxes(b, -1, -2) if view.int("trans_b") else b
     return np.asarray(a @ b)
-
-
-def _conv(view: OpView, operands: Operands, dims: Dims, _: int) -> Array:
-    """One product for each group; the dims of the shard say how many groups it has."""
-    data, weight = (np.asarray(o) for o in operands[:2])
-    forward = view.op.kind == "Conv"
-    group = data.shape[1] // weight.shape[1] if forward else dims[0][1] // weight.shape[1]
-    attributes = {k: v for k, v in view.op.attributes.items() if k != "group"}
-    pieces = zip(np.split(data, group, axis=1), np.split(weight, group, axis=0), strict=True)
-    found = [onnx_results(view.op.kind, piece, attributes)[0] for piece in pieces]
-    return np.concatenate(found, axis=1)
 
 
 def _padded(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
@@ -180,6 +112,10 @@ def _gelu(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + _erf(x / np.sqrt(2))))
 
 
+def _fast_gelu(x: Array) -> Array:
+    return np.asarray(0.5 * x * (1 + np.tanh(0.797885 * x + 0.035677 * x**3)))
+
+
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
@@ -188,71 +124,6 @@ def _nearest(_: OpView, operands: Operands, dims: Dims, __: int) -> Array:
     out = np.asarray(operands[0])
     for axis, size in enumerate(dims[0]):
         out = np.repeat(out, size // out.shape[axis], axis=axis)
-    return out
-
-
-def _attention(view: OpView, operands: Operands, dims: Dims, part: int) -> list[Array]:
-    """Softmax of scaled products; a causal mask counts rows from where the shard begins."""
-    query, key, value = (np.asarray(o) for o in operands[:3])
-    mask = operands[3] if len(operands) > 3 else None
-    apart = query.ndim == 4
-    whole_heads, whole_keys = attention_heads(view)
-    if not apart:
-        width = view.dims(0)[-1] // whole_heads
-        wide = view.dims(2)[-1] // whole_keys
-        query, key = (_apart(x, width) for x in (query, key))
-        value = _apart(value, wide)
-    past = 0
-    if len(operands) > 5 and operands[4] is not None:
-        past = np.asarray(operands[4]).shape[2]
-        key = np.concatenate([np.asarray(operands[4]), key], axis=2)
-        value = np.concatenate([np.asarray(operands[5]), value], axis=2)
-    repeats = query.shape[1] // key.shape[1]
-    keys, values = np.repeat(key, repeats, axis=1), np.repeat(value, repeats, axis=1)
-    scores = query @ np.swapaxes(keys, -1, -2) / np.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores + mask
-    if view.int("is_causal"):
-        rows = query.shape[2]
-        first = part * rows if rows < view.dims(0)[-2] else 0
-        seen = np.arange(key.shape[2])[None, :] <= np.arange(rows)[:, None] + first + past
-        scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    out = weights / weights.sum(axis=-1, keepdims=True) @ values
-    if not apart:
-        out = np.swapaxes(out, 1, 2).reshape(dims[0])
-    return [out, key, value][: len(dims)]
-
-
-def _apart(x: Array, width: int) -> Array:
-    return np.swapaxes(x.reshape(*x.shape[:2], -1, width), 1, 2)
-
-
-def _expert_matmul(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
-    tokens, weight = (np.asarray(o) for o in operands)
-    pattern = "ecih,ehf->ecif" if view.int("row") else "echi,efh->ecfi"
-    return np.asarray(np.einsum(pattern, tokens, weight))
-
-
-def _dispatch(view: OpView, operands: Operands, dims: Dims, part: int) -> Array:
-    """Tokens in order, each in the next free slot of its expert."""
-    tokens, expert = (np.asarray(o) for o in operands)
-    local, whole = dims[0][0], view.result()[0]
-    first = part * local if local < whole else 0
-    return np.stack([tokens[expert.reshape(-1) == e] for e in range(first, first + local)])
-
-
-def _combine(view: OpView, operands: Operands, dims: Dims, part: int) -> Array:
-    """Tokens of experts that another shard has count as zero."""
-    slots, expert = np.asarray(operands[0]), np.asarray(operands[1]).reshape(-1)
-    rows = dims[0][0]
-    if rows < view.result()[0]:
-        expert = expert[part * rows : (part + 1) * rows]
-    experts, whole = slots.shape[0], view.dims(0)[0]
-    first = part * experts if experts < whole else 0
-    out = np.zeros((rows, *slots.shape[2:]), slots.dtype)
-    for number in range(experts):
-        out[expert == first + number] = slots[number]
     return out
 
 
@@ -391,19 +262,19 @@ _MEANINGS: dict[str, Meaning] = {
     "CastLike": _pure(lambda x, _: x),
     "Dropout": _pure(lambda x: x),
     "Clip": _pure(lambda x: np.clip(x, 0.3, 0.6)),
-    "FastGelu": _pure(lambda x: 0.5 * x * (1 + np.tanh(0.797885 * x + 0.035677 * x**3))),
+    "FastGelu": _pure(lambda x, bias=0.0: _fast_gelu(x + bias)),
     "QuickGelu": _pure(lambda x: x * _sigmoid(1.702 * x)),
     "BiasGelu": _pure(lambda x, b: _gelu(x + b)),
     "BiasAdd": _computed(_bias_add),
     "MatMul": _computed(_matmul),
-    "Conv": _computed(_conv),
-    "ConvTranspose": _computed(_conv),
-    "Attention": _computed(_attention),
-    "ExpertMatMul": _computed(_expert_matmul),
-    "Dispatch": _computed(_dispatch),
-    "Combine": _computed(_combine),
-    "Gather": _computed(_gather),
-    "GatherND": _computed(_gather_nd),
+    "Conv": _computed(structured.conv),
+    "ConvTranspose": _computed(structured.conv),
+    "Attention": _computed(structured.attention),
+    "ExpertMatMul": _computed(structured.expert_matmul),
+    "Dispatch": _computed(structured.dispatch),
+    "Combine": _computed(structured.combine),
+    "Gather": _computed(structured.gather),
+    "GatherND": _computed(structured.gather_nd),
     "Upsample": _computed(_nearest),
     "Resize": _with_operand(lambda _, __, dims: [None, None, _ints(dims[0])]),
     "Reshape": _with_operand(lambda _, __, dims: [_ints(dims[0])]),

@@ -16,7 +16,8 @@ import pytest
 
 from ir.ops import OpView, catalogue, lookup
 from ir.rule import ShardingRule, check_rule
-from tests.ir.instances import INSTANCES, Instance
+from tests.ir.instance import Instance
+from tests.ir.instances import INSTANCES
 from tests.ir.meanings import has_onnx_oracle, meaning_of, onnx_oracle
 from tests.ir.shards import Array, cut, cut_dims, join, run_together
 

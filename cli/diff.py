@@ -1,0 +1,36 @@
+"""`planner diff`: in what two plans differ."""
+
+from __future__ import annotations
+
+from cli import options
+
+EPILOG = """\b
+Examples:
+  planner diff before/plan.json after/plan.json
+  planner diff mindspore/plan.json jax/plan.json
+  planner diff a/plan.json b/plan.json --json
+
+\b
+Exit status: 0 compared, whether they differ or not; 2 a fault in the command or a plan."""
+
+
+def diff(
+    plan: options.PlanPath, other: options.OtherPlanPath, *, as_json: options.Json = False
+) -> None:
+    """Compare two plans: time, memory, mesh, and the layouts that differ."""
+    from cli.plan_difference import difference  # noqa: PLC0415  brings in pydantic
+    from ir.plan_file import read_plan  # noqa: PLC0415
+
+    found = difference(read_plan(plan), read_plan(other))
+    if as_json:
+        from dataclasses import asdict  # noqa: PLC0415
+
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps({"status": "ok", "equal": found.is_empty, **asdict(found)}))
+        return
+    from cli.difference_text import print_difference  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_difference(found, (str(plan), str(other)), out)

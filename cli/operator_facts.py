@@ -1,0 +1,173 @@
+"""Everything that a plan says of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from cli.errors import UserError
+from exporters.folding import Axes, common_scope
+from ir.graph import Op
+from ir.layout import Layout
+from ir.plan import NamedLayout, Plan, PlannedCollective
+
+_MOST_CLOSE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One operand or result, with what stands at its other end."""
+
+    tensor: str
+    role: str
+    dims: tuple[int, ...]
+    dtype: str
+    layout: str
+    """Empty where the plan gives none."""
+    shard: tuple[int, ...]
+    """Dims of the largest shard; empty without a layout."""
+    neighbours: tuple[str, ...]
+    """`operator: layout` at the other end; the parameter at rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """One operator of a plan."""
+
+    name: str
+    kind: str
+    label: str
+    scope: str
+    split: tuple[str, ...]
+    """For each mesh axis what it splits, in words."""
+    compute_s: float
+    compute_share: float
+    """Of the computation of all operators."""
+    operands: tuple[Port, ...]
+    results: tuple[Port, ...]
+    collectives: tuple[PlannedCollective, ...]
+    """What runs for the operator, its operands and its results."""
+
+
+def named_operator(plan: Plan, name: str) -> Op:
+    """The operator of this name, or the only one of this scope.
+
+    Raises:
+        UserError: there is none, or several.
+    """
+    prefix = common_scope(op.scope for op in plan.graph.ops)
+    for match in (
+        [op for op in plan.graph.ops if op.name == name],
+        [op for op in plan.graph.ops if op.scope and name in {op.scope, op.scope[len(prefix) :]}],
+    ):
+        if len(match) == 1:
+            return match[0]
+        if match:
+            raise UserError(
+                f"{len(match)} operators have the scope {name!r}",
+                f"--op {name}",
+                f"name one of {_some([op.name for op in match], 12)}",
+            )
+    known = dict.fromkeys(n for op in plan.graph.ops for n in (op.name, op.scope) if n)
+    close = get_close_matches(name, known, n=_MOST_CLOSE, cutoff=0.5)
+    fix = f"did you mean {_some(close)}?" if close else "`planner export --format table` names all"
+    raise UserError(f"the plan has no operator {name!r}", f"--op {name}", fix)
+
+
+def _some(names: Sequence[str], most: int = _MOST_CLOSE) -> str:
+    shown = ", ".join(repr(n) for n in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def operator_facts(plan: Plan, op: Op) -> OperatorFacts:
+    """What the plan says of an operator of its graph."""
+    planned = next(p for p in plan.operators if p.name == op.name)
+    total = sum(p.compute_s for p in plan.operators)
+    view = _View(plan, Axes.of(plan))
+    return OperatorFacts(
+        name=op.name,
+        kind=op.kind,
+        label=op.label,
+        scope=op.scope,
+        split=tuple(_split(axis, planned.inputs, planned.outputs) for axis, _ in planned.split),
+        compute_s=planned.compute_s,
+        compute_share=planned.compute_s / total if total > 0 else 0.0,
+        operands=tuple(
+            view.port(n, layout, view.sources(n))
+            for n, layout in zip(op.inputs, planned.inputs, strict=True)
+            if n
+        ),
+        results=tuple(
+            view.port(n, layout, view.readers(n))
+            for n, layout in zip(op.outputs, planned.outputs, strict=True)
+            if n
+        ),
+        collectives=tuple(
+            c
+            for c in plan.collectives
+            if c.operator == op.name or c.tensor in {*op.outputs, *_own_parameters(plan, op)}
+        ),
+    )
+
+
+def _own_parameters(plan: Plan, op: Op) -> set[str]:
+    return {p.name for p in plan.parameters} & set(op.inputs)
+
+
+def _split(
+    axis: str, operands: Sequence[NamedLayout | None], results: Sequence[NamedLayout | None]
+) -> str:
+    """What one mesh axis does in an operator, in words."""
+    places = [
+        f"dimension {dim} of {noun} {index}"
+        for noun, layouts in (("operand", operands), ("result", results))
+        for index, layout in enumerate(layouts)
+        if layout is not None
+        for dim, axes in enumerate(layout.dims)
+        if axis in axes
+    ]
+    if any(x is not None and axis in x.partial for x in results):
+        places.append("leaves the result terms of a sum")
+    return f"{axis}: {', '.join(places) or 'repeats the operator'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    plan: Plan
+    axes: Axes
+
+    def port(self, name: str, layout: NamedLayout | None, neighbours: Iterator[str]) -> Port:
+        tensor = self.plan.graph.tensors[name]
+        sizes = [size for _, size, _ in self.plan.mesh]
+        numbers = {axis: i for i, (axis, _, _) in enumerate(self.plan.mesh)}
+        shard: tuple[int, ...] = ()
+        if layout is not None:
+            split = Layout(tuple(tuple(numbers[a] for a in dim) for dim in layout.dims))
+            shard = split.local_dims(tensor.dims, sizes)
+        text = "" if layout is None else self.axes.layout(layout)
+        return Port(
+            name, tensor.role.value, tensor.dims, tensor.dtype, text, shard, tuple(neighbours)
+        )
+
+    def sources(self, name: str) -> Iterator[str]:
+        """Who makes a tensor, and in which layout it is kept."""
+        for op, planned in zip(self.plan.graph.ops, self.plan.operators, strict=True):
+            if name in op.outputs:
+                yield self._said(f"made by {op.name}", planned.outputs[op.outputs.index(name)])
+        for tensor in self.plan.tensors:
+            if tensor.name == name:
+                where = "at rest" if tensor.role == "parameter" else f"kept as {tensor.role}"
+                yield self._said(where, tensor.layout)
+
+    def readers(self, name: str) -> Iterator[str]:
+        """Who reads a tensor, and in which layout."""
+        for tensor in self.plan.tensors:
+            if tensor.name == name:
+                yield self._said(f"kept as {tensor.role}", tensor.layout)
+        for op, planned in zip(self.plan.graph.ops, self.plan.operators, strict=True):
+            if name in op.inputs:
+                yield self._said(f"read by {op.name}", planned.inputs[op.inputs.index(name)])
+
+    def _said(self, text: str, layout: NamedLayout | None) -> str:
+        return text if layout is None else f"{text} {self.axes.layout(layout)}"

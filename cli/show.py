@@ -1,0 +1,76 @@
+"""`planner show`: what stands in a plan, or in one operator of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import options
+from cli.files import write_files
+
+if TYPE_CHECKING:
+    from ir.plan import Plan
+
+EPILOG = """\b
+Examples:
+  planner show plan/plan.json
+  planner show plan/plan.json --op model.layers.0.mlp.gate_proj
+  planner show plan/plan.json --html plan.html
+
+\b
+Exit status: 0 shown, 2 a fault in the command or the plan."""
+
+
+def show(
+    plan: options.PlanPath,
+    *,
+    op: options.OperatorName = None,
+    html: options.HtmlFile = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the summary of a plan, or one operator with its neighbours and collectives."""
+    from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+
+    found = read_plan(plan)
+    if op is not None:
+        _show_operator(found, op, as_json=as_json)
+        return
+    files = [] if html is None else _written(found, html)
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+        from cli.plan_json import found as answer  # noqa: PLC0415
+
+        print(dumps(answer(found, files)))
+        return
+    from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_plan(found, files, out)
+
+
+def _written(plan: Plan, target: Path) -> list[Path]:
+    from exporters.html import to_html  # noqa: PLC0415
+
+    def write(path: Path) -> None:
+        path.write_text(to_html(plan), encoding="utf-8")
+
+    return write_files(target.parent, {target.name: write})
+
+
+def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
+    from cli.operator_facts import named_operator, operator_facts  # noqa: PLC0415
+
+    facts = operator_facts(plan, named_operator(plan, name))
+    if as_json:
+        from dataclasses import asdict  # noqa: PLC0415
+
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps(asdict(facts)))
+        return
+    from cli.operator_text import print_operator  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_operator(facts, out)

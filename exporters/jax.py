@@ -1,0 +1,171 @@
+"""A plan for JAX: a mesh and a PartitionSpec for each tensor, as JSON or as a Python module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from string import Template
+
+from exporters.errors import ExportError
+from exporters.jax_module import MODULE
+from exporters.python_tables import table, text_tuple
+from exporters.sharding import (
+    Sharding,
+    as_filed,
+    counted,
+    name_losses,
+    recompute_losses,
+    sharding_of,
+    uneven_violations,
+)
+from exporters.sharding_json import (
+    LayoutRecord,
+    from_document,
+    known_axes,
+    read_document,
+    to_text,
+)
+from ir.plan import NamedLayout, Plan
+
+__all__ = ["from_json", "losses", "to_json", "to_python"]
+
+FORMAT = "parallel-plan-jax"
+_FIX = "plan again with --target jax"
+
+
+@dataclass(frozen=True, slots=True)
+class _Specs:
+    """PartitionSpecs over these axes."""
+
+    axes: tuple[str, ...]
+
+    def encode(self, layout: NamedLayout) -> LayoutRecord:
+        spec = [None if not d else d[0] if len(d) == 1 else list(d) for d in layout.dims]
+        return {"spec": spec, **({"partial": list(layout.partial)} if layout.partial else {})}
+
+    def decode(self, record: LayoutRecord) -> NamedLayout:
+        spec, partial = record.get("spec"), record.get("partial", [])
+        if not isinstance(spec, list) or not isinstance(partial, list) or record.keys() - _KEYS:
+            raise ValueError("a layout has a list 'spec', perhaps a list 'partial', and no more")
+        return NamedLayout(
+            tuple(known_axes(_entry(each), self.axes) for each in spec),
+            known_axes(partial, self.axes),
+        )
+
+
+_KEYS = {"spec", "partial"}
+
+
+def _entry(entry: object) -> list[object]:
+    if entry is None:
+        return []
+    if not isinstance(entry, list):
+        return [entry]
+    if len(entry) < 2:
+        raise ValueError("one axis stands in a spec by itself, no axis as null")
+    return entry
+
+
+def _codec(sharding: Sharding) -> _Specs:
+    return _Specs(tuple(axis.name for axis in sharding.mesh))
+
+
+def to_json(plan: Plan | Sharding) -> str:
+    """Text of the JSON form.
+
+    Raises:
+        ExportError: JAX cannot lay out a tensor as the plan does.
+    """
+    sharding = _expressible(plan)
+    return to_text(sharding, FORMAT, _codec(sharding))
+
+
+def from_json(text: str) -> Sharding:
+    """The layouts that the JSON form holds: all of those in the plan.
+
+    Raises:
+        StrategyFileError: the text is no such file.
+    """
+    document = read_document(text, FORMAT)
+    return from_document(document, _Specs(tuple(axis.name for axis in document.mesh)))
+
+
+def losses(plan: Plan) -> tuple[str, ...]:
+    """What JAX does otherwise than the plan, a sentence each."""
+    sharding = sharding_of(plan)
+    return (
+        *_partial_losses(sharding),
+        *recompute_losses(plan, "jax.checkpoint"),
+        *name_losses(sharding),
+    )
+
+
+def _expressible(plan: Plan | Sharding) -> Sharding:
+    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    violations = tuple(uneven_violations(sharding, "JAX", _FIX))
+    if violations:
+        raise ExportError(*violations)
+    return sharding
+
+
+def _partial_losses(sharding: Sharding) -> Iterator[str]:
+    partial = [
+        repr(tensor.name)
+        for op in sharding.operators
+        for tensor in op.results
+        if tensor.layout is not None and tensor.layout.partial
+    ]
+    if partial:
+        yield (
+            f"between operators the plan leaves the terms of a sum apart in "
+            f"{counted(partial, 'activations')}: no PartitionSpec asks for that, XLA adds them up "
+            "where it chooses"
+        )
+
+
+def to_python(plan: Plan | Sharding) -> str:
+    """A Python module that builds the mesh and the PartitionSpecs; it needs no other file.
+
+    Raises:
+        ExportError: JAX cannot lay out a tensor as the plan does.
+    """
+    sharding = _expressible(plan)
+    rest: dict[object, object] = {}
+    used: dict[object, object] = {}
+    for each in sharding.parameters:
+        filed = as_filed(each.rest, each.permutation)
+        if rest.setdefault(each.file_name, _spec(filed)) != _spec(filed) or each.used is None:
+            continue
+        in_use = as_filed(each.used, each.permutation)
+        if in_use != filed:
+            used.setdefault(each.file_name, _spec(in_use))
+    nodes = {n.tensor.name: n for n in sharding.nodes if n.tensor.layout is not None}
+    results = [t for op in sharding.operators for t in op.results if t.layout is not None]
+    return Template(MODULE).substitute(
+        axes=text_tuple((axis.name, axis.size) for axis in sharding.mesh),
+        devices=text_tuple(sharding.rank_order),
+        parameters=table(rest),
+        used=table(used),
+        inputs=table({k: _spec(n.tensor.layout) for k, n in nodes.items() if n.role == "input"}),
+        shared=table({k: _spec(n.tensor.layout) for k, n in nodes.items() if n.role != "input"}),
+        activations=table({t.name: _spec(t.layout) for t in results if not _partial(t.layout)}),
+        operands=table(_operands(sharding)),
+        partial=table({t.name: _partial(t.layout) for t in results if _partial(t.layout)}),
+    )
+
+
+def _operands(sharding: Sharding) -> Mapping[object, object]:
+    return {
+        (op.name, index): _spec(layout)
+        for op in sharding.operators
+        for index, layout in enumerate(op.operands)
+        if layout is not None and not layout.partial and layout.dims
+    }
+
+
+def _partial(layout: NamedLayout | None) -> tuple[str, ...]:
+    return layout.partial if layout is not None else ()
+
+
+def _spec(layout: NamedLayout | None) -> tuple[tuple[str, ...], ...]:
+    return layout.dims if layout is not None else ()

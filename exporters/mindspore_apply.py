@@ -1,0 +1,147 @@
+"""A plan as a Python file that gives every operator of a MindSpore network its strategy.
+
+The strategy checkpoint carries only operators that read a parameter; this file carries all.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from exporters.errors import ExportError
+from exporters.mindspore import check_strategy
+from exporters.mindspore_checks import reader_violations
+from exporters.mindspore_names import Names, renamed, renamed_scope
+from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, operators
+from ir.plan import Plan, PlannedTensor
+
+__all__ = ["apply_module", "operator_strategies"]
+
+Cuts: TypeAlias = tuple[tuple[int, ...], ...]
+Strategies: TypeAlias = Mapping[str, Mapping[str, list[Cuts]]]
+"""By the path of a cell and the name of a primitive: cuts, in the order of the network."""
+
+_MODULE = '''"""How a plan splits {model} on {devices} devices, for MindSpore.
+
+Written by `planner export --format mindspore-apply`. Give every operator its strategy before the
+network is compiled in the mode semi_auto_parallel:
+
+    from apply_mindspore import apply
+    for line in apply(network):
+        print(line)  # an operator that this network does not hold as the plan has it
+
+A cell is known by its path and an operator by the cell that holds it and the name of its primitive.
+Several of one name in a cell take their strategies in the order in which the cell makes them.
+What the network does not keep as an attribute of a cell cannot be sharded this way.
+"""
+
+DEVICES = {devices}
+
+DATASET_STRATEGY = {inputs}
+"""How the inputs arrive: the cuts of every dimension."""
+
+STRATEGIES = {strategies}
+"""By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
+
+
+def apply(network, strategies=None):
+    """Call `.shard()` on the operators of a network; returns a line for each that was not found."""
+    cells = dict(network.cells_and_names())
+    missing = []
+    for path, kinds in (STRATEGIES if strategies is None else strategies).items():
+        if path not in cells:
+            missing.append(f"{{path}}: the network has no such cell")
+            continue
+        for kind, wanted in kinds.items():
+            found = _primitives(cells[path], kind)
+            if found and len(set(wanted)) == 1:
+                wanted = wanted[:1] * len(found)
+            if len(found) != len(wanted):
+                counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
+                missing.append(f"{{path}}: {{counts}}")
+                continue
+            for primitive, cuts in zip(found, wanted):
+                primitive.shard(cuts)
+    return missing
+
+
+def _primitives(cell, kind):
+    """The operators that a cell itself holds, in the order in which it made them."""
+    held = list(vars(cell).values())
+    return [each for each in held if hasattr(each, "add_prim_attr") and each.name == kind]
+'''
+
+
+def apply_module(plan: Plan, names: Names | None = None) -> str:
+    """Text of the file; it imports nothing.
+
+    Args:
+        plan: the plan.
+        names: what the network calls the parameters; its cells are renamed by them too.
+
+    Raises:
+        ExportError: MindSpore cannot express the plan.
+    """
+    if names is not None:
+        plan = renamed(plan, names)
+    violations = check_strategy(plan)
+    if violations:
+        raise ExportError(*violations)
+    strategies = operator_strategies(plan, names)
+    return _MODULE.format(
+        model=re.sub(r"[^\w.-]", "_", plan.graph.name, flags=re.ASCII) or "the model",
+        devices=plan.devices,
+        inputs=tuple(_dataset(plan)),
+        strategies=_table(strategies),
+    )
+
+
+def _table(strategies: Strategies) -> str:
+    """A line for each primitive of each cell, in ASCII whatever the names are."""
+    lines = ["{"]
+    for cell, kinds in strategies.items():
+        lines.append(f"    {cell!a}: {{")
+        lines += [f"        {kind!a}: {cuts}," for kind, cuts in kinds.items()]
+        lines.append("    },")
+    return "\n".join([*lines, "}"])
+
+
+def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
+    """Cuts of every operator that MindSpore takes a strategy for, in graph order.
+
+    With `names` the plan must be `renamed` by them.
+    """
+    out: dict[str, dict[str, list[Cuts]]] = {}
+    for found in operators(plan):
+        if found.form.name and found.op.kind not in NEVER_CUT and not reader_violations(found):
+            for cell in _cells(found, names):
+                out.setdefault(cell, {}).setdefault(found.form.name, []).append(found.cuts)
+    return out
+
+
+def _cells(found: Reader, names: Names | None) -> tuple[str, ...]:
+    """Paths of the cells that hold an operator: that of its scope, else that of its parameter."""
+    if names is None:
+        return (found.op.scope or _owner(found),)
+    if found.parameters:
+        new = names.parts(file_name(found.parameters[0][0]))
+        return tuple(name.rpartition(".")[0] for name in new)
+    return (renamed_scope(found.op.scope, names),)
+
+
+def _owner(found: Reader) -> str:
+    return file_name(found.parameters[0][0]).rpartition(".")[0] if found.parameters else ""
+
+
+def _dataset(plan: Plan) -> Iterator[tuple[int, ...]]:
+    sizes = {name: size for name, size, _ in plan.mesh}
+    inputs = {t.name: t for t in plan.tensors if t.role == "input"}
+    for name in plan.graph.inputs:
+        if name in inputs:
+            yield _cuts_of(inputs[name], sizes)
+
+
+def _cuts_of(tensor: PlannedTensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[axis] for axis in axes) for axes in tensor.layout.dims)

@@ -1,0 +1,245 @@
+"""A plan for torch: a DeviceMesh and DTensor placements, as JSON or as a Python module."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+
+import numpy as np
+
+from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.python_tables import table, text_tuple
+from exporters.sharding import (
+    Sharding,
+    as_filed,
+    counted,
+    is_uneven,
+    name_losses,
+    recompute_losses,
+    sharding_of,
+)
+from exporters.sharding_json import (
+    REPAIR,
+    LayoutRecord,
+    from_document,
+    read_document,
+    to_text,
+)
+from exporters.torch_module import MODULE
+from ir.plan import NamedLayout, Plan
+
+__all__ = ["from_json", "losses", "to_json", "to_python"]
+
+FORMAT = "parallel-plan-torch"
+_SHARD = re.compile(r"Shard\((\d{1,3})\)")
+_MOST_AXES = 6
+"""Orders of more mesh dimensions are not tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placements:
+    """Placements on a DeviceMesh of these dimensions."""
+
+    dims: tuple[str, ...]
+    axes: tuple[str, ...]
+    """The same names in the order of the plan's mesh."""
+
+    def encode(self, layout: NamedLayout) -> LayoutRecord:
+        out: LayoutRecord = {"placements": list(self.of(layout)), "ndim": len(layout.dims)}
+        order = {str(i): list(d) for i, d in enumerate(layout.dims) if not self.in_order(d)}
+        return {**out, **({"order": order} if order else {})}
+
+    def of(self, layout: NamedLayout) -> tuple[str, ...]:
+        """One placement for each mesh dimension."""
+        where = {axis: f"Shard({i})" for i, dim in enumerate(layout.dims) for axis in dim}
+        where |= dict.fromkeys(layout.partial, "Partial()")
+        return tuple(where.get(name, "Replicate()") for name in self.dims)
+
+    def in_order(self, axes: Sequence[str]) -> bool:
+        """Whether the axes that split one dimension stand as DTensor applies them."""
+        return list(axes) == [name for name in self.dims if name in axes]
+
+    def expresses(self, layout: NamedLayout) -> bool:
+        return all(self.in_order(axes) for axes in layout.dims)
+
+    def decode(self, record: LayoutRecord) -> NamedLayout:
+        placements, ndim, order = (
+            record.get(k) for k in ("placements", "ndim", "order")
+        )  # fmt: skip
+        if not isinstance(placements, list) or len(placements) != len(self.dims):
+            raise ValueError(f"a layout has {len(self.dims)} placements")
+        if type(ndim) is not int or not 0 <= ndim < 1000 or record.keys() - _KEYS:
+            raise ValueError("a layout has 'placements', 'ndim', perhaps 'order', and no more")
+        dims: list[list[str]] = [[] for _ in range(ndim)]
+        partial = []
+        for name, placement in zip(self.dims, placements, strict=True):
+            shard = _SHARD.fullmatch(placement) if isinstance(placement, str) else None
+            if shard and int(shard[1]) < ndim:
+                dims[int(shard[1])].append(name)
+            elif placement == "Partial()":
+                partial.append(name)
+            elif placement != "Replicate()":
+                raise ValueError(f"{placement!r} is no placement of {ndim} dimensions")
+        ordered = self._ordered(dims, {} if order is None else order)
+        return NamedLayout(ordered, tuple(a for a in self.axes if a in partial))
+
+    def _ordered(self, dims: Sequence[Sequence[str]], order: object) -> tuple[tuple[str, ...], ...]:
+        """The axes of each dimension, in the order that stands beside the placements."""
+        known = {str(i): list(d) for i, d in enumerate(dims)}
+        if not isinstance(order, dict):
+            raise ValueError("'order' is no object")  # noqa: TRY004  of a file, not of a caller
+        for key, axes in order.items():
+            if not isinstance(axes, list) or sorted(known.get(key, [])) != sorted(map(str, axes)):
+                raise ValueError(f"the order {axes!r} of dimension {key} is not that of its axes")
+        merged = {**known, **order}
+        return tuple(tuple(merged[str(i)]) for i in range(len(dims)))
+
+
+_KEYS = {"placements", "ndim", "order"}
+
+
+def _codec(sharding: Sharding) -> _Placements:
+    """The order of mesh dimensions that expresses most layouts, the plan's own if it is as good.
+
+    DTensor splits a dimension by one mesh dimension after the other; FSDP over tensor parallelism
+    wants the tensor axis first, which lies innermost in the machine.
+    """
+    axes = tuple(axis.name for axis in sharding.mesh)
+    if len(axes) > _MOST_AXES:
+        return _Placements(axes, axes)
+    split = [d for layout in _all_layouts(sharding) for d in layout.dims if len(d) > 1]
+    counts: dict[tuple[str, ...], int] = {}
+    for dim in split:
+        counts[dim] = counts.get(dim, 0) + 1
+
+    def lost(dims: tuple[str, ...]) -> int:
+        codec = _Placements(dims, axes)
+        return sum(n for dim, n in counts.items() if not codec.in_order(dim))
+
+    return _Placements(min(itertools.permutations(axes), key=lost), axes)
+
+
+def _all_layouts(sharding: Sharding) -> Iterator[NamedLayout]:
+    yield from (layout for _, _, layout in sharding.layouts())
+    for op in sharding.operators:
+        yield from (x for x in op.operands if x is not None)
+
+
+def _ranks(sharding: Sharding, dims: Sequence[str]) -> tuple[int, ...]:
+    """Ranks of the DeviceMesh, row-major over its dimensions."""
+    axes = [axis.name for axis in sharding.mesh]
+    grid = np.array(sharding.rank_order).reshape([axis.size for axis in sharding.mesh])
+    return tuple(grid.transpose([axes.index(name) for name in dims]).ravel().tolist())
+
+
+def to_json(plan: Plan | Sharding) -> str:
+    """Text of the JSON form."""
+    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    codec = _codec(sharding)
+    sizes = sharding.sizes
+    placed = {
+        "mesh_dim_names": codec.dims,
+        "mesh_shape": [sizes[name] for name in codec.dims],
+        "ranks": _ranks(sharding, codec.dims),
+    }
+    return to_text(sharding, FORMAT, codec, placed)
+
+
+def from_json(text: str) -> Sharding:
+    """The layouts that the JSON form holds: all of those in the plan.
+
+    Raises:
+        StrategyFileError: the text is no such file.
+    """
+    document = read_document(text, FORMAT)
+    axes = tuple(axis.name for axis in document.mesh)
+    return from_document(document, _Placements(_mesh_dims(document.placed, axes), axes))
+
+
+def losses(plan: Plan) -> tuple[str, ...]:
+    """What torch does otherwise than the plan, a sentence each."""
+    sharding = sharding_of(plan)
+    return (
+        *_order_losses(sharding),
+        *_uneven_losses(sharding),
+        *recompute_losses(plan, "torch.utils.checkpoint"),
+        *name_losses(sharding),
+    )
+
+
+def _order_losses(sharding: Sharding) -> Iterator[str]:
+    codec = _codec(sharding)
+    lost = list(
+        dict.fromkeys(p for p, _, layout in sharding.layouts() if not codec.expresses(layout))
+    )
+    if lost:
+        yield (
+            f"DTensor splits a dimension in the order of the mesh ({', '.join(codec.dims)}); the "
+            f"plan does so in another order in {counted(lost, 'layouts')}: their shards lie on "
+            "other devices, and what was priced to bring them there differs"
+        )
+
+
+def _uneven_losses(sharding: Sharding) -> Iterator[str]:
+    sizes = sharding.sizes
+    lost = [
+        place
+        for place, dims, layout in sharding.layouts()
+        if is_uneven(layout, dims, sizes) and any(len(d) > 1 for d in layout.dims)
+    ]
+    if lost:
+        yield (
+            "DTensor splits an uneven dimension axis by axis, the plan at once: shards differ "
+            f"by a few elements in {counted(lost, 'layouts')}"
+        )
+
+
+def to_python(plan: Plan | Sharding) -> str:
+    """A Python module that builds the mesh and the placements; it needs no other file."""
+    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    codec = _codec(sharding)
+    rest: dict[object, object] = {}
+    used: dict[object, object] = {}
+    for each in sharding.parameters:
+        filed = codec.of(as_filed(each.rest, each.permutation))
+        if rest.setdefault(each.file_name, filed) != filed or each.used is None:
+            continue
+        in_use = codec.of(as_filed(each.used, each.permutation))
+        if in_use != filed:
+            used.setdefault(each.file_name, in_use)
+    nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
+    return Template(MODULE).substitute(
+        dims=text_tuple((name, sharding.sizes[name]) for name in codec.dims),
+        ranks=text_tuple(_ranks(sharding, codec.dims)),
+        parameters=table(rest),
+        used=table(used),
+        inputs=table({n: codec.of(x) for role, n, x in nodes if role == "input" and x}),
+        shared=table({n: codec.of(x) for role, n, x in nodes if role != "input" and x}),
+        activations=table(_activations(sharding, codec)),
+        operands=table(_operands(sharding, codec)),
+    )
+
+
+def _activations(sharding: Sharding, codec: _Placements) -> Mapping[object, object]:
+    results = (tensor for op in sharding.operators for tensor in op.results)
+    return {t.name: codec.of(t.layout) for t in results if t.layout is not None}
+
+
+def _operands(sharding: Sharding, codec: _Placements) -> Mapping[object, object]:
+    return {
+        (op.name, index): codec.of(layout)
+        for op in sharding.operators
+        for index, layout in enumerate(op.operands)
+        if layout is not None and layout.dims
+    }
+
+
+def _mesh_dims(placed: Mapping[str, object], axes: tuple[str, ...]) -> tuple[str, ...]:
+    names = placed.get("mesh_dim_names")
+    if not isinstance(names, list) or sorted(map(str, names)) != sorted(axes):
+        what = f"the dimensions of the mesh are not {', '.join(axes)} in some order"
+        raise StrategyFileError(Violation(what, "placed.mesh_dim_names", REPAIR))
+    return tuple(names)

@@ -1,0 +1,129 @@
+"""What a plan must satisfy beyond the schema of its file: that its parts speak of each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from ir.graph import OpGraph
+from ir.layout import Layout, LayoutError, check_layout
+from ir.plan import (
+    Estimate,
+    NamedLayout,
+    Plan,
+    PlannedCollective,
+    PlannedOperator,
+    PlannedTensor,
+)
+
+_ROUNDING = 1e-3
+"""Relative distance of a sum of causes from its whole."""
+
+Fault = tuple[str, str]
+"""What is wrong, and where in the file."""
+Mesh = Sequence[tuple[str, int, int]]
+
+
+def plan_faults(plan: Plan) -> Iterator[Fault]:
+    """Everything in a plan that contradicts the rest of it."""
+    mesh, graph = plan.mesh, plan.graph
+    broken = tuple(mesh_faults(mesh, plan.rank_order))
+    yield from broken
+    if not broken:
+        yield from tensor_faults(plan.tensors, graph, mesh)
+        yield from operator_faults(plan.operators, graph, mesh)
+        yield from collective_faults(plan.collectives, mesh)
+    yield from estimate_faults(plan.estimate)
+    if plan.digest != graph.digest():
+        yield "the graph is not the one that was planned", "graph"
+
+
+def mesh_faults(mesh: Mesh, rank_order: Sequence[int]) -> Iterator[Fault]:
+    """What keeps axes and ranks from being a mesh."""
+    names = [name for name, _, _ in mesh]
+    if not names or len(set(names)) != len(names):
+        yield f"the axes {names} have no distinct names", "mesh"
+    elif min(size for _, size, _ in mesh) < 1 or min(tier for _, _, tier in mesh) < 0:
+        yield "an axis has a size below 1 or a tier below 0", "mesh"
+    elif math.prod(size for _, size, _ in mesh) != len(rank_order):
+        yield f"the axes do not multiply to {len(rank_order)} ranks", "mesh"
+    if sorted(rank_order) != list(range(len(rank_order))):
+        yield "the ranks are not the devices from 0, each once", "rank_order"
+
+
+def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) -> Iterator[Fault]:
+    """Tensors that the graph has otherwise, and layouts that they cannot have."""
+    for index, planned in enumerate(tensors):
+        place, tensor = f"tensors.{index}", graph.tensors.get(planned.name)
+        if tensor is None:
+            yield f"the graph has no tensor {planned.name!r}", place
+        elif (tensor.dims, tensor.dtype) != (planned.dims, planned.dtype):
+            yield f"{planned.name!r} has other dims or another type than in the graph", place
+        else:
+            for layout in (planned.layout, planned.used):
+                yield from _layout_faults(layout, tensor.dims, mesh, place)
+
+
+def operator_faults(
+    operators: Sequence[PlannedOperator], graph: OpGraph, mesh: Mesh
+) -> Iterator[Fault]:
+    """Operators with other operands or axes than graph and mesh have, and impossible layouts."""
+    axes = [name for name, _, _ in mesh]
+    for index, (planned, op) in enumerate(zip(operators, graph.ops, strict=True)):
+        place = f"operators.{index} ({planned.name})"
+        if [axis for axis, _ in planned.split if axis not in axes]:
+            yield "it splits an axis that the mesh does not have", place
+        if (len(planned.inputs), len(planned.outputs)) != (len(op.inputs), len(op.outputs)):
+            yield "it has other operands or results than in the graph", place
+            continue
+        pairs = (*zip(op.inputs, planned.inputs, strict=True),
+                 *zip(op.outputs, planned.outputs, strict=True))  # fmt: skip
+        for name, layout in pairs:
+            if name:
+                yield from _layout_faults(layout, graph.tensors[name].dims, mesh, place)
+        if not planned.compute_s >= 0 or math.isinf(planned.compute_s):
+            yield f"{planned.compute_s} is no time", place
+
+
+def _layout_faults(
+    layout: NamedLayout | None, dims: Sequence[int], mesh: Mesh, place: str
+) -> Iterator[Fault]:
+    if layout is None:
+        return
+    numbers = {name: i for i, (name, _, _) in enumerate(mesh)}
+    used = [axis for dim in (*layout.dims, layout.partial) for axis in dim]
+    strange = [axis for axis in used if axis not in numbers]
+    if strange:
+        yield f"the mesh has no axis {strange[0]!r}, only {', '.join(numbers)}", place
+        return
+    split = tuple(tuple(numbers[a] for a in dim) for dim in layout.dims)
+    try:
+        partial = tuple(numbers[a] for a in layout.partial)
+        check_layout(Layout(split, partial), dims, [size for _, size, _ in mesh])
+    except LayoutError as error:
+        yield str(error).partition("\n")[0], place
+
+
+def collective_faults(collectives: Sequence[PlannedCollective], mesh: Mesh) -> Iterator[Fault]:
+    """Collectives over other axes than the mesh has, or with numbers that cannot be."""
+    axes = [name for name, _, _ in mesh]
+    for index, item in enumerate(collectives):
+        if [axis for axis in item.axes if axis not in axes]:
+            yield "it runs over an axis that the mesh does not have", f"collectives.{index}"
+        numbers = (item.nbytes, item.time_s, item.count, item.group_size)
+        if not all(math.isfinite(n) and n >= 0 for n in numbers):
+            yield "a number is negative or not finite", f"collectives.{index}"
+
+
+def estimate_faults(estimate: Estimate) -> Iterator[Fault]:
+    """Causes that do not sum to the whole."""
+    wholes: Mapping[str, tuple[float, Mapping[str, float]]] = {
+        "time_by_cause": (estimate.step_time_s, estimate.time_by_cause),
+        "memory_by_cause": (estimate.peak_memory_bytes, estimate.memory_by_cause),
+    }
+    for name, (whole, parts) in wholes.items():
+        numbers = (whole, *parts.values())
+        if not all(math.isfinite(n) and n >= 0 for n in numbers):
+            yield "a number is negative or not finite", f"estimate.{name}"
+        elif not math.isclose(sum(parts.values()), whole, rel_tol=_ROUNDING, abs_tol=1e-9):
+            yield f"the causes sum to {sum(parts.values()):g}, not to {whole:g}", f"estimate.{name}"
