@@ -59,6 +59,7 @@ def export(
     found = read_plan(plan)
     renaming = None if names is None else names_for(found, name_rules(names))
     writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
+    losses += checkpoint_note(found) if form == "mindspore" else ()
     print(write_files(output.parent, {output.name: writer})[0])
     for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
@@ -80,7 +81,24 @@ def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
     from exporters.formats import TARGET_FILES  # noqa: PLC0415
 
     forms = dict.fromkeys(TARGET_FILES.get(target, {}).values())
-    return tuple(loss for form in forms for loss in KNOWN[form].losses(plan, None))
+    losses = tuple(loss for form in forms for loss in KNOWN[form].losses(plan, None))
+    return losses + (checkpoint_note(plan) if "mindspore" in forms else ())
+
+
+def checkpoint_note(plan: Plan) -> tuple[str, ...]:
+    """The step time if MindSpore gets the strategy checkpoint and nothing else."""
+    from planner.checkpoint_only import checkpoint_only_s  # noqa: PLC0415
+    from topology.units import format_seconds  # noqa: PLC0415
+
+    alone_s = checkpoint_only_s(plan)
+    if alone_s is None:
+        return ()
+    alone, planned = format_seconds(alone_s), format_seconds(plan.estimate.step_time_s)
+    note = (
+        f"from the checkpoint alone a step takes {alone}, as planned {planned}: MindSpore splits "
+        "operators without parameters by batch; apply_mindspore.py has their strategies"
+    )
+    return (note,)
 
 
 def target_writers(plan: Plan, target: str) -> dict[str, Writer]:

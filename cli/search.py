@@ -109,7 +109,7 @@ def _writers(plan: Plan, target: str) -> dict[str, Writer]:
         return writers | target_writers(plan, target)
     except ExportError as error:
         print(
-            f"warning: no files for {target}, which cannot apply this plan\n{error}",
+            f"warning: no strategy file, {target} cannot apply this plan\n{error}",
             file=sys.stderr,
         )
         return writers

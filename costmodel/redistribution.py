@@ -118,9 +118,12 @@ class StateSpace:
         for dim, held in enumerate(layout.dims):
             for count in range(1, len(held) + 1):
                 suffix = held[-count:]
-                if not self._tier(suffix):
-                    break
                 rest = _replace(layout, dim, held[:-count])
+                terms = tuple(sorted((*rest.partial, *suffix)))
+                # A slice amid zeros is a term of a sum.
+                yield None, suffix, 0.0, Layout(rest.dims, terms)
+                if not self._tier(suffix):
+                    continue
                 size = math.prod(self.mesh.sizes[a] for a in suffix)
                 yield Collective.ALL_GATHER, suffix, float(size), rest
                 for other in range(len(layout.dims)):

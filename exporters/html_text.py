@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from exporters.sharding import visible
+
 Markup = str
 """Text that is markup already."""
 
@@ -15,12 +17,7 @@ def escaped(text: object) -> Markup:
     >>> escaped("<b>\u202e")
     '&lt;b&gt;\\u202e'
     """
-    shown = "".join(c if c.isprintable() else _code(c) for c in str(text))
-    return html.escape(shown, quote=True)
-
-
-def _code(character: str) -> str:
-    return character.encode("ascii", "backslashreplace").decode() if character != "\n" else " "
+    return html.escape(visible(str(text)), quote=True)
 
 
 def table(

@@ -139,15 +139,15 @@ def to_python(plan: Plan | Sharding) -> str:
         in_use = as_filed(each.used, each.permutation)
         if in_use != filed:
             used.setdefault(each.file_name, _spec(in_use))
-    nodes = {n.tensor.name: n for n in sharding.nodes if n.tensor.layout is not None}
+    nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
     results = [t for op in sharding.operators for t in op.results if t.layout is not None]
     return Template(MODULE).substitute(
         axes=text_tuple((axis.name, axis.size) for axis in sharding.mesh),
         devices=text_tuple(sharding.rank_order),
         parameters=table(rest),
         used=table(used),
-        inputs=table({k: _spec(n.tensor.layout) for k, n in nodes.items() if n.role == "input"}),
-        shared=table({k: _spec(n.tensor.layout) for k, n in nodes.items() if n.role != "input"}),
+        inputs=table({n: _spec(x) for role, n, x in nodes if role == "input" and x}),
+        shared=table({n: _spec(x) for role, n, x in nodes if role != "input" and x}),
         activations=table({t.name: _spec(t.layout) for t in results if not _partial(t.layout)}),
         operands=table(_operands(sharding)),
         partial=table({t.name: _partial(t.layout) for t in results if _partial(t.layout)}),

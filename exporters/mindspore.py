@@ -6,17 +6,17 @@ and how each parameter lies on the devices. See docs/formats.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from exporters.errors import ExportError
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_layouts import RestingParameter
-from exporters.mindspore_names import Names, in_parts, renamed
+from exporters.mindspore_names import Names, in_network, in_parts, renamed
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, readers
-from exporters.mindspore_records import StrategyCheckpoint, StrategyItem, Violation
+from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem, Violation
 from ir.plan import NamedLayout, Plan
 
-__all__ = ["ExportError", "check_strategy", "losses", "strategy_checkpoint"]
+__all__ = ["ExportError", "check_strategy", "losses", "optimizer_shard_size", "strategy_checkpoint"]
 
 _DIALECT = "mindspore"
 
@@ -36,7 +36,7 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
     violations = check_strategy(plan)
     if violations:
         raise ExportError(*violations)
-    found = tuple(readers(plan))
+    found = tuple(in_network(reader, names) for reader in readers(plan))
     items: dict[str, StrategyItem] = {}
     for reader in found:
         if reader.form.name:
@@ -61,6 +61,18 @@ def check_strategy(plan: Plan) -> tuple[Violation, ...]:
         *_shared_violations(plan, found),
         *_confused_names(found),
     )
+
+
+def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:
+    """The one number that MindSpore takes: among how many devices the optimizer shares a weight.
+
+    0 for none, -1 for all that hold copies; None where these layouts want several numbers.
+    """
+    shared = [each for each in layouts if each.opt_weight_shard_size]
+    sizes = {each.opt_weight_shard_size for each in shared}
+    if all(each.opt_weight_shard_size == each.copies for each in shared):
+        return -1 if shared else 0
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
@@ -131,12 +143,9 @@ def _confused_names(found: tuple[Reader, ...]) -> Iterator[Violation]:
 
 
 def _uneven_shares(plan: Plan) -> Iterator[str]:
-    sizes = {
-        layout.opt_weight_shard_size
-        for each in _resting(plan, tuple(readers(plan)))
-        if (layout := each.layout()).opt_weight_shard_size
-    }
-    if len(sizes) > 1:
+    layouts = [each.layout() for each in _resting(plan, tuple(readers(plan)))]
+    sizes = {each.opt_weight_shard_size for each in layouts if each.opt_weight_shard_size}
+    if optimizer_shard_size(layouts) is None:
         listed = ", ".join(str(size) for size in sorted(sizes))
         yield (
             f"the optimizer shares weights among {listed} devices; "

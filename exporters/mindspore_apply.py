@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from exporters.errors import ExportError
-from exporters.mindspore import check_strategy
+from exporters.mindspore import check_strategy, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_checks import reader_violations
-from exporters.mindspore_names import Names, renamed, renamed_scope
+from exporters.mindspore_names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, operators
+from exporters.mindspore_records import ParameterLayout
 from ir.plan import Plan, PlannedTensor
 
 __all__ = ["apply_module", "operator_strategies"]
@@ -35,12 +36,20 @@ network is compiled in the mode semi_auto_parallel:
 A cell is known by its path and an operator by the cell that holds it and the name of its primitive.
 Several of one name in a cell take their strategies in the order in which the cell makes them.
 What the network does not keep as an attribute of a cell cannot be sharded this way.
+
+Call it before the optimizer is made: it also keeps the optimizer from sharing the weights in WHOLE.
 """
 
 DEVICES = {devices}
 
 DATASET_STRATEGY = {inputs}
 """How the inputs arrive: the cuts of every dimension."""
+
+OPTIMIZER_SHARD_SIZE = {shard_size}
+"""Among how many devices the optimizer shares a weight: 0 is none, -1 all that hold copies."""
+
+WHOLE = {whole}
+"""Parameters that it does not share although it shares others."""
 
 STRATEGIES = {strategies}
 """By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
@@ -64,6 +73,9 @@ def apply(network, strategies=None):
                 continue
             for primitive, cuts in zip(found, wanted):
                 primitive.shard(cuts)
+    for parameter in network.get_parameters():
+        if parameter.name in WHOLE:
+            parameter.parallel_optimizer = False
     return missing
 
 
@@ -84,8 +96,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
     Raises:
         ExportError: MindSpore cannot express the plan.
     """
-    if names is not None:
-        plan = renamed(plan, names)
+    original, plan = plan, plan if names is None else renamed(plan, names)
     violations = check_strategy(plan)
     if violations:
         raise ExportError(*violations)
@@ -95,7 +106,18 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         devices=plan.devices,
         inputs=tuple(_dataset(plan)),
         strategies=_table(strategies),
+        **_optimizer(strategy_checkpoint(original, names).layouts),
     )
+
+
+def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
+    """Where the layouts want several sizes the largest is taken; the losses of the plan say so."""
+    size = optimizer_shard_size(layouts)
+    if size is None:
+        size = max(each.opt_weight_shard_size for each in layouts)
+    whole = [each for each in layouts if not each.opt_weight_shard_size and each.copies > 1]
+    names = "".join(f"    {each.name!a},\n" for each in whole if size)
+    return {"shard_size": str(size), "whole": f"{{\n{names}}}" if names else "set()"}
 
 
 def _table(strategies: Strategies) -> str:
@@ -114,7 +136,8 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
     With `names` the plan must be `renamed` by them.
     """
     out: dict[str, dict[str, list[Cuts]]] = {}
-    for found in operators(plan):
+    for each in operators(plan):
+        found = in_network(each, names)
         if found.form.name and found.op.kind not in NEVER_CUT and not reader_violations(found):
             for cell in _cells(found, names):
                 out.setdefault(cell, {}).setdefault(found.form.name, []).append(found.cuts)

@@ -4,15 +4,17 @@ A names file is a list of entries in YAML or JSON. `pattern` is a regular expres
 the whole name of a parameter in the model file, `name` what it is called in the network, with
 `\1` for a group. `transpose: true` says that the network keeps the matrix the other way round. A
 list of names says that the network keeps it as so many equal parts along its last dimension.
-`optional: true` allows the entry to match nothing.
+`optional: true` allows the entry to match nothing. `primitive` is the network's operator that reads
+the parameter, where it is another than the model's: `BiasAdd` for the bias of `nn.Dense`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -21,18 +23,18 @@ import yaml
 
 import data
 from exporters.errors import ExportError, Violation
-from exporters.mindspore_readers import file_name
+from exporters.mindspore_readers import Reader, file_name
 from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, is_nested
 from ir.plan import NamedLayout, Plan, PlannedTensor
 
 __all__ = [
-    "NameRule", "Names", "bundled_names", "in_parts", "name_rules", "names_for", "renamed",
-    "renamed_scope",
+    "NameRule", "Names", "bundled_names", "in_network", "in_parts", "name_rules", "names_for",
+    "renamed", "renamed_scope",
 ]  # fmt: skip
 
 LARGEST_FILE_BYTES = 2**20
 _FOLDER = "mindspore_names"
-_KEYS = {"pattern", "name", "transpose", "optional"}
+_KEYS = {"pattern", "name", "transpose", "optional", "primitive"}
 _FIX = "write a list of entries with `pattern`, `name` and, if need be, `transpose: true`"
 
 
@@ -45,6 +47,7 @@ class NameRule:
     """Templates; several for a parameter that the network keeps in parts."""
     transpose: bool = False
     optional: bool = False
+    primitive: str = ""
     at: str = "--names"
 
 
@@ -55,6 +58,8 @@ class Names:
     new: Mapping[str, tuple[str, ...]]
     """By the name in the model file; a parameter that is not there keeps its name."""
     transposed: frozenset[str]
+    primitives: Mapping[str, str] = field(default_factory=dict)
+    """By the name in the network: the primitive that reads it, where the network has another."""
 
     def of(self, name: str) -> tuple[str, ...]:
         return self.new.get(name, (name,))
@@ -113,7 +118,11 @@ def names_for(plan: Plan, rules: Sequence[NameRule]) -> Names:
             violations.append(Violation(what, rule.at, "leave `transpose` out"))
     if violations:
         raise ExportError(*violations)
-    return Names(new, frozenset(name for name, rule in rule_of.items() if rule.transpose))
+    return Names(
+        new,
+        frozenset(name for name, rule in rule_of.items() if rule.transpose),
+        {new[name][0]: rule.primitive for name, rule in rule_of.items() if rule.primitive},
+    )
 
 
 def _fault(what: str, at: str, fix: str) -> ExportError:
@@ -145,8 +154,11 @@ def _rule(entry: Any, at: str) -> NameRule:
         raise _fault("`pattern` and `name` are texts", at, _FIX)
     if not isinstance(transpose, bool) or not isinstance(optional, bool):
         raise _fault("`transpose` and `optional` are true or false", at, _FIX)
+    primitive = entry.get("primitive", "")
+    if not isinstance(primitive, str) or not re.fullmatch(r"\w*", primitive, re.ASCII):
+        raise _fault("`primitive` is the name of an operator of MindSpore", at, _FIX)
     compiled = _compiled(entry["pattern"], names, at)
-    return NameRule(compiled, tuple(names), transpose, optional, at)
+    return NameRule(compiled, tuple(names), transpose, optional, primitive, at)
 
 
 def _compiled(pattern: str, names: Sequence[str], at: str) -> re.Pattern[str]:
@@ -227,6 +239,28 @@ def _share_moved(planned: PlannedTensor, permutation: tuple[int, ...]) -> Planne
     dims = list(used.dims)
     dims[1 - first] = (*dims[1 - first], *share)
     return replace(planned, layout=NamedLayout(tuple(dims)))
+
+
+def in_network(reader: Reader, names: Names | None) -> Reader:
+    """The operator as the network has it; `BiasAdd` gets its rows as one dimension, as in
+    `nn.Dense`.
+    """
+    first = file_name(reader.parameters[0][0]) if reader.parameters else ""
+    name = names.primitives.get(first) if names is not None else None
+    if name is None:
+        return reader
+    form = replace(reader.form, name=name)
+    inputs = sorted(zip(form.inputs, form.dims, strict=True), key=lambda i: -len(i[0]))
+    if name == "BiasAdd" and len(inputs) == 2 and len(inputs[0][0]) > 1:
+        (data, dims), (bias, size) = inputs
+        rows = tuple(factor for dim in data[:-1] for factor in dim)
+        form = replace(
+            form,
+            inputs=((rows, data[-1]), bias),
+            dims=((math.prod(dims[:-1]), dims[-1]), size),
+            device_matrix=(rows, data[-1]),
+        )
+    return replace(reader, form=form)
 
 
 def in_parts(plan: Plan, checkpoint: StrategyCheckpoint, names: Names) -> StrategyCheckpoint:

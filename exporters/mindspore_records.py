@@ -98,6 +98,13 @@ class ParameterLayout:
     indices_offset: tuple[int, ...] = ()
     """First row of each of these parts; as many as `param_split_shape`."""
 
+    @property
+    def copies(self) -> int:
+        """Devices that hold the same part, if the optimizer shares nothing."""
+        split = {axis for axes in axes_by_dimension(self.tensor_map) for axis in axes}
+        pieces = math.prod(self.device_matrix[-1 - axis] for axis in split)
+        return math.prod(self.device_matrix) // pieces
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyCheckpoint:

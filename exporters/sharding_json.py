@@ -58,9 +58,10 @@ class ParameterRecord:
 
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
-    """One input, or tensor that several operators read."""
+    """One input, or tensor that several operators read; an input may be both."""
 
     __pydantic_config__ = _STRICT
+    name: str
     role: str
     dims: tuple[int, ...]
     dtype: str
@@ -99,7 +100,7 @@ class Document:
     mesh: tuple[Axis, ...]
     devices: tuple[int, ...]
     parameters: dict[str, ParameterRecord]
-    tensors: dict[str, TensorRecord]
+    tensors: tuple[TensorRecord, ...]
     activations: dict[str, ActivationRecord]
     operators: dict[str, OperatorRecord]
     placed: dict[str, Any] = field(default_factory=dict)
@@ -125,9 +126,10 @@ def to_text(
         "devices": sharding.rank_order,
         **({"placed": dict(placed)} if placed else {}),
         "parameters": {each.name: _parameter(each, codec) for each in sharding.parameters},
-        "tensors": {
-            n.tensor.name: {"role": n.role, **_tensor(n.tensor, codec)} for n in sharding.nodes
-        },
+        "tensors": [
+            {"name": n.tensor.name, "role": n.role, **_tensor(n.tensor, codec)}
+            for n in sharding.nodes
+        ],
         "activations": {
             tensor.name: {"operator": op.name, **_tensor(tensor, codec)}
             for op in sharding.operators
@@ -171,6 +173,9 @@ def _lines(sections: Mapping[str, object]) -> str:
         if isinstance(value, dict) and value:
             rows = (f"  {_dumps(k)}: {_dumps(v)}" for k, v in value.items())
             parts.append(f" {_dumps(key)}: {{\n" + ",\n".join(rows) + "\n }")
+        elif isinstance(value, list) and value:
+            rows = (f"  {_dumps(v)}" for v in value)
+            parts.append(f" {_dumps(key)}: [\n" + ",\n".join(rows) + "\n ]")
         else:
             parts.append(f" {_dumps(key)}: {_dumps(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -223,7 +228,7 @@ def from_document(document: Document, codec: Codec) -> Sharding:
         document.mesh,
         document.devices,
         tuple(reader.parameter(n, each) for n, each in document.parameters.items()),
-        tuple(reader.node(n, each) for n, each in document.tensors.items()),
+        tuple(reader.node(each) for each in document.tensors),
         tuple(
             ShardedOperator(
                 n, each.kind, each.scope, reader.operands(n, each), tuple(results[n])
@@ -256,9 +261,9 @@ class _Reader:
             order,
         )
 
-    def node(self, name: str, each: TensorRecord) -> ShardedNode:
-        layout = self.layout(each.layout, each.dims, f"tensors.{name}")
-        return ShardedNode(each.role, ShardedTensor(name, each.dims, each.dtype, layout))
+    def node(self, each: TensorRecord) -> ShardedNode:
+        layout = self.layout(each.layout, each.dims, f"tensors.{each.name}")
+        return ShardedNode(each.role, ShardedTensor(each.name, each.dims, each.dtype, layout))
 
     def operands(self, name: str, each: OperatorRecord) -> tuple[NamedLayout | None, ...]:
         return tuple(self._decoded(record, f"operators.{name}") for record in each.operands)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from exporters.sharding import visible
 from ir.plan import NamedLayout, Plan
 
 __all__ = ["COLUMNS", "to_csv"]
@@ -14,7 +15,7 @@ COLUMNS = (
     "what", "name", "kind", "scope", "dims", "dtype", "split", "layout", "used", "compute_s",
 )  # fmt: skip
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@")
 
 
 def to_csv(plan: Plan) -> str:
@@ -61,9 +62,10 @@ def _dims(dims: Sequence[int]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula.
+    """A cell on one line that no spreadsheet takes for a formula.
 
     >>> _cell("=1+1"), _cell("MatMul")
     ("'=1+1", 'MatMul')
     """
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    shown = visible(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from string import Template
 
 import numpy as np
+import numpy.typing as npt
 
+from exporters.errors import ExportError
 from exporters.mindspore_records import StrategyFileError, Violation
 from exporters.python_tables import table, text_tuple
 from exporters.sharding import (
@@ -128,16 +130,38 @@ def _all_layouts(sharding: Sharding) -> Iterator[NamedLayout]:
         yield from (x for x in op.operands if x is not None)
 
 
+def _expressible(plan: Plan | Sharding) -> Sharding:
+    """The layouts, if torch can number the ranks so.
+
+    A process group numbers its ranks in ascending order, and DTensor deals out shards by that
+    number: torch 2.13 puts them on other devices where a mesh descends.
+    """
+    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    grid = _grid(sharding)
+    if not all((np.diff(grid, axis=axis) > 0).all() for axis in range(grid.ndim)):
+        what = "a DeviceMesh needs ascending ranks along each of its dimensions"
+        raise ExportError(Violation(what, "the plan's rank_order", "export for JAX"))
+    return sharding
+
+
+def _grid(sharding: Sharding) -> npt.NDArray[np.int64]:
+    sizes = [axis.size for axis in sharding.mesh]
+    return np.array(sharding.rank_order, dtype=np.int64).reshape(sizes)
+
+
 def _ranks(sharding: Sharding, dims: Sequence[str]) -> tuple[int, ...]:
     """Ranks of the DeviceMesh, row-major over its dimensions."""
     axes = [axis.name for axis in sharding.mesh]
-    grid = np.array(sharding.rank_order).reshape([axis.size for axis in sharding.mesh])
-    return tuple(grid.transpose([axes.index(name) for name in dims]).ravel().tolist())
+    return tuple(_grid(sharding).transpose([axes.index(name) for name in dims]).ravel().tolist())
 
 
 def to_json(plan: Plan | Sharding) -> str:
-    """Text of the JSON form."""
-    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    """Text of the JSON form.
+
+    Raises:
+        ExportError: torch cannot number the ranks as the plan does.
+    """
+    sharding = _expressible(plan)
     codec = _codec(sharding)
     sizes = sharding.sizes
     placed = {
@@ -198,8 +222,12 @@ def _uneven_losses(sharding: Sharding) -> Iterator[str]:
 
 
 def to_python(plan: Plan | Sharding) -> str:
-    """A Python module that builds the mesh and the placements; it needs no other file."""
-    sharding = sharding_of(plan) if isinstance(plan, Plan) else plan
+    """A Python module that builds the mesh and the placements; it needs no other file.
+
+    Raises:
+        ExportError: torch cannot number the ranks as the plan does.
+    """
+    sharding = _expressible(plan)
     codec = _codec(sharding)
     rest: dict[object, object] = {}
     used: dict[object, object] = {}

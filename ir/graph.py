@@ -168,8 +168,13 @@ class OpGraph:
 
     def digest(self) -> str:
         """Hash of everything that planning reads, hexadecimal."""
-        text = json.dumps(graph_to_dict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return record_digest(graph_to_dict(self))
+
+
+def record_digest(record: Mapping[str, object]) -> str:
+    """Hash of the JSON form of a graph, hexadecimal."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unused_name(name: str, taken: Container[str]) -> str:

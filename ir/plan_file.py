@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from ir.plan import (
     PlannedTensor,
     Space,
 )
-from ir.plan_checks import plan_faults
+from ir.plan_checks import graph_faults, plan_faults
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
+_LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class PlanFileError(ValueError):
@@ -94,6 +96,8 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
             f"{where} is not JSON\n  at:  {error}\n"
             "  fix: write it again with `planner search -o DIR`"
         ) from error
+    if _LONE_HALF.search(text) and not _is_unicode(data):
+        raise PlanFileError(f"{where} holds half a character\n  fix: write it again")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise PlanFileError(
             f"{where} is not a plan\n  fix: pass the plan.json that `planner search -o DIR` wrote"
@@ -117,12 +121,23 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
     if [(op.name, op.kind) for op in file.operators] != [(op.name, op.kind) for op in graph.ops]:
         raise PlanFileError(f"{where}: its operators are not those of its graph\n  at:  operators")
     shared = {f.name for f in fields(Plan)} - {"graph"}
-    return _checked(Plan(graph=graph, **{name: getattr(file, name) for name in shared}), where)
+    plan = Plan(graph=graph, **{name: getattr(file, name) for name in shared})
+    return _checked(plan, data["graph"], where)
 
 
-def _checked(plan: Plan, where: str) -> Plan:
+def _is_unicode(data: object) -> bool:
+    """Whether all text can be written again: JSON can spell halves of characters."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _checked(plan: Plan, record: Mapping[str, object], where: str) -> Plan:
     """The plan, if its parts speak of each other."""
-    faults = list(islice(plan_faults(plan), _MOST_FAULTS))
+    found = itertools.chain(graph_faults(record, plan.digest), plan_faults(plan))
+    faults = list(itertools.islice(found, _MOST_FAULTS))
     if faults:
         shown = "\n".join(f"{what}\n  at:  {place}" for what, place in faults)
         raise PlanFileError(

@@ -129,14 +129,11 @@ class OpPricer:
             axes = axes_of(assignment, item.factors)
             if axes:
                 elements = math.prod(-(-rule.sizes[f] // shards.get(f, 1)) for f in item.message)
-                out.append(
-                    self._message(
-                        axes,
-                        elements * item.bytes_per_element,
-                        item.forward,
-                        item.backward if backward else 0,
-                    )
-                )
+                nbytes = elements * item.bytes_per_element
+                # MindSpore repeats a forward all-reduce backward (docs/decisions/0007).
+                repeated = 0 if self.dialect.partial_edges else item.forward
+                back = max(item.backward, repeated) if backward else 0
+                out.append(self._message(axes, nbytes, item.forward, back))
         if not self.dialect.partial_edges:
             for mapping, terms, tensor in zip(rule.results, summed, view.outputs, strict=False):
                 axes = axes_of(assignment, tuple(terms))

@@ -46,7 +46,7 @@ class Liveness:
 def operand_gradients(op: Op, gradient: frozenset[str]) -> tuple[bool, ...]:
     """Which operands get a gradient, given the tensors that have one."""
     entry = lookup(op.kind)
-    if not any(n in gradient for n in op.outputs):
+    if op.attributes.get("stop_gradient") or not any(n in gradient for n in op.outputs):
         return (False,) * len(op.inputs)
     able = entry.differentiable
     return tuple(
@@ -82,6 +82,8 @@ def _with_gradient(graph: OpGraph) -> frozenset[str]:
 def _spread(op: Op, found: set[str], graph: OpGraph) -> None:
     for part in op.parts if op.kind == "Fused" else ():
         _spread(part, found, graph)
+    if op.attributes.get("stop_gradient"):
+        return
     entry = lookup(op.kind)
     able = range(len(op.inputs)) if entry.differentiable is None else entry.differentiable
     if any(i < len(op.inputs) and op.inputs[i] in found for i in able):

@@ -66,9 +66,15 @@ class SearchRequest:
     """Values that dynamic dimensions were bound to, for the record."""
 
     def to_dict(self) -> dict[str, object]:
-        """Record for plan.json: what decides the answer, so neither threads nor the time limit."""
+        """Record for plan.json: what decides the answer, so neither threads nor the time limit.
+
+        It holds lists, as JSON does, so that a plan equals what is read back from its file.
+        """
         data = asdict(self)
         for key in ("threads", "time_limit_s"):
             del data[key]
         data["optimizer"] = self.optimizer.value
+        data["bind"] = [list(pair) for pair in self.bind]
+        if isinstance(self.dataset_strategy, tuple):
+            data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
         return data

@@ -8,7 +8,7 @@ from costmodel.redistribution import all_layouts
 from ir.graph import Tensor
 from ir.layout import Layout
 from planner.dialects import Dialect
-from planner.ports import Port, PortState
+from planner.ports import Port, PortState, local_elements
 from topology.mesh import Mesh
 
 _AXES_FOR_ALL_LAYOUTS = 2
@@ -64,6 +64,8 @@ def parameter_states(
     """
     if not dialect.cut_counts:
         layouts = [x for x in free_layouts(tensor, mesh, dialect) if not x.partial]
+        # Of layouts that cost the same the smallest comes first and is taken.
+        layouts.sort(key=lambda x: local_elements(tensor.dims, x, mesh))
         return [PortState(x, x) for x in layouts]
     used = dict.fromkeys(layout for port in ports for layout in port.forward)
     out: list[PortState] = []

@@ -2,7 +2,8 @@
 
 from hypothesis import settings
 
-collect_ignore = ["mindspore_package"]  # `make test-mindspore` runs it, in an environment of its own
+# `make test-mindspore` runs it, in an environment of its own.
+collect_ignore = ["mindspore_package"]
 
 # A loaded machine must not fail a test, and a second run must see the same examples.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

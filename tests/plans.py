@@ -31,12 +31,13 @@ def _graph() -> OpGraph:
 
 
 def _operators(graph: OpGraph) -> tuple[PlannedOperator, ...]:
+    rows = NamedLayout((("server", "card0", "card1"), ()))
     data = NamedLayout((("server", "card0", "card1"), (), ()))
     weight = NamedLayout(((), ("card0", "card1")))
     partial = NamedLayout(((), (), ()), ("card0", "card1"))
     out = []
     for op in graph.ops:
-        operands = (data, weight) if op.kind == "MatMul" else (data,)
+        operands = (rows, weight) if op.kind == "MatMul" else (data,)
         results = (partial,) if op.kind == "MatMul" else (data,)
         time_s = 0.25 if op.kind == "MatMul" else 0.5
         out.append(

@@ -13,6 +13,7 @@ from ir.normalise.experts import group_experts
 from ir.normalise.fusion import fuse_elementwise
 from ir.normalise.identities import drop_identities
 from ir.normalise.parameters import fold_parameters
+from ir.normalise.shift import stop_shift_gradients
 
 __all__ = ["add_ends", "main_dtype", "normalise", "with_dtype"]
 
@@ -28,7 +29,7 @@ def normalise(graph: OpGraph, *, fused_attention: bool = True) -> OpGraph:
     graph = group_experts(graph)
     if fused_attention:
         graph = recognise_attention(graph)
-    graph = fuse_elementwise(graph)
+    graph = fuse_elementwise(stop_shift_gradients(graph))
     graph.validate()
     return graph
 

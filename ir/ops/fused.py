@@ -103,6 +103,7 @@ def tensor_maps(view: OpView) -> dict[str, FactorMap]:
 
 def _ties(view: OpView) -> _Ties:
     ties = _Ties()
+    inner: list[tuple[str, int]] = []
     for part in view.op.parts:
         rule = lookup(part.kind).rule(OpView(part, view.graph))
         ids = [ties.union.add(s) for s in rule.sizes]
@@ -110,8 +111,9 @@ def _ties(view: OpView) -> _Ties:
         ties.internal += [_renamed(item, ids.__getitem__) for item in rule.internal]
         sums = _sums(rule, ids)
         if part.outputs[0] in view.op.outputs:
-            ties.last += sums
+            ties.last += [replace(item, backward=0) for item in sums]
         else:
+            inner += [(part.outputs[0], len(ties.internal) + i) for i in range(len(sums))]
             ties.internal += sums
         named = (
             *zip(part.inputs, rule.operands, strict=True),
@@ -121,9 +123,27 @@ def _ties(view: OpView) -> _Ties:
             if name and mapping is not None:
                 known = [[ids[f] for f in dim] for dim in mapping]
                 _tie(ties.maps, name, known, ties.union, ties.locked)
+    for name, index in inner:
+        if not _returns(view, ties, name, ties.internal[index].factors):
+            ties.internal[index] = replace(ties.internal[index], backward=0)
     ties.lock_met_twice()
     ties.complete_last()
     return ties
+
+
+def _returns(view: OpView, ties: _Ties, name: str, factors: tuple[int, ...]) -> bool:
+    """Whether what is made from a sum meets a summed factor again: only then is its gradient one
+    of many terms.
+    """
+    summed = {ties.union.find(f) for f in factors}
+    made = {name}
+    for part in view.op.parts:
+        if made & set(part.inputs):
+            maps = [ties.maps[n] for n in (*part.inputs, *part.outputs) if n in ties.maps]
+            if any(ties.union.find(f) in summed for m in maps for dim in m for f in dim):
+                return True
+            made.update(part.outputs)
+    return False
 
 
 def _renamed(item: InternalCollective, name: Callable[[int], int]) -> InternalCollective:

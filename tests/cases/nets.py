@@ -122,8 +122,9 @@ def convolutions(layers: int, batch: int, image: int, channels: int) -> OpGraph:
         weight = build.weight(f"conv{layer}.w", (channels, channels, 3, 3))
         x = build.op("Conv", (x, weight), dims, name=f"conv{layer}", kernel_shape=(3, 3))
         vectors = [build.weight(f"norm{layer}.{p}", (channels,)) for p in ("scale", "shift")]
-        for part in ("mean", "variance"):
-            vectors.append(build.tensor(f"norm{layer}.{part}", (channels,), Role.BUFFER))
+        vectors += [
+            build.tensor(f"norm{layer}.{p}", (channels,), Role.BUFFER) for p in ("mean", "variance")
+        ]
         x = build.op("BatchNormalization", (x, *vectors), dims, name=f"norm{layer}")
         x = build.op("Relu", (x,), dims)
         x = build.op("MaxPool", (x,), dims, kernel_shape=(3, 3))

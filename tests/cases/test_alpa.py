@@ -15,8 +15,8 @@ from ir.layout import Layout
 from planner.edges import CAUSE_FORWARD, CAUSE_GATHER, CAUSE_GRADIENT, CAUSE_INSIDE, CAUSE_SYNC
 from tests.builders import GraphBuilder
 from tests.cases import nets
-from tests.cases.alpha_beta import machine, use_alpha_beta
-from tests.cases.case_file import case, expected
+from tests.cases.alpha_beta import UNIT_S, machine, use_alpha_beta
+from tests.cases.case_file import expected
 from tests.cases.planning import Answer, batch_on, solved, whole
 
 WIDE = [(4, 1), (1, 4)]
@@ -77,10 +77,12 @@ def test_two_axes_are_data_and_tensor_parallel() -> None:
         ("axis0",),
         ("axis1",),
     }
-    split_biases = 3 * 32 * 4 / 2 * 2
-    alpha = 12 * 1.01
+    gathers = [c for c in answer.collectives if (c.kind, c.cause) == ("all_gather", CAUSE_SYNC)]
+    gathered = sum(c.time_s for c in gathers) / UNIT_S
+    halves_of_biases, latencies = 6 * 32 * 4 / 2, 12 * 1.01
+    ours = answer.units - gathered + halves_of_biases + latencies
     assert answer.units < wanted["objective"]
-    assert answer.units + split_biases + alpha == pytest.approx(wanted["objective"], rel=0.01)
+    assert ours == pytest.approx(wanted["objective"], rel=1e-5)
 
 
 def test_a_hierarchical_reduction_beats_tensor_parallelism_on_two_axes() -> None:
@@ -106,15 +108,13 @@ def test_little_memory_shards_parameters() -> None:
     assert replicated_parameters(free)
     assert all(tight.tensors[f"layer{i}.w"].layout.dims[0] for i in range(6))
     big = [c for c in tight.collectives if c.nbytes > 128]
-    assert Counter((c.kind, c.cause) for c in big) == {
-        ("reduce_scatter", CAUSE_SYNC): 6,
-        ("all_gather", CAUSE_GATHER): 12,
+    assert {(c.kind, c.cause) for c in big} == {
+        ("reduce_scatter", CAUSE_SYNC),
+        ("all_gather", CAUSE_GATHER),
     }
-    assert expected("alpa_mlp_zero3")["collectives"] == {
-        "reduce_scatter": 1,
-        "all_gather": 2,
-        "all_reduce": 0,
-    }
+    of_a_weight = {kind: count / 6 for kind, count in Counter(c.kind for c in big).items()}
+    wanted = expected("alpa_mlp_zero3")["collectives"]
+    assert of_a_weight == {kind: count for kind, count in wanted.items() if count}
 
 
 @pytest.mark.parametrize("shape", WIDE)
@@ -186,10 +186,10 @@ def test_convolutions_are_data_parallel_with_common_statistics(shape: tuple[int,
     assert replicated_parameters(answer)
     assert {c.kind for c in answer.collectives} == {"all_reduce"}
     inside = [(c.operator, c.count) for c in answer.collectives if c.cause == CAUSE_INSIDE]
-    assert inside == [(f"op_norm{i}", 4) for i in range(3)]
+    assert [operator for operator, _ in inside] == [f"op_norm{i}" for i in range(3)]
     assert {c.cause for c in answer.collectives} == {CAUSE_INSIDE, CAUSE_SYNC}
-    layers = case("alpa_conv_dp")["model"]["layers"]
-    assert expected("alpa_conv_dp")["collectives"]["all_reduce"] == 1 + 2 * layers
+    statistics, one_gradient = sum(count for _, count in inside) / 2, 1
+    assert statistics + one_gradient == expected("alpa_conv_dp")["collectives"]["all_reduce"]
 
 
 def test_an_argmax_splits_what_it_keeps() -> None:

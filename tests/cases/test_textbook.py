@@ -173,7 +173,7 @@ def test_mindspore_splits_the_classes_of_reid_where_its_loss_is_written_out() ->
     (best, first), (second, next_one), *_ = ranking(graph, "mindspore", inputs, names=names)
     assert first == cuts_of(planned(graph, "mindspore", inputs), names) == REID.known
     assert next_one == ((2, 1), (1, 2), (1, 1), (1, 4))
-    assert second / best - 1 == pytest.approx(0.0513, abs=5e-5)
+    assert second / best - 1 == pytest.approx(0.0574, abs=5e-5)
 
 
 def test_two_by_two_loses_where_a_pair_of_cards_has_one_link() -> None:

@@ -143,9 +143,7 @@ class FiveNodes:
             *((pair, np.asarray(rule, dtype=float)) for pair, rule in self.rules),
         ]
         return Problem(
-            tuple(
-                NodeTable(self.costs[i], (memory[i],) * len(intervals[i])) for i in range(5)
-            ),
+            tuple(NodeTable(self.costs[i], (memory[i],) * len(intervals[i])) for i in range(5)),
             tuple(EdgeTable(price) for _, price in edges),
             tuple(range(5)),
             tuple(intervals),

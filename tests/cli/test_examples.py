@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from importers.onnx import import_onnx
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -30,6 +32,12 @@ def test_every_cluster_is_compared(mlp: Path) -> None:
         for devices in ("8", "16")
     ]
     assert all(" ms " in line for line in lines)
+
+
+def test_the_perceptron_to_run_is_a_model(tmp_path: Path) -> None:
+    run("perceptron.py", str(tmp_path / "mlp.onnx"))
+    graph = import_onnx(tmp_path / "mlp.onnx")
+    assert [t.name for t in graph.parameters] == ["up", "down"]
 
 
 def test_no_example_is_forgotten() -> None:

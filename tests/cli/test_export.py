@@ -28,6 +28,59 @@ def test_export_writes_what_search_wrote(name: str, folder: Path, planner: Plann
     assert target.read_bytes() == (folder / name).read_bytes()
 
 
+def test_names_of_the_network_come_from_a_file(
+    folder: Path, planner: Planner, tmp_path: Path
+) -> None:
+    (tmp_path / "names.yaml").write_text(r"[{pattern: '(.*)', name: 'mlp.\1.weight'}]")
+    for form, name in (("mindspore", "a.ckpt"), ("mindspore-apply", "a.py")):
+        run = planner(
+            "export", folder / "plan.json", "--format", form, "--names", tmp_path / "names.yaml",
+            "-o", tmp_path / name,
+        )  # fmt: skip
+        assert run.code == 0
+    assert {x.name for x in read(tmp_path / "a.ckpt").layouts} == {
+        "mlp.up.weight",
+        "mlp.down.weight",
+    }
+    assert "'mlp.up': {" in (tmp_path / "a.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[{pattern: c, name: d}]", "matches no parameter"),
+        ("[{pattern: up, name: a}, {pattern: '.*', name: '\\g<0>'}]", "is matched twice"),
+        ("[{pattern: '.*', name: one}]", "are both called 'one'"),
+        ("[{pattern: up, name: a-b}]", "before a dash"),
+        ("{", "neither YAML nor JSON"),
+    ],
+)
+@pytest.mark.parametrize("form", ["mindspore", "mindspore-apply"])
+def test_names_that_do_not_fit_write_nothing(
+    text: str, what: str, form: str, folder: Path, planner: Planner, tmp_path: Path
+) -> None:
+    names = tmp_path / "names.yaml"
+    names.write_text(text)
+    out = tmp_path / "out" / "file"
+    run = planner("export", folder / "plan.json", "--format", form, "--names", names, "-o", out)
+    assert (run.code, run.out) == (2, "")
+    assert what in run.err
+    assert f"at:  {names}" in run.err
+    assert "fix: " in run.err
+    assert not out.parent.exists()
+
+
+def test_the_step_from_the_checkpoint_alone_is_told(
+    folder: Path, planner: Planner, tmp_path: Path
+) -> None:
+    run = planner("export", folder / "plan.json", "-o", tmp_path / "a.ckpt")
+    assert "note: from the checkpoint alone a step takes" in run.err
+    run = planner(
+        "export", folder / "plan.json", "--format", "mindspore-apply", "-o", tmp_path / "a.py"
+    )
+    assert "alone" not in run.err
+
+
 def test_the_suffix_chooses_the_form(folder: Path, planner: Planner, tmp_path: Path) -> None:
     planner("export", folder / "plan.json", "-o", tmp_path / "a.json")
     planner("export", folder / "plan.json", "-o", tmp_path / "a.ckpt")

@@ -42,7 +42,7 @@ mesh server 2 x card 4.
 
 Heaviest operators: layouts of operands -> results
 operator              count  compute     %  layouts
-MatMul layers.*.proj      2   500 ms  50.0  [all,-,-], [-,card] -> [-,-,-]+card
+MatMul layers.*.proj      2   500 ms  50.0  [all,-], [-,card] -> [-,-,-]+card
 Softmax head              1   500 ms  50.0  [all,-,-] -> [all,-,-]
 In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
 `+card` terms of a sum over the cards.

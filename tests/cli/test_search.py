@@ -102,28 +102,35 @@ def test_the_files_of_mindspore_can_be_read_back(
 ) -> None:
     folder = tmp_path / "new" / "plan"
     run = planner("search", mlp, "--devices", 8, "-o", folder, "--json")
-    names = ["plan.json", "strategy.ckpt", "strategy.json"]
+    names = ["plan.json", "strategy.ckpt", "strategy.json", "apply_mindspore.py"]
     assert run.json["files"] == [str(folder / n) for n in names]
-    assert sorted(p.name for p in folder.iterdir()) == names
+    assert {p.name for p in folder.iterdir()} == set(names)
     assert read_plan(folder / "plan.json").estimate.step_time_s == run.json["step_time_s"]
     layouts = [item.name for item in read(folder / "strategy.ckpt").layouts]
     assert sorted(layouts) == ["down", "up"]
 
 
-@pytest.mark.parametrize("target", ["jax", "torch", "generic"])
-def test_other_targets_write_the_plan_alone(
-    target: str, mlp: Path, planner: Planner, tmp_path: Path
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("jax", {"plan.json", "jax_sharding.json", "jax_sharding.py"}),
+        ("torch", {"plan.json", "torch_placements.json", "torch_placements.py"}),
+        ("generic", {"plan.json"}),
+    ],
+)
+def test_every_target_writes_its_files(
+    target: str, names: set[str], mlp: Path, planner: Planner, tmp_path: Path
 ) -> None:
     run = planner("search", mlp, "--devices", 4, "--target", target, "-o", tmp_path)
     assert run.code == 0
-    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
+    assert {p.name for p in tmp_path.iterdir()} == names
     assert read_plan(tmp_path / "plan.json").request["target"] == target
 
 
 def test_a_plan_that_the_target_cannot_apply_is_written_with_a_warning(
     mlp: Path, planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise ExportError(Violation("cut too fine", "operator 'x'", "plan again"))
 
     monkeypatch.setattr("exporters.mindspore.strategy_checkpoint", refuse)
@@ -191,5 +198,5 @@ def test_the_same_input_gives_the_same_bytes(mlp: Path, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "cli", "search", str(mlp), *options]
         subprocess.run(command, capture_output=True, check=True, env=environment)
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert len(found[0]) == 3
+    assert len(found[0]) == 4
     assert found[0] == found[1]

@@ -14,7 +14,7 @@ from planner.dialects import TARGETS
 from planner.solvers import SOLVERS
 from topology.catalogue import cluster_names
 
-COMMANDS = ("search", "inspect", "export")
+COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "planner", "topology")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from exporters.errors import ExportError
 from exporters.mindspore import strategy_checkpoint
 from exporters.mindspore_apply import apply_module, operator_strategies
 from exporters.mindspore_names import name_rules, names_for, renamed
-from ir.plan import Plan
+from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import attention_block
@@ -47,8 +48,13 @@ class Primitive:
 class Network:
     cells: dict[str, SimpleNamespace] = field(default_factory=dict)
 
+    parameters: list[SimpleNamespace] = field(default_factory=list)
+
     def cells_and_names(self) -> Any:
         return self.cells.items()
+
+    def get_parameters(self) -> list[SimpleNamespace]:
+        return self.parameters
 
 
 def module(text: str) -> dict[str, Any]:
@@ -78,8 +84,6 @@ def test_every_operator_of_a_network_gets_its_strategy(make: Any) -> None:
 
 @pytest.mark.parametrize("make", NETWORKS, ids=lambda f: f.__name__)
 def test_it_says_of_operators_with_parameters_what_the_checkpoint_says(make: Any) -> None:
-    import random
-
     space = known_space(make, 8)
     for seed in range(40):
         plan = space.plan(drawn(random.Random(seed)))
@@ -137,6 +141,27 @@ def test_the_file_imports_nothing_and_holds_no_name_as_code() -> None:
 def test_how_the_inputs_arrive_is_in_the_file() -> None:
     found = module(apply_module(known_space(language_model, 16).best))
     assert (found["DEVICES"], found["DATASET_STRATEGY"]) == (16, ((16, 1),))
+
+
+def test_weights_that_the_plan_leaves_whole_are_kept_from_the_optimizer() -> None:
+    space = known_space(wide_perceptron, 16)
+    shared = NamedLayout((("server", "card0", "card1", "card2"), ()))
+    plan = space.plan(split_like(0, 0, 0, 0))
+    tensors = tuple(
+        replace(t, layout=shared) if t.name == "layers.1.weight" else t for t in plan.tensors
+    )
+    found = module(apply_module(replace(plan, tensors=tensors)))
+    assert found["OPTIMIZER_SHARD_SIZE"] == -1
+    assert found["WHOLE"] == {"layers.0.weight", "layers.2.weight"}
+    network = network_of(found["STRATEGIES"])
+    network.parameters = [
+        SimpleNamespace(name=n, parallel_optimizer=True)
+        for n in ("layers.0.weight", "layers.1.weight")
+    ]
+    found["apply"](network)
+    assert [p.parallel_optimizer for p in network.parameters] == [False, True]
+    plain = module(apply_module(plan))
+    assert (plain["OPTIMIZER_SHARD_SIZE"], plain["WHOLE"]) == (0, set())
 
 
 def test_cells_are_renamed_as_their_parameters_are(tmp_path: Any) -> None:

@@ -148,6 +148,17 @@ def test_parts_that_are_not_cut_alike_are_refused(rules: Any) -> None:
         strategy_checkpoint(plan, names)
 
 
+def test_the_operator_that_reads_a_parameter_may_have_another_name(rules: Any) -> None:
+    plan = known_space(language_model, 8).plan(split_like(0, 0, 1))
+    names = names_for(plan, rules("[{pattern: up.bias, name: up.bias, primitive: BiasAdd}]"))
+    plain, found = strategy_checkpoint(plan), strategy_checkpoint(plan, names)
+    assert item(plain, "Add_up.bias").cuts == ((4, 2, 1), (1,))
+    assert item(found, "BiasAdd_up.bias").cuts == ((8, 1), (1,))
+    matrices = [layout(each, "up.bias").device_matrix for each in (plain, found)]
+    assert matrices == [(4, 2), (8,)]
+    assert resting_slices(layout(found, "up.bias")) == resting_slices(layout(plain, "up.bias"))
+
+
 # What is refused
 
 
@@ -166,6 +177,7 @@ def test_parts_that_are_not_cut_alike_are_refused(rules: Any) -> None:
         ("[{pattern: 'a.w', name: x, transposed: true}]", "unknown key 'transposed'"),
         ("[{pattern: 'a.w', name: x, transpose: 1}]", "are true or false"),
         ("[{pattern: 3, name: x}]", "are texts"),
+        ("[{pattern: 'a.w', name: x, primitive: 'a b'}]", "the name of an operator"),
         ("[{pattern: 'a.w', name: []}]", "are texts"),
         ("[3]", "an entry has a `pattern` and a `name`"),
         ("{}", "holds a list of entries"),
@@ -236,7 +248,7 @@ def test_a_scope_is_renamed_as_the_parameters_beneath_it() -> None:
         "m.h.0.mlp.up.weight": ("b.0.output.mapping.weight",),
         "m.ln.weight": ("final.gamma",),
     }
-    names = Names({k: v for k, v in new.items()}, frozenset())
+    names = Names(new, frozenset())
     assert renamed_scope("m.h.0.attn", names) == "b.0.attention"
     assert renamed_scope("m.h.0", names) == "b.0"
     assert renamed_scope("m.h.0.mlp.up", names) == "b.0.output.mapping"

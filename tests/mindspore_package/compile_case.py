@@ -1,6 +1,6 @@
 """Compile one case with MindSpore's own parallel passes, and say what it made of our files.
 
-A process compiles once: `python compile_case.py CASE checkpoint|json|apply RESULT.json`.
+A process compiles once: give it the case, `checkpoint`, `json` or `apply`, and the result's path.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any
 
 import mindspore as ms
-from imagined_cluster import imagine
 from mindspore.graph.api import _cell_graph_executor as executor
-from networks import NETWORKS
+
+from tests.mindspore_package.imagined_cluster import imagine
+from tests.mindspore_package.networks import NETWORKS
 
 
 def compiled(case: Path, how: str) -> dict[str, Any]:
@@ -36,7 +37,9 @@ def compiled(case: Path, how: str) -> dict[str, Any]:
     network = make()
     missing = ours.apply(network) if how == "apply" else []
     network.set_train()
-    phase, _ = executor.compile(network, data(), phase="export")
+    (cuts,) = ours.DATASET_STRATEGY
+    own = tuple(slice(size // cut) for size, cut in zip(data.shape, cuts, strict=True))
+    phase, _ = executor.compile(network, ms.Tensor(data[own]), phase="export")
     inner = executor._graph_executor
     layouts = inner.get_parameter_layout(phase)
     return {

@@ -5,6 +5,9 @@ Names of cells and parameters are those of the planned graphs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 from mindspore import nn, ops
@@ -99,8 +102,8 @@ class LanguageModel(nn.Cell):
         return self.head(self.final(self.div(x, root)))
 
 
-NETWORKS = {
-    "wide_perceptron": (WidePerceptron, lambda: ms.Tensor(np.ones((16, 128), np.float32))),
-    "language_model": (LanguageModel, lambda: ms.Tensor(np.zeros((16, 32), np.int32))),
+NETWORKS: dict[str, tuple[Callable[[], nn.Cell], Any]] = {
+    "wide_perceptron": (WidePerceptron, np.ones((16, 128), np.float32)),
+    "language_model": (LanguageModel, np.zeros((16, 32), np.int32)),
 }
-"""A network and its input, by the name that the planner's tests have for the graph."""
+"""A network and its whole input, by the name that the planner's tests have for the graph."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -35,9 +36,16 @@ def test_mindspore_compiles_the_plan(large_case: Path, how: str, tmp_path: Path)
 
 
 def compiled(case: Path, how: str, result: Path) -> dict[str, Any]:
-    script = Path(__file__).with_name("compile_case.py")
-    arguments = [sys.executable, str(script), str(case), how, str(result)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
+    module = "tests.mindspore_package.compile_case"
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(case), how, str(result)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=result.parent,  # MindSpore leaves folders behind
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(result.read_text())
     return found
