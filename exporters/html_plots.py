@@ -68,16 +68,18 @@ def _bar(parts: Sequence[Part], scale: float, unit: Callable[[float], str], limi
 
 
 def _legend(parts: Sequence[Part], whole: float, unit: Callable[[float], str]) -> Markup:
+    told = any(part.remark for part in parts)
     rows = [
         (
             f'<span class="key c{index % COLOURS}"></span>{escaped(part.name)}',
             escaped(unit(part.amount)),
             f"{100 * part.amount / whole:.1f} %",
-            escaped(part.remark),
+            *([escaped(part.remark)] if told else []),
         )
         for index, part in enumerate(parts)
     ]
-    return table(["cause", "amount", "share", "for"], rows, right=(1, 2))
+    columns = ["cause", "amount", "share", *(["for"] if told else [])]
+    return table(columns, rows, right=(1, 2))
 
 
 def bars(parts: Sequence[Part], unit: Callable[[float], str], colours: Mapping[str, int]) -> Markup:
@@ -107,5 +109,5 @@ def bars(parts: Sequence[Part], unit: Callable[[float], str], colours: Mapping[s
     return f'<svg role="img" viewBox="0 0 {_WIDTH} {height}">{"".join(drawn)}</svg>'
 
 
-def _fitted(name: str, most: int = 42) -> str:
+def _fitted(name: str, most: int = 38) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}..{name[1 - most // 2 :]}"

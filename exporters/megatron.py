@@ -149,6 +149,13 @@ def _require_transformer(plan: Plan) -> None:
         raise _refusal("the model has no attention; Megatron trains transformers")
     if not plan.graph.batch:
         raise _refusal("the batch of the model is not known")
+    times = {2: 0.0, 3: 0.0}
+    for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
+        weights = [len(plan.graph.tensors[n].dims) for n in op.inputs if _is_parameter(plan, n)]
+        if max(weights, default=0) > 1:
+            times[min(max(weights), 3)] += planned.compute_s
+    if times[3] > times[2]:
+        raise _refusal("most work is done with experts or kernels, not with matrices")
 
 
 def _refusal(what: str, at: str = "the plan") -> ExportError:
@@ -171,9 +178,12 @@ def _products(plan: Plan, axes: Sequence[str]) -> Iterator[_Product]:
             )
 
 
+def _is_parameter(plan: Plan, name: str) -> bool:
+    return bool(name) and plan.graph.tensors[name].role is Role.PARAMETER
+
+
 def _is_matrix(plan: Plan, name: str) -> bool:
-    tensor = plan.graph.tensors.get(name)
-    return tensor is not None and tensor.role is Role.PARAMETER and len(tensor.dims) == 2
+    return _is_parameter(plan, name) and len(plan.graph.tensors[name].dims) == 2
 
 
 def _batched(plan: Plan, op: Op) -> bool:

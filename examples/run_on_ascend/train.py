@@ -3,7 +3,7 @@
 python train.py FOLDER          where FOLDER holds apply_mindspore.py and strategy.ckpt
 """
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201, INP001, T201
+# ruff: noqa: ANN001, ANN201, ANN202, ANN204, INP001, T201
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 torchrun --nproc-per-node 8 train.py FOLDER [cpu]      where FOLDER holds torch_placements.py
 """
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201, ANN202, INP001, PLC0415, T201
+# ruff: noqa: ANN001, ANN201, INP001, PLC0415, T201
 
 from __future__ import annotations
 

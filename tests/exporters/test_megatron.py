@@ -141,6 +141,17 @@ def test_what_is_no_transformer_is_refused() -> None:
         megatron.to_arguments(plan)
 
 
+def test_kernels_and_experts_are_refused() -> None:
+    split = {"in": (COLUMNS, COLUMNS), "out": (ROWS_SPLIT, ROWS_SPLIT)}
+    plan = laid_out(planned(), split, BY_BATCH)
+    tensors = {
+        n: replace(t, dims=(4, 8, 64)) if t.role == "parameter" else t
+        for n, t in plan.graph.tensors.items()
+    }
+    with pytest.raises(ExportError, match="experts or kernels"):
+        megatron.losses(replace(plan, graph=replace(plan.graph, tensors=tensors)))
+
+
 def test_inference_is_refused() -> None:
     with pytest.raises(ExportError, match="inference"):
         megatron.losses(planned(training=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -172,6 +173,23 @@ def test_cells_are_renamed_as_their_parameters_are(tmp_path: Any) -> None:
     listed = operator_strategies(renamed(plan, names), names)
     assert {"mlp.up_proj", "mlp.down_proj", "norm", ""} <= set(listed)
     assert "up" not in listed
+
+
+def test_the_example_for_cards_uses_names_that_the_file_has() -> None:
+    """`make test-mindspore` compiles it; here it parses and asks for nothing else."""
+    example = Path(__file__).parents[2] / "examples" / "run_on_ascend" / "train.py"
+    tree = ast.parse(example.read_text())
+    asked = {
+        node.slice.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "plan"
+        and isinstance(node.slice, ast.Constant)
+    }
+    found = module(apply_module(known_space(wide_perceptron, 8).best))
+    assert asked <= set(found)
+    assert {"apply", "DATASET_STRATEGY", "OPTIMIZER_SHARD_SIZE"} <= asked
 
 
 def test_a_plan_that_mindspore_cannot_follow_is_refused() -> None:
