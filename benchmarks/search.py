@@ -3,16 +3,18 @@
     python benchmarks/search.py --models tests/data/models --devices 8,16,64,256,1024
 
 Each row is one process: wall time and peak memory are those of the whole command. The batch is 64
-unless the table below says otherwise.
+unless the table below says otherwise. `x beside` is how many times longer a step of the fastest
+baseline takes, of those that fit; it is empty where none does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,8 @@ class Row:
     status: str
     step_time_s: float | None
     gap: float | None
+    baseline_s: float | None
+    """The fastest baseline that fits."""
     peak_memory_bytes: float | None
     wall_s: float
     process_bytes: int
@@ -54,26 +58,31 @@ def command(model: Path, devices: int, options: argparse.Namespace) -> list[str]
 
 def run(model: Path, devices: int, options: argparse.Namespace) -> Row:
     """Run once and measure."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     start = time.perf_counter()
-    done = subprocess.run(
-        command(model, devices, options), capture_output=True, text=True, check=False
-    )
-    wall_s = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(
+            command(model, devices, options), stdout=out, stderr=subprocess.DEVNULL
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = time.perf_counter() - start
+        out.seek(0)
+        text = out.read()
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(text)
     except json.JSONDecodeError:
-        answer = {"status": f"exit {done.returncode}"}
+        answer = {"status": f"exit {process.returncode}"}
+    beside = [b["step_time_s"] for b in answer.get("baselines", []) if b["fits"]]
     return Row(
         model.name.removesuffix(".gz").removesuffix(".onnx"),
         devices,
         answer["status"],
         answer.get("step_time_s"),
         answer.get("gap"),
+        min(beside, default=None),
         answer.get("peak_memory_bytes"),
         wall_s,
-        max(before, after) * 1024,
+        usage.ru_maxrss * 1024,
     )
 
 
@@ -81,15 +90,18 @@ def text_of(row: Row) -> str:
     """One line of the table."""
     step = f"{row.step_time_s:12.6f}" if row.step_time_s is not None else " " * 12
     gap = f"{row.gap:9.4%}" if row.gap is not None else " " * 9
+    beside = ""
+    if row.baseline_s is not None and row.step_time_s is not None:
+        beside = f"{row.baseline_s / row.step_time_s:.4f}"
     peak = f"{row.peak_memory_bytes / 2**30:8.1f}" if row.peak_memory_bytes is not None else " " * 8
     return (
-        f"{row.model:24} {row.devices:7} {row.status:11} {step} {gap} {peak} "
+        f"{row.model:24} {row.devices:7} {row.status:11} {step} {gap} {beside:>9} {peak} "
         f"{row.wall_s:8.2f} {row.process_bytes / 2**20:9.0f}"
     )
 
 
 def main() -> None:
-    """Print the table; largest process memory is that of all runs so far."""
+    """Print the table, a row when it is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=Path("data/models"))
     parser.add_argument("--only", default="", help="comma-separated names of models")
@@ -100,7 +112,8 @@ def main() -> None:
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     models = sorted(p for p in options.models.iterdir() if ".onnx" in p.name)
-    head = f"{'model':24} {'devices':>7} {'status':11} {'step s':>12} {'gap':>9} {'GiB':>8} "
+    head = f"{'model':24} {'devices':>7} {'status':11} {'step s':>12} {'gap':>9} "
+    head += f"{'x beside':>9} {'GiB':>8} "
     sys.stdout.write(head + f"{'wall s':>8} {'RSS MiB':>9}\n")
     for model in models:
         if wanted and model.name.split(".onnx")[0] not in wanted:

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from exporters import jax, mindspore_strategy, torch
+from exporters.mindspore import strategy_checkpoint
+from exporters.sharding import sharding_of
 from importers.onnx import import_onnx
 from ir.graph import OpGraph
 from ir.ops import is_known
 from ir.plan import Plan
+from ir.plan_file import plan_from_json, plan_to_json
 from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
 from topology.catalogue import named_cluster
@@ -34,7 +38,7 @@ def plan_of(name: str, devices: int, batch: int | None, target: str = "mindspore
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "llama3_70b"])
-def test_a_reference_model_has_a_plan_on_16_devices(name: str) -> None:
+def test_a_reference_model_has_a_plan_on_16_devices(name: str, tmp_path: Path) -> None:
     plan = plan_of(name, 16, BATCH.get(name, 64))
     estimate = plan.estimate
     assert all(is_known(op.kind) for op in plan.operators)
@@ -42,6 +46,28 @@ def test_a_reference_model_has_a_plan_on_16_devices(name: str) -> None:
     assert plan.bound.gap < 0.02
     assert estimate.peak_memory_bytes <= estimate.memory_limit_bytes
     assert sum(estimate.time_by_cause.values()) == pytest.approx(estimate.step_time_s)
+    steps = [b.step_time_s for b in plan.baselines if b.fits]
+    assert all(s is not None and s >= estimate.step_time_s for s in steps)
+    _check_files(plan, tmp_path)
+
+
+def _check_files(plan: Plan, folder: Path) -> None:
+    """What every form carries comes back, and is written again byte for byte."""
+    text = plan_to_json(plan)
+    again = plan_from_json(text)
+    assert again == plan
+    assert plan_to_json(again) == text
+    checkpoint = strategy_checkpoint(plan)
+    for name in ("strategy.ckpt", "strategy.json"):
+        mindspore_strategy.write(folder / name, checkpoint)
+        found = mindspore_strategy.read(folder / name)
+        mindspore_strategy.write(folder / f"again-{name}", found)
+        assert (folder / name).read_bytes() == (folder / f"again-{name}").read_bytes()
+        assert set(found.strategies) == set(checkpoint.strategies)
+    for form in (jax, torch):
+        text = form.to_json(plan)
+        assert form.from_json(text) == sharding_of(plan)
+        assert form.to_json(form.from_json(text)) == text
 
 
 @pytest.mark.parametrize("name", ["gpt2_small", "resnet50", "bert_base", "llama3_8b_op24"])
