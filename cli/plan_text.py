@@ -73,11 +73,19 @@ def _headline(plan: Plan, out: Console) -> None:
     out.print(f"  {place}, for {request.get('target')}, mesh {_mesh(plan.mesh)}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
-        ratio = f"{plain.step_time_s / step_s:.2f} x"
+        ratio = plain.step_time_s / step_s
         if plain.fits:
-            out.print(f"  {ratio} faster than {plain.name}")
+            out.print(f"  {_faster(ratio, than=f'than {plain.name}', alike=f'as {plain.name}')}")
         else:
-            out.print(f"  {plain.name} would take {ratio} the time, but does not fit into memory")
+            taken = f"{plain.name} would take {ratio:.2f} x the time"
+            out.print(f"  {taken}, but does not fit into memory")
+
+
+def _faster(ratio: float, than: str = "", alike: str = "") -> str:
+    """How much faster; a ratio that rounds to one is as fast."""
+    text = f"{ratio:.2f}"
+    words = f"as fast {alike}" if text == "1.00" else f"{text} x faster {than}"
+    return words.rstrip()
 
 
 def _mesh(axes: Sequence[tuple[str, int, int]]) -> str:
@@ -179,7 +187,7 @@ def print_baselines(baselines: Sequence[Baseline], step_s: float | None, out: Co
     made = table("Beside it", ["scheme", "step", "plan is", "memory", "remark"], right=(1, 2, 3))
     for item in baselines:
         time_s, peak = item.step_time_s, item.peak_memory_bytes
-        faster = f"{time_s / step_s:.2f} x faster" if time_s and step_s else ""
+        faster = _faster(time_s / step_s) if time_s and step_s else ""
         made.add_row(
             item.name,
             "-" if time_s is None else format_seconds(time_s),

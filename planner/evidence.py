@@ -165,41 +165,17 @@ class Evidence:
 
     def estimate(self, collectives: Sequence[PlannedCollective]) -> Estimate:
         """Time and memory by cause; the parts sum to the whole."""
-        cluster = self.lowered.setting.cluster
+        problem = self.lowered.problem
         groups = communicators_of(collectives)
         excess = self.buffer_excess_bytes(collectives)
-        problem = self.lowered.problem
-        time: dict[str, float] = {
-            "compute forward": 0.0,
-            "compute backward": 0.0,
-            "optimizer update": 0.0,
-            "recompute": 0.0,
-        }
-        for index, (node, candidate) in enumerate(
-            zip(self.lowered.nodes, self.choice, strict=True)
-        ):
-            total = float(problem.node_tables[problem.node_table_of[index]].time_s[candidate])
-            if node.candidates is not None:
-                at = node.assignment_index(candidate)
-                forward, backward = (
-                    float(node.candidates.forward_s[at]),
-                    float(node.candidates.backward_s[at]),
-                )
-                time["compute forward"] += forward
-                time["compute backward"] += backward
-                time["recompute"] += (
-                    max(total - forward - backward - float(node.candidates.inner_s[at]), 0.0)
-                    if node.recomputes
-                    else 0.0
-                )
-            else:
-                time["recompute" if node.kind is NodeKind.TENSOR else "optimizer update"] += total
-        for item in collectives:
-            key = f"{item.kind} in {item.tier}"
-            time[key] = time.get(key, 0.0) + item.time_s
         memory = self._memory_by_cause()
         if excess:
             memory["communication buffers"] = float(excess)
+        time = self._compute_by_cause()
+        for item in collectives:
+            key = f"{item.kind} in {item.tier}"
+            time[key] = time.get(key, 0.0) + item.time_s
+        buffer_bytes = self.lowered.setting.cluster.communicator_buffer_bytes
         return Estimate(
             step_time_s=problem.cost_s(self.choice),
             time_by_cause={k: v for k, v in time.items() if v > 0},
@@ -207,8 +183,29 @@ class Evidence:
             memory_limit_bytes=problem.memory_limit_bytes,
             memory_by_cause=memory,
             communicators=groups,
-            communicator_bytes=float(groups * cluster.communicator_buffer_bytes),
+            communicator_bytes=float(groups * buffer_bytes),
         )
+
+    def _compute_by_cause(self) -> dict[str, float]:
+        """Seconds of everything but communication."""
+        problem = self.lowered.problem
+        time = dict.fromkeys(
+            ("compute forward", "compute backward", "optimizer update", "recompute"), 0.0
+        )
+        for index, (node, chosen) in enumerate(zip(self.lowered.nodes, self.choice, strict=True)):
+            total = float(problem.node_tables[problem.node_table_of[index]].time_s[chosen])
+            if node.candidates is None:
+                time["recompute" if node.kind is NodeKind.TENSOR else "optimizer update"] += total
+                continue
+            at = node.assignment_index(chosen)
+            forward = float(node.candidates.forward_s[at])
+            backward = float(node.candidates.backward_s[at])
+            time["compute forward"] += forward
+            time["compute backward"] += backward
+            if node.recomputes:
+                inside = float(node.candidates.inner_s[at])
+                time["recompute"] += max(total - forward - backward - inside, 0.0)
+        return time
 
     def buffer_excess_bytes(self, collectives: Sequence[PlannedCollective] | None = None) -> int:
         """Buffers of the communication groups beyond the cluster's reserve."""

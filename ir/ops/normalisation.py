@@ -107,10 +107,6 @@ def local_response_rule(view: OpView) -> ShardingRule:
     differentiable=(0, 1, 2),
     parameter_operands=(1, 2),
 )
-def _layer_norm_flops(view: OpView) -> int:
-    return 8 * view.outputs[0].elements
-
-
 @operator(
     "BatchNormalization",
     rule=batch_norm_rule,
@@ -119,10 +115,6 @@ def _layer_norm_flops(view: OpView) -> int:
     parameter_operands=(1, 2),
     buffer_operands=(3, 4),
 )
-def _batch_norm_flops(view: OpView) -> int:
-    return 8 * view.outputs[0].elements
-
-
 @operator(
     "InstanceNormalization",
     rule=instance_norm_rule,
@@ -130,10 +122,6 @@ def _batch_norm_flops(view: OpView) -> int:
     differentiable=(0, 1, 2),
     parameter_operands=(1, 2),
 )
-def _instance_norm_flops(view: OpView) -> int:
-    return 8 * view.outputs[0].elements
-
-
 @operator(
     "GroupNormalization",
     rule=group_norm_rule,
@@ -141,7 +129,7 @@ def _instance_norm_flops(view: OpView) -> int:
     differentiable=(0, 1, 2),
     parameter_operands=(1, 2),
 )
-def _group_norm_flops(view: OpView) -> int:
+def _normalisation_flops(view: OpView) -> int:
     return 8 * view.outputs[0].elements
 
 

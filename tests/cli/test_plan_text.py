@@ -12,7 +12,7 @@ import pytest
 from cli.plan_json import communicators, dumps, found, nothing_fits
 from cli.plan_text import print_infeasible, print_plan
 from cli.text import fitted, page
-from ir.plan import Plan
+from ir.plan import Baseline, Plan
 from planner.request import InfeasibleError
 
 SUMMARY = """\
@@ -87,6 +87,19 @@ def test_the_quality_is_told(change: dict[str, object], words: str, plan: Plan) 
     changed = replace(plan, bound=replace(plan.bound, **change))  # type: ignore[arg-type]
     assert words in text_of(changed)
     assert words not in text_of(plan)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "fits", "words"),
+    [
+        (6.0, True, "\n  2.00 x faster than data parallel\n"),
+        (3.001, True, "\n  as fast as data parallel\n"),
+        (1.5, False, "\n  data parallel would take 0.50 x the time, but does not fit into "),
+    ],
+)
+def test_the_headline_compares(step_s: float, fits: bool, words: str, plan: Plan) -> None:
+    beside = (Baseline("data parallel", fits, step_s, 2.0**30, ""),)
+    assert words in text_of(replace(plan, baselines=beside))
 
 
 def test_groups_of_devices_are_joined_whatever_the_order_of_their_axes(plan: Plan) -> None:
