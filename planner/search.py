@@ -81,13 +81,15 @@ class _Outcome:
     @property
     def gap(self) -> float:
         """Relative distance of the cost from the bound; infinite while nothing fits."""
-        if not self.fits or self.solution.bound_s <= 0:
-            return math.inf
-        return self.solution.cost_s / self.solution.bound_s - 1
+        return _gap(self.solution) if self.fits else math.inf
 
     @property
     def rank(self) -> tuple[bool, float]:
         return not self.fits, self.solution.cost_s if self.fits else self.solution.peak_bytes
+
+
+def _gap(solution: Solution) -> float:
+    return solution.cost_s / solution.bound_s - 1 if solution.bound_s > 0 else math.inf
 
 
 class _Hunt:
@@ -105,15 +107,22 @@ class _Hunt:
         self.request, self.report = request, report
         limit_s = request.time_limit_s
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
+        self.coarse: _Outcome | None = None
 
     def outcomes(self) -> list[_Outcome]:
         """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
 
+        Where the first mesh is too fine to be solved well even without a memory limit, and a limit
+        binds, a coarser one comes before it: the harder problem would be solved worse still.
         Finer meshes are tried on problems small enough, and the fastest without a memory limit is
         kept if it gains.
         """
         first, *finer = self.dialect.meshes(self.cluster)
         lead = self._unlimited(first)
+        if not lead.fits and _gap(lead.solution) > WIDE_GAP:
+            coarse = self._on_coarser_mesh()
+            if coarse is not None and coarse.fits:
+                return [coarse]
         kept = [lead]
         if elimination_work(lead.lowered.problem) <= FINER_MESH_WORK * self.request.effort:
             tried = [self._unlimited(mesh) for mesh in finer]
@@ -130,12 +139,16 @@ class _Hunt:
     def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
         """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
         best = min(found, key=lambda o: o.rank)
-        mesh = self.dialect.coarser_mesh(self.cluster)
-        if mesh is None or best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
+        if best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
             return found
-        coarse = self._unlimited(mesh)
-        coarse = self._within_buffers(coarse if coarse.fits else self._limited(coarse))
-        return [coarse] if coarse.rank < best.rank else found
+        coarse = self._on_coarser_mesh()
+        return [coarse] if coarse is not None and coarse.rank < best.rank else found
+
+    def _on_coarser_mesh(self) -> _Outcome | None:
+        if self.coarse is None and (mesh := self.dialect.coarser_mesh(self.cluster)) is not None:
+            free = self._unlimited(mesh)
+            self.coarse = self._within_buffers(free if free.fits else self._limited(free))
+        return self.coarse
 
     def _unlimited(self, mesh: Mesh) -> _Outcome:
         """Without a memory limit the answer is exact, and often fits."""
