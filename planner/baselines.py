@@ -127,9 +127,12 @@ class _Allowed:
             raise InexpressibleError(self._reason(node))
         return keep
 
+    @property
+    def _pieces(self) -> int:
+        return math.prod(self.lowered.setting.mesh.sizes[a] for a in self.scheme.batch_axes)
+
     def _reason(self, node: Node) -> str:
-        pieces = math.prod(self.lowered.setting.mesh.sizes[a] for a in self.scheme.batch_axes)
-        batch = self.lowered.liveness.graph.batch
+        pieces, batch = self._pieces, self.lowered.liveness.graph.batch
         if batch % pieces:
             return f"the batch of {batch} does not split {pieces} ways"
         return f"{node.kind} {node.name} has no candidate that follows it"
@@ -148,8 +151,20 @@ class _Allowed:
                 for i, assignment in enumerate(node.candidates.assignments)
                 if self._follows(assignment, batch, weight)
             ]
-            self._known[key] = np.array(fine, dtype=np.intp)
+            self._known[key] = np.array(fine or self._repeated(op, node), dtype=np.intp)
         return self._known[key]
+
+    def _repeated(self, op: Op, node: Node) -> list[int]:
+        """The candidate that does the same work on every device.
+
+        It stands in for an operator that the target cannot split, such as a broadcast of a
+        parameter along the batch, but not for products: a scheme that repeats these is another.
+        """
+        divides = self.lowered.liveness.graph.batch % self._pieces == 0
+        if node.candidates is None or not divides or lookup(op.kind).engine is Engine.MATRIX:
+            return []
+        assignments = node.candidates.assignments
+        return [i for i, assignment in enumerate(assignments) if all(f < 0 for f in assignment)]
 
     def _follows(self, assignment: Assignment, batch: int | None, weight: frozenset[int]) -> bool:
         on_batch = [assignment[a] for a in self.scheme.batch_axes]

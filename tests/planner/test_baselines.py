@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from importers.onnx import import_onnx
 from ir.batch import batch_dims
 from planner.baselines import baselines, choice_of, schemes
 from planner.evidence import Evidence
@@ -86,3 +88,12 @@ def test_what_does_not_fit_comes_with_its_baselines() -> None:
     with pytest.raises(InfeasibleError) as caught:
         search(graph, named_cluster("atlas-800t-a2", 8), FAST)
     assert [b.fits for b in caught.value.baselines] == [False] * 3
+
+
+def test_work_that_a_target_cannot_split_is_repeated_and_the_scheme_stands() -> None:
+    """The token of a vision transformer is a parameter, broadcast along the batch."""
+    path = Path(__file__).parent.parent / "data" / "models" / "vit_large.onnx.gz"
+    request = replace(FAST, batch=64, target="mindspore")
+    plan = search(import_onnx(path), named_cluster("atlas-800t-a2", 8), request)
+    assert all(b.fits for b in plan.baselines)
+    assert all((b.step_time_s or 0) >= plan.estimate.step_time_s for b in plan.baselines)
