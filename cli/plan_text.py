@@ -277,7 +277,7 @@ def _notes(plan: Plan, out: Console) -> None:
 
 def print_infeasible(error: InfeasibleError, out: Console) -> None:
     """Why nothing fits, and what would make it fit."""
-    prefix = "" if error.what.startswith("no plan fits") else "no plan fits: "
+    prefix = "" if error.what.startswith("no plan ") else "no plan fits: "
     out.print(prefix + error.what)
     needed, available = format_bytes(error.needed_bytes), format_bytes(error.available_bytes)
     out.print(f"  needed on each device {needed}, available {available}")

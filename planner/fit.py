@@ -75,7 +75,7 @@ def infeasible(
         causes = dict(evidence.estimate(()).memory_by_cause)
     needed = solution.peak_bytes
     proven = solution.proof == "infeasible"
-    found = "no plan fits, at the least" if proven else "no plan that fits was found in time, best"
+    found = "no plan fits" if proven else "no plan that fits was found in time"
     batch = lowered.liveness.graph.batch
     remedies = [
         f"--memory {math.ceil(needed / 2**30)}GiB, if the devices had it",
@@ -87,7 +87,8 @@ def infeasible(
     if request.training and request.optimizer.value.startswith("adam"):
         remedies.append("--optimizer sgd (no moments)")
     return InfeasibleError(
-        f"{found}: {needed / GB:,.1f} GB per device are needed, {limit / GB:,.1f} GB are there",
+        f"{found}: the smallest one found needs {needed / 2**30:,.1f} GiB per device of "
+        f"{limit / 2**30:,.1f} GiB",
         needed_bytes=needed,
         available_bytes=limit,
         contributors=causes,

@@ -148,12 +148,18 @@ def test_what_does_not_fit_is_explained() -> None:
     )
 
 
-def test_what_does_not_fit_is_said_once() -> None:
-    error = InfeasibleError("1 TB of states do not fit", 2.0, 1.0, {}, ())
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("1 TB of states do not fit", "no plan fits: 1 TB of states do not fit\n"),
+        ("no plan that fits was found in time", "no plan that fits was found in time\n"),
+    ],
+)
+def test_what_does_not_fit_is_said_once(what: str, line: str) -> None:
     stream = io.StringIO()
     with page(stream) as out:
-        print_infeasible(error, out)
-    assert stream.getvalue().startswith("no plan fits: 1 TB of states do not fit\n")
+        print_infeasible(InfeasibleError(what, 2.0, 1.0, {}, ()), out)
+    assert stream.getvalue().startswith(line)
 
 
 def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:
