@@ -62,6 +62,7 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 		echo '  at:  $(JUDGE)'; echo '  fix: make $(JUDGE)'; exit 1; } >&2
 	rm -rf $(JUDGE_CASES)*
 	$(BIN)/python -m tests.mindspore_package.write_cases $(JUDGE_CASES)
+	$(BIN)/python -m tests.mindspore_package.write_redistributions $(JUDGE_CASES)-redistributions.json
 	$(BIN)/python examples/perceptron.py $(JUDGE_CASES)-example.onnx
 	$(BIN)/planner search $(JUDGE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(JUDGE_CASES)-example
 	$(JUDGE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(JUDGE_CASES)) tests/mindspore_package

@@ -132,6 +132,14 @@ Attention: TypeAlias = Annotated[
         help="fused prices attention as one kernel, decomposed as it stands in the file.",
     ),
 ]
+AllToAll: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--all-to-all/--no-all-to-all",
+        help="Whether MindSpore may exchange slices: AutoParallel does, set_auto_parallel_context "
+        "does with enable_alltoall=True. Otherwise it gathers and cuts again.",
+    ),
+]
 OutputFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(

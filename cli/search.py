@@ -48,6 +48,7 @@ def search(  # noqa: PLR0913  one parameter per option
     time_limit: options.TimeLimit = 30.0,
     effort: options.Effort = 1,
     attention: options.Attention = "fused",
+    all_to_all: options.AllToAll = True,
     output: options.OutputFolder = None,
     as_json: options.Json = False,
 ) -> None:
@@ -59,7 +60,7 @@ def search(  # noqa: PLR0913  one parameter per option
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch, bind=bind or [], memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
-        effort=effort, attention=attention,
+        effort=effort, attention=attention, all_to_all=all_to_all,
     )  # fmt: skip
     computer = machine(cluster, devices, request)
     if output is not None:

@@ -28,6 +28,7 @@ def search_request(  # noqa: PLR0913  one parameter per option
     time_limit: float,
     effort: int,
     attention: str,
+    all_to_all: bool,
 ) -> SearchRequest:
     """The request in these options.
 
@@ -52,6 +53,7 @@ def search_request(  # noqa: PLR0913  one parameter per option
         time_limit_s=arguments.time_limit_s(time_limit),
         fused_attention=one_of(attention, options.ATTENTION, "--attention", "form of attention")
         == "fused",
+        all_to_all=all_to_all,
         bind=tuple(sorted(arguments.bindings(bind).items())),
     )
 
@@ -63,5 +65,5 @@ def machine(cluster: str, devices: int, request: SearchRequest) -> Cluster:
         RequestError: the target does not.
         ClusterError: the name is unknown, or the machine has no such part.
     """
-    dialect_of(request.target, devices)
+    dialect_of(request.target, devices, all_to_all=request.all_to_all)
     return named_cluster(cluster, devices)

@@ -1,30 +1,30 @@
-"""What MindSpore itself inserts between two layouts of a tensor.
+"""What MindSpore's own redistribution between two layouts of a tensor costs.
 
-Its inference first splits along axes that are free, then moves an axis from one dimension to
-another (as an all-gather followed by a slice unless
-all-to-all is switched on), then gathers what the target does not split. The gradient travels
-back through the
-same operators: an all-gather becomes a reduce-scatter of the same bytes, a slice costs nothing.
-Source: docs/costmodel.md, section on MindSpore; rules of its redistribution inference, 2.7.
+The gradient travels back through the same operators: an all-to-all stays one, an all-gather becomes
+a reduce-scatter of the same bytes, a slice costs nothing.
+Source: docs/costmodel.md, section Redistribution.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, CollectiveModel
+from costmodel.mindspore_inference import NOWHERE, Action, Pairs, layout_of, moves, paired
 from costmodel.redistribution import Shardable, Step
 from ir.dtypes import dtype_bytes
 from ir.layout import Layout
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+Coefficients = tuple[FloatArray, FloatArray]
+"""Latency in seconds, and seconds per byte of the whole tensor, of every pair."""
 
 
 @dataclass(slots=True)
@@ -33,10 +33,11 @@ class MindsporeRedistribution:
 
     model: CollectiveModel
     mesh: Mesh
-    all_to_all: bool = False
-    _coefficients: dict[
-        tuple[tuple[Layout, ...], tuple[Layout, ...]], tuple[FloatArray, FloatArray]
-    ] = field(default_factory=dict)
+    all_to_all: bool
+    _coefficients: dict[tuple[tuple[Layout, ...], tuple[Layout, ...]], Coefficients] = field(
+        default_factory=dict
+    )
+    _of_kind: dict[Collective, Coefficients] = field(default_factory=dict)
 
     def pair_time_s(
         self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
@@ -44,127 +45,74 @@ class MindsporeRedistribution:
         """Seconds from each source to each target, forward, shape (len(sources), len(targets))."""
         key = (tuple(sources), tuple(targets))
         if key not in self._coefficients:
-            self._coefficients[key] = self._all_coefficients(
-                _encoded(sources, self.mesh), _encoded(targets, self.mesh)
-            )
+            self._coefficients[key] = self._all_coefficients(sources, targets)
         latency, per_byte = self._coefficients[key]
         return latency * tensor.latency_scale + per_byte * (
             math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
         )
 
     def _all_coefficients(
-        self, sources: IntArray, targets: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Latency, and seconds per byte of the whole tensor, for all pairs at once.
+        self, sources: Sequence[Layout], targets: Sequence[Layout]
+    ) -> Coefficients:
+        pairs = paired(sources, targets, self.mesh.sizes)
+        latency, per_byte = np.zeros(pairs.held.shape[1]), np.zeros(pairs.held.shape[1])
+        for kind, axis, share, concerned in self._collectives(pairs):
+            if kind is not None:
+                each_latency, each_byte = self._tables(kind)
+                last = pairs.last[axis, concerned]
+                latency[concerned] += each_latency[axis, last]
+                per_byte[concerned] += each_byte[axis, last] * share
+        shape = (len(sources), len(targets))
+        return latency.reshape(shape), per_byte.reshape(shape)
 
-        Args:
-            sources: shape (S, dims, axes), the axes of each dimension in order, then -1.
-            targets: shape (T, dims, axes).
+    def _collectives(
+        self, pairs: Pairs
+    ) -> Iterator[tuple[Collective | None, int, FloatArray, NDArray[np.intp]]]:
+        """Kind, first axis, and for the pairs concerned: bytes as a share of the whole tensor,
+        and which pairs these are.
 
-        Returns:
-            Two arrays of shape (S, T).
+        The bytes are those of the local tensor in an all-to-all, of the result in an all-gather
+        and in a slice.
         """
-        mine, other = sources[:, None], targets[None, :]
-        stays = np.logical_and.accumulate((mine == other) & (mine >= 0), axis=-1)
-        bits = np.where(mine >= 0, 1 << np.maximum(mine, 0), 0)
-        moved = np.where(stays, 0, bits).sum(axis=-1)
-        held = np.broadcast_to(_mask(sources)[:, None], moved.shape[:2])
-        wanted = np.broadcast_to(_mask(targets)[None, :], moved.shape[:2])
-        latency_of, per_byte_of, size_of = self._group_tables()
-        share = 1.0 / (size_of[held] * size_of[wanted & ~held])
-        latency, per_byte = np.zeros(share.shape), np.zeros(share.shape)
-        for dim in range(moved.shape[2]):
-            group = moved[:, :, dim] & wanted
-            latency += latency_of[group]
-            per_byte += per_byte_of[group] * share * (1.0 if self.all_to_all else size_of[group])
-        latency_of, per_byte_of, _ = self._group_tables(gather=True)
-        for dim in range(moved.shape[2]):
-            group = moved[:, :, dim] & ~wanted
-            share = share * size_of[group]
-            latency += latency_of[group]
-            per_byte += per_byte_of[group] * share
-        return latency, per_byte
+        cuts = np.cumprod((1, *self.mesh.sizes))
+        sizes = cuts[pairs.last + 1] // cuts[: len(cuts) - 1, None]
+        share = 1.0 / np.where(pairs.held == NOWHERE, 1, sizes).prod(axis=0)
+        for move in moves(pairs.held, pairs.wanted, exchange=self.all_to_all):
+            concerned, size = move.pairs, sizes[move.axis, move.pairs]
+            if move.action is Action.SLICE:
+                share[concerned] /= size
+                yield None, move.axis, share[concerned], concerned
+            elif move.action is Action.GATHER:
+                share[concerned] *= size
+                yield Collective.ALL_GATHER, move.axis, share[concerned], concerned
+            else:
+                yield Collective.ALL_TO_ALL, move.axis, share[concerned], concerned
 
-    def _group_tables(self, *, gather: bool = False) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Latency, seconds per byte and size of the group of every set of axes, by bit mask."""
-        kind = Collective.ALL_GATHER if gather or not self.all_to_all else Collective.ALL_TO_ALL
-        count = len(self.mesh.axes)
-        groups = [tuple(a for a in range(count) if mask >> a & 1) for mask in range(1 << count)]
-        pairs = [self.model.coefficients(kind, g) if g else (0.0, 0.0) for g in groups]
-        sizes = [math.prod(self.mesh.sizes[a] for a in g) for g in groups]
-        return (
-            np.array([p[0] for p in pairs]),
-            np.array([p[1] for p in pairs]),
-            np.array(sizes, dtype=np.float64),
-        )
+    def _tables(self, kind: Collective) -> Coefficients:
+        """Coefficients of a group by its first and its last axis, shape (axes, axes)."""
+        if kind not in self._of_kind:
+            count = len(self.mesh.axes)
+            tables = np.zeros((2, count, count))
+            for first, last in itertools.combinations_with_replacement(range(count), 2):
+                tables[:, first, last] = self.model.coefficients(
+                    kind, tuple(range(first, last + 1))
+                )
+            self._of_kind[kind] = (tables[0], tables[1])
+        return self._of_kind[kind]
 
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
         """The moves, in order."""
         elements = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
+        pairs = paired([source], [target], self.mesh.sizes)
         out: list[Step] = []
-        for kind, axes, share, result in self._infer(source, target):
-            nbytes = share * elements
+        for kind, axis, share, _ in self._collectives(pairs):
+            axes = tuple(range(axis, int(pairs.last[axis, 0]) + 1))
+            nbytes = float(share[0]) * elements
             time_s = (
                 float(self.model.time_s(kind, nbytes, axes, tensor.latency_scale)) if kind else 0.0
             )
-            out.append(Step(kind, axes, nbytes, time_s, result))
+            reached = layout_of(
+                pairs.held[:, 0], pairs.last[:, 0], len(source.dims), self.mesh.sizes
+            )
+            out.append(Step(kind, axes, nbytes, time_s, reached))
         return tuple(out)
-
-    def _infer(
-        self, source: Layout, target: Layout
-    ) -> list[tuple[Collective | None, tuple[int, ...], float, Layout]]:
-        """Moves with their bytes as a share of the whole tensor."""
-        sizes = self.mesh.sizes
-        moved = _displaced(source, target)
-        held, wanted = set(source.split_axes), set(target.split_axes)
-        share = 1.0 / math.prod(sizes[a] for a in held)
-        out: list[tuple[Collective | None, tuple[int, ...], float, Layout]] = []
-        fresh = tuple(sorted(wanted - held))
-        if fresh:
-            share /= math.prod(sizes[a] for a in fresh)
-            out.append((None, fresh, share, target))
-        for axes in _runs([a for a in moved if a in wanted], source):
-            size = math.prod(sizes[a] for a in axes)
-            if self.all_to_all:
-                out.append((Collective.ALL_TO_ALL, axes, share, target))
-            else:
-                out.append((Collective.ALL_GATHER, axes, share * size, target))
-        for axes in _runs([a for a in moved if a not in wanted], source):
-            share *= math.prod(sizes[a] for a in axes)
-            out.append((Collective.ALL_GATHER, axes, share, target))
-        return out
-
-
-def _encoded(layouts: Sequence[Layout], mesh: Mesh) -> IntArray:
-    """Axes of every dimension in order, filled with -1, shape (layouts, dims, axes)."""
-    rank = len(layouts[0].dims) if layouts else 0
-    out = np.full((len(layouts), rank, len(mesh.axes)), -1, dtype=np.int64)
-    for row, layout in enumerate(layouts):
-        for dim, axes in enumerate(layout.dims):
-            out[row, dim, : len(axes)] = axes
-    return out
-
-
-def _mask(encoded: IntArray) -> IntArray:
-    """Bit mask of all axes that split a tensor, shape (layouts,)."""
-    return np.asarray(
-        np.where(encoded >= 0, 1 << np.maximum(encoded, 0), 0).sum(axis=(1, 2)), dtype=np.int64
-    )
-
-
-def _displaced(source: Layout, target: Layout) -> list[int]:
-    """Axes that do not stay where they are, position for position inside each dimension,
-    outermost first.
-    """
-    out: list[int] = []
-    for mine, other in zip(source.dims, target.dims, strict=True):
-        same = 0
-        while same < min(len(mine), len(other)) and mine[same] == other[same]:
-            same += 1
-        out += mine[same:]
-    return out
-
-
-def _runs(axes: list[int], source: Layout) -> list[tuple[int, ...]]:
-    """Axes grouped by the dimension that they split, since one all-gather undoes one dimension."""
-    return [group for dim in source.dims if (group := tuple(a for a in dim if a in axes))]

@@ -45,6 +45,11 @@ DEVICES = {devices}
 DATASET_STRATEGY = {inputs}
 """How the inputs arrive: the cuts of every dimension."""
 
+ALL_TO_ALL = {all_to_all}
+"""Whether slices may be exchanged. AutoParallel does; set_auto_parallel_context is to be told so by
+enable_alltoall.
+"""
+
 OPTIMIZER_SHARD_SIZE = {shard_size}
 """Among how many devices the optimizer shares a weight: 0 is none, -1 all that hold copies."""
 
@@ -106,6 +111,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         devices=plan.devices,
         inputs=tuple(_dataset(plan)),
         strategies=_table(strategies),
+        all_to_all=plan.request.get("all_to_all") is not False,
         **_optimizer(strategy_checkpoint(original, names).layouts),
     )
 

@@ -54,7 +54,7 @@ def lowered_again(plan: Plan) -> Lowered | None:
     setting = Setting(
         Cluster.from_dict(plan.cluster),
         Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh)),
-        dialect,
+        replace(dialect, all_to_all=plan.request.get("all_to_all") is not False),
         training,
         Optimizer(str(plan.request.get("optimizer"))),
         {t.name: _layout(t.layout, axes) for t in plan.tensors if t.role == "input"},

@@ -38,6 +38,8 @@ class Dialect:
     max_waste: float
     """Largest share by which padding may enlarge a shard."""
     max_axes: int
+    all_to_all: bool = True
+    """An axis moves between dimensions by one all-to-all, else by an all-gather and a slice."""
 
     def meshes(self, cluster: Cluster) -> tuple[Mesh, ...]:
         """Meshes to search on, the one of the machine's tiers first, then finer groupings."""

@@ -174,4 +174,4 @@ def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePri
     """The pricer of a target's redistribution."""
     if dialect.partial_edges:
         return FreeEdges(Redistribution(model, mesh, dialect.max_waste))
-    return MindsporeEdges(MindsporeRedistribution(model, mesh), model, mesh)
+    return MindsporeEdges(MindsporeRedistribution(model, mesh, dialect.all_to_all), model, mesh)

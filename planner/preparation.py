@@ -18,11 +18,12 @@ from topology.cluster import Cluster
 from topology.mesh import Mesh
 
 
-def dialect_of(target: str, devices: int) -> Dialect:
+def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect:
     """The dialect of a target.
 
     Raises:
-        RequestError: no such target, or it does not run on that many devices.
+        RequestError: no such target, it does not run on that many devices, or it has no switch for
+            all-to-all.
     """
     if target not in TARGETS:
         raise RequestError(
@@ -36,7 +37,13 @@ def dialect_of(target: str, devices: int) -> Dialect:
             f"  at:  --devices {devices}\n"
             "  fix: use 1, 2, 4 or a multiple of 8, or another --target"
         )
-    return dialect
+    if not all_to_all and not dialect.cut_counts:
+        raise RequestError(
+            f"target {target} decides for itself when to exchange slices\n"
+            "  at:  --no-all-to-all\n"
+            "  fix: leave it out, or use --target mindspore"
+        )
+    return replace(dialect, all_to_all=all_to_all)
 
 
 def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[OpGraph, list[str]]:

@@ -60,6 +60,8 @@ class SearchRequest:
     time_limit_s: float | None = 30.0
     """Emergency brake; the effort decides how much is tried."""
     fused_attention: bool = True
+    all_to_all: bool = True
+    """MindSpore may exchange slices, as it does under AutoParallel; no choice for other targets."""
     seed: int = 0
     threads: int = 1
     bind: tuple[tuple[str, int], ...] = field(default=())

@@ -53,7 +53,7 @@ def search(
         BatchError: the batch cannot be followed through the model.
         InfeasibleError: nothing fits into memory.
     """
-    dialect = dialect_of(request.target, cluster.devices)
+    dialect = dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
     ready, notes = prepare(graph, cluster, request)
     report(
         f"{len(ready.ops)} operators, {len(ready.parameters)} parameters "

@@ -15,7 +15,6 @@ def loss_rule(view: OpView) -> ShardingRule:
     builder = RuleBuilder()
     factors = builder.factors(view.dims(0))
     if len(factors) > 1:
-        builder.uncut.add(factors[-1])
         builder.internal.append(
             InternalCollective((factors[-1],), tuple(factors[:-1]), forward=3, backward=0)
         )

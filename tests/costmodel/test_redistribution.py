@@ -113,12 +113,30 @@ def test_mindspore_gathers_only_the_inner_part_that_goes() -> None:
     assert step.nbytes == 256 * 512 * 2 / 2
 
 
-def test_mindspore_moves_a_split_by_gathering_and_slicing() -> None:
+def test_mindspore_exchanges_a_split_or_gathers_and_slices() -> None:
     source, target = Layout(((3,), ())), Layout(((), (3,)))
-    kinds = [s.kind for s in mindspore().steps(TENSOR_2D, source, target) if s.kind]
-    assert kinds == [Collective.ALL_GATHER]
+    kinds = [s.kind for s in mindspore().steps(TENSOR_2D, source, target)]
+    assert kinds == [Collective.ALL_GATHER, None]
     switched = mindspore(all_to_all=True).steps(TENSOR_2D, source, target)
-    assert [s.kind for s in switched if s.kind] == [Collective.ALL_TO_ALL]
+    assert [s.kind for s in switched] == [Collective.ALL_TO_ALL]
+
+
+def test_mindspore_breaks_a_cycle_by_gathering_the_first_dimension() -> None:
+    steps = mindspore(all_to_all=True).steps(TENSOR_2D, Layout(((2,), (3,))), Layout(((3,), (2,))))
+    kinds = [(s.kind, s.axes) for s in steps]
+    assert kinds == [
+        (Collective.ALL_GATHER, (2,)), (Collective.ALL_TO_ALL, (3,)), (None, (2,))
+    ]  # fmt: skip
+    assert [s.nbytes * 4 / (256 * 512 * 2) for s in steps] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("all_to_all", [False, True])
+def test_mindspore_arrives_at_the_target(all_to_all: bool) -> None:
+    redistribution = mindspore(all_to_all=all_to_all)
+    layouts = [each for each in all_layouts(2, 4) if not each.partial]
+    for source, target in itertools.product(layouts[::5], layouts[::3]):
+        steps = redistribution.steps(TENSOR_2D, source, target)
+        assert (steps[-1].result if steps else source) == target
 
 
 TENSOR_2D = Shardable((256, 512), "bfloat16")

@@ -31,6 +31,7 @@ def compiled(case: Path, how: str) -> dict[str, Any]:
         device_num=ours.DEVICES,
         global_rank=0,
         dataset_strategy=ours.DATASET_STRATEGY,
+        enable_alltoall=ours.ALL_TO_ALL,
         **file,
     )
     make, data = NETWORKS[case.name.split("-")[0]]

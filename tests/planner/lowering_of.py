@@ -10,7 +10,7 @@ from planner.dialects import TARGETS
 from planner.liveness import analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
-from planner.preparation import input_layouts, prepare
+from planner.preparation import dialect_of, input_layouts, prepare
 from planner.request import SearchRequest
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
@@ -26,7 +26,7 @@ def lowered_on(
     recompute: bool = False,
 ) -> Lowered:
     """The problem of a graph on one mesh, without a memory limit."""
-    dialect = TARGETS[request.target]
+    dialect = dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
     ready, _ = prepare(graph, cluster, request)
     layouts = input_layouts(ready, mesh, dialect, request)
     setting = Setting(

@@ -1,0 +1,192 @@
+"""Which moves MindSpore infers between two layouts of a tensor, for many pairs at once.
+
+Its inference works on a map from places to device axes, a place being a dimension and how often
+the cuts outside divide it. It repeats, until nothing is left to do: slice every empty place along
+an axis that is free; exchange an axis that another place holds into an empty place; when neither
+goes on, gather every axis that the target does not split, the first place first; when nothing went
+on at all, gather the first axis that is in another's way. Without exchanges it gathers everything
+that moves, the last place first, and then slices. Neighbouring axes that always stand together are
+one axis.
+
+Source: docs/costmodel.md, section Redistribution; the real package's graphs
+(tests/mindspore_package/test_redistribution.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ir.layout import Layout
+
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+NOWHERE = -1
+
+
+class Action(Enum):
+    """What a move does with an axis."""
+
+    SLICE = "slice"
+    EXCHANGE = "exchange"
+    GATHER = "gather"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One axis, with those that stand inside it, moves in some of the pairs."""
+
+    action: Action
+    axis: int
+    pairs: IntArray
+    """Shape (concerned,), their indices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of layouts, source by source.
+
+    Attributes:
+        held: shape (axes, pairs), the place that each axis splits in the source, or NOWHERE. Axes
+            that stand together are one: the outermost has its place, the others are NOWHERE.
+        wanted: the same for the target.
+        last: shape (axes, pairs), the innermost axis of those that stand together from this one on.
+    """
+
+    held: IntArray
+    wanted: IntArray
+    last: IntArray
+
+
+def paired(sources: Sequence[Layout], targets: Sequence[Layout], sizes: tuple[int, ...]) -> Pairs:
+    """All pairs of a source and a target."""
+    count = len(sizes)
+    first, second = _places(sources, sizes), _places(targets, sizes)
+    together = _together(first, sizes)[:, :, None] & _together(second, sizes)[:, None, :]
+    together = together.reshape(max(count - 1, 0), len(sources) * len(targets))
+    held = np.repeat(first, len(targets), axis=1)
+    wanted = np.tile(second, len(sources))
+    held[1:][together] = NOWHERE
+    wanted[1:][together] = NOWHERE
+    last = np.repeat(np.arange(count)[:, None], held.shape[1], axis=1)
+    for axis in reversed(range(count - 1)):
+        last[axis] = np.where(together[axis], last[axis + 1], axis)
+    return Pairs(held, wanted, last)
+
+
+def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]:
+    """The moves from the held to the wanted places, in order; `held` is changed on the way.
+
+    Args:
+        held: shape (axes, pairs), places that are split, or NOWHERE.
+        wanted: shape (axes, pairs).
+        exchange: an axis may move at once; otherwise everything that moves is gathered first.
+    """
+    if not exchange:
+        yield from _gather(held, (held != wanted) & (held != NOWHERE), from_last=True)
+    left = np.flatnonzero(_any(held != wanted))
+    while left.size:
+        here, there = held[:, left], wanted[:, left]
+        stuck = np.ones(left.size, dtype=bool)
+        for action, axis in itertools.product((Action.SLICE, Action.EXCHANGE), range(len(held))):
+            slices = (here[axis] == NOWHERE) == (action is Action.SLICE)
+            pairs = np.flatnonzero(slices & _waits(here, there, axis))
+            if pairs.size:
+                held[axis, left[pairs]] = here[axis, pairs] = there[axis, pairs]
+                stuck[pairs] = False
+                yield Move(action, axis, left[pairs])
+        for move in _gather(here, _to_gather(here, there, stuck)):
+            held[move.axis, left[move.pairs]] = NOWHERE
+            yield Move(Action.GATHER, move.axis, left[move.pairs])
+        left = left[_any(here != there)]
+
+
+def layout_of(held: IntArray, last: IntArray, dims: int, sizes: tuple[int, ...]) -> Layout:
+    """The layout in which axes split places; `held` and `last` have shape (axes,)."""
+    every = math.prod(sizes)
+    split = sorted((int(p), a) for a, p in enumerate(held) if p != NOWHERE)
+    return Layout(
+        tuple(
+            tuple(
+                axis
+                for place, head in split
+                if place // every == dim
+                for axis in range(head, int(last[head]) + 1)
+            )
+            for dim in range(dims)
+        )
+    )
+
+
+def _any(table: BoolArray) -> BoolArray:
+    """Whether any row holds, per column; several times faster than `any`."""
+    return np.asarray(np.bitwise_or.reduce(table, axis=0), dtype=bool)
+
+
+def _waits(held: IntArray, wanted: IntArray, axis: int) -> BoolArray:
+    """Whether an axis is not yet where it is wanted, and its place there is empty."""
+    place = wanted[axis]
+    taken = _any(held == place)
+    return np.asarray((place != NOWHERE) & ~taken, dtype=bool)
+
+
+def _to_gather(held: IntArray, wanted: IntArray, stuck: BoolArray) -> BoolArray:
+    """What the target does not split, where nothing else goes on; else the first in the way."""
+    surplus = stuck & (held != NOWHERE) & (wanted == NOWHERE)
+    blocked = stuck & ~_any(surplus)
+    first = _first(held, blocked & (held != NOWHERE) & (held != wanted))
+    return np.asarray(surplus | first, dtype=bool)
+
+
+def _gather(held: IntArray, concerned: BoolArray, *, from_last: bool = False) -> Iterator[Move]:
+    """Gathers axes, from the first place to the last or the other way."""
+    while concerned.any():
+        now = _first(-held if from_last else held, concerned)
+        for axis in range(len(held)):
+            pairs = np.flatnonzero(now[axis])
+            if pairs.size:
+                held[axis, pairs] = NOWHERE
+                yield Move(Action.GATHER, axis, pairs)
+        concerned = concerned & ~now
+
+
+def _first(places: IntArray, among: BoolArray) -> BoolArray:
+    """The least place of each pair, as a mask of the same shape."""
+    order = np.where(among, places, np.iinfo(places.dtype).max)
+    least = order.argmin(axis=0)
+    return np.asarray(among & (np.arange(len(places))[:, None] == least), dtype=bool)
+
+
+def _places(layouts: Sequence[Layout], sizes: tuple[int, ...]) -> IntArray:
+    """The place that each axis splits, shape (axes, layouts), NOWHERE if none.
+
+    A place is `dimension * product of all sizes + product of the cuts outside`.
+    """
+    out = np.full((len(sizes), len(layouts)), NOWHERE, dtype=np.intp)
+    every = math.prod(sizes)
+    for column, layout in enumerate(layouts):
+        for dim, axes in enumerate(layout.dims):
+            outside = 1
+            for axis in axes:
+                out[axis, column] = dim * every + outside
+                outside *= sizes[axis]
+    return out
+
+
+def _together(places: IntArray, sizes: tuple[int, ...]) -> BoolArray:
+    """Whether an axis and the next split one dimension, the next just inside it, or nothing both.
+
+    Shape (axes - 1, layouts).
+    """
+    every = math.prod(sizes)
+    outer, inner = places[: max(len(sizes) - 1, 0)], places[1:]
+    own_size = np.array(sizes[:-1], dtype=np.intp)[:, None]
+    inside = (outer // every == inner // every) & (outer % every * own_size == inner % every)
+    together = np.where(outer == NOWHERE, inner == NOWHERE, inside & (inner != NOWHERE))
+    return np.asarray(together, dtype=bool)
