@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,11 @@ from ir.layout import Layout
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
-Coefficients = tuple[FloatArray, FloatArray]
+Coefficients: TypeAlias = tuple[FloatArray, FloatArray]
 """Latency in seconds, and seconds per byte of the whole tensor, of every pair."""
+
+_Scaled: TypeAlias = tuple[Collective | None, tuple[int, ...], float, Layout]
+"""Kind, mesh axes, bytes as a share of the whole tensor, and the layout after it."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class MindsporeRedistribution:
         default_factory=dict
     )
     _of_kind: dict[Collective, Coefficients] = field(default_factory=dict)
+    _sequences: dict[tuple[Layout, Layout], tuple[_Scaled, ...]] = field(default_factory=dict)
 
     def pair_time_s(
         self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
@@ -103,16 +108,27 @@ class MindsporeRedistribution:
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
         """The moves, in order."""
         elements = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
+        return tuple(
+            Step(
+                kind,
+                axes,
+                share * elements,
+                float(self.model.time_s(kind, share * elements, axes, tensor.latency_scale))
+                if kind
+                else 0.0,
+                reached,
+            )
+            for kind, axes, share, reached in self._sequence(source, target)
+        )
+
+    def _sequence(self, source: Layout, target: Layout) -> tuple[_Scaled, ...]:
+        if (source, target) not in self._sequences:
+            self._sequences[source, target] = tuple(self._inferred(source, target))
+        return self._sequences[source, target]
+
+    def _inferred(self, source: Layout, target: Layout) -> Iterator[_Scaled]:
         pairs = paired([source], [target], self.mesh.sizes)
-        out: list[Step] = []
+        last = pairs.last[:, 0]
         for kind, axis, share, _ in self._collectives(pairs):
-            axes = tuple(range(axis, int(pairs.last[axis, 0]) + 1))
-            nbytes = float(share[0]) * elements
-            time_s = (
-                float(self.model.time_s(kind, nbytes, axes, tensor.latency_scale)) if kind else 0.0
-            )
-            reached = layout_of(
-                pairs.held[:, 0], pairs.last[:, 0], len(source.dims), self.mesh.sizes
-            )
-            out.append(Step(kind, axes, nbytes, time_s, reached))
-        return tuple(out)
+            reached = layout_of(pairs.held[:, 0], last, len(source.dims), self.mesh.sizes)
+            yield kind, tuple(range(axis, int(last[axis]) + 1)), float(share[0]), reached

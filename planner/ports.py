@@ -5,8 +5,9 @@ the gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,21 @@ class PortState:
     gradient: Layout
 
 
+class PortKey:
+    """States of a port and the state of each candidate, hashed once: a port has many readers."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, PortKey) and self._parts == other._parts)
+
+
 @dataclass(frozen=True, eq=False)
 class Port:
     """What a node's candidates do to one tensor."""
@@ -36,10 +52,10 @@ class Port:
     of: IntArray
     """State of each candidate, shape (C,)."""
 
-    @property
-    def key(self) -> tuple[tuple[PortState, ...], bytes]:
+    @cached_property
+    def key(self) -> PortKey:
         """Equal for ports that are alike."""
-        return self.states, self.of.tobytes()
+        return PortKey(self.states, self.of.tobytes())
 
     @property
     def forward(self) -> tuple[Layout, ...]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Self
 
@@ -37,8 +37,11 @@ class Mesh:
 
     axes: tuple[MeshAxis, ...]
     """At least one axis; names differ; tiers never decrease."""
+    sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Ranks along each axis."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(axis.size for axis in self.axes))
         names = [axis.name for axis in self.axes]
         tiers = [axis.tier for axis in self.axes]
         if not names or len(set(names)) != len(names):
@@ -50,11 +53,6 @@ class Mesh:
         else:
             return
         raise ClusterError(fault, "the mesh", fix)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Ranks along each axis."""
-        return tuple(axis.size for axis in self.axes)
 
     @property
     def size(self) -> int:

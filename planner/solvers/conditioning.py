@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from planner.solvers.copies import HubCopies, hub_copies
+from planner.solvers.buckets import Plan
+from planner.solvers.copies import hub_copies
 from planner.solvers.elimination import Numbers, compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
 from planner.solvers.progress import PROVEN_GAP, Meter
@@ -21,7 +22,8 @@ from planner.solvers.views import (
     View,
     bound_plan,
     conditioned,
-    make_views,
+    first_view,
+    view_with_free,
 )
 
 PASSES = 60
@@ -40,11 +42,15 @@ class ConditionedRelaxation:
     def __init__(self, ledger: Ledger, meter: Meter, largest_bucket: int = LARGEST_BUCKET) -> None:
         self._ledger = ledger
         self._meter = meter
-        self._views = make_views(ledger, largest_bucket)
-        self.hubs = tuple(sorted(self._views[0].fixed))
+        self._largest_bucket = largest_bucket
+        self._first, self._freed = first_view(ledger, largest_bucket)
+        self._other_views: dict[int, View] = {}
+        self.hubs = tuple(sorted(self._first.fixed))
         """Nodes that the first view fixes."""
-        self._split = self._copies(largest_bucket)
-        self._plan = bound_plan(ledger, largest_bucket, LIGHT_WORK)
+        self._split = hub_copies(
+            ledger, meter, self.hubs, largest_bucket, (LIGHT_WORK, LARGEST_WORK)
+        )
+        self._mini_buckets: Plan | None = None
         self._recent: dict[tuple[int, ...], None] = {}
 
     def solve(self, prices: Prices | None = None) -> Relaxed:
@@ -83,21 +89,17 @@ class ConditionedRelaxation:
         self.start_from(choice)
         return Relaxed(choice, min(bound, value))
 
-    def _copies(self, largest_bucket: int) -> HubCopies | None:
-        for work in (LIGHT_WORK, LARGEST_WORK):
-            copies = hub_copies(self._ledger, self._meter, self.hubs, largest_bucket, work)
-            if copies is not None:
-                return copies
-        return None
-
     def _bound(self, numbers: Numbers, passes: int, attempts: _Attempts) -> float:
         if self._split is None:
             return self._mini_bucket_bound(numbers, attempts)
         return self._split.run(numbers, passes, attempts.cost)
 
     def _mini_bucket_bound(self, numbers: Numbers, attempts: _Attempts) -> float:
-        program = compile_program(self._plan, numbers.vector_of, numbers.matrix_of)
-        self._meter.charge(2 * program.work, self._plan.nodes)
+        if self._mini_buckets is None:
+            self._mini_buckets = bound_plan(self._ledger, self._largest_bucket, LIGHT_WORK)
+        plan = self._mini_buckets
+        program = compile_program(plan, numbers.vector_of, numbers.matrix_of)
+        self._meter.charge(2 * program.work, plan.nodes)
         result = run_program(program, numbers)
         attempts.cost(tuple(result.choice[hub] for hub in self.hubs))
         return result.value
@@ -115,20 +117,30 @@ class ConditionedRelaxation:
         given = [0] * len(self._ledger.problem.node_table_of)
         for hub, candidate in zip(self.hubs, candidates, strict=True):
             given[hub] = candidate
-        return self._pass(self._views[0], numbers, tuple(given))
+        return self._pass(self._first, numbers, tuple(given))
 
     def _improved(
         self, numbers: Numbers, choice: tuple[int, ...], value: float
     ) -> tuple[tuple[int, ...], float]:
         """Go round the views until none of them finds a cheaper choice."""
         unchanged, turn = 1, 0
-        while unchanged < len(self._views) and not self._meter.is_spent:
+        count = 1 + len(self._freed)
+        while unchanged < count and not self._meter.is_spent:
             turn += 1
-            found, cost = self._pass(self._views[turn % len(self._views)], numbers, choice)
+            found, cost = self._pass(self._view(turn % count), numbers, choice)
             unchanged += 1
             if cost < value - 1e-12 * abs(value):
                 choice, value, unchanged = found, cost, 1
         return choice, value
+
+    def _view(self, number: int) -> View:
+        """The first one, or one in which a node of the first is free; made when it is needed."""
+        if number and number not in self._other_views:
+            hub = self._freed[number - 1]
+            self._other_views[number] = view_with_free(
+                self._ledger, self._first, hub, self._largest_bucket
+            )
+        return self._other_views[number] if number else self._first
 
     def _pass(
         self, view: View, numbers: Numbers, given: tuple[int, ...]

@@ -134,21 +134,29 @@ class HubCopies:
 
 
 def hub_copies(
-    ledger: Ledger, meter: Meter, hubs: Sequence[int], largest_bucket: int, work: int
+    ledger: Ledger,
+    meter: Meter,
+    hubs: Sequence[int],
+    largest_bucket: int,
+    works: tuple[int, int],
 ) -> HubCopies | None:
-    """The fewest segments with which the graph is narrow; none if no number is enough."""
+    """The fewest segments with which a pass takes less than the first work, else the second; none
+    if no number is enough.
+    """
     problem = ledger.problem
-    segments = 2
-    while segments <= MAX_SEGMENTS:
-        cut = _cut(ledger, hubs, segments, largest_bucket)
-        if cut.plan.largest <= largest_bucket:
-            extra = len(cut.sizes) - len(problem.node_table_of)
-            vectors = [*problem.node_table_of, *([0] * extra)]
-            one_pass = compile_program(cut.plan, vectors, problem.edge_table_of).work
-            if one_pass <= work:
-                return HubCopies(ledger, meter, hubs, cut, one_pass)
-        segments *= 2
-    return None
+    costly: HubCopies | None = None
+    for exponent in range(1, MAX_SEGMENTS.bit_length()):
+        cut = _cut(ledger, hubs, 1 << exponent, largest_bucket)
+        if cut.plan.largest > largest_bucket:
+            continue
+        extra = len(cut.sizes) - len(problem.node_table_of)
+        vectors = [*problem.node_table_of, *([0] * extra)]
+        one_pass = compile_program(cut.plan, vectors, problem.edge_table_of).work
+        if one_pass <= works[0]:
+            return HubCopies(ledger, meter, hubs, cut, one_pass)
+        if one_pass <= works[1] and costly is None:
+            costly = HubCopies(ledger, meter, hubs, cut, one_pass)
+    return costly
 
 
 def _cut(ledger: Ledger, hubs: Sequence[int], segments: int, give_up_above: int) -> Cut:

@@ -87,19 +87,19 @@ def _with_terms(
     return vectors, vector_of
 
 
-def bound_plan(ledger: Ledger, bucket: int, work: int, fixed: frozenset[int] = frozenset()) -> Plan:
+def bound_plan(ledger: Ledger, bucket: int, work: int) -> Plan:
     """The largest mini-buckets, up to `bucket` entries, that the work allows."""
     problem = ledger.problem
     while True:
-        plan = make_plan(problem.sizes, problem.edges, fixed, largest_table=bucket)
+        plan = make_plan(problem.sizes, problem.edges, largest_table=bucket)
         program = compile_program(plan, problem.node_table_of, problem.edge_table_of)
         if program.work <= work or bucket <= SMALLEST_BUCKET:
             return plan
         bucket //= 4
 
 
-def make_views(ledger: Ledger, largest_bucket: int) -> list[View]:
-    """A first view, and for each node that it fixes one in which that node is free."""
+def first_view(ledger: Ledger, largest_bucket: int) -> tuple[View, tuple[int, ...]]:
+    """A view, and which of the nodes that it fixes are to be freed in another one each."""
     problem = ledger.problem
     bucket = largest_bucket
     while True:
@@ -109,12 +109,10 @@ def make_views(ledger: Ledger, largest_bucket: int) -> list[View]:
             break
         bucket //= 4
     others = [hub for hub in hubs if hub in first.fixed][:MAX_VIEWS]
-    if len(first.fixed) > MAX_PRUNED:
-        others = []
-    return [first, *(_view_with_free(ledger, first, hub, largest_bucket) for hub in others)]
+    return first, () if len(first.fixed) > MAX_PRUNED else tuple(others)
 
 
-def _view_with_free(ledger: Ledger, first: View, hub: int, largest_bucket: int) -> View:
+def view_with_free(ledger: Ledger, first: View, hub: int, largest_bucket: int) -> View:
     """Free one node that the first view fixes; fix others in its place only if it must be."""
     problem, bucket = ledger.problem, largest_bucket
     view = make_view(ledger, first.fixed - {hub})
