@@ -19,7 +19,7 @@ JUDGE_CASES := build/mindspore
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: help setup demo check test test-mindspore format clean $(JUDGE)
+.PHONY: help setup demo check test test-mindspore docs format clean $(JUDGE)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -66,6 +66,9 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 	$(BIN)/python examples/perceptron.py $(JUDGE_CASES)-example.onnx
 	$(BIN)/planner search $(JUDGE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(JUDGE_CASES)-example
 	$(JUDGE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(JUDGE_CASES)) tests/mindspore_package
+
+docs: setup ## write the output of commands in README and docs anew
+	$(BIN)/python -m tests.cli.docs_output
 
 format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
