@@ -80,8 +80,9 @@ def test_seventy_billion_parameters_do_not_fit_on_16_devices() -> None:
         plan_of("llama3_70b", 16, 64)
 
 
-def test_seventy_billion_parameters_have_a_plan_on_64_devices() -> None:
+def test_seventy_billion_parameters_have_a_plan_on_64_devices(tmp_path: Path) -> None:
     plan = plan_of("llama3_70b", 64, 16)
+    _check_files(plan, tmp_path)
     assert plan.estimate.peak_memory_bytes <= plan.estimate.memory_limit_bytes
 
 
