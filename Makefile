@@ -67,8 +67,9 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 	$(BIN)/planner search $(JUDGE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(JUDGE_CASES)-example
 	$(JUDGE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(JUDGE_CASES)) tests/mindspore_package
 
-docs: setup ## write the output of commands in README and docs anew
+docs: setup ## write the output of commands in README and docs, and docs/operators.md, anew
 	$(BIN)/python -m tests.cli.docs_output
+	$(BIN)/python -m tests.cli.operators_page
 
 format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -81,7 +81,8 @@ def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
     from exporters.formats import TARGET_FILES  # noqa: PLC0415
 
     forms = dict.fromkeys(TARGET_FILES.get(target, {}).values())
-    losses = tuple(loss for form in forms for loss in KNOWN[form].losses(plan, None))
+    found = (loss for form in forms for loss in KNOWN[form].losses(plan, None))
+    losses = tuple(dict.fromkeys(found))
     return losses + (checkpoint_note(plan) if "mindspore" in forms else ())
 
 

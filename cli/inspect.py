@@ -2,33 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from cli import options
 from cli.arguments import at_least_one, bindings
+from cli.errors import UserError
+from cli.rules import rules as given_rules
 
 EPILOG = """\b
 Examples:
-  planner inspect model.onnx
   planner inspect model.onnx --bind batch=32,seq=4096
   planner inspect model.onnx.gz --batch 64 --json
+  planner inspect --operators
 
 \b
 Exit status: 0 done, 2 a fault in the command or the model."""
 
+Rules = tuple[tuple[str, str], ...]
+
 
 def inspect(
-    model: options.Model,
+    model: options.OptionalModel = None,
     *,
     bind: options.Bind = None,
     batch: options.Batch = None,
+    operators: options.Operators = False,
+    rule: options.Rule = None,
+    rules: options.Rules = None,
     as_json: options.Json = False,
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
-    bound = bindings(bind or [])
+    bound, given = bindings(bind or []), given_rules(rule, rules)
     if batch is not None:
         at_least_one(batch, "--batch")
+    if model is None:
+        if not operators or bound or given or batch is not None:
+            raise UserError(
+                "no model is named",
+                "planner inspect",
+                "name an .onnx file; only --operators, by itself, needs none",
+            )
+        _print_catalogue(as_json=as_json)
+    elif operators:
+        _print_kinds(model, bound, batch, given, as_json=as_json)
+    else:
+        _print_facts(model, bound, batch, given, as_json=as_json)
+
+
+def _print_catalogue(*, as_json: bool) -> None:
+    if as_json:
+        from cli.coverage_facts import catalogue_dict  # noqa: PLC0415  half a second of imports
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps(catalogue_dict()))
+        return
+    from cli.coverage_text import print_catalogue  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+    from importers.onnx_coverage import operator_coverage  # noqa: PLC0415
+
+    with page() as out:
+        print_catalogue(operator_coverage(), out)
+
+
+def _print_kinds(
+    model: Path, bind: Mapping[str, int], batch: int | None, rules: Rules, *, as_json: bool
+) -> None:
+    from cli.coverage_facts import model_kinds  # noqa: PLC0415  half a second of imports
+
+    kinds = model_kinds(model, bind, batch, rules)
+    if as_json:
+        from dataclasses import asdict  # noqa: PLC0415
+
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        found = [asdict(each) | {"known": each.known} for each in kinds]
+        print(dumps({"name": model.name, "kinds": found}))
+        return
+    from cli.coverage_text import print_model_kinds  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_model_kinds(model.name, kinds, out)
+
+
+def _print_facts(
+    model: Path, bind: Mapping[str, int], batch: int | None, rules: Rules, *, as_json: bool
+) -> None:
     from cli.model_facts import model_facts  # noqa: PLC0415  half a second of imports
 
-    facts = model_facts(model, bound, batch)
+    facts = model_facts(model, bind, batch, rules)
     if as_json:
         from cli.plan_json import dumps  # noqa: PLC0415
 

@@ -17,12 +17,15 @@ from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
 from cli.show import EPILOG as SHOW_EPILOG
 from cli.show import show
+from cli.verify import EPILOG as VERIFY_EPILOG
+from cli.verify import verify
 
 EPILOG = """\b
 Examples:
   planner inspect model.onnx
   planner search model.onnx --devices 16 --batch 64 -o plan
   planner show plan/plan.json
+  planner verify model.onnx plan/plan.json
   planner export plan/plan.json --format mindspore -o strategy.ckpt"""
 
 app = typer.Typer(
@@ -37,6 +40,7 @@ app.command(epilog=INSPECT_EPILOG)(inspect)
 app.command(epilog=SHOW_EPILOG)(show)
 app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=EXPORT_EPILOG)(export)
+app.command(epilog=VERIFY_EPILOG)(verify)
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from importers.onnx_file import read_model
 from ir.batch import find_batch, with_batch
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
-from ir.ops import OpView, is_known, lookup
+from ir.ops import OpView, is_described, lookup
+from planner.annotation import annotated, check_annotations, given_rules
 from planner.liveness import analyse
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class ModelFacts:
     composites: Mapping[str, int]
     """Operators that stand for several of the file, by label."""
     unknown: tuple[UnknownFacts, ...]
+    given_rules: Mapping[str, str]
+    """Rules that kinds which the catalogue lacks were given."""
     parameters: int
     """Tensors."""
     parameter_elements: int
@@ -101,13 +104,19 @@ class ModelFacts:
         return asdict(self)
 
 
-def model_facts(path: Path, bind: Mapping[str, int], batch: int | None) -> ModelFacts:
+def model_facts(
+    path: Path,
+    bind: Mapping[str, int],
+    batch: int | None,
+    rules: Sequence[tuple[str, str]] = (),
+) -> ModelFacts:
     """Facts of the model in a file, in normal form."""
     model = read_model(path)
-    graph = import_onnx(path, bind)
+    graph = annotated(import_onnx(path, bind), rules)
     if batch is not None:
         graph = with_batch(graph, batch)
     graph = normalise(graph)
+    check_annotations(graph)
     flops = {op.name: lookup(op.kind).flops(OpView(op, graph)) for op in graph.ops}
     parameters = graph.parameters
     dtypes: Counter[str] = Counter()
@@ -123,6 +132,7 @@ def model_facts(path: Path, bind: Mapping[str, int], batch: int | None) -> Model
         kinds=_kinds(graph, flops),
         composites=dict(Counter(op.label for op in graph.ops if op.parts).most_common()),
         unknown=_unknown(graph),
+        given_rules=dict(given_rules(graph)),
         parameters=len(parameters),
         parameter_elements=sum(t.elements for t in parameters),
         parameter_bytes=sum(t.nbytes for t in parameters),
@@ -171,7 +181,7 @@ def _kinds(graph: OpGraph, flops: Mapping[str, int]) -> tuple[KindFacts, ...]:
 def _unknown(graph: OpGraph) -> tuple[UnknownFacts, ...]:
     names: dict[str, list[str]] = {}
     for op in graph.ops:
-        if not is_known(op.kind):
+        if not is_described(op):
             names.setdefault(op.kind, []).append(op.name)
     return tuple(UnknownFacts(kind, len(found), found[0]) for kind, found in names.items())
 

@@ -91,6 +91,10 @@ def _blocks(facts: ModelFacts, out: Console) -> None:
 
 
 def _unknown(facts: ModelFacts, out: Console) -> None:
+    if facts.given_rules:
+        out.print(Text("\nOperators with a given rule", style="bold"))
+    for kind, rule in facts.given_rules.items():
+        out.print(f"{kind}: {rule}")
     if not facts.unknown:
         out.print("\nEvery operator has a sharding rule.")
         return

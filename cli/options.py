@@ -17,6 +17,22 @@ Model: TypeAlias = Annotated[
         metavar="MODEL", help="The model: .onnx or .onnx.gz. Its weights are not needed."
     ),
 ]
+OptionalModel: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="The model: .onnx or .onnx.gz. Its weights are not needed.",
+        show_default=False,
+    ),
+]
+Operators: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--operators",
+        help="Print what is known of each kind of operator, of the model or, without one, of all "
+        "that ONNX has.",
+    ),
+]
 Devices: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -140,6 +156,25 @@ AllToAll: TypeAlias = Annotated[
         "does with enable_alltoall=True. Otherwise it gathers and cuts again.",
     ),
 ]
+Rule: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        metavar="KIND:RULE",
+        help="What may be split in operators that the catalogue lacks, such as "
+        "'custom::Twist: b s h -> b s h'. May be repeated.",
+        show_default=False,
+    ),
+]
+Rules: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        metavar="FILE",
+        help="A file of such rules, one on each line; # begins a comment.",
+        show_default=False,
+    ),
+]
 OutputFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -162,6 +197,18 @@ Json: TypeAlias = Annotated[
 PlanPath: TypeAlias = Annotated[
     Path,
     typer.Argument(metavar="PLAN.json", help="A plan.json that `planner search -o DIR` wrote."),
+]
+Scale: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--scale",
+        metavar="small|full",
+        help="small runs the plan with extents and layers cut to the smallest that its splits "
+        "allow, full as it is.",
+    ),
+]
+Seed: TypeAlias = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Other random numbers for inputs and weights.")
 ]
 OtherPlanPath: TypeAlias = Annotated[
     Path, typer.Argument(metavar="OTHER.json", help="The plan to compare it with.")

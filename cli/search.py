@@ -13,6 +13,7 @@ from cli.arguments import device_count
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
 from cli.progress import Progress
+from cli.rules import rules as given_rules
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -49,6 +50,8 @@ def search(  # noqa: PLR0913  one parameter per option
     effort: options.Effort = 1,
     attention: options.Attention = "fused",
     all_to_all: options.AllToAll = True,
+    rule: options.Rule = None,
+    rules: options.Rules = None,
     output: options.OutputFolder = None,
     as_json: options.Json = False,
 ) -> None:
@@ -60,7 +63,7 @@ def search(  # noqa: PLR0913  one parameter per option
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch, bind=bind or [], memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
-        effort=effort, attention=attention, all_to_all=all_to_all,
+        effort=effort, attention=attention, all_to_all=all_to_all, rules=given_rules(rule, rules),
     )  # fmt: skip
     computer = machine(cluster, devices, request)
     if output is not None:

@@ -29,6 +29,7 @@ def search_request(  # noqa: PLR0913  one parameter per option
     effort: int,
     attention: str,
     all_to_all: bool,
+    rules: tuple[tuple[str, str], ...],
 ) -> SearchRequest:
     """The request in these options.
 
@@ -55,6 +56,7 @@ def search_request(  # noqa: PLR0913  one parameter per option
         == "fused",
         all_to_all=all_to_all,
         bind=tuple(sorted(arguments.bindings(bind).items())),
+        rules=rules,
     )
 
 

@@ -3,10 +3,10 @@
 Its inference works on a map from places to device axes, a place being a dimension and how often
 the cuts outside divide it. It repeats, until nothing is left to do: slice every empty place along
 an axis that is free; exchange an axis that another place holds into an empty place; when neither
-goes on, gather every axis that the target does not split, the first place first; when nothing went
-on at all, gather the first axis that is in another's way. Without exchanges it gathers everything
-that moves, the last place first, and then slices. Neighbouring axes that always stand together are
-one axis.
+goes on, gather every axis that the target does not split, the first place first (the last first, if
+nothing is exchanged at all); when nothing went on, gather the first axis that is in another's way.
+With exchanges switched off it gathers everything that moves, the last place first, and then slices.
+Neighbouring axes that always stand together are one axis.
 
 Source: docs/costmodel.md, section Redistribution; the real package's graphs
 (tests/mindspore_package/test_redistribution.py).
@@ -69,6 +69,9 @@ def paired(sources: Sequence[Layout], targets: Sequence[Layout], sizes: tuple[in
     count = len(sizes)
     first, second = _places(sources, sizes), _places(targets, sizes)
     together = _together(first, sizes)[:, :, None] & _together(second, sizes)[:, None, :]
+    parted = _cut(first, second, together)
+    parted |= _cut(second, first, together.swapaxes(1, 2)).swapaxes(1, 2)
+    together &= ~parted
     together = together.reshape(max(count - 1, 0), len(sources) * len(targets))
     held = np.repeat(first, len(targets), axis=1)
     wanted = np.tile(second, len(sources))
@@ -88,8 +91,10 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
         wanted: shape (axes, pairs).
         exchange: an axis may move at once; otherwise everything that moves is gathered first.
     """
+    moving = (held != wanted) & (held != NOWHERE)
     if not exchange:
-        yield from _gather(held, (held != wanted) & (held != NOWHERE), from_last=True)
+        yield from _gather(held, moving, np.ones(held.shape[1], dtype=bool))
+    from_last = ~_any(moving & (wanted != NOWHERE))
     left = np.flatnonzero(_any(held != wanted))
     while left.size:
         here, there = held[:, left], wanted[:, left]
@@ -101,7 +106,7 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
                 held[axis, left[pairs]] = here[axis, pairs] = there[axis, pairs]
                 stuck[pairs] = False
                 yield Move(action, axis, left[pairs])
-        for move in _gather(here, _to_gather(here, there, stuck)):
+        for move in _gather(here, _to_gather(here, there, stuck), from_last[left]):
             held[move.axis, left[move.pairs]] = NOWHERE
             yield Move(Action.GATHER, move.axis, left[move.pairs])
         left = left[_any(here != there)]
@@ -110,18 +115,35 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
 def layout_of(held: IntArray, last: IntArray, dims: int, sizes: tuple[int, ...]) -> Layout:
     """The layout in which axes split places; `held` and `last` have shape (axes,)."""
     every = math.prod(sizes)
-    split = sorted((int(p), a) for a, p in enumerate(held) if p != NOWHERE)
-    return Layout(
-        tuple(
-            tuple(
-                axis
-                for place, head in split
-                if place // every == dim
-                for axis in range(head, int(last[head]) + 1)
-            )
-            for dim in range(dims)
-        )
-    )
+    out: list[list[int]] = [[] for _ in range(dims)]
+    filled = [1] * dims
+    for place, head in sorted((int(p), a) for a, p in enumerate(held) if p != NOWHERE):
+        dim, outside = divmod(place, every)
+        if outside > filled[dim]:
+            out[dim].append(-(outside // filled[dim]))
+        axes = range(head, int(last[head]) + 1)
+        out[dim] += axes
+        filled[dim] = outside * math.prod(sizes[a] for a in axes)
+    return Layout(tuple(map(tuple, out)))
+
+
+def _cut(places: IntArray, others: IntArray, together: BoolArray) -> BoolArray:
+    """Whether an axis of the other layout begins where an axis and the next meet: then the tensor
+    has dimensions of its own for both, and they part.
+
+    Args:
+        places: shape (axes, layouts).
+        others: shape (axes, other layouts).
+        together: shape (axes - 1, layouts, other layouts), axes that move as one otherwise.
+
+    Returns:
+        The shape of `together`.
+    """
+    out = np.zeros(together.shape, dtype=bool)
+    for axis, start in enumerate(others):
+        meets = (places[1:, :, None] == start[None, None]) & (start != NOWHERE)
+        out |= meets if axis == 0 else meets & ~together[axis - 1]
+    return out
 
 
 def _any(table: BoolArray) -> BoolArray:
@@ -144,10 +166,11 @@ def _to_gather(held: IntArray, wanted: IntArray, stuck: BoolArray) -> BoolArray:
     return np.asarray(surplus | first, dtype=bool)
 
 
-def _gather(held: IntArray, concerned: BoolArray, *, from_last: bool = False) -> Iterator[Move]:
-    """Gathers axes, from the first place to the last or the other way."""
+def _gather(held: IntArray, concerned: BoolArray, from_last: BoolArray) -> Iterator[Move]:
+    """Gathers axes, from the first place to the last or, in some pairs, the other way."""
+    order = np.where(from_last, -held, held)
     while concerned.any():
-        now = _first(-held if from_last else held, concerned)
+        now = _first(order, concerned)
         for axis in range(len(held)):
             pairs = np.flatnonzero(now[axis])
             if pairs.size:

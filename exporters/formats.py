@@ -8,7 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from exporters import html, jax, megatron, mindspore, mindspore_strategy, table, torch
+from exporters import (
+    html,
+    jax,
+    megatron,
+    mindspore,
+    mindspore_custom,
+    mindspore_strategy,
+    table,
+    torch,
+)
 from exporters.mindspore_apply import apply_module
 from exporters.mindspore_names import Names, renamed
 from ir.plan import Plan
@@ -86,7 +95,7 @@ def _nothing(_: Plan) -> tuple[str, ...]:
 
 _ALL = (
     Format("mindspore", _mindspore, _mindspore_losses, takes_names=True),
-    Format("mindspore-apply", _mindspore_apply, _lost(_nothing), takes_names=True),
+    Format("mindspore-apply", _mindspore_apply, _lost(mindspore_custom.losses), takes_names=True),
     Format(
         "jax",
         _texts({".json": jax.to_json, ".py": jax.to_python}),

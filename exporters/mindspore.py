@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from exporters import mindspore_custom
 from exporters.errors import ExportError
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_layouts import RestingParameter
 from exporters.mindspore_names import Names, in_network, in_parts, renamed
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, readers
 from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem, Violation
+from ir.ops import annotation
 from ir.plan import NamedLayout, Plan
 
 __all__ = ["ExportError", "check_strategy", "losses", "optimizer_shard_size", "strategy_checkpoint"]
@@ -78,7 +80,8 @@ def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:
 def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
     found = tuple(readers(plan))
-    return (*_unnamed(found), *_collisions(found), *_uneven_shares(plan))
+    custom = mindspore_custom.losses(plan)
+    return (*_unnamed(found), *custom, *_collisions(found), *_uneven_shares(plan))
 
 
 def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:
@@ -114,7 +117,8 @@ def _shared_violations(plan: Plan, found: tuple[Reader, ...]) -> Iterator[Violat
 
 def _unnamed(found: tuple[Reader, ...]) -> Iterator[str]:
     for reader in found:
-        if not reader.form.name and reader.op.kind not in NEVER_CUT:
+        chosen = reader.form.name or reader.op.kind in NEVER_CUT or annotation(reader.op)
+        if not chosen:
             yield (
                 f"operator {reader.op.name!r}: MindSpore has no {reader.op.kind} "
                 "that takes a strategy, so it chooses one itself"

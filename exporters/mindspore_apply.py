@@ -13,6 +13,7 @@ from typing import TypeAlias
 from exporters.errors import ExportError
 from exporters.mindspore import check_strategy, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_checks import reader_violations
+from exporters.mindspore_custom import TensorAxes, custom_operators, wide_axes
 from exporters.mindspore_names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, operators
 from exporters.mindspore_records import ParameterLayout
@@ -23,6 +24,9 @@ __all__ = ["apply_module", "operator_strategies"]
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
 Strategies: TypeAlias = Mapping[str, Mapping[str, list[Cuts]]]
 """By the path of a cell and the name of a primitive: cuts, in the order of the network."""
+Axes: TypeAlias = tuple[TensorAxes, ...]
+CustomLayouts: TypeAlias = Mapping[str, Mapping[str, Sequence[tuple[Axes, Axes]]]]
+"""The same of primitives that MindSpore does not know: axes of inputs and of results."""
 
 _MODULE = '''"""How a plan splits {model} on {devices} devices, for MindSpore.
 
@@ -59,40 +63,72 @@ WHOLE = {whole}
 STRATEGIES = {strategies}
 """By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
 
-
+{custom}
 def apply(network, strategies=None):
     """Call `.shard()` on the operators of a network; returns a line for each that was not found."""
     cells = dict(network.cells_and_names())
     missing = []
-    for path, kinds in (STRATEGIES if strategies is None else strategies).items():
-        if path not in cells:
-            missing.append(f"{{path}}: the network has no such cell")
-            continue
-        for kind, wanted in kinds.items():
-            found = _primitives(cells[path], kind)
-            if found and len(set(wanted)) == 1:
-                wanted = wanted[:1] * len(found)
-            if len(found) != len(wanted):
-                counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
-                missing.append(f"{{path}}: {{counts}}")
+    tables = [(STRATEGIES if strategies is None else strategies, _cut){more}]
+    for table, shard in tables:
+        for path, kinds in table.items():
+            if path not in cells:
+                missing.append(f"{{path}}: the network has no such cell")
                 continue
-            for primitive, cuts in zip(found, wanted):
-                primitive.shard(cuts)
+            for kind, wanted in kinds.items():
+                found = _primitives(cells[path], kind)
+                if found and len(set(wanted)) == 1:
+                    wanted = wanted[:1] * len(found)
+                if len(found) != len(wanted):
+                    counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
+                    missing.append(f"{{path}}: {{counts}}")
+                    continue
+                for primitive, each in zip(found, wanted):
+                    shard(primitive, each)
     for parameter in network.get_parameters():
         if parameter.name in WHOLE:
             parameter.parallel_optimizer = False
     return missing
 
 
-def _primitives(cell, kind):
+def _cut(primitive, cuts):
+    primitive.shard(cuts)
+
+
+{layouts}def _primitives(cell, kind):
     """The operators that a cell itself holds, in the order in which it made them."""
     held = list(vars(cell).values())
     return [each for each in held if hasattr(each, "add_prim_attr") and each.name == kind]
 '''
 
+_CUSTOM = '''AXES = {axes}
+"""Names and sizes of the axes of the mesh, outermost first."""
+
+CUSTOM = {custom}
+"""Primitives of the network's own: for each dimension of the inputs, and of the results, the axes
+that cut it.
+"""
+
+'''
+
+_LAYOUTS = '''def _lay(primitive, wanted):
+    """MindSpore does not know the primitive, so it is told the layouts of inputs and results."""
+    from mindspore import Layout
+
+    layout = Layout(tuple(size for _, size in AXES), tuple(name for name, _ in AXES))
+    primitive.add_prim_attr("self_define_shard", True)
+    primitive.shard(*(tuple(layout(*map(_axis, dims)) for dims in side) for side in wanted))
+
+
+def _axis(axes):
+    """A whole dimension is "None"; one axis is its name, several are a tuple."""
+    return axes if len(axes) > 1 else axes[0] if axes else "None"
+
+
+'''
+
 
 def apply_module(plan: Plan, names: Names | None = None) -> str:
-    """Text of the file; it imports nothing.
+    """Text of the file; it imports no more than MindSpore's `Layout`.
 
     Args:
         plan: the plan.
@@ -112,6 +148,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         inputs=tuple(_dataset(plan)),
         strategies=_table(strategies),
         all_to_all=plan.request.get("all_to_all") is not False,
+        **_custom_parts(plan, names),
         **_optimizer(strategy_checkpoint(original, names).layouts),
     )
 
@@ -126,7 +163,26 @@ def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
     return {"shard_size": str(size), "whole": f"{{\n{names}}}" if names else "set()"}
 
 
-def _table(strategies: Strategies) -> str:
+def _custom_parts(plan: Plan, names: Names | None) -> dict[str, str]:
+    """What the file has for primitives that MindSpore does not know, if there are any."""
+    layouts = _custom(plan, names)
+    if not layouts:
+        return {"custom": "", "more": "", "layouts": ""}
+    tables = _CUSTOM.format(axes=wide_axes(plan), custom=_table(layouts))
+    return {"custom": tables, "more": ", (CUSTOM, _lay)", "layouts": _LAYOUTS}
+
+
+def _custom(plan: Plan, names: Names | None) -> CustomLayouts:
+    """Layouts of inputs and results of operators with a given rule, as `operator_strategies`."""
+    out: dict[str, dict[str, list[tuple[Axes, Axes]]]] = {}
+    for each in custom_operators(plan) if plan.devices > 1 else ():
+        for cell in _cells(each.reader, names):
+            found = out.setdefault(cell, {}).setdefault(each.primitive, [])
+            found.append((each.inputs, each.results))
+    return out
+
+
+def _table(strategies: Mapping[str, Mapping[str, Sequence[object]]]) -> str:
     """A line for each primitive of each cell, in ASCII whatever the names are."""
     lines = ["{"]
     for cell, kinds in strategies.items():

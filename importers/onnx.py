@@ -41,6 +41,18 @@ def import_onnx(path: Path, bind: Mapping[str, int] | None = None) -> OpGraph:
         model = read_model(path)
         check_bindings(model, bind or {})
         name = path.name.removesuffix(".gz").removesuffix(".onnx")
+        return import_model(model, name, bind)
+
+
+def import_model(
+    model: onnx.ModelProto, name: str, bind: Mapping[str, int] | None = None
+) -> OpGraph:
+    """As `import_onnx`, from a model at hand that was checked before.
+
+    Raises:
+        ModelError: it cannot be planned from.
+    """
+    with _blamed(name):
         return with_gradients(_graph(model, name, bind or {}))
 
 

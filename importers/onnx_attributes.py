@@ -7,12 +7,17 @@ results say it), and a product with a bias becomes a product and an addition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
+from importers.onnx_attention import ATTENTION
+from importers.onnx_contrib import FOREIGN
+from importers.onnx_images import IMAGES
+from importers.onnx_moves import MOVES
 from importers.onnx_node import NodeContext
+from importers.onnx_products import PRODUCTS
+from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
 
@@ -21,8 +26,14 @@ Converter = Callable[[NodeContext], list[Op]]
 
 def to_ops(context: NodeContext) -> list[Op]:
     """The operators that one node stands for."""
-    converter = _CONVERTERS.get(context.node.op_type) if context.is_standard else None
+    table = _CONVERTERS if context.is_standard else FOREIGN.get(context.node.domain, {})
+    converter = table.get(context.node.op_type)
     return converter(context) if converter else context.same()
+
+
+def converted_kinds(domain: str = "") -> frozenset[str]:
+    """Kinds of a domain that are more than copied at import."""
+    return frozenset(FOREIGN.get(domain, {}) if domain else _CONVERTERS)
 
 
 def _with_axis(default: int, operands: int | None = None) -> Converter:
@@ -66,77 +77,6 @@ def _squeeze(context: NodeContext) -> list[Op]:
     return [context.op(context.kind, context.node.input[:1], {"axes": tuple(sorted(set(normal)))})]
 
 
-def _slice(context: NodeContext) -> list[Op]:
-    """Only axes that lose elements or change their order are cut; a slice of everything is an
-    identity.
-    """
-    source, result = context.dims(), context.result()
-    operands = [context.operand_ints(i) for i in range(1, 5)]
-    starts = operands[0] or context.attribute_ints("starts") or ()
-    ends = operands[1] or context.attribute_ints("ends") or ()
-    axes = operands[2] or context.attribute_ints("axes") or tuple(range(len(starts)))
-    steps = operands[3] or (1,) * len(starts)
-    if any(context.has(i + 1) and value is None for i, value in enumerate(operands)):
-        axes, steps = tuple(range(len(source))), (0,) * len(source)
-    places = context.normal(axes, len(source))
-    moved = {a for a, s in zip(places, steps, strict=True) if s != 1 or source[a] != result[a]}
-    if not moved:
-        return [context.op("Identity", context.node.input[:1])]
-    known: dict[str, AttributeValue] = {
-        "axes": tuple(sorted(moved)),
-        "slice_axes": tuple(places),
-        "starts": starts,
-        "ends": ends,
-        "steps": steps,
-    }
-    return [context.op("Slice", context.node.input[:1], {k: v for k, v in known.items() if v})]
-
-
-def _pad(context: NodeContext) -> list[Op]:
-    """Axes with padding stay whole, also where padding and cropping keep the size."""
-    dims = context.dims()
-    pads = context.operand_ints(1) or context.attribute_ints("pads")
-    axes = context.operand_ints(3) or tuple(range(len(dims)))
-    if pads is None or len(pads) != 2 * len(axes):
-        return context.same(1, axes=tuple(range(len(dims))))
-    places = context.normal(axes, len(dims))
-    half = len(axes)
-    moved = {a for i, a in enumerate(places) if pads[i] or pads[half + i]}
-    if not moved:
-        return [context.op("Identity", context.node.input[:1])]
-    attributes = {k: v for k, v in context.plain().items() if k != "pads"}
-    attributes["axes"] = tuple(sorted(moved))
-    return [context.op("Pad", context.node.input[:1], attributes)]
-
-
-def _with_bias(context: NodeContext, product: Op, add: str, attributes: dict[str, int]) -> list[Op]:
-    """A product, and the addition of its third operand if there is one."""
-    if not context.has(2):
-        return [product]
-    between = context.new_tensor("/product")
-    bias = Op(
-        f"{context.name}/bias",
-        add,
-        (between, context.node.input[2]),
-        product.outputs,
-        attributes,
-        context.scope,
-    )
-    return [replace(product, outputs=(between,)), bias]
-
-
-def _gemm(context: NodeContext) -> list[Op]:
-    flags = (("trans_a", "transA"), ("trans_b", "transB"))
-    attributes: dict[str, AttributeValue] = {k: 1 for k, flag in flags if context.int(flag, 0)}
-    product = context.op("MatMul", context.node.input[:2], attributes)
-    return _with_bias(context, product, "Add", {})
-
-
-def _conv(context: NodeContext) -> list[Op]:
-    product = context.op(context.kind, context.node.input[:2], context.plain())
-    return _with_bias(context, product, "BiasAdd", {"axis": 1})
-
-
 def _gather_nd(context: NodeContext) -> list[Op]:
     """Coordinates that are the position itself (advanced indexing with a range) let their
     dimension pass.
@@ -167,24 +107,13 @@ def _identity_axis(values: Array, size: int) -> int | None:
     return None
 
 
-def _batch_norm(context: NodeContext) -> list[Op]:
-    """Statistics of the batch are results of the training form alone."""
-    op = context.same()[0]
-    return [op if context.int("training_mode", 0) else replace(op, outputs=op.outputs[:1])]
-
-
-def _cum_sum(context: NodeContext) -> list[Op]:
-    axes = context.setting(1, "axis") or (0,)
-    return context.same(1, axis=context.normal(axes[:1], len(context.dims()))[0])
-
-
 _REDUCTIONS = (
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceProd",
     "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 )  # fmt: skip
-_VIEWS = ("Reshape", "Flatten", "Expand", "Tile", "Resize", "Upsample", "Clip", "Dropout")
+_VIEWS = ("Reshape", "Flatten", "Expand", "Tile", "Dropout")
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
-_ALONG = ("Gather", "GatherElements", "ScatterElements", "Concat", "ArgMax", "ArgMin")
+_ALONG = ("Gather", "GatherElements", "ScatterElements")
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
@@ -197,13 +126,11 @@ _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
         "TopK": _with_axis(-1, operands=1),
         "Split": _with_axis(0, operands=1),
         "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],
-        "Slice": _slice,
-        "Pad": _pad,
-        "Gemm": _gemm,
-        "Conv": _conv,
-        "ConvTranspose": _conv,
         "GatherND": _gather_nd,
-        "BatchNormalization": _batch_norm,
-        "CumSum": _cum_sum,
+        **ATTENTION,
+        **STATISTICS,
+        **IMAGES,
+        **PRODUCTS,
+        **MOVES,
     }
 )

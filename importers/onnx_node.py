@@ -21,7 +21,7 @@ _KEPT = (
     "equation", "epsilon", "size", "q_num_heads", "kv_num_heads", "is_causal", "reduction", "alpha",
     "beta", "largest", "num_groups", "num_heads", "approximate", "exclusive", "reverse", "mode",
 )  # fmt: skip
-_ADOPTED: Mapping[str, frozenset[str]] = MappingProxyType(
+ADOPTED: Mapping[str, frozenset[str]] = MappingProxyType(
     {"com.microsoft": frozenset({"Gelu", "FastGelu", "QuickGelu", "BiasGelu"})}
 )
 """Operators of other domains that mean what the catalogue's entry of that name means."""
@@ -49,10 +49,7 @@ class NodeContext:
     @property
     def kind(self) -> str:
         """Kind in the catalogue; that of a foreign operator names its domain."""
-        adopted = self.node.op_type in _ADOPTED.get(self.node.domain, ())
-        if self.is_standard or adopted:
-            return str(self.node.op_type)
-        return f"{self.node.domain}::{self.node.op_type}"
+        return kind_of(self.node)
 
     def dims(self, index: Int = 0) -> tuple[Int, ...]:
         """Dims of operand `index`."""
@@ -156,6 +153,13 @@ class NodeContext:
             name += "'"
         facts.learn(name, facts.dims[result], facts.code[result])
         return name
+
+
+def kind_of(node: onnx.NodeProto) -> str:
+    """Kind of a node in the graph; that of a foreign operator names its domain."""
+    adopted = node.op_type in ADOPTED.get(node.domain, ())
+    plain = node.domain in STANDARD_DOMAINS or adopted
+    return str(node.op_type) if plain else f"{node.domain}::{node.op_type}"
 
 
 def _are_simple(values: Sequence[object]) -> bool:

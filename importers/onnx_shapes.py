@@ -19,6 +19,7 @@ from onnx import numpy_helper, shape_inference
 from importers.errors import ModelError
 from importers.onnx_checks import captured, check_dims, dense_form, describe, dtype_name
 from importers.onnx_dimensions import dimension_text, evaluate_dimension, unbound_dimension
+from importers.onnx_foreign_shapes import Known, foreign_types
 from importers.onnx_guards import check_node
 from importers.onnx_values import (
     MAX_ELEMENTS,
@@ -42,9 +43,6 @@ _MISFITS = (
 )
 """What ONNX raises for a node that does not fit its operands."""
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
-
-Known = tuple[tuple[int, ...], int]
-"""Dims and element type of a tensor."""
 
 
 @dataclass(slots=True)
@@ -221,7 +219,12 @@ class ShapeInference:
         return onnx.defs.has(node.op_type, self._version(node.domain), node.domain)
 
     def _infer_once(self, node: onnx.NodeProto, inputs: list[str]) -> tuple[Known | None, ...]:
-        found = self._onnx_inference(node, inputs) if self._has_schema(node) else {}
+        if self._has_schema(node):
+            found = self._onnx_inference(node, inputs)
+        else:
+            found = foreign_types(node, [self._learnt(n) for n in node.input])
+            # Whether a cache is a buffer for all steps is known to the exporter alone.
+            found = {n: t for n, t in found.items() if self._resolve(n, None) is None}
         resolved = tuple(self._resolve(name, found.get(name)) for name in node.output)
         for name, known in zip(node.output, resolved, strict=True):
             if name:
@@ -229,6 +232,9 @@ class ShapeInference:
                     raise self._unknowable(name, node, found.get(name))
                 break
         return resolved
+
+    def _learnt(self, name: str) -> Known | None:
+        return (self.facts.dims[name], self.facts.code[name]) if name else None
 
     def _onnx_inference(
         self, node: onnx.NodeProto, inputs: list[str]

@@ -19,11 +19,32 @@ BUFFER_NAMES = re.compile(
 """Stored numbers that exporters keep beside the weights and nobody trains."""
 
 _WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {"Gemm": (1, 2), "Conv": (1, 2), "ConvTranspose": (1, 2)}
+    {
+        **dict.fromkeys(("Gemm", "FusedGemm", "GemmFastGelu"), (1, 2)),
+        **dict.fromkeys(("Conv", "FusedConv", "ConvTranspose"), (1, 2)),
+        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), (1,)),
+        "DeformConv": (1, 3),
+    }
 )
 """Operands that hold weights of kinds that the importer takes apart; the others are in the
 catalogue.
 """
+_FOREIGN_WEIGHT_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "Attention": (1, 2),
+        "MultiHeadAttention": (3,),
+        "DecoderMaskedMultiHeadAttention": (10,),
+        "PackedMultiHeadAttention": (3,),
+        "MoE": (2, 3, 4, 5, 6, 7),
+        "QMoE": (4, 7, 10),
+        "SkipLayerNormalization": (2, 3, 4),
+        "SkipSimplifiedLayerNormalization": (2, 3),
+        "EmbedLayerNormalization": (2, 3, 4, 5, 6),
+        "GroupNorm": (1, 2),
+        "SkipGroupNorm": (1, 2, 4),
+    }
+)
+"""The same for operators of ONNX Runtime."""
 _CARRIERS = frozenset({"Transpose", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity"})
 
 
@@ -31,12 +52,18 @@ def weight_uses(graph: onnx.GraphProto) -> set[str]:
     """Tensors that some operator uses as a weight, also after a transpose or a cast."""
     uses: set[str] = set()
     for node in reversed(graph.node):
-        for index in _WEIGHT_OPERANDS.get(node.op_type, lookup(node.op_type).parameter_operands):
+        for index in _weight_operands(node):
             if index < len(node.input):
                 uses.add(node.input[index])
         if node.op_type in _CARRIERS and node.input and node.output[0] in uses:
             uses.add(node.input[0])
     return uses
+
+
+def _weight_operands(node: onnx.NodeProto) -> tuple[int, ...]:
+    if node.domain == "com.microsoft" and node.op_type in _FOREIGN_WEIGHT_OPERANDS:
+        return _FOREIGN_WEIGHT_OPERANDS[node.op_type]
+    return _WEIGHT_OPERANDS.get(node.op_type, lookup(node.op_type).parameter_operands)
 
 
 def is_plain(name: str, value: Array | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Role, Tensor, unused_name
-from ir.ops import OpView, lookup
+from ir.ops import OpView, is_described, lookup
 from ir.rule import FactorMap, ShardingRule
 
 
@@ -123,10 +123,12 @@ class _Follower:
         return mapping[dim][0]
 
     def _lost(self, op: Op) -> BatchError:
+        rule = "" if is_described(op) else f"; or give {op.kind} a rule with --rule"
         return BatchError(
             f"the batch is lost in {op.name} ({op.kind})\n"
             f"  at:  {op.scope or 'the top of the model'}\n"
             "  fix: export the model with the batch wanted, or with a dynamic batch and --bind"
+            f"{rule}"
         )
 
     def _join(self, op: Op, rule: ShardingRule, index: int, factor: int) -> None:

@@ -20,17 +20,19 @@ class Layout:
     """
 
     dims: tuple[tuple[int, ...], ...]
-    """Mesh axes that split each dimension, outermost first; `()` leaves it whole."""
+    """Mesh axes that split each dimension, outermost first; `()` leaves it whole. In the midst of a
+    redistribution an axis may split each of n pieces of a dimension: `-n` stands for those.
+    """
     partial: tuple[int, ...] = ()
     """Axes over which every device holds a term of a sum, ascending."""
 
     @property
     def split_axes(self) -> tuple[int, ...]:
-        return tuple(axis for dim in self.dims for axis in dim)
+        return tuple(axis for dim in self.dims for axis in dim if axis >= 0)
 
     def shards(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Number of pieces of each dimension, given the sizes of the mesh axes."""
-        return tuple(math.prod(sizes[a] for a in dim) for dim in self.dims)
+        return tuple(math.prod(sizes[a] for a in dim if a >= 0) for dim in self.dims)
 
     def local_dims(self, dims: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
         """Dims of the largest shard."""
@@ -38,7 +40,9 @@ class Layout:
 
     def named(self, names: Sequence[str]) -> str:
         """Text with the names of the axes, e.g. `[server, -] +card`."""
-        body = ", ".join("*".join(names[a] for a in dim) or "-" for dim in self.dims)
+        body = ", ".join(
+            "*".join(names[a] if a >= 0 else f"/{-a}" for a in dim) or "-" for dim in self.dims
+        )
         tail = " +" + "*".join(names[a] for a in self.partial) if self.partial else ""
         return f"[{body}]{tail}"
 
@@ -61,7 +65,7 @@ def check_layout(layout: Layout, dims: Sequence[int], sizes: Sequence[int]) -> N
             f"layout {layout} has {len(layout.dims)} dimensions, "
             f"the tensor {tuple(dims)} has {len(dims)}"
         )
-    used = (*layout.split_axes, *layout.partial)
+    used = (*(axis for dim in layout.dims for axis in dim), *layout.partial)
     if len(set(used)) != len(used):
         raise LayoutError(f"layout {layout} uses a mesh axis twice")
     if used and (min(used) < 0 or max(used) >= len(sizes)):

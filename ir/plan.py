@@ -20,7 +20,9 @@ class NamedLayout:
     """
 
     dims: tuple[tuple[str, ...], ...]
-    """Axes that split each dimension, outermost first; empty leaves it whole."""
+    """Axes that split each dimension, outermost first; empty leaves it whole. `/n` is no axis: in
+    the midst of a redistribution what follows splits each of n pieces.
+    """
     partial: tuple[str, ...] = ()
     """Axes over which every device holds a term of a sum."""
 
@@ -59,6 +61,8 @@ class PlannedTensor:
     layout: NamedLayout
     used: NamedLayout | None = None
     """For a parameter: its layout in the first operator that reads it."""
+    gradient: NamedLayout | None = None
+    """Layout of its gradient, where it has one and the target keeps terms of sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,12 @@ class PlannedCollective:
     tensor: str
     operator: str
     """The operator that needs it; empty for a parameter's own update."""
+    operand: int = -1
+    """Which operand of that operator; -1 where it is none."""
+    before: NamedLayout | None = None
+    """Layout of the tensor that it starts from; none inside operators."""
+    after: NamedLayout | None = None
+    """Layout of the tensor that it leaves."""
 
 
 @dataclass(frozen=True, slots=True)

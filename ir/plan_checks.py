@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ir.graph import OpGraph, record_digest
 from ir.layout import Layout, LayoutError, check_layout
@@ -16,6 +17,8 @@ from ir.plan import (
     PlannedTensor,
 )
 
+MAX_PIECES = 1 << 20
+"""More pieces of one dimension than any mesh makes."""
 _ROUNDING = 1e-3
 """Relative distance of a sum of causes from its whole."""
 
@@ -41,7 +44,7 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
     if not broken:
         yield from tensor_faults(plan.tensors, graph, mesh)
         yield from operator_faults(plan.operators, graph, mesh)
-        yield from collective_faults(plan.collectives, mesh)
+        yield from collective_faults(plan.collectives, plan.graph, mesh)
     yield from estimate_faults(plan.estimate)
 
 
@@ -67,7 +70,7 @@ def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) 
         elif (tensor.dims, tensor.dtype) != (planned.dims, planned.dtype):
             yield f"{planned.name!r} has other dims or another type than in the graph", place
         else:
-            for layout in (planned.layout, planned.used):
+            for layout in (planned.layout, planned.used, planned.gradient):
                 yield from _layout_faults(layout, tensor.dims, mesh, place)
 
 
@@ -111,7 +114,26 @@ def _layout_faults(
         yield str(error).partition("\n")[0], place
 
 
-def collective_faults(collectives: Sequence[PlannedCollective], mesh: Mesh) -> Iterator[Fault]:
+def _way_faults(item: PlannedCollective, graph: OpGraph, mesh: Mesh, place: str) -> Iterator[Fault]:
+    """Layouts between which a collective moves a tensor; in their midst pieces may be skipped."""
+    for layout in (item.before, item.after):
+        if layout is None:
+            continue
+        if item.tensor not in graph.tensors:
+            yield f"the graph has no tensor {item.tensor!r}", place
+            return
+        gaps = [axis for dim in layout.dims for axis in dim if axis.startswith("/")]
+        if not all(gap[1:].isdecimal() and 1 < int(gap[1:]) <= MAX_PIECES for gap in gaps):
+            yield f"{gaps[0]!r} is no number of pieces", place
+            return
+        axes = tuple(tuple(a for a in dim if not a.startswith("/")) for dim in layout.dims)
+        plain = replace(layout, dims=axes)
+        yield from _layout_faults(plain, graph.tensors[item.tensor].dims, mesh, place)
+
+
+def collective_faults(
+    collectives: Sequence[PlannedCollective], graph: OpGraph, mesh: Mesh
+) -> Iterator[Fault]:
     """Collectives over other axes than the mesh has, or with numbers that cannot be."""
     axes = [name for name, _, _ in mesh]
     for index, item in enumerate(collectives):
@@ -120,6 +142,7 @@ def collective_faults(collectives: Sequence[PlannedCollective], mesh: Mesh) -> I
         numbers = (item.nbytes, item.time_s, item.count, item.group_size)
         if not all(math.isfinite(n) and n >= 0 for n in numbers):
             yield "a number is negative or not finite", f"collectives.{index}"
+        yield from _way_faults(item, graph, mesh, f"collectives.{index}")
 
 
 def estimate_faults(estimate: Estimate) -> Iterator[Fault]:

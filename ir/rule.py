@@ -149,7 +149,8 @@ def parse_rule(
     left, arrow, right = text.partition("->")
     if not arrow:
         raise notation.error("no '->'")
-    operands, results = left.split(","), right.split(",")
+    operands = left.split(",") if left.strip() or operand_dims else []
+    results = right.split(",") if right.strip() or result_dims else []
     if len(operands) != len(operand_dims) or len(results) != len(result_dims):
         raise notation.error(
             f"{len(operands)} operands and {len(results)} results, "

@@ -18,7 +18,7 @@ from costmodel.memory import Optimizer
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import Op, Role
 from ir.layout import Layout
-from ir.ops import Engine, OpView, lookup
+from ir.ops import Engine, OpView, annotation, lookup
 from ir.plan import NamedLayout, Plan
 from planner.dialects import REPLICATED, TARGETS, Assignment
 from planner.liveness import analyse
@@ -129,6 +129,8 @@ class _Allowed:
 
     def _is_carried(self, op: Op) -> bool:
         tensors = self.plan.graph.tensors
+        if annotation(op):
+            return False
         return any(name and tensors[name].role is Role.PARAMETER for name in op.inputs)
 
 

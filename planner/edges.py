@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -41,6 +42,17 @@ class Transfer:
 
     step: Step
     cause: str
+    before: Layout
+    after: Layout
+
+
+def _chain(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfer, ...]:
+    """Steps in order, each with the layout that it starts from."""
+    out: list[Transfer] = []
+    for step in steps:
+        out.append(Transfer(step, cause, source, step.result))
+        source = step.result
+    return tuple(out)
 
 
 class EdgePricer(Protocol):
@@ -92,11 +104,12 @@ class FreeEdges:
         self, kind: EdgeKind, source: PortState, target: PortState
     ) -> tuple[Transfer, ...]:
         steps = self.redistribution.steps(kind.tensor, source.forward, target.forward)
-        out = [Transfer(s, _forward_cause(kind)) for s in steps] * (2 if kind.regathered else 1)
+        there = _chain(steps, source.forward, _forward_cause(kind))
+        out = there * (2 if kind.regathered else 1)
         if kind.gradient:
             back = self.redistribution.steps(kind.tensor, target.gradient, source.gradient)
-            out += [Transfer(s, _backward_cause(kind)) for s in back]
-        return tuple(out)
+            out += _chain(back, target.gradient, _backward_cause(kind))
+        return out
 
 
 @dataclass(slots=True)
@@ -130,16 +143,26 @@ class MindsporeEdges:
         self, kind: EdgeKind, source: PortState, target: PortState
     ) -> tuple[Transfer, ...]:
         steps = self.redistribution.steps(kind.tensor, source.forward, target.forward)
-        out = [Transfer(s, _forward_cause(kind)) for s in steps] * (2 if kind.regathered else 1)
+        there = _chain(steps, source.forward, _forward_cause(kind))
+        out = there * (2 if kind.regathered else 1)
         if kind.gradient:
-            out += [
-                Transfer(_backward_of(s, source.forward), _backward_cause(kind))
-                for s in reversed(steps)
-            ]
+            out += tuple(self._back(each, _backward_cause(kind)) for each in reversed(there))
             mirror = self._mirrored(source.forward, kind.tensor) if kind.parameter else None
             if mirror is not None:
-                out.append(Transfer(mirror, CAUSE_SYNC))
-        return tuple(out)
+                share = self._share(source.forward)
+                out += (Transfer(mirror, CAUSE_SYNC, share, source.forward),)
+        return out
+
+    def _back(self, forward: Transfer, cause: str) -> Transfer:
+        """The same step for the gradient, the other way round."""
+        step, before, after = forward.step, self._share(forward.after), self._share(forward.before)
+        kind = Collective.REDUCE_SCATTER if step.kind is Collective.ALL_GATHER else step.kind
+        return Transfer(replace(step, kind=kind, result=after), cause, before, after)
+
+    def _share(self, layout: Layout) -> Layout:
+        """A gradient in this layout: a share of the sum over every axis that does not split it."""
+        axes = range(len(self.mesh.axes))
+        return Layout(layout.dims, tuple(a for a in axes if a not in layout.split_axes))
 
     def _mirrored(self, rest: Layout, tensor: Shardable) -> Step | None:
         """All-reduce of the gradient over the axes that do not split the parameter at rest."""
@@ -163,11 +186,6 @@ def _used_as(source: Port, target: Port) -> NDArray[np.bool_]:
     A parameter of MindSpore has one layout for all its readers; `gradient` of its state holds it.
     """
     return np.array([[s.gradient == t for t in target.forward] for s in source.states], dtype=bool)
-
-
-def _backward_of(step: Step, result: Layout) -> Step:
-    kind = Collective.REDUCE_SCATTER if step.kind is Collective.ALL_GATHER else step.kind
-    return Step(kind, step.axes, step.nbytes, step.time_s, result)
 
 
 def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePricer:

@@ -12,7 +12,7 @@ from ir.layout import Layout
 from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor, Space
 from planner.edges import CAUSE_INSIDE
 from planner.lowered import Lowered, Node, NodeKind
-from planner.ports import Port
+from planner.ports import Port, PortState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Evidence:
     def named(self, layout: Layout) -> NamedLayout:
         names = self.names
         return NamedLayout(
-            tuple(tuple(names[a] for a in dim) for dim in layout.dims),
+            tuple(tuple(names[a] if a >= 0 else f"/{-a}" for a in dim) for dim in layout.dims),
             tuple(names[a] for a in layout.partial),
         )
 
@@ -77,9 +77,7 @@ class Evidence:
             tensor = table[node.name]
             if node.kind is NodeKind.TENSOR and tensor.role is Role.PARAMETER:
                 continue
-            layout = self.named(
-                node.port.states[node.port.of[candidate % len(node.port.of)]].forward
-            )
+            state = node.port.states[node.port.of[candidate % len(node.port.of)]]
             role = "shared" if node.kind is NodeKind.TENSOR else node.kind.value
             out.append(
                 PlannedTensor(
@@ -87,11 +85,18 @@ class Evidence:
                     role,
                     tensor.dims,
                     tensor.dtype,
-                    layout,
+                    self.named(state.forward),
                     used.get(tensor.name) if role == "parameter" else None,
+                    self._gradient_of(tensor.name, state),
                 )
             )
         return tuple(out)
+
+    def _gradient_of(self, name: str, state: PortState) -> NamedLayout | None:
+        liveness = self.lowered.liveness
+        if not (liveness.derived and name in liveness.gradient):
+            return None
+        return self.named(state.gradient) if self.lowered.setting.dialect.partial_edges else None
 
     def recomputed(self) -> tuple[str, ...]:
         """Tensors that the choice computes again."""
@@ -128,6 +133,9 @@ class Evidence:
                         cause=transfer.cause,
                         tensor=edge.tensor,
                         operator=reader,
+                        operand=edge.operand,
+                        before=self.named(transfer.before),
+                        after=self.named(transfer.after),
                     )
 
     def _inside(self) -> Iterator[PlannedCollective]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, Needs, lookup
 
@@ -43,21 +44,10 @@ class Liveness:
         return self.backward_point(min(self.saved_by[tensor])) + 1
 
 
-def operand_gradients(op: Op, gradient: frozenset[str]) -> tuple[bool, ...]:
-    """Which operands get a gradient, given the tensors that have one."""
-    entry = lookup(op.kind)
-    if op.attributes.get("stop_gradient") or not any(n in gradient for n in op.outputs):
-        return (False,) * len(op.inputs)
-    able = entry.differentiable
-    return tuple(
-        bool(n) and n in gradient and (able is None or i in able) for i, n in enumerate(op.inputs)
-    )
-
-
 def analyse(graph: OpGraph, *, training: bool) -> Liveness:
     """Liveness of a graph that `add_ends` has ended."""
     derived = training and not graph.is_training_step
-    gradient = _with_gradient(graph) if derived else frozenset()
+    gradient = tensors_with_gradient(graph) if derived else frozenset()
     last: dict[str, int] = {}
     saved: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
@@ -70,24 +60,6 @@ def analyse(graph: OpGraph, *, training: bool) -> Liveness:
     return Liveness(
         graph, derived, gradient, {n: tuple(v) for n, v in saved.items()}, last, position
     )
-
-
-def _with_gradient(graph: OpGraph) -> frozenset[str]:
-    found = {t.name for t in graph.parameters if t.is_float}
-    for op in graph.ops:
-        _spread(op, found, graph)
-    return frozenset(found)
-
-
-def _spread(op: Op, found: set[str], graph: OpGraph) -> None:
-    for part in op.parts if op.kind == "Fused" else ():
-        _spread(part, found, graph)
-    if op.attributes.get("stop_gradient"):
-        return
-    entry = lookup(op.kind)
-    able = range(len(op.inputs)) if entry.differentiable is None else entry.differentiable
-    if any(i < len(op.inputs) and op.inputs[i] in found for i in able):
-        found.update(n for n in op.outputs if graph.tensors[n].is_float)
 
 
 def needed_tensors(op: Op, graph: OpGraph, gradient: frozenset[str]) -> tuple[str, ...]:

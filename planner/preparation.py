@@ -9,8 +9,9 @@ from ir.batch import find_batch, with_batch
 from ir.dtypes import SHORT_NAMES
 from ir.graph import OpGraph
 from ir.layout import Layout
-from ir.normalise import add_ends, main_dtype, normalise, with_dtype
-from ir.ops import is_known
+from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
+from ir.ops import is_described
+from planner.annotation import annotated, check_annotations, given_rules
 from planner.dialects import TARGETS, Dialect, mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
 from planner.tensor_layouts import input_layout
@@ -53,21 +54,36 @@ def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[O
 
     Raises:
         BatchError: the batch cannot be followed.
-        RequestError: the chip lacks the element type.
+        RequestError: the chip lacks the element type, or a given rule does not fit the model.
     """
     notes = list(graph.notes)
+    graph = annotated(graph, request.rules)
     if request.batch is not None:
         graph = with_batch(graph, request.batch)
     graph = with_dtype(graph, _dtype(graph, cluster, request))
     graph = replace(graph, batch=graph.batch or find_batch(graph))
+    if not request.training:
+        graph = use_stored_statistics(graph)
     graph = normalise(graph, fused_attention=request.fused_attention)
-    unknown = sorted({op.kind for op in graph.ops if not is_known(op.kind)})
+    check_annotations(graph)
+    notes += _rule_notes(graph)
+    return add_ends(graph, training=request.training), notes
+
+
+def _rule_notes(graph: OpGraph) -> list[str]:
+    """Kinds that the catalogue lacks, and what is assumed of them."""
+    notes: list[str] = []
+    unknown = sorted({op.kind for op in graph.ops if not is_described(op)})
     if unknown:
         notes.append(
             "operators without a sharding rule are repeated on every device, priced by the bytes "
             f"that they move: {', '.join(unknown)}"
         )
-    return add_ends(graph, training=request.training), notes
+    given = given_rules(graph)
+    if given:
+        rules = ", ".join(f"{kind} ({text})" for kind, text in given.items())
+        notes.append(f"operators with a given rule, priced by the bytes that they move: {rules}")
+    return notes
 
 
 def _dtype(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> str:

@@ -66,6 +66,8 @@ class SearchRequest:
     threads: int = 1
     bind: tuple[tuple[str, int], ...] = field(default=())
     """Values that dynamic dimensions were bound to, for the record."""
+    rules: tuple[tuple[str, str], ...] = field(default=())
+    """Kinds of operators that the catalogue lacks, each with its sharding rule."""
 
     def to_dict(self) -> dict[str, object]:
         """Record for plan.json: what decides the answer, so neither threads nor the time limit.
@@ -77,6 +79,7 @@ class SearchRequest:
             del data[key]
         data["optimizer"] = self.optimizer.value
         data["bind"] = [list(pair) for pair in self.bind]
+        data["rules"] = [list(pair) for pair in self.rules]
         if isinstance(self.dataset_strategy, tuple):
             data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
         return data

@@ -14,8 +14,9 @@ from ir.normalise.fusion import fuse_elementwise
 from ir.normalise.identities import drop_identities
 from ir.normalise.parameters import fold_parameters
 from ir.normalise.shift import stop_shift_gradients
+from ir.normalise.statistics import use_stored_statistics
 
-__all__ = ["add_ends", "main_dtype", "normalise", "with_dtype"]
+__all__ = ["add_ends", "main_dtype", "normalise", "use_stored_statistics", "with_dtype"]
 
 
 def normalise(graph: OpGraph, *, fused_attention: bool = True) -> OpGraph:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor, unused_name
 from ir.ops import OpView, lookup
 
+_MOVABLE = frozenset({"axes", "slice_axes", "perm", "starts", "ends", "steps"})
+"""Attributes with a number for some dimensions that are named apart, or for all in `perm`."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Gathered:
@@ -118,7 +121,7 @@ def _moved(
     ]
     if not data or any(n not in slotted for n in data) or len({slotted[n][1] for n in data}) != 1:
         return []
-    if not _leading_passes(op, graph):
+    if op.parts or not _knows_axes(op) or not _leading_passes(op, graph):
         return []
     shape = tensors[slotted[data[0]][0]].dims[:2]
     index = slotted[data[0]][1]
@@ -130,6 +133,12 @@ def _moved(
         outputs.append(moved)
     inputs = tuple(slotted[n][0] if n in slotted else n for n in op.inputs)
     return [Op(f"{op.name}/slots", op.kind, inputs, tuple(outputs), _shifted(op), op.scope)]
+
+
+def _knows_axes(op: Op) -> bool:
+    """Whether every list of the operator is one that can be moved by a dimension, or needs not."""
+    lists = {k for k, v in op.attributes.items() if isinstance(v, tuple)}
+    return lists <= _MOVABLE and (op.kind != "BiasAdd" or "axis" in op.attributes)
 
 
 def _leading_passes(op: Op, graph: OpGraph) -> bool:
@@ -150,12 +159,13 @@ def _leading_passes(op: Op, graph: OpGraph) -> bool:
 def _shifted(op: Op) -> dict[str, AttributeValue]:
     """Attributes with every axis after the first one further."""
     out = dict(op.attributes)
-    for key in ("axis", "axes", "slice_axes"):
+    for key in ("axis", "axes", "slice_axes", "perm"):
         value = out.get(key)
         if isinstance(value, int):
             out[key] = value + 1
         elif isinstance(value, tuple):
-            out[key] = tuple(int(v) + 1 for v in value)
+            moved = tuple(int(v) + 1 for v in value)
+            out[key] = (0, *moved) if key == "perm" else moved
     return out
 
 

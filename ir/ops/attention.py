@@ -110,6 +110,18 @@ def _size(factors: tuple[int, ...], builder: RuleBuilder) -> int:
     return size
 
 
+def packed_attention_rule(view: OpView) -> ShardingRule:
+    """`t! (h d!), t! (h d!), t! (h e!), ends -> t! (h e!)`: rows of several sequences one behind
+    the other, which see those of their own sequence.
+    """
+    builder = RuleBuilder()
+    heads, rows = view.int("num_heads", 1), view.dims(0)[0]
+    t, h = builder.factor(rows, locked=True), builder.factor(heads)
+    d, e = (builder.factor(view.dims(i)[1] // heads, locked=True) for i in (0, 2))
+    data = [((t,), (h, d)), ((t,), (h, d)), ((t,), (h, e))]
+    return builder.build([*data, ((),)], [((t,), (h, e))])
+
+
 @operator(
     "Attention",
     rule=attention_rule,
@@ -132,3 +144,17 @@ def attention_flops(view: OpView) -> int:
     width += value[-1] if apart else value[-1] // key_heads
     rows = key[-2] + (view.dims(4)[2] if view.has(4) else 0)
     return 2 * query[0] * heads * query[-2] * rows * width
+
+
+@operator(
+    "PackedMultiHeadAttention",
+    rule=packed_attention_rule,
+    engine=Engine.ATTENTION,
+    needs=Needs.OPERANDS_AND_RESULT,
+    differentiable=(0, 1, 2),
+    backward_ratio=2.5 / 3,
+)
+def _packed_attention_flops(view: OpView) -> int:
+    """Two products over the pairs of rows of sequences that are taken as equally long."""
+    rows, sequences = view.dims(0)[0], max(1, view.dims(3)[0] - 1)
+    return 2 * rows * -(-rows // sequences) * (view.dims(0)[1] + view.dims(2)[1])

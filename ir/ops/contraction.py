@@ -4,6 +4,7 @@ leaves a partial sum.
 
 from __future__ import annotations
 
+from ir.ops.elementwise import pointwise_rule
 from ir.ops.registry import Engine, Needs, OpView, operator
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -116,3 +117,9 @@ def einsum_flops(view: OpView) -> int:
     for size in einsum_rule(view).sizes:
         space *= size
     return space
+
+
+@operator("Scale", rule=pointwise_rule, fusible=True)
+def _scale_flops(view: OpView) -> int:
+    """Every element times the attribute `scale`: what stands before a product or a bias."""
+    return view.outputs[0].elements

@@ -1,5 +1,8 @@
 """Convolutions, pooling and resizing. Positions stay whole; images, channels and groups may be
 split.
+
+Windows are told by `kernel_shape`, `strides`, `dilations`, `pads` and the dims of the result:
+the importer turns `auto_pad` and `output_shape` into pads, and what reaches beyond them is absent.
 """
 
 from __future__ import annotations
@@ -68,12 +71,28 @@ def global_pool_rule(view: OpView) -> ShardingRule:
 
 
 def resize_rule(view: OpView) -> ShardingRule:
-    """Dimensions that keep their size pass, the others stay whole."""
+    """Dimensions that are not resized pass, the others stay whole.
+
+    A scale, or a region that is cropped, may move elements of a dimension that keeps its size.
+    """
     builder = RuleBuilder()
-    data, result = view.dims(0), view.result()
-    factors = [builder.factor(a) if a == b else None for a, b in zip(data, result, strict=True)]
-    both: FactorMap = tuple(() if f is None else (f,) for f in factors)
+    data, result, rank = view.dims(0), view.result(), len(view.dims(0))
+    scales = _numbers(view, "scales", (1.0,) * rank)
+    region = _numbers(view, "roi", (0.0,) * rank + (1.0,) * rank)
+    both: FactorMap = tuple(
+        (builder.factor(size),)
+        if size == result[i] and scales[i] == 1 and (region[i], region[rank + i]) == (0, 1)
+        else ()
+        for i, size in enumerate(data)
+    )
     return builder.build([both, *[None] * (len(view.op.inputs) - 1)], [both])
+
+
+def _numbers(view: OpView, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+    value = view.op.attributes.get(key, default)
+    if not isinstance(value, tuple) or len(value) != len(default):
+        raise TypeError(f"attribute {key} of {view.op.name} is {value!r}")
+    return tuple(float(v) for v in value)
 
 
 @operator(
@@ -103,7 +122,12 @@ def _max_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("AveragePool", "LpPool", rule=image_rule)
+@operator("LpPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _norm_pool_flops(view: OpView) -> int:
+    return 2 * view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
+
+
+@operator("AveragePool", rule=image_rule)
 def _average_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 

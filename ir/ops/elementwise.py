@@ -69,7 +69,7 @@ def _from_result_flops(view: OpView) -> int:
     "Gelu", "HardSwish", "HardSigmoid", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign", "Erf",
     "Log", "Abs", "Cos", "Sin", "Clip", "Swish", "Mish", "Celu", "ThresholdedRelu", "Tan", "Atan",
     "Sinh", "Cosh", "Asin", "Acos", "Asinh", "Acosh", "Atanh",
-    "QuickGelu",
+    "QuickGelu", "Shrink",
     rule=pointwise_rule, broadcasts=True, needs=Needs.ITSELF, differentiable=(0,), fusible=True,
 )  # fmt: skip
 def _from_operand_flops(view: OpView) -> int:
@@ -148,7 +148,7 @@ def _where_flops(view: OpView) -> int:
 @operator(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN",
     "IsInf", "Sign", "Floor", "Ceil", "Round", "BitwiseAnd", "BitwiseOr", "BitwiseNot",
-    "BitwiseXor", "BitShift",
+    "BitwiseXor", "BitShift", "BitCast",
     rule=pointwise_rule, broadcasts=True, differentiable=(), fusible=True,
 )  # fmt: skip
 def _no_gradient_flops(view: OpView) -> int:

@@ -1,7 +1,9 @@
 """Mixture of experts in its grouped form: tokens sorted by expert, one product per expert, and
 back.
 
-The load is taken as balanced: every expert has the same number of token slots.
+The load is taken as balanced: every expert has the same number of token slots. The second operand
+of `Dispatch` and `Combine` is the expert of every token; the tokens of an expert take its slots in
+their order, slots without a token are zeros, and what finds no slot cannot be run.
 """
 
 from __future__ import annotations
@@ -11,27 +13,39 @@ from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
 def dispatch_rule(view: OpView) -> ShardingRule:
-    """`n ..., n -> e c ...`: a slice of the tokens becomes a slice of every expert's slots.
+    """`(c e!) ..., (c e!) -> x c ...`: a slice of the tokens becomes a slice of every expert's
+    slots.
 
-    A split of the experts leaves the gradient of the tokens partial; from split slots to split
-    experts is an all-to-all.
+    A split of the experts x leaves the gradient of the tokens partial; from split slots to split
+    experts is an all-to-all. Within a slice too every expert has as many tokens as slots.
     """
     builder = RuleBuilder()
-    result = view.result()
-    e, c = builder.factor(result[0]), builder.factor(result[1])
-    rest = builder.factors(result[2:])
-    index: FactorMap | None = ((c,), *((),) * (len(view.dims(1)) - 1)) if view.has(1) else None
-    return builder.build([single([c, *rest]), index], [single([e, c, *rest])])
+    tokens, slots, index = _routed(view, view.result(), view.dims(0), builder)
+    return builder.build([tokens, index], [slots])
 
 
 def combine_rule(view: OpView) -> ShardingRule:
-    """`e c ... -> n ...`: split experts leave a partial sum."""
+    """`x c ..., (c e!) -> (c e!) ...`: split experts leave a partial sum."""
     builder = RuleBuilder()
-    dims = view.dims(0)
-    e, c = builder.factor(dims[0]), builder.factor(dims[1])
-    rest = builder.factors(dims[2:])
-    index: FactorMap | None = ((c,), *((),) * (len(view.dims(1)) - 1)) if view.has(1) else None
-    return builder.build([single([e, c, *rest]), index], [single([c, *rest])])
+    tokens, slots, index = _routed(view, view.dims(0), view.result(), builder)
+    return builder.build([slots, index], [tokens])
+
+
+def _routed(
+    view: OpView, slots: tuple[int, ...], tokens: tuple[int, ...], builder: RuleBuilder
+) -> tuple[FactorMap, FactorMap, FactorMap | None]:
+    """Maps of tokens, of slots and of the experts of the tokens.
+
+    Where some slots stay empty, a slice of the tokens does not fill a slice of the slots.
+    """
+    experts, capacity = slots[:2]
+    full = experts * capacity == tokens[0]
+    x, c = builder.factor(experts), builder.factor(capacity, locked=not full)
+    inner = builder.factor(experts, locked=True)
+    rest = builder.factors(slots[2:])
+    rows = (c, inner) if full else ()
+    index = (rows, *((),) * (len(view.dims(1)) - 1)) if view.has(1) else None
+    return (rows, *single(rest)), single([x, c, *rest]), index
 
 
 def expert_matmul_rule(view: OpView) -> ShardingRule:
@@ -53,6 +67,30 @@ def expert_matmul_rule(view: OpView) -> ShardingRule:
     )
 
 
+def packed_expert_matmul_rule(view: OpView) -> ShardingRule:
+    """`e c (k q!) 1, e f (k p!), e f k, zeros -> e c f 1`: blocks of `q` weights stay together, in
+    `p` bytes.
+
+    Without blocks, or with zero points, which share bytes, the sum stays whole; so do rows whose
+    zero points do.
+    """
+    builder = RuleBuilder()
+    tokens, weight = view.dims(0), view.dims(1)
+    block, bits = view.int("block_size"), view.int("bits", 4)
+    blocks = tokens[2] // block if block else 1
+    zeros = view.dims(3) if view.has(3) else ()
+    e, c = builder.factor(tokens[0]), builder.factor(tokens[1])
+    f = builder.factor(weight[1], locked=len(zeros) == 2 and bits < 8)
+    k = builder.factor(blocks, locked=bool(zeros))
+    q, p = (builder.factor(n // blocks, locked=True) for n in (tokens[2], weight[2]))
+    scale: FactorMap = ((e,), (f,), (k,))[: len(view.dims(2))]
+    operands: list[FactorMap | None] = [((e,), (c,), (k, q), ()), ((e,), (f,), (k, p)), scale]
+    if view.has(3):
+        rows = () if f in builder.locked else (f,)
+        operands.append(((e,), rows, ())[: len(zeros)])
+    return builder.build(operands, [((e,), (c,), (f,), ())])
+
+
 @operator("Dispatch", rule=dispatch_rule, differentiable=(0,))
 @operator("Combine", rule=combine_rule, differentiable=(0,))
 def _permute_flops(_: OpView) -> int:
@@ -70,3 +108,17 @@ def expert_matmul_flops(view: OpView) -> int:
     """Two operations per token slot, row and column of one expert's weight."""
     tokens, weight = view.dims(0), view.dims(1)
     return 2 * tokens[0] * tokens[1] * weight[1] * weight[2]
+
+
+@operator(
+    "ExpertMatMulNBits",
+    rule=packed_expert_matmul_rule,
+    engine=Engine.MATRIX,
+    needs=Needs.OTHERS,
+    differentiable=(0,),
+    buffer_operands=(1, 2, 3),
+)
+def _packed_expert_flops(view: OpView) -> int:
+    """The product, and a shift, a difference and a factor for each weight."""
+    tokens, rows = view.dims(0), view.dims(1)[1]
+    return (2 * tokens[1] + 3) * tokens[0] * tokens[2] * rows

@@ -45,6 +45,8 @@ class _Ties:
     """Final number of each class of factors."""
     last: list[InternalCollective] = field(default_factory=list)
     """Sums that the results of the composite are: those stay partial."""
+    ends: dict[str, list[InternalCollective]] = field(default_factory=dict)
+    """The same by result."""
     twice: set[int] = field(default_factory=set)
     """Classes that stand in two dimensions of one tensor; maps leave them out."""
 
@@ -104,17 +106,19 @@ def tensor_maps(view: OpView) -> dict[str, FactorMap]:
 def _ties(view: OpView) -> _Ties:
     ties = _Ties()
     inner: list[tuple[str, int]] = []
+    read = {n for part in view.op.parts for n in part.inputs}
     for part in view.op.parts:
         rule = lookup(part.kind).rule(OpView(part, view.graph))
         ids = [ties.union.add(s) for s in rule.sizes]
         ties.locked.update(ids[f] for f in rule.locked)
         ties.internal += [_renamed(item, ids.__getitem__) for item in rule.internal]
-        sums = _sums(rule, ids)
-        if part.outputs[0] in view.op.outputs:
-            ties.last += [replace(item, backward=0) for item in sums]
-        else:
-            inner += [(part.outputs[0], len(ties.internal) + i) for i in range(len(sums))]
-            ties.internal += sums
+        sums, statistics = _sums(rule, ids), _statistics(rule, ids)
+        if part.outputs[0] in view.op.outputs and part.outputs[0] not in read:
+            ties.ends[part.outputs[0]] = [replace(item, backward=0) for item in sums]
+            ties.last += ties.ends[part.outputs[0]]
+            sums = []
+        inner += [(part.outputs[0], len(ties.internal) + i) for i in range(len(sums + statistics))]
+        ties.internal += sums + statistics
         named = (
             *zip(part.inputs, rule.operands, strict=True),
             *zip(part.outputs, rule.results, strict=True),
@@ -126,6 +130,7 @@ def _ties(view: OpView) -> _Ties:
     for name, index in inner:
         if not _returns(view, ties, name, ties.internal[index].factors):
             ties.internal[index] = replace(ties.internal[index], backward=0)
+    ties.internal = [item for item in ties.internal if item.forward or item.backward]
     ties.lock_met_twice()
     ties.complete_last()
     return ties
@@ -154,10 +159,21 @@ def _renamed(item: InternalCollective, name: Callable[[int], int]) -> InternalCo
 def _sums(rule: ShardingRule, ids: list[int]) -> list[InternalCollective]:
     """A sum that a part makes, as the collective that completes it."""
     kept = {f for dim in rule.results[0] or () for f in dim}
-    first = next((m for m in rule.operands if m is not None), ())
-    summed = tuple(ids[f] for dim in first for f in dim if f not in kept)
+    reduced = {f for item in rule.internal for f in item.factors}
+    given = {f for m in rule.operands if m is not None for dim in m for f in dim}
+    summed = tuple(ids[f] for f in sorted(given - kept - reduced))
     message = tuple(ids[f] for f in sorted(kept))
     return [InternalCollective(summed, message)] if summed else []
+
+
+def _statistics(rule: ShardingRule, ids: list[int]) -> list[InternalCollective]:
+    """A factor that a part reduces inside and its result lacks: what reads the result may meet the
+    factor again, and then the gradient is a sum, though the part itself sends nothing backward.
+    """
+    kept = {f for dim in rule.results[0] or () for f in dim}
+    lost = sorted({f for item in rule.internal for f in item.factors} - kept)
+    message = tuple(ids[f] for f in sorted(kept))
+    return [InternalCollective(tuple(ids[f] for f in lost), message, forward=0)] if lost else []
 
 
 def _tie(
@@ -188,8 +204,18 @@ def _derived(view: OpView, ties: _Ties) -> ShardingRule:
     sizes = [0] * len(number)
     for root, index in number.items():
         sizes[index] = max(union.size[f] for f in range(len(union.parent)) if union.find(f) == root)
-    locked = frozenset(i for root, i in number.items() if root in whole)
-    return ShardingRule(tuple(sizes), operands, results, locked, collectives)
+    outer = {f for m in (*results, *operands) for dim in m or () for f in dim}
+    # A factor of inner tensors alone would only make every device repeat the same sums.
+    locked = {i for root, i in number.items() if root in whole or i not in outer}
+    reduced = {f for item in collectives for f in item.factors}
+    read = {f for m in operands for dim in m or () for f in dim}
+    for name, mapping in zip(view.op.outputs, results, strict=True):
+        # A rule calls a result partial over what the operands alone have: where that is not so,
+        # as the result does not depend on it, nothing may be split.
+        sums = ties.ends.get(name, ())
+        summed = {number.get(union.find(f)) for item in sums for f in item.factors}
+        locked |= read - reduced - summed - {f for dim in mapping or () for f in dim}
+    return ShardingRule(tuple(sizes), operands, results, frozenset(locked), collectives)
 
 
 @operator("Fused", rule=fused_rule)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ir.ops.registry import Needs, OpView, operator
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
@@ -42,31 +44,74 @@ def gather_nd_rule(view: OpView) -> ShardingRule:
     )
 
 
-def elements_rule(view: OpView) -> ShardingRule:
-    """Gather or scatter of single elements along `axis`: the other dimensions pass where all
-    tensors share them.
+def gather_elements_rule(view: OpView) -> ShardingRule:
+    """Single elements along `axis`: other dimensions pass where all tensors have the same, and the
+    indices may be shared out along the axis.
     """
     builder = RuleBuilder()
-    axis = view.int("axis")
-    tensors = [t for t in (*view.inputs, *view.outputs) if t is not None]
-    factors = [
-        None if d == axis or len({t.dims[d] for t in tensors}) > 1 else builder.factor(size)
-        for d, size in enumerate(view.dims(0))
-    ]
-    mapping: FactorMap = tuple(() if f is None else (f,) for f in factors)
-    return builder.build([mapping if t is not None else None for t in view.inputs], [mapping])
+    data, indices, axis = view.dims(0), view.dims(1), view.int("axis")
+    same = [d == s and i != axis for i, (d, s) in enumerate(zip(data, indices, strict=True))]
+    factors = [builder.factor(s) if f or i == axis else None
+               for i, (s, f) in enumerate(zip(indices, same, strict=True))]  # fmt: skip
+    builder.uncut.update(f for i, f in enumerate(factors) if i == axis and f is not None)
+    rows: FactorMap = tuple(() if f is None else (f,) for f in factors)
+    table: FactorMap = tuple(m if f else () for m, f in zip(rows, same, strict=True))
+    return builder.build([table, rows], [rows])
+
+
+def scatter_elements_rule(view: OpView) -> ShardingRule:
+    """Single elements along `axis`: the other dimensions pass where all tensors have the same.
+
+    Updates that are added may be shared out along the axis: the results are terms of a sum, of
+    which one has the data.
+    """
+    builder = RuleBuilder()
+    data, indices, axis = view.dims(0), view.dims(1), view.int("axis")
+    same = [d == s and i != axis for i, (d, s) in enumerate(zip(data, indices, strict=True))]
+    whole: FactorMap = tuple(
+        (builder.factor(s),) if f else () for s, f in zip(data, same, strict=True)
+    )
+    shared = _shared_out(builder, [indices[axis]], view)
+    rows: FactorMap = tuple(m if i != axis else shared[0] for i, m in enumerate(whole))
+    return builder.build([whole, rows, rows], [whole])
+
+
+def _shared_out(builder: RuleBuilder, dims: Sequence[int], view: OpView) -> FactorMap:
+    """Dimensions of updates that devices may share out: those of a sum."""
+    if view.op.attributes.get("reduction") != "add":
+        return ((),) * len(dims)
+    factors = builder.factors(dims)
+    builder.uncut.update(factors)
+    return single(factors)
 
 
 def scatter_nd_rule(view: OpView) -> ShardingRule:
-    """`j... c..., i... j, i... c... -> j... c...`: addressed dimensions stay whole."""
+    """`j... c..., i... j, i... c... -> j... c...`: every device takes the updates of its own rows.
+
+    Updates that are added may be shared out: the results are terms of a sum, of which one has the
+    data.
+    """
     builder = RuleBuilder()
     data, indices = view.dims(0), view.dims(1)
     looked_up = indices[-1]
-    rest = builder.factors(data[looked_up:])
-    whole: FactorMap = (*((),) * looked_up, *single(rest))
-    index: FactorMap = ((),) * len(indices)
-    updates: FactorMap = (*((),) * (len(indices) - 1), *single(rest))
-    return builder.build([whole, index, updates], [whole])
+    table = builder.factors(data)
+    builder.uncut.update(table[:looked_up])
+    index = _shared_out(builder, indices[:-1], view)
+    updates: FactorMap = (*index, *single(table[looked_up:]))
+    return builder.build([single(table), (*index, ()), updates], [single(table)])
+
+
+def tensor_scatter_rule(view: OpView) -> ShardingRule:
+    """A cache, new rows, and for every batch where they go: all dimensions pass but the rows."""
+    builder = RuleBuilder()
+    rank = len(view.dims(0))
+    axis = view.int("axis", rank - 2)
+    factors = builder.factors(view.dims(0))
+    builder.locked.add(factors[axis])
+    new: FactorMap = tuple((f,) if i != axis else () for i, f in enumerate(factors))
+    first: list[FactorMap | None] = [((factors[0],),)] if view.has(2) else []
+    absent: list[FactorMap | None] = [None] * (len(view.op.inputs) - 2 - len(first))
+    return builder.build([single(factors), new, *first, *absent], [single(factors)])
 
 
 def _looked_up_bytes(view: OpView) -> int:
@@ -90,8 +135,9 @@ def _looked_up_bytes(view: OpView) -> int:
     differentiable=(0,),
     touched_bytes=_looked_up_bytes,
 )
-@operator("GatherElements", rule=elements_rule, needs=Needs.OTHERS, differentiable=(0,))
-@operator("ScatterElements", rule=elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))
+@operator("GatherElements", rule=gather_elements_rule, needs=Needs.OTHERS, differentiable=(0,))
+@operator("ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))
 @operator("ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2))
+@operator("TensorScatter", rule=tensor_scatter_rule, needs=Needs.OTHERS, differentiable=(0, 1))
 def _indexing_flops(_: OpView) -> int:
     return 0

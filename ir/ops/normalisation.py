@@ -5,6 +5,9 @@ from __future__ import annotations
 from ir.ops.registry import Needs, OpView, operator
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
+MEAN_VARIANCE_EPSILON = 1e-9
+"""Added to the deviation. Source: ONNX, function body of MeanVarianceNormalization."""
+
 
 def rms_norm_rule(view: OpView) -> ShardingRule:
     """As a layer normalisation, with the mean square alone."""
@@ -45,19 +48,42 @@ def _norm_rule(view: OpView, statistics: int) -> ShardingRule:
 
 def batch_norm_rule(view: OpView) -> ShardingRule:
     """Statistics over all but the channel, as in training: two numbers per channel forward, two
-    backward.
+    backward. A tensor of one dimension has one channel.
     """
     builder = RuleBuilder()
     factors = builder.factors(view.dims(0))
-    channel = factors[1] if len(factors) > 1 else factors[0]
-    others = tuple(f for f in factors if f != channel)
+    channel = tuple(factors[1:2])
+    others = tuple(f for f in factors if f not in channel)
     if view.int("training", 1):
-        builder.internal.append(InternalCollective(others, (channel,), forward=2, backward=2))
+        builder.internal.append(InternalCollective(others, channel, forward=2, backward=2))
     vectors: list[FactorMap | None] = [
-        ((channel,),) if view.has(i) else None for i in range(1, len(view.op.inputs))
+        (channel,) if view.has(i) else None for i in range(1, len(view.op.inputs))
     ]
-    extra: list[FactorMap | None] = [((channel,),)] * (len(view.outputs) - 1)
+    extra: list[FactorMap | None] = [(channel,)] * (len(view.outputs) - 1)
     return builder.build([single(factors), *vectors], [single(factors), *extra])
+
+
+def lp_norm_rule(view: OpView) -> ShardingRule:
+    """One norm for each line along `axis`."""
+    return _over(view, (view.int("axis", len(view.dims(0)) - 1),), statistics=1)
+
+
+def mean_variance_rule(view: OpView) -> ShardingRule:
+    """Mean and variance over `axes`."""
+    return _over(view, view.ints("axes", (0, 2, 3)), statistics=2)
+
+
+def _over(view: OpView, axes: tuple[int, ...], statistics: int) -> ShardingRule:
+    """Statistics over some axes of the only operand, exchanged forward and as many backward."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    inner = tuple(factors[a] for a in axes)
+    outer = tuple(f for f in factors if f not in inner)
+    builder.internal.append(
+        InternalCollective(inner, outer, forward=statistics, backward=statistics)
+    )
+    builder.uncut.update(inner)
+    return builder.build([single(factors)], [single(factors)])
 
 
 def instance_norm_rule(view: OpView) -> ShardingRule:
@@ -129,6 +155,8 @@ def local_response_rule(view: OpView) -> ShardingRule:
     differentiable=(0, 1, 2),
     parameter_operands=(1, 2),
 )
+@operator("LpNormalization", rule=lp_norm_rule, needs=Needs.ITSELF)
+@operator("MeanVarianceNormalization", rule=mean_variance_rule, needs=Needs.ITSELF)
 def _normalisation_flops(view: OpView) -> int:
     return 8 * view.outputs[0].elements
 

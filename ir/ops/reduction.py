@@ -30,12 +30,21 @@ def sum_rule(view: OpView) -> ShardingRule:
 
 def internal_reduce_rule(view: OpView) -> ShardingRule:
     """A reduction that is no sum: a split reduced axis is reduced inside the operator."""
+    return _internal_reduce_rule(view, backward=0)
+
+
+def extreme_rule(view: OpView) -> ShardingRule:
+    """Elements that are equally large share the gradient: backward they are counted."""
+    return _internal_reduce_rule(view, backward=1)
+
+
+def _internal_reduce_rule(view: OpView, backward: int) -> ShardingRule:
     builder = RuleBuilder()
     factors, result = _reduce_maps(view, builder)
     axes = set(reduced_axes(view))
     kept = tuple(f for i, f in enumerate(factors) if i not in axes)
     builder.internal.append(
-        InternalCollective(tuple(factors[i] for i in sorted(axes)), kept, backward=0)
+        InternalCollective(tuple(factors[i] for i in sorted(axes)), kept, backward=backward)
     )
     return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])
 
@@ -90,8 +99,14 @@ def _sum_flops(view: OpView) -> int:
 
 
 @operator(
-    "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum",
-    "ReduceLogSumExp", "ReduceSumSquare",
+    "ReduceMax",
+    "ReduceMin",
+    rule=extreme_rule,
+    needs=Needs.OPERANDS_AND_RESULT,
+    differentiable=(0,),
+)
+@operator(
+    "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
     rule=internal_reduce_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,),
 )  # fmt: skip
 def _internal_reduce_flops(view: OpView) -> int:
@@ -114,6 +129,8 @@ def _top_k_flops(view: OpView) -> int:
     return 8 * view.graph.tensors[view.op.inputs[0]].elements
 
 
-@operator("CumSum", "Hardmax", rule=locked_axis_rule, differentiable=(0,))
+@operator("Hardmax", rule=locked_axis_rule, differentiable=())
+@operator("CumSum", rule=locked_axis_rule, differentiable=(0,))
+@operator("CumProd", rule=locked_axis_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,))
 def _scan_flops(view: OpView) -> int:
     return view.graph.tensors[view.op.inputs[0]].elements

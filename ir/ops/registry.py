@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.rule import ShardingRule
+from ir.rule import ShardingRule, parse_rule
 
 
 class Engine(StrEnum):
@@ -154,6 +154,16 @@ def catalogue() -> Mapping[str, OperatorEntry]:
     return MappingProxyType(_CATALOGUE)
 
 
+RULE_ATTRIBUTE = "sharding_rule"
+"""Holds the rule, in its notation, that somebody gave an operator which the catalogue lacks."""
+
+
+def annotation(op: Op) -> str:
+    """The rule that was given to an operator of a kind that the catalogue lacks, else nothing."""
+    text = op.attributes.get(RULE_ATTRIBUTE)
+    return text if isinstance(text, str) and op.kind not in _CATALOGUE else ""
+
+
 def unknown_rule(view: OpView) -> ShardingRule:
     """The rule of an operator that nobody described: every tensor whole on every device."""
     return ShardingRule(
@@ -163,17 +173,33 @@ def unknown_rule(view: OpView) -> ShardingRule:
     )
 
 
-_UNKNOWN = OperatorEntry("", unknown_rule, lambda _: 0, needs=Needs.OPERANDS)
+def _given_rule(view: OpView) -> ShardingRule:
+    """The rule that an operator was given, or that of one that nobody described."""
+    given = annotation(view.op)
+    if not given:
+        return unknown_rule(view)
+    operands = [None if t is None else t.dims for t in view.inputs]
+    return parse_rule(given, operands, [t.dims for t in view.outputs])
+
+
+_UNKNOWN = OperatorEntry("", _given_rule, lambda _: 0, needs=Needs.OPERANDS)
 
 
 def lookup(kind: str) -> OperatorEntry:
-    """Entry of a kind; an unknown kind is replicated and priced by the bytes that it moves."""
+    """Entry of a kind; one that the catalogue lacks is repeated on every device, unless annotated,
+    and priced by the bytes that it moves.
+    """
     return _CATALOGUE.get(kind, _UNKNOWN)
 
 
 def is_known(kind: str) -> bool:
     """Whether the catalogue has an entry for this kind."""
     return kind in _CATALOGUE
+
+
+def is_described(op: Op) -> bool:
+    """Whether the rule of an operator is known: from the catalogue or from an annotation."""
+    return is_known(op.kind) or bool(annotation(op))
 
 
 def nearest_kind(kind: str) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
-from ir.ops.registry import Engine, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, operator, unknown_rule
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -183,6 +184,33 @@ def whole_rule(view: OpView) -> ShardingRule:
     )
 
 
+def reverse_sequence_rule(view: OpView) -> ShardingRule:
+    """Each sequence has its length; a device turns whole sequences round."""
+    builder = RuleBuilder()
+    batch, time = view.int("batch_axis", 1), view.int("time_axis", 0)
+    factors = [builder.factor(d, locked=i == time) for i, d in enumerate(view.dims(0))]
+    return builder.build([single(factors), ((factors[batch],),)], [single(factors)])
+
+
+def one_hot_rule(view: OpView) -> ShardingRule:
+    """Indices pass; the new dimension stays whole: which of its elements is on is a position."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    axis = view.int("axis", len(factors))
+    result: FactorMap = (*single(factors[:axis]), (), *single(factors[axis:]))
+    return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])
+
+
+def compress_rule(view: OpView) -> ShardingRule:
+    """The chosen axis stays whole, as how much of it is left depends on the data; without an axis
+    the elements are chosen from a flat list.
+    """
+    if "axis" not in view.op.attributes:
+        return unknown_rule(view)
+    rule = same_dims_rule(view)
+    return replace(rule, operands=(rule.operands[0], ((),)))
+
+
 @operator("Transpose", rule=transpose_rule)
 @operator("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
 @operator("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
@@ -200,6 +228,21 @@ def _view_flops(_: OpView) -> int:
     return 0
 
 
+@operator("ReverseSequence", rule=reverse_sequence_rule, differentiable=(0,))
+@operator("Compress", rule=compress_rule, needs=Needs.OTHERS, differentiable=(0,))
+@operator("OneHot", rule=one_hot_rule, differentiable=())
+@operator("NonZero", rule=unknown_rule, differentiable=())
+def _placed_flops(_: OpView) -> int:
+    return 0
+
+
+@operator("Unique", rule=unknown_rule, differentiable=())
+def _unique_flops(view: OpView) -> int:
+    """A sort."""
+    elements = view.graph.tensors[view.op.inputs[0]].elements
+    return elements * max(1, elements.bit_length())
+
+
 @operator(
     "Shape",
     "Size",
@@ -207,6 +250,10 @@ def _view_flops(_: OpView) -> int:
     "ConstantOfShape",
     "Constant",
     "EyeLike",
+    "HannWindow",
+    "HammingWindow",
+    "BlackmanWindow",
+    "MelWeightMatrix",
     rule=whole_rule,
     differentiable=(),
 )

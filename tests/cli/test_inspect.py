@@ -13,7 +13,7 @@ Planner = Callable[..., Any]
 KEYS = {
     "name", "file", "inputs", "batch", "dynamic_dims", "operators", "kinds", "composites",
     "unknown", "parameters", "parameter_elements", "parameter_bytes", "parameter_dtypes",
-    "forward_flops", "activation_bytes", "blocks", "notes",
+    "forward_flops", "activation_bytes", "blocks", "notes", "given_rules",
 }  # fmt: skip
 
 

@@ -44,6 +44,17 @@ def _root_mean_square(build: GraphBuilder, x: str, dims: tuple[int, ...]) -> str
     return build.op("Mul", (build.weight("final.weight", dims[-1:]), scaled), dims)
 
 
+def twisted_model() -> OpGraph:
+    """Two products and between them an operator that the catalogue lacks, with a given rule."""
+    rows, width, hidden = 16, 128, 256
+    build = GraphBuilder("twisted_model")
+    x = build.input("x", (rows, width))
+    x = build.op("MatMul", (x, build.weight("up.weight", (width, hidden))), (rows, hidden))
+    x = build.op("custom::Twist", (x,), (rows, hidden), sharding_rule="b s -> b s")
+    down = build.weight("down.weight", (hidden, width))
+    return build.build(build.op("MatMul", (x, down), (rows, width)))
+
+
 def image_model() -> OpGraph:
     """Convolutions with bias or batch normalisation, a pooled linear layer."""
     batch, colours, width, side = 16, 8, 32, 8

@@ -245,6 +245,12 @@ def lookups() -> list[Instance]:
             ((4, 6),),
             {"axis": 1},
         ),
+        Instance(
+            "TensorScatter",
+            (square, real(4, 2, 6), np.array([0, 2, 1, 1])),
+            ((4, 4, 6),),
+            {"axis": 1},
+        ),
         Instance("ScatterND", (square, np.array([[0], [2]]), real(2, 4, 6)), ((4, 4, 6),)),
     ]
 

@@ -275,6 +275,8 @@ _MEANINGS: dict[str, Meaning] = {
     "Combine": _computed(structured.combine),
     "Gather": _computed(structured.gather),
     "GatherND": _computed(structured.gather_nd),
+    "GatherElements": _computed(structured.gather_elements),
+    "ScatterND": _computed(structured.scatter_nd),
     "Upsample": _computed(_nearest),
     "Resize": _with_operand(lambda _, __, dims: [None, None, _ints(dims[0])]),
     "Reshape": _with_operand(lambda _, __, dims: [_ints(dims[0])]),

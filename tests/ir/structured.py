@@ -50,6 +50,28 @@ def gather_nd(view: OpView, operands: Operands, _: Dims, part: int) -> Array:
     return onnx_results("GatherND", [data, local], {"batch_dims": batch})[0]
 
 
+def gather_elements(view: OpView, operands: Operands, _: Dims, __: int) -> Array:
+    """The reference takes indices with the dims of the data alone."""
+    data, indices = (np.asarray(o) for o in operands)
+    places: list[Array] = list(np.indices(indices.shape))
+    places[view.int("axis")] = indices
+    return np.asarray(data[tuple(places)])
+
+
+def scatter_nd(view: OpView, operands: Operands, _: Dims, part: int) -> Array:
+    """Updates of rows that another shard has do nothing."""
+    data, indices, updates = (np.asarray(o) for o in operands)
+    out = data.copy()
+    for place in np.ndindex(indices.shape[:-1]):
+        row = []
+        for dim, coordinate in enumerate(indices[place]):
+            size, whole = data.shape[dim], view.dims(0)[dim]
+            row.append(int(coordinate) % whole - (part * size if size < whole else 0))
+        if all(0 <= r < s for r, s in zip(row, data.shape, strict=False)):
+            out[tuple(row)] = updates[place]
+    return out
+
+
 def conv(view: OpView, operands: Operands, dims: Dims, _: int) -> Array:
     """One product for each group; the dims of the shard say how many groups it has."""
     data, weight = (np.asarray(o) for o in operands[:2])

@@ -194,3 +194,15 @@ def test_most_inputs_decide_what_the_batch_is() -> None:
     graph = build.build(total)
     assert find_batch(graph) == 2
     assert sized(graph, 6).tensors[total].dims == (6, 5)
+
+
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+def test_a_batch_that_a_scatter_adds_up_ends_there(kind: str) -> None:
+    """As in the gradient of a table: its rows have no batch, whatever was added to them."""
+    build = GraphBuilder("table")
+    ids, x = build.input("ids", (4, 1), "int64"), build.input("x", (4, 1 if "El" in kind else 6))
+    table = build.tensor("zeros", (10, 1 if "El" in kind else 6), Role.CONSTANT)
+    y = build.op(kind, (table, ids, x), build.tensors[table].dims, axis=0, reduction="add")
+    found = sized(build.build(y, build.op("Neg", (x,), build.tensors[x].dims)), 8)
+    assert found.tensors[y].dims == build.tensors[table].dims
+    assert found.tensors[ids].dims == (8, 1)

@@ -20,9 +20,7 @@ from tests.ir.instance import Instance
 from tests.ir.instances import INSTANCES
 from tests.ir.meanings import has_onnx_oracle, meaning_of, onnx_oracle
 from tests.ir.shards import Array, cut, cut_dims, join, run_together
-
-UNEVEN_MAPS = {"Dispatch", "Combine"}
-"""Kinds whose token dimension holds one slot of every expert: its factor is smaller than it."""
+from tests.operators.examples import EXAMPLES
 
 
 def _rule(instance: Instance) -> ShardingRule:
@@ -58,7 +56,7 @@ def _close(found: Array, wanted: Array) -> None:
 
 
 def test_every_kind_of_the_catalogue_has_an_instance() -> None:
-    assert set(catalogue()) <= {i.kind for i in INSTANCES}
+    assert set(catalogue()) <= {i.kind for i in INSTANCES} | set(EXAMPLES)
 
 
 @pytest.mark.parametrize("instance", INSTANCES, ids=str)
@@ -72,7 +70,7 @@ def test_a_rule_fits_the_tensors_of_its_operator(instance: Instance) -> None:
         for factors, dim in zip(mapping or (), dims if mapping and dims else (), strict=True):
             size = math.prod(rule.sizes[f] for f in factors)
             assert not factors or dim % size == 0
-            if instance.kind not in {*UNEVEN_MAPS, "Reshape"}:
+            if instance.kind != "Reshape":
                 assert not factors or dim == size
 
 

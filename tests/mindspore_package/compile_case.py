@@ -16,7 +16,7 @@ import mindspore as ms
 from mindspore.graph.api import _cell_graph_executor as executor
 
 from tests.mindspore_package.imagined_cluster import imagine
-from tests.mindspore_package.networks import NETWORKS
+from tests.mindspore_package.networks import NETWORKS, Twist
 
 
 def compiled(case: Path, how: str) -> dict[str, Any]:
@@ -48,6 +48,9 @@ def compiled(case: Path, how: str) -> dict[str, Any]:
         "strategies": inner.get_strategy(phase),
         "layouts": {name: [list(each[0]), list(each[1])] for name, each in layouts.items()},
         "wanted": ours.STRATEGIES,
+        "axes": dict(getattr(ours, "AXES", ())),
+        "custom": getattr(ours, "CUSTOM", {}),
+        "seen": Twist.seen[-1:],
     }
 
 

@@ -102,8 +102,37 @@ class LanguageModel(nn.Cell):
         return self.head(self.final(self.div(x, root)))
 
 
+class Twist(ops.PrimitiveWithInfer):
+    """A primitive of the network's own; the last size that it saw is that of a device."""
+
+    seen: tuple[list[int], ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__("Twist")
+        self.init_prim_io_names(inputs=["x"], outputs=["y"])
+
+    def infer_shape(self, x: list[int]) -> list[int]:
+        Twist.seen = (*Twist.seen, x)
+        return x
+
+    def infer_dtype(self, x: Any) -> Any:
+        return x
+
+
+class TwistedModel(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = Product(128, 256, stored_transposed=False)
+        self.twist = Twist()
+        self.down = Product(256, 128, stored_transposed=False)
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        return self.down(self.twist(self.up(x)))
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Cell], Any]] = {
     "wide_perceptron": (WidePerceptron, np.ones((16, 128), np.float32)),
     "language_model": (LanguageModel, np.zeros((16, 32), np.int32)),
+    "twisted_model": (TwistedModel, np.ones((16, 128), np.float32)),
 }
 """A network and its whole input, by the name that the planner's tests have for the graph."""

@@ -24,6 +24,7 @@ def test_mindspore_compiles_the_plan(large_case: Path, how: str, tmp_path: Path)
     found = compiled(large_case, how, tmp_path / "found.json")
     made, wanted = operators(found["strategies"]), listed(found["wanted"])
     assert not found["missing"]
+    own = {place: made.pop(place, None) for place in listed(found["custom"])}
     assert set(made) == set(wanted)
     keys = json.loads((large_case / "strategy.json").read_text())["parallel_strategy_item"]
     for place, cuts in wanted.items():
@@ -33,6 +34,21 @@ def test_mindspore_compiles_the_plan(large_case: Path, how: str, tmp_path: Path)
         else:
             assert all(batch_parallel(each) for each in made[place]), place
     check_layouts(large_case, found["layouts"])
+    for place, taken in own.items():
+        if how == "apply":
+            assert taken is None, "MindSpore has layouts for it, no strategy"
+            assert found["seen"] == [local_size(found, place)]
+        else:
+            assert taken is not None
+            assert all(batch_parallel(each) for each in taken), place
+
+
+def local_size(found: dict[str, Any], place: tuple[str, str]) -> list[int]:
+    """What a device has of the 16 rows and 256 columns that the network's own primitive gets."""
+    path, kind = place
+    ((inputs, _),) = found["custom"][path][kind]
+    pieces = [prod(found["axes"][axis] for axis in dim) for dim in inputs[0]]
+    return [size // count for size, count in zip((16, 256), pieces, strict=True)]
 
 
 def compiled(case: Path, how: str, result: Path) -> dict[str, Any]:

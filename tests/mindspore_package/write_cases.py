@@ -25,12 +25,12 @@ from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
 from tests.exporters.mindspore_rules import Slice, planned_slices
 from tests.exporters.random_plans import drawn, known_space
-from tests.exporters.small_networks import language_model, wide_perceptron
+from tests.exporters.small_networks import language_model, twisted_model, wide_perceptron
 from topology.catalogue import named_cluster
 
 Array = NDArray[np.float32]
 
-NETWORKS: tuple[Callable[[], OpGraph], ...] = (wide_perceptron, language_model)
+NETWORKS: tuple[Callable[[], OpGraph], ...] = (wide_perceptron, language_model, twisted_model)
 SIZES = (2, 4, 8, 16)
 RANDOM_PLANS = 3
 

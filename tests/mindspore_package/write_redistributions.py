@@ -24,7 +24,7 @@ from topology.mesh import Mesh, prime_mesh
 
 DEVICES = 8
 DIMS = (64, 64, 64)
-CASES = 80
+CASES = 200
 Cuts = tuple[int, ...]
 
 

@@ -1,0 +1,118 @@
+"""The coverage of the operator catalogue as text for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from cli.text import fitted, table
+from importers.onnx_coverage import by_family
+
+if TYPE_CHECKING:
+    from cli.coverage_facts import ModelKind
+    from importers.onnx_coverage import KindCoverage
+
+LEFT = {
+    "repeated": "Without a rule: repeated on every device, unless --rule gives one",
+    "refused": "Refused: what they make is no tensor of known size",
+}
+LEGEND = """\
+A rule is that of a typical operator: a letter is a factor that may be split, `a!` one that stays
+whole, 1 a dimension without a factor, `(a=4 b)` one of two factors, `_` an operand that every
+device has, nothing between two commas a single number. What follows from constants alone is
+computed when a model is read."""
+_SPLIT = {True: "yes", False: "no", None: ""}
+_COLUMNS = ["kind", "since", "split", "gradient", "rule"]
+
+
+def print_catalogue(found: Sequence[KindCoverage], out: Console) -> None:
+    """Every kind: those with a rule by family, then what becomes of the others."""
+    out.print(Text(f"{len(found)} kinds: {_counts(found)}", style="bold"))
+    for family, kinds in by_family(found).items():
+        _table(family, kinds, out)
+    converted = [each for each in found if each.treatment == "converted"]
+    made = table("Converted when a model is read", ["kind", "since", "becomes"], right=(1,))
+    for each in converted:
+        made.add_row(each.kind, version_text(each), ", ".join(each.becomes) or "others")
+    out.print(made)
+    for treatment, title in LEFT.items():
+        kinds = [each for each in found if each.treatment == treatment]
+        out.print(Text(f"\n{title}", style="bold"))
+        out.print(", ".join(each.kind for each in kinds))
+        for each in kinds if treatment == "repeated" else ():
+            if each.meaning:
+                out.print(f"{each.kind}: {each.meaning}")
+    out.print(f"\n{LEGEND}")
+
+
+def _table(family: str, kinds: Sequence[KindCoverage], out: Console) -> None:
+    made = table(family, _COLUMNS, right=(1,))
+    for each in kinds:
+        row = (version_text(each), _SPLIT[each.splits], each.gradient, shown_rule(each))
+        made.add_row(fitted(each.kind, out), *row)
+    out.print(made)
+
+
+def version_text(each: KindCoverage) -> str:
+    """The versions of the domain's operators that have a kind; nothing for one that is ours."""
+    if each.since is None:
+        return ""
+    return f"{each.since}" if each.until is None else f"{each.since}-{each.until - 1}"
+
+
+def shown_rule(each: KindCoverage) -> str:
+    """The typical operator's rule in notation, else the rule in words."""
+    return "; ".join((each.rule, *each.remarks)) if each.rule else each.meaning
+
+
+def _counts(found: Sequence[KindCoverage]) -> str:
+    """How many are treated in which way."""
+    words = {"rule": "with a rule", "converted": "converted", "repeated": "repeated",
+             "refused": "refused"}  # fmt: skip
+    counts = Counter(str(each.treatment) for each in found)
+    return ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
+
+
+def print_model_kinds(name: str, kinds: Sequence[ModelKind], out: Console) -> None:
+    """The kinds of a model, those without a rule first."""
+    unknown = [each for each in kinds if not each.known]
+    out.print(Text(f"{name}: {_known(kinds, unknown)}", style="bold"))
+    made = table("Kinds", ["kind", "nodes", "operators", "split", "gradient", "rule"], right=(1, 2))
+    for each in kinds:
+        counts = (str(each.nodes or "-"), str(each.operators or "-"))
+        row = (*counts, _split_text(each), each.gradient, _of_model(each))
+        made.add_row(fitted(each.kind, out), *row)
+    out.print(made)
+    out.print(f"\n{LEGEND}")
+    if unknown:
+        rule = f"--rule '{unknown[0].kind}: RULE'"
+        out.print(f"Give the kinds without a rule one, as in {rule}: docs/extending.md tells how.")
+
+
+def _known(kinds: Sequence[ModelKind], unknown: Sequence[ModelKind]) -> str:
+    if not unknown:
+        return f"all {len(kinds)} kinds of operators are known"
+    return f"{len(kinds) - len(unknown)} of {len(kinds)} kinds of operators are known"
+
+
+def _split_text(each: ModelKind) -> str:
+    if not each.operators:
+        return ""
+    return "yes" if each.can_split == each.operators else str(each.can_split or "no")
+
+
+def _of_model(each: ModelKind) -> str:
+    match each.treatment:
+        case "converted":
+            return f"becomes {', '.join(each.becomes)}"
+        case "computed":
+            return "computed when the model is read, or not needed"
+        case "repeated":
+            return "none: repeated on every device"
+        case "given":
+            return f"given: {each.rule}"
+    return each.rule

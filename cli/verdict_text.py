@@ -1,0 +1,74 @@
+"""The verdict on a plan, for people and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cli.text import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from executors.verdict import Verdict
+    from ir.plan import Plan
+
+MOST_ROWS = 12
+
+
+def verdict_record(verdict: Verdict, notes: Sequence[str]) -> dict[str, object]:
+    """The answer of `planner verify --json`; an error without bound is null."""
+    return {
+        "status": "verified" if verdict.passed else "not verified",
+        "outputs": [
+            {**asdict(o), "error": o.error if math.isfinite(o.error) else None}
+            for o in verdict.outputs
+        ],
+        "missing": list(verdict.missing),
+        "not_verified": dict(verdict.not_verified),
+        "mismatches": [asdict(m) for m in verdict.mismatches],
+        "messages": verdict.messages,
+        "notes": list(notes),
+    }
+
+
+def print_verdict(verdict: Verdict, plan: Plan, notes: Sequence[str], out: Console) -> None:
+    """The verdict first, then what it rests on, then what is wrong."""
+    devices = len(plan.rank_order)
+    word = "verified" if verdict.passed else "NOT verified"
+    out.print(f"{plan.graph.name}: {word} on {devices} virtual devices")
+    for note in notes:
+        out.print(f"  {note}")
+    rows = table("Outputs, split against whole", ("output", "dims", "largest error"), right=(2,))
+    for output in verdict.outputs[:MOST_ROWS]:
+        dims = "x".join(map(str, output.dims)) or "a scalar"
+        rows.add_row(output.name, dims, _error(output.error))
+    out.print(rows)
+    if len(verdict.outputs) > MOST_ROWS:
+        out.print(f"and {len(verdict.outputs) - MOST_ROWS} others")
+    wrong = len(verdict.mismatches)
+    out.print(f"\nMessages\n{verdict.messages} sent, {wrong} otherwise than planned")
+    _print_mismatches(verdict, out)
+    if verdict.not_verified:
+        out.print("\nNot verified")
+        for name, reason in list(verdict.not_verified.items())[:MOST_ROWS]:
+            out.print(f"{name}: {reason}")
+        left = len(verdict.not_verified) - MOST_ROWS
+        if left > 0:
+            out.print(f"and {left} others")
+
+
+def _print_mismatches(verdict: Verdict, out: Console) -> None:
+    for item in verdict.mismatches[:MOST_ROWS]:
+        where = " for ".join(x for x in (item.tensor, item.operator) if x)
+        out.print(f"- {where}: planned {item.planned or 'nothing'}; sent {item.sent or 'nothing'}")
+    if len(verdict.mismatches) > MOST_ROWS:
+        out.print(f"and {len(verdict.mismatches) - MOST_ROWS} others")
+
+
+def _error(error: float) -> str:
+    if not math.isfinite(error):
+        return "not a number, or another shape"
+    return "0" if error == 0 else f"{error:.1e}"

@@ -1,0 +1,99 @@
+"""`planner verify`: run a plan on virtual devices and compare it with the whole model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli import options
+from cli.arguments import one_of
+from cli.progress import Progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from executors.placement import Array
+    from executors.verdict import Verdict
+    from ir.plan import Plan
+
+EPILOG = """\b
+Examples:
+  planner verify model.onnx plan/plan.json
+  planner verify model.onnx plan/plan.json --scale full
+  planner verify model.onnx plan/plan.json --seed 7 --json
+
+\b
+Exit status: 0 the plan is right, 1 it is not or could not be verified, 2 a fault in the command,
+the model or the plan."""
+
+NOT_VERIFIED = 1
+SCALES = ("small", "full")
+
+
+def verify(
+    model: options.Model,
+    plan: options.PlanPath,
+    *,
+    scale: options.Scale = "small",
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
+    one_of(scale, SCALES, "--scale", "scale")
+    from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+
+    found = read_plan(plan)
+    with Progress() as progress:
+        smaller, notes = _scaled(found, scale)
+        progress(f"reading {model.name}")
+        values = _values(model, found, smaller, seed)
+        devices = len(found.rank_order)
+        progress(f"running {len(smaller.graph.ops)} operators whole and on {devices} devices")
+        from executors.verdict import verify as judged  # noqa: PLC0415  brings in the reference
+
+        verdict = judged(smaller, values)
+    _print(verdict, found, notes, as_json=as_json)
+    if not verdict.passed:
+        raise typer.Exit(NOT_VERIFIED)
+
+
+def _scaled(plan: Plan, scale: str) -> tuple[Plan, list[str]]:
+    if scale == "full":
+        return plan, []
+    from executors.rescaling import rescaled  # noqa: PLC0415
+    from executors.shrink import shrunk  # noqa: PLC0415
+
+    small = shrunk(plan)
+    notes = [f"{name}: {old} became {new}" for name, (old, new) in small.sizes.items()]
+    if small.layers_left_out:
+        notes.append(f"{small.layers_left_out} equal layers were left out")
+    return rescaled(small.plan, plan), notes
+
+
+def _values(model: Path, plan: Plan, smaller: Plan, seed: int) -> dict[str, Array]:
+    """Numbers of everything that no operator makes, after a check that the model is the plan's."""
+    from executors.reference import given_tensors  # noqa: PLC0415
+    from executors.values import numbers  # noqa: PLC0415
+    from importers.onnx import import_onnx  # noqa: PLC0415
+    from importers.onnx_constants import constant_values  # noqa: PLC0415
+    from planner.same_graph import bindings, planned_graph  # noqa: PLC0415
+
+    bind = bindings(plan)
+    planned_graph(plan, import_onnx(model, bind))
+    names = given_tensors(smaller)
+    return numbers(smaller.graph, names, constant_values(model, names, bind), seed)
+
+
+def _print(verdict: Verdict, plan: Plan, notes: list[str], *, as_json: bool) -> None:
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+        from cli.verdict_text import verdict_record  # noqa: PLC0415
+
+        print(dumps(verdict_record(verdict, notes)))
+        return
+    from cli.text import page  # noqa: PLC0415  brings in rich
+    from cli.verdict_text import print_verdict  # noqa: PLC0415
+
+    with page() as out:
+        print_verdict(verdict, plan, notes, out)

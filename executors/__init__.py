@@ -1,0 +1,1 @@
+"""Ways to run a plan: the reference on virtual devices of one process."""

@@ -1,0 +1,49 @@
+"""Operators whose parts are more than the operator on smaller operands.
+
+Written in autograd's numpy, so that their gradients are those of what really runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from executors.algorithms.attention import ATTENTION
+from executors.algorithms.convolution import CONVOLUTION
+from executors.algorithms.elementwise import ELEMENTWISE
+from executors.algorithms.ends import ENDS
+from executors.algorithms.experts import EXPERTS
+from executors.algorithms.images import IMAGES
+from executors.algorithms.indexing import INDEXING
+from executors.algorithms.losses import LOSSES
+from executors.algorithms.normalisations import NORMALISATIONS
+from executors.algorithms.quantised import QUANTISED
+from executors.algorithms.recurrent import RECURRENT
+from executors.algorithms.statistics import STATISTICS
+from executors.composites import run_composite
+from executors.spmd import Algorithm, Shards, Task
+
+__all__ = ["ALGORITHMS"]
+
+
+def _composite(task: Task) -> Shards:
+    return run_composite(task, ALGORITHMS)
+
+
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        **ATTENTION,
+        **CONVOLUTION,
+        **ELEMENTWISE,
+        **ENDS,
+        **EXPERTS,
+        **IMAGES,
+        **INDEXING,
+        **QUANTISED,
+        **LOSSES,
+        **NORMALISATIONS,
+        **RECURRENT,
+        **STATISTICS,
+        "Fused": _composite,
+    }
+)

@@ -1,0 +1,109 @@
+"""Quantised operators, with zero points in the shape that the reference takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+
+from executors.forms.elementwise import result_code, result_dtype
+from executors.onnx_form import Form, Writer
+
+
+def _quantise(form: Form) -> None:
+    """The type of the result is that of the zero point, or an attribute."""
+    kept = {k: v for k, v in form.op.attributes.items() if k in {"axis", "block_size", "saturate"}}
+    if not form.has(2):
+        kept["output_dtype"] = result_code(form)
+    form.add("QuantizeLinear", form.inputs, form.outputs, **kept)
+
+
+def _dequantise(form: Form) -> None:
+    kept = {k: v for k, v in form.op.attributes.items() if k in {"axis", "block_size"}}
+    form.add("DequantizeLinear", form.inputs, form.outputs, **kept)
+
+
+def _as_column(form: Form, index: int) -> str:
+    """A scale or zero point of rows, one below the other."""
+    if not form.has(index):
+        return ""
+    dims = form.dims(index)
+    if len(dims) != 1 or dims[0] == 1:
+        return form.inputs[index]
+    return form.add("Unsqueeze", [form.inputs[index], form.constant([1])])
+
+
+def _integer_matmul(form: Form) -> None:
+    names = list(form.inputs)
+    if form.has(2):
+        names[2] = _as_column(form, 2)
+    form.add("MatMulInteger", names, form.outputs)
+
+
+def _rounded_matmul(form: Form) -> None:
+    names = [_as_column(form, i) if i in (1, 2) else n for i, n in enumerate(form.inputs)]
+    form.add("QLinearMatMul", names, form.outputs)
+
+
+def _integer_conv(form: Form) -> None:
+    """A convolution of whole numbers from which the zero points are taken before."""
+    wide = int(onnx.TensorProto.INT32)
+    names = []
+    for data, point in ((0, 2), (1, 3)):
+        name = form.add("Cast", [form.inputs[data]], to=wide)
+        if form.has(point):
+            taken = form.add("Cast", [form.inputs[point]], to=wide)
+            if math.prod(form.dims(point)) > 1:
+                shape = [-1, *[1] * (len(form.dims(data)) - 1)]
+                taken = form.add("Reshape", [taken, form.constant(shape)])
+            name = form.add("Sub", [name, taken])
+        names.append(name)
+    form.add("Conv", names, form.outputs, **dict(form.op.attributes))
+
+
+def _unpacked(form: Form, name: str, dims: tuple[int, ...], wanted: int) -> str:
+    """Whole numbers of a few bits, the lowest of a byte first, along the last dimension."""
+    bits = form.int("bits", 4)
+    parts = []
+    for place in range(8 // bits):
+        shift = form.constant(place * bits, np.uint8)
+        moved = form.add("BitShift", [name, shift], direction="RIGHT")
+        part = form.add("BitwiseAnd", [moved, form.constant((1 << bits) - 1, np.uint8)])
+        parts.append(form.add("Unsqueeze", [part, form.constant([len(dims)])]))
+    together = form.add("Concat", parts, axis=len(dims))
+    flat = form.add("Reshape", [together, form.constant([*dims[:-1], dims[-1] * len(parts)])])
+    bounds = [form.constant([v]) for v in (0, wanted, len(dims) - 1)]
+    return form.add("Cast", [form.add("Slice", [flat, *bounds])], to=result_code(form))
+
+
+def _packed_matmul(form: Form) -> None:
+    """Weights are unpacked, moved and scaled, block by block, then multiplied."""
+    (rows, blocks, width), block = form.dims(1), form.int("block_size", 32)
+    inner, dtype = form.dims()[-1], result_dtype(form)
+    weight = _unpacked(form, form.inputs[1], (rows, blocks, width), block)
+    point = form.constant(1 << (form.int("bits", 4) - 1), dtype)
+    if form.has(3):
+        count = math.prod(form.dims(3)) // rows
+        packed = form.add("Reshape", [form.inputs[3], form.constant([rows, count])])
+        each = _unpacked(form, packed, (rows, count), blocks)
+        point = form.add("Unsqueeze", [each, form.constant([2])])
+    scale = form.add("Reshape", [form.inputs[2], form.constant([rows, blocks, 1])])
+    scaled = form.add("Mul", [form.add("Sub", [weight, point]), scale])
+    flat = form.add("Reshape", [scaled, form.constant([rows, blocks * block])])
+    cut = form.add("Slice", [flat, *(form.constant([v]) for v in (0, inner, 1))])
+    form.add("MatMul", [form.inputs[0], form.add("Transpose", [cut], perm=[1, 0])], form.outputs)
+
+
+QUANTISED: Mapping[str, Writer] = MappingProxyType(
+    {
+        "QuantizeLinear": _quantise,
+        "DequantizeLinear": _dequantise,
+        "MatMulInteger": _integer_matmul,
+        "QLinearMatMul": _rounded_matmul,
+        "ConvInteger": _integer_conv,
+        "MatMulNBits": _packed_matmul,
+    }
+)

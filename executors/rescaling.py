@@ -1,0 +1,93 @@
+"""The messages of a plan at the extents of its small copy.
+
+Bytes are taken from the plan and scaled by how the part of a device shrank, so that a wrong number
+in the plan stays wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from executors.reference import INSIDE, mesh_of
+from executors.spmd import result_layouts
+from ir.dtypes import dtype_bytes
+from ir.graph import OpGraph
+from ir.ops import OpView, lookup
+from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+
+
+def rescaled(small: Plan, full: Plan) -> Plan:
+    """The small plan with the bytes of its messages.
+
+    Args:
+        small: a copy of the full plan with smaller extents, its messages as in the full plan.
+        full: the plan.
+    """
+    scale = _Scale(small, full)
+    return replace(small, collectives=tuple(scale.item(item) for item in small.collectives))
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    axes: frozenset[str]
+    nbytes: float
+
+
+class _Scale:
+    def __init__(self, small: Plan, full: Plan) -> None:
+        self.small, self.full = small, full
+        self.sizes = {name: size for name, size, _ in full.mesh}
+        self.inside: dict[str, dict[_Message, float]] = {}
+
+    def item(self, item: PlannedCollective) -> PlannedCollective:
+        """One message; what cannot be found again keeps its bytes and will not match."""
+        if item.cause == INSIDE:
+            key = _Message(frozenset(item.axes), item.nbytes)
+            return replace(item, nbytes=self._inside(item.operator).get(key, item.nbytes))
+        layout = item.after if item.kind == "all_gather" else item.before
+        if layout is None:
+            return item
+        before = self._elements(self.full.graph, item.tensor, layout)
+        now = self._elements(self.small.graph, item.tensor, layout)
+        return replace(item, nbytes=item.nbytes * now / before if before else item.nbytes)
+
+    def _elements(self, graph: OpGraph, tensor: str, layout: NamedLayout) -> int:
+        counts = [math.prod(self.sizes[a] for a in axes if a in self.sizes) for axes in layout.dims]
+        dims = graph.tensors[tensor].dims
+        return math.prod(-(-dim // count) for dim, count in zip(dims, counts, strict=True))
+
+    def _inside(self, name: str) -> Mapping[_Message, float]:
+        """Bytes at small extents by what a message is at full ones."""
+        if name not in self.inside:
+            big = inside_messages(self.full, name)
+            little = inside_messages(self.small, name)
+            pairs = zip(big, little, strict=True)
+            self.inside[name] = {old: new.nbytes for old, new in pairs}
+        return self.inside[name]
+
+
+def inside_messages(plan: Plan, name: str) -> list[_Message]:
+    """What an operator sends inside by its rule and the layouts of its results, each kind once."""
+    op = next(op for op in plan.graph.ops if op.name == name)
+    planned: PlannedOperator = next(op for op in plan.operators if op.name == name)
+    mesh, view = mesh_of(plan), OpView(op, plan.graph)
+    rule = lookup(op.kind).rule(view)
+    assignment = tuple(factor for _, factor in planned.split)
+    shards = {
+        f: math.prod(mesh.sizes[a] for a, g in enumerate(assignment) if g == f)
+        for f in range(len(rule.sizes))
+    }
+    out: list[_Message] = []
+    for item in rule.internal:
+        axes = [mesh.axes[a].name for a, f in enumerate(assignment) if f in item.factors]
+        elements = math.prod(-(-rule.sizes[f] // shards[f]) for f in item.message)
+        out.append(_Message(frozenset(axes), elements * item.bytes_per_element))
+    layouts = result_layouts(rule, assignment)
+    for tensor, layout, given in zip(view.outputs, layouts, planned.outputs, strict=True):
+        kept = given.partial if given is not None else ()
+        axes = [mesh.axes[a].name for a in layout.partial if mesh.axes[a].name not in kept]
+        nbytes = math.prod(layout.local_dims(tensor.dims, mesh.sizes)) * dtype_bytes(tensor.dtype)
+        out.append(_Message(frozenset(axes), nbytes))
+    return out

@@ -1,0 +1,156 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import autograd.numpy as np
+from autograd.tracer import getval
+
+from executors.placement import Array
+from executors.semantics.call import Call, Semantics
+from executors.semantics.windows import (
+    Windows,
+    along,
+    flat_kernel,
+    gathered,
+    spread_out,
+    windows_of,
+)
+
+
+def _conv(call: Call) -> list[Array]:
+    data, weight = call[0], call[1]
+    groups, kernel, counts = call.int("group", 1), weight.shape[2:], call.result_dims[0][2:]
+    seen = gathered(data, windows_of(call, data.shape[2:], counts, kernel))
+    rows = weight.shape[1] * math.prod(kernel)
+    columns = np.reshape(seen, (data.shape[0], groups, rows, math.prod(counts)))
+    matrix = np.reshape(weight, (groups, weight.shape[0] // groups, rows))
+    return [np.reshape(np.matmul(matrix, columns), (data.shape[0], weight.shape[0], *counts))]
+
+
+def _conv_transpose(call: Call) -> list[Array]:
+    data, weight = call[0], call[1]
+    groups, kernel, places = call.int("group", 1), weight.shape[2:], data.shape[2:]
+    image, made = call.result_dims[0][2:], weight.shape[1]
+    read = weight.shape[0] // groups
+    matrix = np.reshape(weight, (groups, read, made * math.prod(kernel)))
+    columns = np.reshape(data, (data.shape[0], groups, read, math.prod(places)))
+    values = np.matmul(np.swapaxes(matrix, -1, -2), columns)
+    values = np.reshape(values, (data.shape[0], groups * made, *kernel, *places))
+    return [spread_out(values, windows_of(call, image, places, kernel), 2)]
+
+
+def _pool_windows(call: Call) -> list[Windows]:
+    return windows_of(call, call[0].shape[2:], call.result_dims[0][2:], call.ints("kernel_shape"))
+
+
+def _max_pool(call: Call) -> list[Array]:
+    windows = _pool_windows(call)
+    seen = flat_kernel(gathered(call[0], windows, -np.inf), len(windows))
+    found = [np.max(seen, axis=-1)]
+    if len(call.result_dims) > 1:
+        found.append(_positions(call, windows, np.argmax(getval(seen), axis=-1)))
+    return found
+
+
+def _positions(call: Call, windows: list[Windows], chosen: Array) -> Array:
+    """Place of the largest element of each window, counted in the whole tensor."""
+    image = tuple(each.size for each in windows)
+    kernel = tuple(each.kernel for each in windows)
+    steps = [math.prod(image[i + 1 :]) for i in range(len(image))]
+    if call.int("storage_order"):
+        steps = [math.prod(image[:i]) for i in range(len(image))]
+    images, channels = call[0].shape[:2]
+    planes = np.arange(images * channels).reshape(images, channels, *[1] * len(image))
+    place = planes * math.prod(image)
+    for axis, (each, within) in enumerate(
+        zip(windows, np.unravel_index(chosen, kernel), strict=True)
+    ):
+        window = np.arange(each.count).reshape([-1 if d == axis else 1 for d in range(len(image))])
+        place = place + steps[axis] * each.places[within, np.broadcast_to(window, within.shape)]
+    return np.asarray(place, dtype=np.int64)
+
+
+def _average_pool(call: Call) -> list[Array]:
+    windows = _pool_windows(call)
+    counted = call.int("count_include_pad")
+    places = along([each.padded if counted else each.inside for each in windows])
+    number = np.sum(flat_kernel(places, len(windows), 0), axis=-1)
+    return [np.sum(flat_kernel(gathered(call[0], windows), len(windows)), axis=-1) / number]
+
+
+def _lp_pool(call: Call) -> list[Array]:
+    windows, power = _pool_windows(call), call.int("p", 2)
+    seen = flat_kernel(gathered(np.abs(call[0]) ** power, windows), len(windows))
+    return [np.sum(seen, axis=-1) ** (1.0 / power)]
+
+
+def _positions_of(call: Call) -> tuple[int, ...]:
+    return tuple(range(2, call[0].ndim))
+
+
+def _global_average(call: Call) -> list[Array]:
+    return [np.mean(call[0], axis=_positions_of(call), keepdims=True)]
+
+
+def _global_max(call: Call) -> list[Array]:
+    return [np.max(call[0], axis=_positions_of(call), keepdims=True)]
+
+
+def _global_lp(call: Call) -> list[Array]:
+    power = call.int("p", 2)
+    total = np.sum(np.abs(call[0]) ** power, axis=_positions_of(call), keepdims=True)
+    return [total ** (1.0 / power)]
+
+
+def _max_unpool(call: Call) -> list[Array]:
+    """Values at their places in an image of the inferred size, which stands at the origin."""
+    data, places = call[0], np.asarray(call[1]).reshape(-1)
+    rank = data.ndim - 2
+    kernel, strides = call.ints("kernel_shape"), call.ints("strides", (1,) * rank)
+    pads = call.ints("pads", (0,) * (2 * rank))
+    image = tuple(
+        (data.shape[2 + i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i]
+        for i in range(rank)
+    )
+    inferred = (*data.shape[:2], *image)
+    # The last of several values that claim a place stays.
+    owner = np.full(math.prod(inferred), data.size)
+    owner[places] = np.arange(data.size)
+    values = np.concatenate([np.reshape(data, (-1,)), np.zeros(1, data.dtype)])
+    found = np.reshape(values[owner], inferred)
+    wanted = call.result_dims[0]
+    widths = [(0, w - have) for w, have in zip(wanted, inferred, strict=True)]
+    return [np.pad(found, widths, mode="constant")]
+
+
+def _col_to_image(call: Call) -> list[Array]:
+    data, image = call[0], call.result_dims[0][2:]
+    kernel = call.ints("kernel_shape")
+    empty = windows_of(call, image, (0,) * len(image), kernel)
+    counts = tuple(
+        (w.size + w.before + w.after - w.dilation * (w.kernel - 1) - 1) // w.stride + 1
+        for w in empty
+    )
+    channels = data.shape[1] // math.prod(kernel)
+    values = np.reshape(data, (data.shape[0], channels, *kernel, *counts))
+    return [spread_out(values, windows_of(call, image, counts, kernel), 2)]
+
+
+CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
+    {
+        "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
+        "MaxPool": _max_pool,
+        "AveragePool": _average_pool,
+        "LpPool": _lp_pool,
+        "GlobalAveragePool": _global_average,
+        "GlobalMaxPool": _global_max,
+        "GlobalLpPool": _global_lp,
+        "MaxUnpool": _max_unpool,
+        "Col2Im": _col_to_image,
+    }
+)

@@ -1,0 +1,251 @@
+"""Element-wise functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+from autograd.extend import defvjp, primitive
+
+from executors.placement import Array
+from executors.semantics.call import Call, Semantics
+
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+_ROOT_TWO = math.sqrt(2.0)
+
+
+@primitive  # type: ignore[misc, unused-ignore]
+def error_function(array: Array) -> Array:
+    """The integral of the normal distribution, as in GELU."""
+    found: Array = _ERF(array).astype(array.dtype) if array.size else array
+    return found
+
+
+def _error_gradient(_: Array, array: Array) -> Callable[[Array], Array]:
+    slope = 2.0 / math.sqrt(math.pi)
+    return lambda back: back * slope * anp.exp(-anp.square(array))
+
+
+defvjp(error_function, _error_gradient)
+
+
+def number(call: Call, key: str, default: float) -> float:
+    """An attribute as ONNX keeps it: in single precision."""
+    return float(np.float32(call.float(key, default)))
+
+
+def sigmoid(array: Array) -> Array:
+    """The logistic function; the tangent does not overflow."""
+    out: Array = 0.5 * (anp.tanh(0.5 * array) + 1.0)
+    return out
+
+
+def _softplus(array: Array) -> Array:
+    out: Array = anp.logaddexp(array, 0.0)
+    return out
+
+
+def _gelu_of(array: Array, approximate: str) -> Array:
+    if approximate == "tanh":
+        inner = math.sqrt(2.0 / math.pi) * (array + 0.044715 * array**3)
+        return 0.5 * array * (1.0 + anp.tanh(inner))
+    return 0.5 * array * (1.0 + error_function(array / _ROOT_TWO))
+
+
+def _gelu(call: Call) -> list[Array]:
+    return [_gelu_of(call[0], str(call.op.attributes.get("approximate", "none")))]
+
+
+def _biased_gelu(approximate: str) -> Semantics:
+    def run(call: Call) -> list[Array]:
+        data = call[0] + call[1] if call.has(1) else call[0]
+        return [_gelu_of(data, approximate)]
+
+    return run
+
+
+def _unary(function: Callable[[Array], Array]) -> Semantics:
+    return lambda call: [function(call[0])]
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Semantics:
+    return lambda call: [function(call[0], call[1])]
+
+
+def _every(call: Call) -> list[Array]:
+    return [call[i] for i in range(len(call.operands)) if call.has(i)]
+
+
+def _many(function: Callable[[Array, Array], Array]) -> Semantics:
+    return lambda call: [reduce(function, _every(call))]
+
+
+def _mean(call: Call) -> list[Array]:
+    given = _every(call)
+    return [reduce(anp.add, given) / len(given)]
+
+
+def _swish(call: Call, alpha: float = 1.0) -> list[Array]:
+    return [call[0] * sigmoid(number(call, "alpha", alpha) * call[0])]
+
+
+def _hard_sigmoid(array: Array, alpha: float, beta: float) -> Array:
+    out: Array = anp.maximum(0.0, anp.minimum(1.0, alpha * array + beta))
+    return out
+
+
+def _hard_sigmoid_of(call: Call) -> list[Array]:
+    return [_hard_sigmoid(call[0], number(call, "alpha", 0.2), number(call, "beta", 0.5))]
+
+
+def _hard_swish(call: Call) -> list[Array]:
+    return [call[0] * _hard_sigmoid(call[0], float(np.float32(1 / 6)), 0.5)]
+
+
+def _bent(call: Call, below: Callable[[Array], Array]) -> list[Array]:
+    """The operand where it is positive, a function of it elsewhere."""
+    data = call[0]
+    return [anp.where(data > 0, data, below(anp.minimum(data, 0.0)))]
+
+
+def _elu(call: Call) -> list[Array]:
+    alpha = number(call, "alpha", 1.0)
+    return _bent(call, lambda x: alpha * anp.expm1(x))
+
+
+def _celu(call: Call) -> list[Array]:
+    alpha = number(call, "alpha", 1.0)
+    return _bent(call, lambda x: alpha * anp.expm1(x / alpha))
+
+
+def _selu(call: Call) -> list[Array]:
+    alpha = number(call, "alpha", 1.67326319217681884765625)
+    gamma = number(call, "gamma", 1.05070102214813232421875)
+    return [gamma * _bent(call, lambda x: alpha * anp.expm1(x))[0]]
+
+
+def _leaky_relu(call: Call) -> list[Array]:
+    alpha = number(call, "alpha", 0.01)
+    return _bent(call, lambda x: alpha * x)
+
+
+def _p_relu(call: Call) -> list[Array]:
+    return [anp.where(call[0] > 0, call[0], call[0] * call[1])]
+
+
+def _thresholded_relu(call: Call) -> list[Array]:
+    return [anp.where(call[0] > number(call, "alpha", 1.0), call[0], 0.0)]
+
+
+def _shrink(call: Call) -> list[Array]:
+    data, lambd, bias = call[0], number(call, "lambd", 0.5), number(call, "bias", 0.0)
+    return [anp.where(data < -lambd, data + bias, anp.where(data > lambd, data - bias, 0.0))]
+
+
+def _clip(call: Call) -> list[Array]:
+    """Bounds are attributes, or operands where they are computed."""
+    data = call[0]
+    for index, key, bound in ((1, "min", anp.maximum), (2, "max", anp.minimum)):
+        if call.has(index):
+            data = bound(data, call[index])
+        elif key in call.op.attributes:
+            data = bound(data, call.float(key, 0.0))
+    return [data]
+
+
+def _cast(call: Call) -> list[Array]:
+    dtype: Any = call.result_dtypes[0] if call.result_dtypes else call[0].dtype
+    return [call[0].astype(dtype)]
+
+
+def _dropout(call: Call) -> list[Array]:
+    """Nothing is dropped: a mask would not be the same twice."""
+    return [call[0], anp.ones(call[0].shape, dtype=bool)][: len(call.result_dims)]
+
+
+def _bias_add(call: Call) -> list[Array]:
+    data, axis = call[0], call.int("axis", 1)
+    return [data + anp.reshape(call[1], [-1 if d == axis else 1 for d in range(data.ndim)])]
+
+
+def _mod(call: Call) -> list[Array]:
+    """The remainder has the sign of the divisor, with `fmod` that of the dividend."""
+    one, other = call[0], call[1]
+    if one.dtype.kind != "f":
+        return [(anp.fmod if call.int("fmod") else anp.mod)(one, other)]
+    rounded = anp.trunc if call.int("fmod") else anp.floor
+    return [one - other * rounded(one / other)]
+
+
+def _where(call: Call) -> list[Array]:
+    """Stretched by addition: the gradient of autograd's own `where` does not undo broadcasting."""
+    dims = call.result_dims[0]
+    one, other = (call[i] + np.zeros(dims, dtype=call[i].dtype) for i in (1, 2))
+    return [anp.where(call[0], one, other)]
+
+
+ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
+    {
+        "Relu": _unary(lambda x: anp.maximum(x, 0.0)),
+        "Sigmoid": _unary(sigmoid),
+        "Tanh": _unary(anp.tanh),
+        "Exp": _unary(anp.exp),
+        "Sqrt": _unary(anp.sqrt),
+        "Reciprocal": _unary(lambda x: 1.0 / x),
+        "Gelu": _gelu,
+        "FastGelu": _biased_gelu("tanh"),
+        "BiasGelu": _biased_gelu("none"),
+        "QuickGelu": lambda call: _swish(call, 1.702),
+        "Swish": _swish,
+        "HardSwish": _hard_swish,
+        "HardSigmoid": _hard_sigmoid_of,
+        "Elu": _elu,
+        "Celu": _celu,
+        "Selu": _selu,
+        "LeakyRelu": _leaky_relu,
+        "PRelu": _p_relu,
+        "ThresholdedRelu": _thresholded_relu,
+        "Shrink": _shrink,
+        "Mish": _unary(lambda x: x * anp.tanh(_softplus(x))),
+        "Softplus": _unary(_softplus),
+        "Softsign": _unary(lambda x: x / (1.0 + anp.abs(x))),
+        "Erf": _unary(error_function),
+        "Log": _unary(anp.log),
+        "Abs": _unary(anp.abs),
+        "Cos": _unary(anp.cos),
+        "Sin": _unary(anp.sin),
+        "Tan": _unary(anp.tan),
+        "Acos": _unary(anp.arccos),
+        "Asin": _unary(anp.arcsin),
+        "Atan": _unary(anp.arctan),
+        "Cosh": _unary(anp.cosh),
+        "Sinh": _unary(anp.sinh),
+        "Acosh": _unary(anp.arccosh),
+        "Asinh": _unary(anp.arcsinh),
+        "Atanh": _unary(anp.arctanh),
+        "Clip": _clip,
+        "Neg": _unary(anp.negative),
+        "Identity": _unary(lambda x: x),
+        "Cast": _cast,
+        "CastLike": _cast,
+        "Dropout": _dropout,
+        "Add": _binary(anp.add),
+        "Sub": _binary(anp.subtract),
+        "Mul": _binary(anp.multiply),
+        "Div": _binary(anp.divide),
+        "Pow": _binary(anp.power),
+        "Mod": _mod,
+        "Sum": _many(anp.add),
+        "Max": _many(anp.maximum),
+        "Min": _many(anp.minimum),
+        "Mean": _mean,
+        "BiasAdd": _bias_add,
+        "Where": _where,
+    }
+)
+"""Kinds that have a gradient."""

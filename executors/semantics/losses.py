@@ -1,0 +1,56 @@
+"""Losses that a model computes itself, and what their algorithms share with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import autograd.numpy as np
+from autograd.tracer import getval
+
+from executors.placement import Array
+from executors.semantics.call import Call, Semantics
+from ir.graph import Op
+
+
+def weights_of(op: Op, targets: Array, weight: Array | None) -> Array:
+    """Weight of every row: that of its class, zero where it is to be ignored."""
+    ignored = op.attributes.get("ignore_index")
+    kept = np.ones(targets.shape, dtype=bool) if ignored is None else targets != ignored
+    if weight is None:
+        return np.where(kept, 1.0, 0.0)
+    return np.where(kept, weight[np.where(kept, targets, 0)], 0.0)
+
+
+def of_targets(array: Array, targets: Array, first: int = 0) -> Array:
+    """What an array has for the class of every row; zero for classes that it does not have.
+
+    Args:
+        array: classes are dimension 1, from `first` on.
+        targets: class of every row.
+        first: number of the first class.
+    """
+    places = np.arange(first, first + array.shape[1])
+    places = places.reshape((1, -1, *[1] * (array.ndim - 2)))
+    return np.sum(np.where(targets[:, None] == places, array, 0.0), axis=1)
+
+
+def _loss(call: Call) -> list[Array]:
+    data, targets = call[0], call[1]
+    if call.op.kind == "SoftmaxCrossEntropyLoss":
+        shifted = data - np.max(getval(data), axis=1, keepdims=True)
+        data = shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
+    weight = call[2] if call.has(2) else None
+    weights = weights_of(call.op, targets, weight)
+    rows = -weights * of_targets(data, targets)
+    reduction = call.op.attributes.get("reduction", "mean")
+    if reduction == "mean":
+        rows = np.sum(rows) / np.sum(weights)
+    elif reduction == "sum":
+        rows = np.sum(rows)
+    return [rows, data][: len(call.result_dims)]
+
+
+LOSSES: Mapping[str, Semantics] = MappingProxyType(
+    dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _loss)
+)

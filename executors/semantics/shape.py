@@ -1,0 +1,150 @@
+"""Operators that move or rename elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+from autograd.tracer import getval
+
+from executors.placement import Array
+from executors.semantics.call import Call, Semantics
+
+
+def _transpose(call: Call) -> list[Array]:
+    return [anp.transpose(call[0], call.ints("perm", tuple(reversed(range(call[0].ndim)))))]
+
+
+def _reshape(call: Call) -> list[Array]:
+    return [anp.reshape(call[0], call.result_dims[0])]
+
+
+def _expand(call: Call) -> list[Array]:
+    return [call[0] + np.zeros(call.result_dims[0], dtype=call[0].dtype)]
+
+
+def _along(array: Array, axis: int, places: Any) -> Array:
+    """Elements at some places of one dimension."""
+    index: list[Any] = [slice(None)] * array.ndim
+    index[axis] = places
+    return array[tuple(index)]
+
+
+def _tile(call: Call) -> list[Array]:
+    data = call[0]
+    for axis, wanted in enumerate(call.result_dims[0]):
+        if wanted != data.shape[axis]:
+            data = _along(data, axis, np.arange(wanted) % data.shape[axis])
+    return [data]
+
+
+def _pad(call: Call) -> list[Array]:
+    """Each dimension takes elements from places; -1 is the value of the padding."""
+    data = call[0]
+    axes, pads, value = _padding(call)
+    mode: Any = call.op.attributes.get("mode", "constant")
+    for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        size = data.shape[axis]
+        places = np.arange(max(0, -before), size + min(0, after))
+        more = (max(0, before), max(0, after))
+        if mode == "constant":
+            places = np.pad(places, more, constant_values=-1)
+        else:
+            places = np.pad(places, more, mode=mode)
+        shape = [-1 if d == axis else 1 for d in range(data.ndim)]
+        outside = np.reshape(places < 0, shape)
+        data = _along(data, axis, np.maximum(places, 0))
+        data = anp.where(outside, value, data) if outside.any() else data
+    return [data]
+
+
+def _padding(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    """Axes, sizes and value, from attributes or, where they are computed, from operands."""
+    if "pads" in call.op.attributes:
+        value = call[1] if call.has(1) else call.float("value", 0.0)
+        return call.ints("axes"), call.ints("pads"), value
+    pads = tuple(int(v) for v in getval(call[1]))
+    axes = getval(call[3]) if call.has(3) else range(call[0].ndim)
+    return tuple(int(a) % call[0].ndim for a in axes), pads, call[2] if call.has(2) else 0.0
+
+
+def _trilu(call: Call) -> list[Array]:
+    offset = int(getval(call[1])) if call.has(1) else call.int("k")
+    rows, columns = np.indices(call[0].shape[-2:])
+    kept = columns - rows >= offset if call.int("upper", 1) else columns - rows <= offset
+    return [anp.where(kept, call[0], 0.0)]
+
+
+def _slice(call: Call) -> list[Array]:
+    data = call[0]
+    axes, starts, ends, steps = _bounds(call)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        last = None if step < 0 and end < -data.shape[axis] else end
+        data = _along(data, axis, slice(start, last, step))
+    return [data]
+
+
+def _bounds(call: Call) -> list[tuple[int, ...]]:
+    """Axes that are cut, first and last places and steps, from attributes or operands."""
+    if not call.has(1):
+        axes, starts, ends = (call.ints(k) for k in ("slice_axes", "starts", "ends"))
+        every = (axes, starts, ends, call.ints("steps", (1,) * len(axes)))
+        cut = [i for i, axis in enumerate(axes) if axis in call.ints("axes")]
+        return [tuple(each[i] for i in cut) for each in every]
+    starts, ends = (tuple(int(v) for v in getval(call[i])) for i in (1, 2))
+    count = len(starts)
+    axes = tuple(int(v) for v in getval(call[3])) if call.has(3) else tuple(range(count))
+    steps = tuple(int(v) for v in getval(call[4])) if call.has(4) else (1,) * count
+    return [axes, starts, ends, steps]
+
+
+def _concat(call: Call) -> list[Array]:
+    return [anp.concatenate([call[i] for i in range(len(call.operands))], axis=call.int("axis"))]
+
+
+def _split(call: Call) -> list[Array]:
+    axis, first, out = call.int("axis"), 0, []
+    for dims in call.result_dims:
+        out.append(_along(call[0], axis, slice(first, first + dims[axis])))
+        first += dims[axis]
+    return out
+
+
+def _reverse_sequence(call: Call) -> list[Array]:
+    batch, time = call.int("batch_axis", 1), call.int("time_axis", 0)
+    data, lengths = call[0], np.asarray(getval(call[1]))[:, None]
+    step = np.arange(data.shape[time])[None, :]
+    places = np.where(step < lengths, lengths - 1 - step, step)
+    if batch > time:
+        places = places.T
+    grids: list[Any] = list(np.indices(data.shape, sparse=True))
+    others = [1 if d not in {batch, time} else data.shape[d] for d in range(data.ndim)]
+    grids[time] = places.reshape(others)
+    return [data[tuple(grids)]]
+
+
+def _compress(call: Call) -> list[Array]:
+    chosen = np.flatnonzero(getval(call[1]))
+    if "axis" not in call.op.attributes:
+        return [anp.reshape(call[0], (-1,))[chosen]]
+    return [_along(call[0], call.int("axis"), chosen)]
+
+
+SHAPE: Mapping[str, Semantics] = MappingProxyType(
+    {
+        "Transpose": _transpose,
+        **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
+        "Expand": _expand,
+        "Tile": _tile,
+        "Pad": _pad,
+        "Trilu": _trilu,
+        "Slice": _slice,
+        "Concat": _concat,
+        "Split": _split,
+        "ReverseSequence": _reverse_sequence,
+        "Compress": _compress,
+    }
+)

@@ -1,0 +1,101 @@
+"""Reductions, softmax, sorting and scanning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import autograd.numpy as np
+from autograd.tracer import getval
+
+from executors.placement import Array
+from executors.semantics.call import Call, Semantics
+
+
+def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
+    largest = np.max(getval(array), axis=axis, keepdims=True)
+    total = np.sum(np.exp(array - largest), axis=axis, keepdims=True)
+    return _without(largest + np.log(total), axis, keepdims=keepdims)
+
+
+def _without(array: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+    """The array without dimensions of one element."""
+    if keepdims:
+        return array
+    return np.reshape(array, [d for i, d in enumerate(array.shape) if i not in axes])
+
+
+_REDUCTIONS: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "ReduceSum": np.sum,
+        "ReduceMean": np.mean,
+        "ReduceMax": np.max,
+        "ReduceMin": np.min,
+        "ReduceProd": np.prod,
+        "ReduceL1": lambda x, **k: np.sum(np.abs(x), **k),
+        "ReduceL2": lambda x, **k: np.sqrt(np.sum(np.square(x), **k)),
+        "ReduceSumSquare": lambda x, **k: np.sum(np.square(x), **k),
+        "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
+        "ReduceLogSumExp": _log_sum_exp,
+    }
+)
+
+
+def _reduce(call: Call) -> list[Array]:
+    data = call[0]
+    axes = call.ints("axes", tuple(range(data.ndim)))
+    keep = len(call.result_dims[0]) == data.ndim
+    return [_REDUCTIONS[call.op.kind](data, axis=axes, keepdims=keep)]
+
+
+def _softmax(call: Call) -> list[Array]:
+    data = call[0]
+    axis = call.int("axis", data.ndim - 1)
+    axes = tuple(range(axis, data.ndim)) if call.int("to_end") else (axis,)
+    if call.op.kind == "LogSoftmax":
+        return [data - _log_sum_exp(data, axes, keepdims=True)]
+    powers = np.exp(data - np.max(getval(data), axis=axes, keepdims=True))
+    return [powers / np.sum(powers, axis=axes, keepdims=True)]
+
+
+def _top_k(call: Call) -> list[Array]:
+    """The largest first; of equal ones the first."""
+    data, chosen = call[0], call.result_dims[0]
+    axis = call.int("axis", data.ndim - 1)
+    plain = getval(data)
+    order = np.argsort(-plain if call.int("largest", 1) else plain, axis=axis, kind="stable")
+    index = order[tuple(slice(0, n) for n in chosen)]
+    places = [
+        np.arange(n).reshape([-1 if d == dim else 1 for d in range(data.ndim)])
+        for dim, n in enumerate(chosen)
+    ]
+    places[axis] = index
+    return [data[tuple(places)], index.astype(np.int64)][: len(call.result_dims)]
+
+
+def _scan(call: Call) -> list[Array]:
+    """Running sums or products along an axis."""
+    data, axis = call[0], call.int("axis")
+    combine = np.add if call.op.kind == "CumSum" else np.multiply
+    lines = [data[(slice(None),) * axis + (i,)] for i in range(data.shape[axis])]
+    if not lines:
+        return [data]
+    if call.int("reverse"):
+        lines.reverse()
+    start = np.zeros_like(getval(lines[0])) if combine is np.add else np.ones_like(getval(lines[0]))
+    found = [start + 0 * lines[0]] if call.int("exclusive") else [lines[0]]
+    for line in lines[:-1] if call.int("exclusive") else lines[1:]:
+        found.append(combine(found[-1], line))
+    if call.int("reverse"):
+        found.reverse()
+    return [np.stack(found, axis=axis)]
+
+
+STATISTICS: Mapping[str, Semantics] = MappingProxyType(
+    {
+        **dict.fromkeys(_REDUCTIONS, _reduce),
+        **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+        "TopK": _top_k,
+        **dict.fromkeys(("CumSum", "CumProd"), _scan),
+    }
+)

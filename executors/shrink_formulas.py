@@ -1,0 +1,92 @@
+"""How the extent of a result follows from those of operands where they are not equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from executors.shrink_extents import Term
+
+
+class Formula(Protocol):
+    """The extent of a result from those of operands; None where these are not possible."""
+
+    def __call__(self, sizes: Sequence[int]) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """An extent that follows from others."""
+
+    target: Term
+    sources: tuple[Term, ...]
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of the extents, and a constant."""
+
+    offset: int = 0
+
+    def __call__(self, sizes: Sequence[int]) -> int | None:
+        return sum(sizes) + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """The extent times a ratio."""
+
+    times: int
+    over: int
+
+    def __call__(self, sizes: Sequence[int]) -> int | None:
+        product = math.prod(sizes) * self.times
+        return product // self.over if product % self.over == 0 else None
+
+
+EQUAL = Scaled(1, 1)
+"""Two products that are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Places of a window that moves over the extent, as in a convolution."""
+
+    size: int
+    """From its first element to its last one."""
+    stride: int
+    padding: int
+    """At both ends together; negative where the result has one place for each stride."""
+    up: bool = False
+    """Whether a last window may reach over the end."""
+
+    def __call__(self, sizes: Sequence[int]) -> int | None:
+        if self.padding < 0:
+            return -(-sizes[0] // self.stride)
+        room = sizes[0] + self.padding - self.size
+        if room < 0:
+            return None
+        return (-(-room // self.stride) if self.up else room // self.stride) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A slice, whose bounds move in proportion to the extent."""
+
+    first: int
+    end: int
+    step: int
+    of: int
+
+    def bounds(self, size: int) -> tuple[int, int] | None:
+        """First and end in an extent of another size."""
+        if self.first * size % self.of or self.end * size % self.of:
+            return None
+        return self.first * size // self.of, self.end * size // self.of
+
+    def __call__(self, sizes: Sequence[int]) -> int | None:
+        bounds = self.bounds(sizes[0])
+        return None if bounds is None else -(-(bounds[1] - bounds[0]) // self.step)

@@ -1,0 +1,236 @@
+"""What rules do not say of extents: bounds of slices, windows, sums, looked-up dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from executors.shrink_formulas import Cut, Scaled, Total, Window
+from executors.shrink_space import Knowledge, Space
+from ir.graph import Role
+from ir.ops import OpView
+
+_CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
+"""Kinds that hand indices on."""
+_TAKERS = frozenset({"Slice", "Split", "Transpose"})
+"""Kinds that hand some of them on."""
+
+
+def _concat(space: Space, view: OpView) -> None:
+    axis = view.int("axis")
+    parts = [(name, axis) for name in view.op.inputs if name]
+    space.relate((view.op.outputs[0], axis), parts, Total())
+
+
+def _split(space: Space, view: OpView) -> None:
+    axis = view.int("axis")
+    parts = [(name, axis) for name in view.op.outputs if name]
+    if len(parts) == len(view.op.outputs):
+        space.relate((view.op.inputs[0], axis), parts, Total())
+
+
+def _slice(space: Space, view: OpView) -> None:
+    source, result = view.op.inputs[0], view.op.outputs[0]
+    for axis, cut in cuts(view).items():
+        if cut is not None:
+            space.relate((result, axis), [(source, axis)], cut)
+
+
+def cuts(view: OpView) -> dict[int, Cut | None]:
+    """What a slice takes of every axis that it cuts; None where that is not known."""
+    axes, starts, ends = view.ints("slice_axes"), view.ints("starts"), view.ints("ends")
+    out: dict[int, Cut | None] = dict.fromkeys(view.ints("axes"))
+    steps = view.ints("steps", (1,) * len(axes))
+    if view.has(1) or not len(axes) == len(starts) == len(ends) == len(steps):
+        return out
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = view.dims(0)[axis]
+        if axis in out and step > 0:
+            out[axis] = Cut(_clamped(start, size), _clamped(end, size), step, size)
+    return out
+
+
+def _clamped(bound: int, size: int) -> int:
+    return min(max(bound + size if bound < 0 else bound, 0), size)
+
+
+def _pad(space: Space, view: OpView) -> None:
+    if str(view.op.attributes.get("mode", "constant")) != "constant":
+        return
+    source, result = view.op.inputs[0], view.op.outputs[0]
+    for axis in view.ints("axes"):
+        more = view.result()[axis] - view.dims(0)[axis]
+        space.relate((result, axis), [(source, axis)], Total(more))
+
+
+def _scaled(space: Space, view: OpView) -> None:
+    """Every extent that changes is multiplied by a constant."""
+    source, result = view.op.inputs[0], view.op.outputs[0]
+    for axis, (old, new) in enumerate(zip(view.dims(0), view.result(), strict=True)):
+        if old != new and old > 0:
+            space.relate((result, axis), [(source, axis)], Scaled(new, old))
+
+
+def _resize(space: Space, view: OpView) -> None:
+    """A region of interest is told in numbers of its own."""
+    if not (view.has(1) and view.has(2)) and view.op.attributes.get("axes") is None:
+        _scaled(space, view)
+
+
+def _conv(space: Space, view: OpView) -> None:
+    _windows(space, view, view.dims(1)[2:])
+
+
+def _pool(space: Space, view: OpView) -> None:
+    kernel = view.ints("kernel_shape")
+    if covers_all(view):
+        name = view.op.inputs[0]
+        space.explained.update((name, axis) for axis in range(2, len(view.dims(0))))
+    else:
+        _windows(space, view, kernel)
+
+
+def covers_all(view: OpView) -> bool:
+    """Whether the window of a pool is all positions of an image."""
+    plain = len(view.outputs) == 1 and set(view.ints("dilations", (1,))) == {1}
+    return plain and view.ints("kernel_shape") == padded(view)
+
+
+def padded(view: OpView) -> tuple[int, ...]:
+    """Positions of an image with its padding."""
+    image = view.dims(0)[2:]
+    pads = view.ints("pads") or (0,) * (2 * len(image))
+    return tuple(d + pads[i] + pads[len(image) + i] for i, d in enumerate(image))
+
+
+def _windows(space: Space, view: OpView, kernel: tuple[int, ...]) -> None:
+    source = view.op.inputs[0]
+    rank = len(kernel)
+    strides = view.ints("strides", (1,) * rank)
+    dilations = view.ints("dilations", (1,) * rank)
+    pads = view.ints("pads", (0,) * (2 * rank)) or (0,) * (2 * rank)
+    same = str(view.op.attributes.get("auto_pad", "NOTSET")).startswith("SAME")
+    up = bool(view.int("ceil_mode"))
+    for i in range(rank):
+        size = dilations[i] * (kernel[i] - 1) + 1
+        padding = -1 if same else pads[i] + pads[rank + i]
+        window = Window(size, strides[i], padding, up)
+        for result in (n for n in view.op.outputs if n):
+            if strides[i] == 1 and view.dims(0)[2 + i] == view.result()[2 + i]:
+                space.equate((space.dim(result, 2 + i),), (space.dim(source, 2 + i),))
+                space.explained.update({(source, 2 + i), (result, 2 + i)})
+            else:
+                space.relate((result, 2 + i), [(source, 2 + i)], window)
+
+
+def _all_positions(space: Space, view: OpView) -> None:
+    name = view.op.inputs[0]
+    space.explained.update((name, axis) for axis in range(2, len(view.dims(0))))
+
+
+def _experts(space: Space, view: OpView) -> None:
+    """What chooses the experts knows their number; every expert has as many tokens as slots."""
+    sent, _ = view.op.inputs
+    slots, tokens = (view.op.outputs[0], sent) if view.op.kind == "Dispatch" else (
+        sent, view.op.outputs[0])  # fmt: skip
+    space.fix(slots, 0)
+    experts, capacity = space.graph.tensors[slots].dims[:2]
+    if experts * capacity == space.graph.tensors[tokens].dims[0]:
+        space.equate((space.dim(tokens, 0),), (space.dim(slots, 1), space.dim(slots, 0)))
+
+
+def _top_k(space: Space, view: OpView) -> None:
+    """How many are chosen, and of how many, stays."""
+    axis = view.int("axis", len(view.dims(0)) - 1)
+    space.fix(view.op.inputs[0], axis)
+
+
+def _attention(space: Space, view: OpView) -> None:
+    """Numbers of heads in attributes follow the factors."""
+    if len(view.dims(0)) == 3 and set(view.op.attributes) - _HEADS - {"is_causal", "scale"}:
+        for name in (*view.op.inputs, *view.op.outputs):
+            if name:
+                space.fix(name)
+
+
+_HEADS = frozenset({"q_num_heads", "kv_num_heads"})
+
+
+def _source(space: Space, name: str) -> Role | None:
+    """Role of the tensor that holds some indices, None if they are computed.
+
+    Numbers of inputs are drawn so small that any row of them may be taken too.
+    """
+    maker, taken = space.maker(name), False
+    while maker is not None and maker.kind in _CARRIERS | _TAKERS:
+        taken = taken or maker.kind in _TAKERS
+        name = maker.inputs[0]
+        maker = space.maker(name)
+    role = space.graph.tensors[name].role if maker is None else None
+    return role if role is Role.INPUT or not taken else None
+
+
+def _gather(space: Space, view: OpView) -> None:
+    """Indices that are computed may need all rows; others are drawn below their number."""
+    if _source(space, view.op.inputs[1]) is None:
+        space.fix(view.op.inputs[0], view.int("axis"))
+
+
+def _elements(space: Space, view: OpView) -> None:
+    axis, (data, *rows) = view.int("axis"), view.op.inputs
+    result = view.op.outputs[0]
+    if _source(space, rows[0]) is not Role.INPUT:
+        space.fix(data, axis)
+    elif view.op.kind == "ScatterElements":
+        space.equate((space.dim(result, axis),), (space.dim(data, axis),))
+        space.equate((space.dim(rows[0], axis),), (space.dim(rows[1], axis),))
+        space.explained.update((name, axis) for name in (data, result, *rows))
+    else:
+        space.explained.add((data, axis))
+
+
+def _scatter_nd(space: Space, view: OpView) -> None:
+    data, index, updates = view.op.inputs
+    looked_up = view.dims(1)[-1]
+    if _source(space, index) is not Role.INPUT:
+        for dim in range(looked_up):
+            space.fix(data, dim)
+    for dim in range(len(view.dims(1)) - 1):
+        space.equate((space.dim(index, dim),), (space.dim(updates, dim),))
+        space.explained.update({(index, dim), (updates, dim)})
+
+
+def _type_only(space: Space, view: OpView) -> None:
+    """The second operand tells an element type."""
+    space.explained.update((n, i) for n in view.op.inputs[1:] if n for i in range(_rank(space, n)))
+
+
+def _rank(space: Space, name: str) -> int:
+    return len(space.graph.tensors[name].dims)
+
+
+def _nothing(space: Space, view: OpView) -> None:
+    """The rule says all; attributes with numbers follow the dims, or belong to what stays."""
+
+
+KNOWLEDGE: Mapping[str, Knowledge] = MappingProxyType(
+    {
+        "Concat": _concat,
+        "Split": _split,
+        "Slice": _slice,
+        "Pad": _pad,
+        "Tile": _scaled,
+        **dict.fromkeys(("Resize", "Upsample"), _resize),
+        "Conv": _conv,
+        "ConvTranspose": _nothing,
+        **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+        "GlobalMaxPool": _all_positions,
+        **dict.fromkeys(("Dispatch", "Combine"), _experts),
+        "TopK": _top_k,
+        "Attention": _attention,
+        "Gather": _gather,
+        **dict.fromkeys(("GatherElements", "ScatterElements"), _elements),
+        "ScatterND": _scatter_nd,
+        "CastLike": _type_only,
+    }
+)

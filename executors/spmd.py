@@ -1,0 +1,392 @@
+"""One operator on all devices: each runs its part, and sends what the operator needs inside.
+
+A kind whose parts are not just the operator on smaller operands has an algorithm of its own in
+`executors.algorithms`; every other one runs as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import reduce
+from typing import Protocol, TypeAlias
+
+import autograd.numpy as np
+from autograd.extend import defvjp, primitive
+from autograd.tracer import getval
+
+from executors.evaluation import NotRunError
+from executors.exchange import Communication, exchanged
+from executors.placement import Array, Spread, box_of, coordinates
+from ir.graph import AttributeValue, Op, OpGraph, Tensor
+from ir.layout import Layout
+from ir.ops import OpView, lookup
+from ir.rule import FactorMap, ShardingRule
+from topology.mesh import Mesh
+
+STATISTIC_BYTES = 4
+"""Bytes of a number that devices exchange inside an operator: they are kept in float32."""
+Assignment: TypeAlias = tuple[int, ...]
+"""For each mesh axis the factor that it splits; negative where it splits none."""
+Int: TypeAlias = int
+"""`int` where a method of that name hides it."""
+GRADIENT_TERMS = -2
+"""An axis along which an operator is repeated while its gradients are terms of a sum."""
+Shards: TypeAlias = list[list[Array]]
+"""Results of every rank."""
+
+
+class Backward(Enum):
+    """What the gradient of a message between devices takes."""
+
+    NOTHING = "nothing"
+    """It has none: a maximum that only shifts."""
+    OWN = "own"
+    """What follows is the same on every device of the group: each keeps its own part."""
+    SUM = "sum"
+    """What follows differs on every device: their gradients are summed, one message more."""
+
+
+class Runner(Protocol):
+    """Runs one operator on the parts of one device."""
+
+    def run(
+        self,
+        op: Op,
+        operands: Sequence[Array | None],
+        results: Sequence[Tensor],
+        result_dims: Sequence[tuple[int, ...]],
+    ) -> list[Array]:
+        """The results, or `NotRunError`."""
+        ...
+
+
+@primitive  # type: ignore[misc, unused-ignore]
+def noticed(array: Array, _: Callable[[], None]) -> Array:
+    """The array; the function is called when its gradient comes back."""
+    return array
+
+
+def _notice(_: Array, __: Array, notice: Callable[[], None]) -> Callable[[Array], Array]:
+    def gradient(back: Array) -> Array:
+        notice()
+        return back
+
+    return gradient
+
+
+defvjp(noticed, _notice, argnums=(0,))
+
+
+@primitive  # type: ignore[misc, unused-ignore]
+def nothing(array: Array) -> Array:
+    """Zeros through which a gradient passes."""
+    return np.zeros_like(array)
+
+
+defvjp(nothing, lambda _, __: lambda back: back)
+
+
+@dataclass(slots=True)
+class Task:
+    """One operator with its operands on all devices, and the layouts that its results have."""
+
+    op: Op
+    graph: OpGraph
+    mesh: Mesh
+    operands: Sequence[Spread | None]
+    layouts: Sequence[Layout]
+    """Of the results, with the axes over which they are terms of a sum."""
+    runner: Runner
+    log: list[Communication] = field(default_factory=list)
+    """What was sent inside the operator."""
+    backward_log: dict[Int, Communication] = field(default_factory=dict)
+    """What its gradient sent, by the place of the message in `log`; a negative number is a message
+    that only the gradient takes.
+    """
+    shares: bool = False
+    """Gradients are shares of a sum on all devices, so that every message is repeated backward."""
+    late: Iterator[Int] = field(default_factory=lambda: itertools.count(-1, -1))
+    """Numbers of such messages."""
+
+    @property
+    def results(self) -> list[Tensor]:
+        return [self.graph.tensors[n] for n in self.op.outputs if n]
+
+    @property
+    def ranks(self) -> range:
+        return range(self.mesh.size)
+
+    def operand(self, index: Int) -> Spread:
+        found = self.operands[index]
+        if found is None:
+            raise NotRunError(f"operand {index} is missing")
+        return found
+
+    def has(self, index: Int) -> bool:
+        return index < len(self.operands) and self.operands[index] is not None
+
+    def int(self, key: str, default: Int = 0) -> Int:
+        return OpView(self.op, self.graph).int(key, default)
+
+    def axes_of(self, index: Int, dims: Sequence[Int]) -> tuple[Int, ...]:
+        """Mesh axes that split some dimensions of an operand."""
+        layout = self.operand(index).layout
+        return tuple(sorted(axis for dim in dims for axis in layout.dims[dim]))
+
+    def local_dims(self, result: Int, rank: Int) -> tuple[Int, ...]:
+        """Dims of a result on one device."""
+        place = coordinates(self.mesh)[rank]
+        dims = self.results[result].dims
+        box = box_of(dims, self.layouts[result], self.mesh.sizes, place)
+        return tuple(end - first for first, end in box)
+
+    def local(
+        self, op: Op | None = None, operands: Sequence[Spread | None] | None = None
+    ) -> Shards:
+        """Every device runs the operator, or a variant of it, on its parts: results by rank."""
+        op = op or self.op
+        given = self.operands if operands is None else operands
+        return [
+            self.on(rank, op, [None if o is None else o.shards[rank] for o in given])
+            for rank in self.ranks
+        ]
+
+    def on(self, rank: Int, op: Op, operands: Sequence[Array | None]) -> list[Array]:
+        """One device runs an operator whose results are those of this one."""
+        dims = [self.local_dims(i, rank) for i in range(len(self.results))]
+        return self.runner.run(op, operands, self.results, dims)
+
+    def all_reduce(
+        self,
+        arrays: Sequence[Array],
+        axes: tuple[Int, ...],
+        combine: Callable[[Array, Array], Array],
+        backward: Backward = Backward.NOTHING,
+    ) -> list[Array]:
+        """Combine what the devices of each group hold; the message is counted and logged.
+
+        Args:
+            arrays: one for each rank.
+            axes: the group; nothing is sent if there are none.
+            combine: a sum, a maximum.
+            backward: what the gradient of the result takes.
+        """
+        if not axes:
+            return list(arrays)
+        if self.shares:
+            backward = Backward.SUM
+        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
+        self.log.append(Communication("all_reduce", axes, nbytes))
+        out: list[Array] = list(arrays)
+        for members in self._groups(axes):
+            held = [arrays[rank] for rank in members]
+            plain = [getval(a) for a in held]
+            total = noticed(reduce(combine, held), self._sent_back(len(self.log) - 1))
+            for place, rank in enumerate(members):
+                if backward is Backward.SUM:
+                    out[rank] = total
+                elif backward is Backward.OWN:
+                    out[rank] = reduce(combine, [*plain[:place], held[place], *plain[place + 1 :]])
+                else:
+                    out[rank] = reduce(combine, plain)
+        return out
+
+    def sum_late(
+        self,
+        arrays: Sequence[Array],
+        axes: tuple[Int, ...],
+        use: Callable[[Int, Array], Array],
+    ) -> list[Array]:
+        """Sum numbers that only the gradient needs: the message is sent when it comes back.
+
+        Args:
+            arrays: one for each rank, without gradient.
+            axes: the group.
+            use: what a rank makes of the sum.
+        """
+        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
+        message, place = Communication("all_reduce", axes, nbytes), next(self.late)
+
+        def note() -> None:
+            self.backward_log[place] = message
+
+        out: list[Array] = list(arrays)
+        for members in self._groups(axes):
+            total = reduce(np.add, [arrays[rank] for rank in members])
+            for rank in members:
+                out[rank] = noticed(use(rank, total), note)
+        return out
+
+    def sum_gradients(self, arrays: Sequence[Array], axes: tuple[Int, ...]) -> list[Array]:
+        """The arrays, equal in each group; what follows differs, so their gradients are summed."""
+        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
+        message, place = Communication("all_reduce", axes, nbytes), next(self.late)
+
+        def note() -> None:
+            self.backward_log[place] = message
+
+        out: list[Array] = list(arrays)
+        for members in self._groups(axes):
+            total = noticed(reduce(np.add, [nothing(arrays[rank]) for rank in members]), note)
+            for rank in members:
+                out[rank] = getval(arrays[rank]) + total
+        return out
+
+    def _sent_back(self, number: Int) -> Callable[[], None]:
+        def note() -> None:
+            self.backward_log[number] = self.log[number]
+
+        return note
+
+    def _groups(self, axes: tuple[Int, ...]) -> list[list[Int]]:
+        groups: dict[tuple[Int, ...], list[Int]] = {}
+        for rank, place in enumerate(coordinates(self.mesh)):
+            key = tuple(c for a, c in enumerate(place) if a not in axes)
+            groups.setdefault(key, []).append(rank)
+        return list(groups.values())
+
+
+Algorithm: TypeAlias = Callable[[Task], Shards]
+
+
+def run_operator(
+    op: Op,
+    graph: OpGraph,
+    operands: Sequence[Spread | None],
+    assignment: Assignment,
+    runner: Runner,
+    algorithms: Mapping[str, Algorithm],
+    *,
+    mesh: Mesh | None = None,
+    outer: Task | None = None,
+) -> tuple[list[Spread], Task]:
+    """Run one operator.
+
+    Args:
+        op: the operator.
+        graph: for the dims and types of its tensors.
+        operands: each in any layout from which the one that the rule wants can be cut.
+        assignment: what each mesh axis splits.
+        runner: runs parts.
+        algorithms: by kind.
+        mesh: for an operator that has no operand.
+        outer: the composite that the operator is a part of, which then knows what was sent.
+
+    Returns:
+        The results, sums left as terms, and the task, which knows what was sent inside.
+
+    Raises:
+        NotRunError: it cannot be run, or its parts do not have the shapes of their layouts.
+    """
+    mesh = next((o.mesh for o in operands if o is not None), mesh)
+    if mesh is None:
+        raise NotRunError("it has no operand")
+    rule = lookup(op.kind).rule(OpView(op, graph))
+    ready = [fitted(o, m, assignment) for o, m in zip(operands, rule.operands, strict=True)]
+    task = Task(op, graph, mesh, ready, result_layouts(rule, assignment), runner)
+    if outer is not None:
+        task.log, task.backward_log, task.late = outer.log, outer.backward_log, outer.late
+        task.shares = outer.shares
+    shards = algorithms.get(op.kind, Task.local)(task)
+    return _checked(task, shards), task
+
+
+def _checked(task: Task, shards: Sequence[Sequence[Array]]) -> list[Spread]:
+    out = []
+    for index, (tensor, layout) in enumerate(zip(task.results, task.layouts, strict=True)):
+        parts = tuple(shards[rank][index] for rank in task.ranks)
+        for rank, part in enumerate(parts):
+            wanted = task.local_dims(index, rank)
+            if part.shape != wanted:
+                raise NotRunError(
+                    f"rank {rank} makes {tensor.name} of {list(part.shape)}, "
+                    f"its layout has {list(wanted)}"
+                )
+        out.append(Spread(tensor.dims, layout, task.mesh, parts))
+    return out
+
+
+def fitted(
+    operand: Spread | None, mapping: FactorMap | None, assignment: Assignment
+) -> Spread | None:
+    """The operand as the rule wants it; a wider part is cut, nothing is sent."""
+    if operand is None:
+        return None
+    dims = split_dims(mapping, assignment) if mapping is not None else ((),) * len(operand.dims)
+    layout = Layout(dims)
+    if operand.layout == layout:
+        return operand
+    cut, sent = exchanged(operand, layout, 1)
+    if sent is not None:
+        raise NotRunError(f"an operand in {operand.layout} is needed in {layout}")
+    return cut
+
+
+def split_dims(mapping: FactorMap, assignment: Assignment) -> tuple[tuple[int, ...], ...]:
+    """Mesh axes of every dimension: those of its factors, in their order."""
+    return tuple(
+        tuple(axis for factor in dim for axis, given in enumerate(assignment) if given == factor)
+        for dim in mapping
+    )
+
+
+def result_layouts(rule: ShardingRule, assignment: Assignment) -> list[Layout]:
+    """Layouts of the results, partial over the axes of factors that operands have and they lack."""
+    inside = {f for item in rule.internal for f in item.factors}
+    present = {f for m in rule.operands if m is not None for dim in m for f in dim}
+    out = []
+    for mapping in rule.results:
+        own = {f for dim in mapping or () for f in dim}
+        summed = present - own - inside
+        partial = tuple(axis for axis, factor in enumerate(assignment) if factor in summed)
+        out.append(Layout(split_dims(mapping or (), assignment), partial))
+    return out
+
+
+def derived_assignment(
+    rule: ShardingRule, layouts: Sequence[Layout | None], sizes: Sequence[int]
+) -> Assignment:
+    """What each mesh axis splits, read off the layouts of the operands.
+
+    The axes of a dimension fill its factors from the outermost on.
+    """
+    out = [-1] * len(sizes)
+    for mapping, layout in zip(rule.operands, layouts, strict=True):
+        if mapping is None or layout is None:
+            continue
+        for factors, axes in zip(mapping, layout.dims, strict=True):
+            rest = list(axes)
+            for factor in factors:
+                room = rule.sizes[factor]
+                while rest and (room % sizes[rest[0]] == 0 or factor == factors[-1]):
+                    room = max(1, room // sizes[rest[0]])
+                    axis = rest.pop(0)
+                    if out[axis] < 0:
+                        out[axis] = factor
+                    if room == 1 and factor != factors[-1]:
+                        break
+    return tuple(out)
+
+
+def completed(
+    tensor: Spread, wanted: Layout, item_bytes: float
+) -> tuple[Spread, Communication | None]:
+    """A result whose sums are to be complete, where the target keeps no terms between operators."""
+    extra = tuple(a for a in tensor.layout.partial if a not in wanted.partial)
+    if not extra:
+        return tensor, None
+    left = tuple(a for a in tensor.layout.partial if a in wanted.partial)
+    return exchanged(tensor, replace(tensor.layout, partial=left), item_bytes)
+
+
+def alone(arrays: Sequence[Array]) -> Shards:
+    """One result on every rank."""
+    return [[a] for a in arrays]
+
+
+def with_attributes(op: Op, **attributes: AttributeValue) -> Op:
+    """The operator with other attributes."""
+    return replace(op, attributes={**op.attributes, **attributes})

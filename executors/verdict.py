@@ -1,0 +1,184 @@
+"""Whether a split model computes what the whole one does, and sends what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from executors.algorithms import ALGORITHMS
+from executors.backward import gradient_name, run_training
+from executors.evaluation import Evaluator, NotRunError
+from executors.gradients import run_backward
+from executors.placement import Array, Spread, spread, whole
+from executors.reference import Mismatch, Run, run_forward
+from executors.spmd import Runner, run_operator
+from ir.differentiation import operand_gradients, tensors_with_gradient
+from ir.graph import OpGraph
+from ir.layout import Layout
+from ir.plan import Plan
+from topology.mesh import Mesh, MeshAxis
+
+TOLERANCE = 1e-6
+"""Relative error that rounding in double precision never makes and a wrong split always does."""
+NOTHING = 1e-9
+"""Of the largest number of all outputs: what is smaller is rounding, as the gradient of the bias of
+attention's keys, which is zero.
+"""
+_ONE = Mesh((MeshAxis("all", 1, 0),))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output of both runs."""
+
+    name: str
+    dims: tuple[int, ...]
+    error: float
+    """Largest absolute difference over the largest number of the whole run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison of both runs says.
+
+    Attributes:
+        outputs: every output that both runs have.
+        missing: outputs that one of them lacks.
+        not_verified: operators that could not be run, with the reason.
+        mismatches: messages that were sent otherwise than planned.
+        messages: how many were sent.
+        disagreement: largest difference between devices that should hold the same.
+    """
+
+    outputs: tuple[Output, ...]
+    missing: tuple[str, ...]
+    not_verified: Mapping[str, str]
+    mismatches: tuple[Mismatch, ...]
+    messages: int
+    disagreement: float
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        return (
+            bool(self.outputs)
+            and not self.missing
+            and not self.not_verified
+            and not self.mismatches
+            and self.disagreement <= TOLERANCE
+            and all(output.error <= TOLERANCE for output in self.outputs)
+        )
+
+
+def verify(plan: Plan, values: Mapping[str, Array]) -> Verdict:
+    """Run a plan and the graph without it on the same numbers, and compare.
+
+    Args:
+        plan: the plan; its graph must be small enough for arrays in memory.
+        values: numbers of everything that no operator makes.
+    """
+    runner = Evaluator()
+    training = bool(plan.request.get("training")) and not plan.graph.is_training_step
+    expected, failed = run_whole(plan.graph, values, runner, training=training)
+    found = (run_training if training else run_forward)(plan, values, runner)
+    names = list(dict.fromkeys([*expected, *found.outputs]))
+    both = [n for n in names if n in expected and n in found.outputs]
+    least = NOTHING * max((_largest(a) for a in expected.values()), default=0.0)
+    return Verdict(
+        outputs=tuple(_compared(n, found.outputs[n], expected[n], least) for n in both),
+        missing=tuple(n for n in names if n not in both),
+        not_verified={**failed, **found.not_run},
+        mismatches=tuple(found.mismatches),
+        messages=_count(found),
+        disagreement=found.disagreement,
+    )
+
+
+def _count(run: Run) -> int:
+    return len(run.sent)
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) if array.size else 0.0
+
+
+def _compared(name: str, found: Array, expected: Array, least: float) -> Output:
+    """NaN in either run is an infinite error: it would hide what is wrong."""
+    if found.dtype.kind != "f":
+        error = 0.0 if np.array_equal(found, expected) else np.inf
+    elif np.isnan(found).any() or np.isnan(expected).any():
+        error = np.inf
+    else:
+        finite = np.isfinite(expected)
+        same = (found == expected) | (finite & np.isfinite(found))
+        largest = max(_largest(expected), least) or 1.0
+        gaps = np.abs(found[finite] - expected[finite])
+        error = float(gaps.max(initial=0.0)) / largest if same.all() else np.inf
+    return Output(name, found.shape, error)
+
+
+def run_whole(
+    graph: OpGraph, values: Mapping[str, Array], runner: Runner, *, training: bool = False
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Outputs of a graph on one device, and the operators that could not be run.
+
+    What a loss computes counts as an output, as in a split run, and in training the gradient of
+    every parameter.
+    """
+    held = {n: spread(a, Layout(((),) * a.ndim), _ONE) for n, a in values.items()}
+    outputs: dict[str, Array] = {}
+    failed: dict[str, str] = {}
+    read: dict[str, list[Spread | None]] = {}
+    for op in graph.ops:
+        operands = [held.get(n) for n in op.inputs]
+        if any(n and n not in held for n in op.inputs):
+            failed[op.name] = "something that it reads was not run"
+            continue
+        if not op.outputs:
+            outputs.update({n: whole(t) for n, t in zip(op.inputs, operands, strict=True) if t})
+            continue
+        try:
+            found, _ = run_operator(op, graph, operands, (-1,), runner, ALGORITHMS)
+        except NotRunError as error:
+            failed[op.name] = str(error)
+            continue
+        made = zip((n for n in op.outputs if n), found, strict=True)
+        held.update((n, t) for n, t in made if n not in values)
+        read[op.name] = operands
+        if op.kind == "Loss":
+            outputs[op.outputs[0]] = whole(found[0])
+    if training:
+        outputs.update(_gradients(graph, held, read, failed))
+    return outputs, failed
+
+
+def _gradients(
+    graph: OpGraph,
+    held: Mapping[str, Spread],
+    read: Mapping[str, Sequence[Spread | None]],
+    failed: dict[str, str],
+) -> dict[str, Array]:
+    """Gradients of the sum of all losses, by reverse accumulation."""
+    known = tensors_with_gradient(graph)
+    back: dict[str, Spread] = {}
+    for op in reversed(graph.ops):
+        wanted = [i for i, flag in enumerate(operand_gradients(op, known)) if flag]
+        if not wanted or op.name not in read:
+            continue
+        seeds = [back.get(n) for n in op.outputs if n]
+        if op.kind == "Loss":
+            result = held[op.outputs[0]]
+            seeds = [replace(result, shards=(np.ones_like(result.shards[0]),))]
+        try:
+            _, found, _ = run_backward(op, graph, read[op.name], (-1,), seeds, wanted, ALGORITHMS)
+        except NotRunError as error:
+            failed[op.name] = f"backward: {error}"
+            continue
+        for index, gradient in zip(wanted, found, strict=True):
+            name = op.inputs[index]
+            old = back.get(name)
+            total = gradient.shards[0] if old is None else old.shards[0] + gradient.shards[0]
+            back[name] = replace(gradient, shards=(total,))
+    return {gradient_name(t.name): whole(back[t.name]) for t in graph.parameters if t.name in back}

@@ -1,0 +1,364 @@
+"""Attention of ONNX and of ONNX Runtime (domain `com.microsoft`) as operators of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from importers.onnx_node import NodeContext
+from importers.onnx_rewriting import BOOL, INT64, Dims, Rewriting, UnsupportedError, rewritten
+from importers.onnx_statistics import kept
+from ir.graph import Op
+
+Converter = Callable[[NodeContext], list[Op]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Operands of a kind by meaning; -1 for what it lacks."""
+
+    bias: int
+    mask: int
+    added: int
+    past: int
+    refused: tuple[int, ...]
+    """Buffers that are shared between steps, beams."""
+
+
+_MULTI_HEAD = _Places(bias=3, mask=4, added=5, past=6, refused=(8, 9))
+_DECODER = _Places(bias=10, mask=3, added=4, past=5, refused=(7, 8, 9))
+
+
+def _multi_head(places: _Places) -> Callable[[Rewriting], None]:
+    """Heads together, packed, or for keys and values apart; a bias for all of them."""
+
+    def write(work: Rewriting) -> None:
+        work.refuse(*places.refused)
+        if work.int("past_present_share_buffer"):
+            raise UnsupportedError
+        heads = work.int("num_heads")
+        query, key, value = _unpacked(work)
+        if work.operand(places.bias):
+            query, key, value = _biased(work, (query, key, value), work.operand(places.bias))
+        mask, lengths = _mask(work, places)
+        past = [work.operand(places.past), work.operand(places.past + 1)]
+        outputs = [work.output(i) for i in range(4)]
+        _attend(work, (query, key, value), heads, mask, lengths, past, outputs)
+
+    return write
+
+
+def _unpacked(work: Rewriting) -> tuple[str, str, str]:
+    """Queries, keys and values, which may be one tensor or two."""
+    query, key, value = (work.operand(i) for i in range(3))
+    dims = work.dims(query)
+    if len(dims) == 5:
+        batch, rows, heads, _, width = dims
+        parts = work.split(query, 3, (1, 1, 1))
+        query, key, value = (work.reshaped(p, batch, rows, heads * width) for p in parts)
+    elif not key:
+        width = dims[2] // 3
+        query, key, value = work.split(query, 2, (width, width, dims[2] - 2 * width))
+    elif not value:
+        batch, rows, heads, _, width = work.dims(key)
+        parts = work.split(key, 3, (1, 1))
+        key, value = (work.reshaped(p, batch, rows, heads * width) for p in parts)
+    return query, key, value
+
+
+def _biased(work: Rewriting, parts: tuple[str, str, str], bias: str) -> tuple[str, str, str]:
+    """The bias of each part added to it; keys and values that lie apart are complete already."""
+    width = work.dims(parts[0])[-1]
+    pieces = work.split(bias, 0, (width, width, work.dims(bias)[0] - 2 * width))
+    query, key, value = (
+        work.one("Add", [part, piece], work.dims(part)) if len(work.dims(part)) == 3 else part
+        for part, piece in zip(parts, pieces, strict=True)
+    )
+    return query, key, value
+
+
+def _mask(work: Rewriting, places: _Places) -> tuple[str, str]:
+    """Mask of the scores, and numbers of keys that count; "" for what there is not."""
+    mask, added = work.operand(places.mask), work.operand(places.added)
+    if not mask:
+        return added, ""
+    dims = work.dims(mask)
+    if len(dims) == 1:
+        batch = work.dims(work.operand(0))[0]
+        if dims[0] != batch or work.int("unidirectional") or work.operand(places.past):
+            raise UnsupportedError
+        return added, work.cast(mask, INT64)
+    if len(dims) == 4:
+        rows = work.dims(work.operand(0))[1]
+        if dims[2:] != (rows, rows):
+            raise UnsupportedError
+    axes = (1, 2) if len(dims) == 2 else (1,)
+    wide = work.unsqueezed(mask, *axes) if len(dims) < 4 else mask
+    if not added:
+        return work.cast(wide, BOOL), ""
+    seen = work.cast(wide, work.code(added))
+    # The logarithm of 1 and 0 is what is added to the scores of keys that count and that do not.
+    hidden = work.one("Log", [seen], work.dims(seen), code=work.code(added))
+    total = tuple(max(a, b) for a, b in zip(work.dims(hidden), work.dims(added), strict=True))
+    return work.one("Add", [hidden, added], total, code=work.code(added)), ""
+
+
+def _attend(
+    work: Rewriting,
+    parts: tuple[str, str, str],
+    heads: int,
+    mask: str,
+    lengths: str,
+    past: list[str],
+    outputs: list[str],
+) -> None:
+    """The operator itself, with the results in the dims of the node."""
+    query, key, value = parts
+    attributes = _scaled(work)
+    if work.int("unidirectional"):
+        attributes["is_causal"] = 1
+    if outputs[3]:
+        attributes["qk_matmul_output_mode"] = 2
+    batch, rows, _ = work.dims(query)
+    if len(work.dims(key)) == 3:
+        attributes |= {"q_num_heads": heads, "kv_num_heads": heads}
+    out = _result_dims(work, parts, heads, past)
+    inputs = [query, key, value, mask, *past, lengths]
+    if len(work.dims(key)) == 3:
+        work.add("Attention", inputs, *out, outputs=outputs, **attributes)
+        return
+    inputs[0] = work.heads_apart(query, heads)
+    width = out[0][2] // heads
+    apart = (batch, heads, rows, width)
+    found = work.add("Attention", inputs, apart, *out[1:], outputs=["", *outputs[1:]], **attributes)
+    joined = work.transposed(found[0], 0, 2, 1, 3)
+    work.reshaped(joined, *out[0], output=outputs[0])
+
+
+def _scaled(work: Rewriting) -> dict[str, Any]:
+    scale = work.float("scale")
+    return {"scale": scale} if scale else {}
+
+
+def _result_dims(
+    work: Rewriting, parts: tuple[str, str, str], heads: int, past: list[str]
+) -> list[Dims]:
+    """Dims of the result, of keys and values handed on, and of the scores."""
+    query, key, value = (work.dims(p) for p in parts)
+    apart = len(key) == 4
+    earlier = work.dims(past[0])[2] if past[0] else 0
+    total = key[-2] + earlier
+    widths = [d[-1] if apart else d[-1] // heads for d in (key, value)]
+    caches = [(query[0], heads, total, width) for width in widths]
+    return [
+        (query[0], query[1], heads * widths[1]), *caches, (query[0], heads, query[1], total)
+    ]  # fmt: skip
+
+
+def _self_attention(work: Rewriting) -> None:
+    """The product with the merged weights, its bias, and attention of the three parts."""
+    work.refuse(6)
+    if work.int("do_rotary") or work.int("past_present_share_buffer"):
+        raise UnsupportedError
+    data, weights, bias = (work.operand(i) for i in range(3))
+    heads, (batch, rows, _) = work.int("num_heads"), work.dims(data)
+    wide = work.dims(weights)[1]
+    sizes = work.context.attribute_ints("qkv_hidden_sizes") or (wide // 3,) * 3
+    merged = work.one("MatMul", [data, weights], (batch, rows, wide))
+    if bias:
+        merged = work.one("Add", [merged, bias], (batch, rows, wide))
+    query, key, value = work.split(merged, 2, sizes)
+    mask, lengths = _mask(work, _Places(bias=2, mask=3, added=5, past=4, refused=()))
+    past = ["", ""]
+    if work.operand(4):
+        dims = work.dims(work.operand(4))[1:]
+        halves = work.split(work.operand(4), 0, (1, 1))
+        past = [work.one("Squeeze", [half], dims, axes=(0,)) for half in halves]
+    present = work.output(1)
+    dims_of = _result_dims(work, (query, key, value), heads, past)
+    caches = [work.tensor(dims) if present else "" for dims in dims_of[1:3]]
+    outputs = [work.output(0), *caches, ""]
+    _attend(work, (query, key, value), heads, mask, lengths, past, outputs)
+    if present:
+        stacked = [work.unsqueezed(name, 0) for name in caches]
+        work.one("Concat", stacked, (2, *dims_of[1]), present, axis=0)
+
+
+def _grouped(work: Rewriting) -> None:
+    """Fewer key heads than query heads, causal, with rotary embedding and a cache."""
+    work.refuse(11, 12, 13, 14, 15)
+    unusual = ("sliding_window_cache", "qk_output", "kv_cache_bit_width")
+    if any(work.int(key) for key in unusual) or work.int("smooth_softmax", -1) > 0:
+        raise UnsupportedError
+    heads, groups = work.int("num_heads"), work.int("kv_num_heads")
+    query, key, value = (work.operand(i) for i in range(3))
+    if not key:
+        width = work.dims(query)[2] // (heads + 2 * groups)
+        sizes = (heads * width, groups * width, groups * width)
+        query, key, value = work.split(query, 2, sizes)
+    cache = _Cache.of(work, key)
+    if work.int("do_rotary"):
+        query, key = (
+            _turned(work, data, count, cache) for data, count in ((query, heads), (key, groups))
+        )
+    attributes = _scaled(work) | {"is_causal": work.int("causal", 1)}
+    if work.float("softcap"):
+        attributes["softcap"] = work.float("softcap")
+    if work.int("local_window_size", -1) > 0:
+        attributes["left_window_size"] = work.int("local_window_size") - 1
+    if cache.shared:
+        _in_buffer(work, (query, key, value), (heads, groups), attributes)
+        return
+    attributes |= {"q_num_heads": heads, "kv_num_heads": groups}
+    batch, rows, wide = work.dims(query)
+    present = (batch, groups, cache.earlier + work.dims(key)[1], wide // heads)
+    past = [work.operand(3), work.operand(4)] if cache.earlier else ["", ""]
+    inputs = [query, key, value, work.operand(10), *past]
+    outputs = [work.output(i) for i in range(3)]
+    work.add("Attention", inputs, (batch, rows, wide), present, present,
+             outputs=outputs, **attributes)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """What is known of earlier rows."""
+
+    earlier: int
+    """Rows that are handed in."""
+    shared: bool
+    """Whether new rows are written into the same buffer, where the operand `seqlens_k` says."""
+
+    @staticmethod
+    def of(work: Rewriting, key: str) -> _Cache:
+        past, present = work.operand(3), work.output(1)
+        earlier = work.dims(past)[2] if past else 0
+        rows = work.context.facts.dims.get(present, (0, 0, earlier + work.dims(key)[1]))[2]
+        if rows not in {earlier, earlier + work.dims(key)[1]}:
+            raise UnsupportedError
+        return _Cache(earlier, shared=bool(earlier) and rows == earlier)
+
+
+def _turned(work: Rewriting, data: str, heads: int, cache: _Cache) -> str:
+    """Rows turned by their position: as told, from where the cache is written, or behind it."""
+    dims = work.dims(data)
+    cosine, sine = work.operand(7), work.operand(8)
+    attributes: dict[str, Any] = {"num_heads": heads}
+    width = 2 * work.dims(cosine)[1]
+    if width != dims[2] // heads:
+        attributes["rotary_embedding_dim"] = width
+    if work.int("rotary_interleaved"):
+        attributes["interleaved"] = 1
+    places = work.operand(9) if cache.earlier else ""
+    if not places and cache.shared:
+        places = work.operand(5)
+        attributes["position_offset"] = 1 - dims[1]
+    elif not places and cache.earlier:
+        attributes["position_offset"] = cache.earlier
+    inputs = [data, cosine, sine, work.cast(places, INT64) if places else ""]
+    return work.one("RotaryEmbedding", inputs, dims, **attributes)
+
+
+def _in_buffer(
+    work: Rewriting,
+    parts: tuple[str, str, str],
+    counts: tuple[int, int],
+    attributes: dict[str, Any],
+) -> None:
+    """New rows go where `seqlens_k` says, one number less than the keys that count then."""
+    (heads, groups), (batch, rows, wide) = counts, work.dims(parts[0])
+    last = work.cast(work.operand(5), INT64)
+    held = []
+    for part, index in zip(parts[1:], (3, 4), strict=True):
+        new, past = work.heads_apart(part, groups), work.operand(index)
+        held.append(
+            work.one("TensorScatter", [past, new, last], work.dims(past), work.output(index - 2),
+                     axis=2, write_offset=1 - rows)
+        )  # fmt: skip
+    inputs = [work.heads_apart(parts[0], heads), *held, work.operand(10), "", "", last]
+    apart = (batch, heads, rows, wide // heads)
+    found = work.one("Attention", inputs, apart, length_offset=1, **attributes)
+    work.reshaped(work.transposed(found, 0, 2, 1, 3), batch, rows, wide, output=work.output(0))
+
+
+def _packed_multi_head(work: Rewriting) -> None:
+    """Rows of several sequences behind one another; the offsets before packing are not needed."""
+    work.refuse(6)
+    query, key, value, bias = (work.operand(i) for i in range(4))
+    heads = work.int("num_heads")
+    if not key:
+        tokens, _, _, width = work.dims(query)
+        parts = work.split(query, 2, (1, 1, 1))
+        query, key, value = (work.reshaped(p, tokens, heads * width) for p in parts)
+    if bias:
+        width = work.dims(query)[1]
+        pieces = work.split(bias, 0, (width, width, work.dims(value)[1]))
+        query, key, value = (
+            work.one("Add", [part, piece], work.dims(part))
+            for part, piece in zip((query, key, value), pieces, strict=True)
+        )
+    inputs = [query, key, value, work.operand(5)]
+    work.one("PackedMultiHeadAttention", inputs, work.dims(value), work.output(0),
+             num_heads=heads, **_scaled(work))  # fmt: skip
+
+
+def _rotary_microsoft(work: Rewriting) -> None:
+    """Positions come second."""
+    if work.int("is_packed_batching") or work.float("scale", 1.0) != 1:
+        raise UnsupportedError
+    data, places, cosine, sine = (work.operand(i) for i in range(4))
+    dims, width = work.dims(data), 2 * work.dims(cosine)[1]
+    attributes: dict[str, Any] = kept(
+        work.context, "interleaved", "rotary_embedding_dim", "num_heads"
+    )
+    if len(dims) == 3 and not work.int("num_heads"):
+        if work.int("rotary_embedding_dim"):
+            raise UnsupportedError
+        attributes["num_heads"] = dims[2] // width
+    work.one("RotaryEmbedding", [data, cosine, sine, places], dims, work.output(0), **attributes)
+
+
+def _standard(*keys: str) -> Converter:
+    """The node with attributes that say how it is computed."""
+
+    def convert(context: NodeContext) -> list[Op]:
+        attributes: dict[str, Any] = kept(context, *keys)
+        return context.same(**attributes)
+
+    return convert
+
+
+def _tensor_scatter(context: NodeContext) -> list[Op]:
+    return context.same(axis=context.axis(-2))
+
+
+def _scatter(context: NodeContext) -> list[Op]:
+    """The older name of `ScatterElements`."""
+    inputs = context.node.input
+    return [context.op("ScatterElements", inputs, {"axis": context.axis(0)})]
+
+
+ATTENTION: Mapping[str, Converter] = MappingProxyType(
+    {
+        "Attention": _standard(
+            "scale", "softcap", "qk_matmul_output_mode", "softmax_precision", "left_window_size",
+            "right_window_size",
+        ),
+        "RotaryEmbedding": _standard("interleaved", "rotary_embedding_dim"),
+        "LinearAttention": _standard("scale", "update_rule"),
+        "CausalConvWithState": _standard("activation"),
+        "TensorScatter": _tensor_scatter,
+        "Scatter": _scatter,
+    }
+)  # fmt: skip
+MICROSOFT_ATTENTION: Mapping[str, Converter] = MappingProxyType(
+    {
+        "Attention": rewritten(_self_attention),
+        "MultiHeadAttention": rewritten(_multi_head(_MULTI_HEAD)),
+        "DecoderMaskedMultiHeadAttention": rewritten(_multi_head(_DECODER)),
+        "GroupQueryAttention": rewritten(_grouped),
+        "PackedMultiHeadAttention": rewritten(_packed_multi_head),
+        "RotaryEmbedding": rewritten(_rotary_microsoft),
+    }
+)

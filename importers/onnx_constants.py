@@ -1,0 +1,109 @@
+"""Numbers that a model file holds or that follow from them: constants, buffers, inline weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from importers.onnx_file import read_model
+from importers.onnx_shapes import ShapeInference
+from importers.onnx_values import Array
+
+MAX_ELEMENTS = 1 << 28
+"""A larger array is not read."""
+
+
+def constant_values(
+    path: Path, names: Iterable[str], bind: Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """Numbers of those tensors that do not depend on inputs and are in the file.
+
+    Args:
+        path: a `.onnx` or `.onnx.gz` file.
+        names: tensors as the imported graph calls them.
+        bind: values of the model's dynamic dimensions by name.
+
+    Returns:
+        An array for every name whose numbers are known.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    model = read_model(path)
+    inference = ShapeInference(model, bind or {})
+    for node in model.graph.node:
+        inference.visit(node)
+    found = _Constants(model, dict(inference.facts.value))
+    values = {name: found.value(name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class _Constants:
+    def __init__(self, model: onnx.ModelProto, known: dict[str, Array]) -> None:
+        self.model, self.known = model, known
+        self.stored = {t.name: t for t in model.graph.initializer}
+        self.makers = {n: node for node in model.graph.node for n in node.output if n}
+        self.inputs = {i.name for i in model.graph.input}
+
+    def value(self, name: str) -> Array | None:
+        """Numbers of a tensor, None if they depend on an input or lie outside the file."""
+        if name not in self.known:
+            found = self._stored(name) if name in self.stored else self._computed(name)
+            if found is None:
+                return None
+            self.known[name] = found
+        return self.known[name]
+
+    def _stored(self, name: str) -> Array | None:
+        tensor = self.stored[name]
+        outside = tensor.external_data or tensor.data_location == onnx.TensorProto.EXTERNAL
+        if outside or np.prod(tensor.dims, dtype=np.float64) > MAX_ELEMENTS:
+            return None
+        try:
+            return np.asarray(numpy_helper.to_array(tensor))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def _computed(self, name: str) -> Array | None:
+        """Run what makes a tensor from constants alone."""
+        nodes: list[onnx.NodeProto] = []
+        feeds: dict[str, Array] = {}
+        if name in self.inputs or not self._collect(name, nodes, feeds, set()):
+            return None
+        graph = onnx.GraphProto(name="constants", node=nodes)
+        graph.input.extend(onnx.ValueInfoProto(name=n) for n in feeds)
+        graph.output.append(onnx.ValueInfoProto(name=name))
+        model = onnx.ModelProto(
+            ir_version=self.model.ir_version, graph=graph, opset_import=self.model.opset_import
+        )
+        try:
+            (value,) = ReferenceEvaluator(model).run(None, feeds)
+            return np.asarray(value)
+        except Exception:  # noqa: BLE001  whatever the reference raises: the numbers stay unknown
+            return None
+
+    def _collect(
+        self, name: str, nodes: list[onnx.NodeProto], feeds: dict[str, Array], seen: set[str]
+    ) -> bool:
+        """Whether a tensor follows from constants; the nodes that make it, in order."""
+        if name in seen or not name:
+            return True
+        seen.add(name)
+        if name in self.known or name in self.stored:
+            value = self.value(name)
+            if value is not None:
+                feeds[name] = value
+            return value is not None
+        node = self.makers.get(name)
+        if node is None or any(a.HasField("g") for a in node.attribute):
+            return False
+        if not all(self._collect(n, nodes, feeds, seen) for n in node.input):
+            return False
+        if node not in nodes:
+            nodes.append(node)
+        return True

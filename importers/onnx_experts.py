@@ -1,0 +1,161 @@
+"""Mixtures of experts of ONNX Runtime (domain `com.microsoft`) as grouped products of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from importers.onnx_node import NodeContext
+from importers.onnx_rewriting import INT64, Rewriting, UnsupportedError, rewritten
+from ir.graph import Op
+
+Converter = Callable[[NodeContext], list[Op]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Weight and bias of all experts, "" for what there is not, and how the weight is packed."""
+
+    weight: str
+    bias: str
+    scale: str = ""
+    zero: str = ""
+    bits: int = 0
+
+
+def _mixture(work: Rewriting) -> None:
+    """Every token goes to the slots of its experts and comes back weighted."""
+    _routed(work, [_Layer(work.operand(i), work.operand(i + 1)) for i in (2, 4, 6)])
+
+
+def _quantised_mixture(work: Rewriting) -> None:
+    """The same with weights of few bits, several to a byte."""
+    work.refuse(*range(14, 21))
+    kind = work.context.attributes.get("quant_type", "int")
+    if kind not in {"int", b"int"}:
+        raise UnsupportedError
+    layers = []
+    for number, first in enumerate((2, 5, 8), 1):
+        bits = work.int(f"fc{number}_expert_weight_bits") or work.int("expert_weight_bits", 4)
+        weight, scale, bias = (work.operand(first + i) for i in range(3))
+        layers.append(_Layer(weight, bias, scale, work.operand(10 + number), bits))
+    _routed(work, layers)
+
+
+def _routed(work: Rewriting, layers: list[_Layer]) -> None:
+    if work.int("use_sparse_mixer"):
+        raise UnsupportedError
+    data, dims = work.operand(0), work.dims(work.operand(0))
+    tokens, experts = work.dims(work.operand(1))
+    width, chosen = dims[-1], work.int("k", 1)
+    share, index = _shares(work, tokens, chosen)
+    rows = work.reshaped(data, tokens, 1, width)
+    rows = work.one("Expand", [rows], (tokens, chosen, width))
+    rows = work.reshaped(rows, tokens * chosen, width, 1)
+    capacity = -(-tokens * chosen // experts)
+    slots = work.one("Dispatch", [rows, index], (experts, capacity, width, 1))
+    slots = _product(work, _activated(work, slots, layers), layers[1])
+    found = work.one("Combine", [slots, index], (tokens * chosen, width, 1))
+    found = work.reshaped(found, tokens, chosen, width)
+    found = work.one("Mul", [found, work.unsqueezed(share, 2)], (tokens, chosen, width))
+    if len(dims) == 2:
+        work.one("ReduceSum", [found], dims, work.output(0), axes=(1,))
+        return
+    total = work.one("ReduceSum", [found], (tokens, width), axes=(1,))
+    work.reshaped(total, *dims, output=work.output(0))
+
+
+def _shares(work: Rewriting, tokens: int, chosen: int) -> tuple[str, str]:
+    """What each chosen expert counts for, and the experts of all tokens behind one another."""
+    router = work.operand(1)
+    code, dims = work.code(router), work.dims(router)
+    normal = bool(work.int("normalize_routing_weights"))
+    scores = router if normal else work.one("Softmax", [router], dims, code=code, axis=1)
+    index = work.tensor((tokens, chosen), INT64)
+    pair = ((tokens, chosen), (tokens, chosen))
+    attributes: dict[str, Any] = {"axis": 1, "largest": 1}
+    top, _ = work.add("TopK", [scores], *pair, outputs=["", index], code=code, **attributes)
+    if normal:
+        top = work.one("Softmax", [top], (tokens, chosen), code=code, axis=1)
+    return top, work.reshaped(index, tokens * chosen)
+
+
+def _product(work: Rewriting, slots: str, layer: _Layer) -> str:
+    """The product with the weight of each expert, and its bias."""
+    experts, capacity = work.dims(slots)[:2]
+    width = work.dims(layer.weight)[1]
+    dims = (experts, capacity, width, 1)
+    if layer.bits:
+        attributes: dict[str, Any] = {"bits": layer.bits}
+        if work.int("block_size"):
+            attributes["block_size"] = work.int("block_size")
+        inputs = [slots, layer.weight, layer.scale, layer.zero]
+        found = work.one("ExpertMatMulNBits", inputs, dims, **attributes)
+    else:
+        found = work.one("ExpertMatMul", [slots, layer.weight], dims)
+    if not layer.bias:
+        return found
+    return work.one("Add", [found, work.unsqueezed(layer.bias, 1, 3)], dims)
+
+
+_SIMPLE: Mapping[str, str] = MappingProxyType({"relu": "Relu", "gelu": "Gelu", "identity": ""})
+
+
+def _activated(work: Rewriting, slots: str, layers: list[_Layer]) -> str:
+    """The first product, activated, and gated by the third where there is one."""
+    raw = work.context.attributes.get("activation_type", "relu")
+    name = raw.decode() if isinstance(raw, bytes) else str(raw)
+    first = _product(work, slots, layers[0])
+    gated = bool(layers[2].weight)
+    if name == "swiglu":
+        fusion = work.int("swiglu_fusion")
+        if bool(fusion) == gated:
+            raise UnsupportedError
+        gate, up = _halves(work, first, fusion) if fusion else (first, "")
+        return _swiglu(work, gate, up or _product(work, slots, layers[2]))
+    dims = work.dims(first)
+    if name == "silu":
+        first = work.one("Swish", [first], dims)
+    elif name not in _SIMPLE:
+        raise UnsupportedError
+    elif _SIMPLE[name]:
+        gelu: dict[str, Any] = {"approximate": "tanh"} if name == "gelu" else {}
+        first = work.one(_SIMPLE[name], [first], dims, **gelu)
+    if not gated:
+        return first
+    return work.one("Mul", [first, _product(work, slots, layers[2])], dims)
+
+
+def _halves(work: Rewriting, both: str, fusion: int) -> tuple[str, str]:
+    """Gate and linear part of one product: alternating, or one behind the other."""
+    experts, capacity, wide, _ = work.dims(both)
+    if fusion == 1:
+        pairs = work.reshaped(both, experts, capacity, wide // 2, 2)
+        gate, linear = work.split(pairs, 3, (1, 1))
+    else:
+        gate, linear = work.split(both, 2, (wide // 2, wide // 2))
+    return gate, linear
+
+
+def _swiglu(work: Rewriting, gate: str, linear: str) -> str:
+    """`gate * sigmoid(alpha * gate) * (linear + beta)`, both bounded."""
+    dims, alpha = work.dims(gate), work.float("activation_alpha", 1.0)
+    beta, limit = work.float("activation_beta"), work.float("swiglu_limit")
+    if limit:
+        gate = work.one("Clip", [gate], dims, max=limit)
+        linear = work.one("Clip", [linear], dims, min=-limit, max=limit)
+    slope: dict[str, Any] = {} if alpha == 1 else {"alpha": alpha}
+    gate = work.one("Swish", [gate], dims, **slope)
+    found = work.one("Mul", [gate, linear], dims)
+    if not beta:
+        return found
+    if beta != 1:
+        raise UnsupportedError
+    return work.one("Add", [found, gate], dims)
+
+
+MICROSOFT_EXPERTS: Mapping[str, Converter] = MappingProxyType(
+    {"MoE": rewritten(_mixture), "QMoE": rewritten(_quantised_mixture)}
+)

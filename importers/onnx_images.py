@@ -1,0 +1,245 @@
+"""Convolutions, pooling, resizing, sampling and transforms: what their operators are, whatever the
+opset.
+
+`auto_pad`, `ceil_mode`, `output_shape` and `output_padding` vanish: pads are numbers, and the dims
+of the result tell how many windows there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from importers.onnx_biases import with_bias
+from importers.onnx_node import NodeContext
+from importers.onnx_statistics import kept
+from ir.graph import AttributeValue, Op
+
+Converter: TypeAlias = Callable[[NodeContext], list[Op]]
+Attributes: TypeAlias = dict[str, AttributeValue]
+
+
+def windows(context: NodeContext, *keys: str, weight: int | None = None) -> Attributes:
+    """Attributes of sliding windows, with pads in numbers.
+
+    Args:
+        context: the node.
+        keys: of more attributes.
+        weight: the operand that has the kernel.
+    """
+    attributes = {**context.plain(), **kept(context, *keys)}
+    way = str(attributes.pop("auto_pad", "NOTSET"))
+    image, counts = context.dims()[2:], context.result()[2:]
+    if way in {"SAME_UPPER", "SAME_LOWER"}:
+        reach, strides = _reach(context, image, weight), _ints(context, "strides", image, 1)
+        missing = [
+            max(0, (counts[i] - 1) * strides[i] + reach[i] - size) for i, size in enumerate(image)
+        ]
+        attributes["pads"] = _two_sides(missing, more_behind=way == "SAME_UPPER")
+    elif way == "VALID":
+        attributes.pop("pads", None)
+    return attributes
+
+
+def _two_sides(missing: Sequence[int], *, more_behind: bool) -> tuple[int, ...]:
+    """Padding in front of and behind every dimension."""
+    front = [m // 2 if more_behind else m - m // 2 for m in missing]
+    return (*front, *(m - f for m, f in zip(missing, front, strict=True)))
+
+
+def _ints(context: NodeContext, key: str, image: Sequence[int], default: int) -> tuple[int, ...]:
+    return context.attribute_ints(key) or (default,) * len(image)
+
+
+def _reach(context: NodeContext, image: Sequence[int], weight: int | None) -> list[int]:
+    """Positions from the first to the last that one window sees."""
+    shape = () if weight is None else context.dims(weight)[2:]
+    kernel = context.attribute_ints("kernel_shape") or shape
+    dilations = _ints(context, "dilations", image, 1)
+    return [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+
+
+def _pool(*keys: str) -> Converter:
+    return lambda context: [
+        context.op(context.kind, context.node.input[:1], windows(context, *keys))
+    ]
+
+
+def _power(context: NodeContext) -> list[Op]:
+    """Before opset 2 the power was a fraction."""
+    attributes = windows(context) if context.kind == "LpPool" else {}
+    power = context.attributes.get("p", 2)
+    attributes["p"] = int(power) if isinstance(power, int | float) else 2
+    return [context.op(context.kind, context.node.input[:1], attributes)]
+
+
+def _conv(context: NodeContext) -> list[Op]:
+    product = context.op(context.kind, context.node.input[:2], windows(context, weight=1))
+    return with_bias(context, product, "BiasAdd", {"axis": 1})
+
+
+def _conv_transpose(context: NodeContext) -> list[Op]:
+    """Pads follow from a wanted size; what they do not tell, the dims of the result do."""
+    attributes = context.plain()
+    way = str(attributes.pop("auto_pad", "NOTSET"))
+    image, made = context.dims()[2:], context.result()[2:]
+    told = context.attribute_ints("output_shape")
+    if way in {"SAME_UPPER", "SAME_LOWER"} or told:
+        reach, strides = _reach(context, image, 1), _ints(context, "strides", image, 1)
+        more = _ints(context, "output_padding", image, 0)
+        missing = [
+            max(0, strides[i] * (size - 1) + more[i] + reach[i] - made[i])
+            for i, size in enumerate(image)
+        ]
+        attributes["pads"] = _two_sides(missing, more_behind=way == "SAME_UPPER")
+    elif way == "VALID":
+        attributes.pop("pads", None)
+    product = context.op("ConvTranspose", context.node.input[:2], attributes)
+    return with_bias(context, product, "BiasAdd", {"axis": 1})
+
+
+def _deform_conv(context: NodeContext) -> list[Op]:
+    """The bias is added behind: operands are data, weight, offset and mask."""
+    names = [*context.node.input[:3], *context.node.input[4:5]]
+    product = context.op("DeformConv", names, windows(context, "offset_group", weight=1))
+    return with_bias(context, product, "BiasAdd", {"axis": 1}, operand=3)
+
+
+def _floats(context: NodeContext, index: int) -> tuple[float, ...]:
+    """Numbers of a constant operand; none if it is absent, empty or not constant."""
+    value = context.facts.value.get(context.node.input[index]) if context.has(index) else None
+    return () if value is None else tuple(float(v) for v in np.reshape(value, -1))
+
+
+def _resize(context: NodeContext) -> list[Op]:
+    """Scales are kept where they are not what the sizes say, a region where it is read."""
+    dims, result, rank = context.dims(), context.result(), len(context.dims())
+    attributes = kept(
+        context, "mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a",
+        "exclude_outside", "extrapolation_value", "antialias",
+    )  # fmt: skip
+    if attributes.get("mode") in {"bilinear", "trilinear"}:
+        attributes["mode"] = "linear"
+    old = context.kind == "Resize" and context.opset < 11
+    if old:
+        attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    axes = context.normal(context.attribute_ints("axes") or range(rank), rank)
+    ratios = [wanted / size if size else 1.0 for wanted, size in zip(result, dims, strict=True)]
+    scales = list(ratios)
+    for axis, scale in zip(axes, _scales(context, axes, old=old), strict=False):
+        if not math.isclose(scale, ratios[axis], rel_tol=1e-6):
+            scales[axis] = scale
+    if scales != ratios:
+        attributes["scales"] = tuple(scales)
+    region = _floats(context, 1) if not old else ()
+    crops = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if crops and len(region) == 2 * len(axes):
+        starts, ends = [0.0] * rank, [1.0] * rank
+        for place, axis in enumerate(axes):
+            starts[axis], ends[axis] = region[place], region[len(axes) + place]
+        attributes["roi"] = (*starts, *ends)
+    return [context.op(context.kind, context.node.input[:1], attributes)]
+
+
+def _scales(context: NodeContext, axes: Sequence[int], *, old: bool) -> tuple[float, ...]:
+    """Scale of each axis; none where sizes alone tell it."""
+    if context.kind == "Upsample" and not context.has(1):
+        value = context.attributes.get("scales")
+        found = value if isinstance(value, list | tuple) else ()
+        return tuple(float(v) for v in found)
+    scales = _floats(context, 1 if old or context.kind == "Upsample" else 2)
+    if scales:
+        return scales
+    policy = context.attributes.get("keep_aspect_ratio_policy", "stretch")
+    sizes = context.operand_ints(3) if context.has(3) else None
+    if policy == "stretch" or sizes is None:
+        return ()
+    each = [size / context.dims()[axis] for size, axis in zip(sizes, axes, strict=True)]
+    return ((min if policy == "not_larger" else max)(each),) * len(axes)
+
+
+def _grid_sample(context: NodeContext) -> list[Op]:
+    attributes = kept(context, "padding_mode", "align_corners")
+    mode = str(context.attributes.get("mode", "linear"))
+    attributes["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    return [context.op("GridSample", context.node.input[:2], attributes)]
+
+
+def _kept(operands: int, *keys: str) -> Converter:
+    return lambda context: [
+        context.op(context.kind, context.node.input[:operands], kept(context, *keys))
+    ]
+
+
+def _roi_align(context: NodeContext) -> list[Op]:
+    """Before opset 16 regions were not moved by half an element."""
+    attributes = kept(
+        context, "mode", "sampling_ratio", "spatial_scale", "coordinate_transformation_mode"
+    )
+    if context.opset < 16:
+        attributes["coordinate_transformation_mode"] = "output_half_pixel"
+    return [context.op("RoiAlign", context.node.input[:3], attributes)]
+
+
+def _fold(context: NodeContext) -> list[Op]:
+    attributes = kept(context, "dilations", "pads", "strides")
+    attributes["kernel_shape"] = context.setting(2, "block_shape") or ()
+    return [context.op("Col2Im", context.node.input[:1], attributes)]
+
+
+def _dft(context: NodeContext) -> list[Op]:
+    """The axis was an attribute before opset 20; the length is an attribute here."""
+    dims = context.dims()
+    axis = context.setting(2, "axis") or (1 if context.opset < 20 else -2,)
+    place = context.normal(axis[:1], len(dims))[0]
+    inverse, half = context.int("inverse", 0), context.int("onesided", 0)
+    usual = 2 * (dims[place] - 1) if inverse and half else dims[place]
+    length = (context.setting(1, "dft_length") or (usual,))[0]
+    attributes: Attributes = {"axis": place, "length": length}
+    attributes |= {"inverse": inverse, "onesided": half}
+    return [context.op("DFT", context.node.input[:1], attributes)]
+
+
+def _stft(context: NodeContext) -> list[Op]:
+    """Step and length become attributes; without a window all elements of a frame count alike."""
+    step = context.setting(1, "frame_step") or (1,)
+    usual = context.dims(2)[0] if context.has(2) else context.dims()[1]
+    length = (context.setting(3, "frame_length") or (usual,))[0]
+    attributes: Attributes = {"frame_step": step[0], "frame_length": length}
+    attributes["onesided"] = context.int("onesided", 1)
+    # ONNX's inference counts a last frame that is not complete; its operator does not make it.
+    output, signal = context.node.output[0], context.dims()
+    frames = (signal[1] - length) // step[0] + 1
+    bins = length // 2 + 1 if attributes["onesided"] else length
+    context.facts.learn(output, (signal[0], frames, bins, 2), context.facts.code[output])
+    names = [n for n in (context.node.input[0], *context.node.input[2:3]) if n]
+    return [context.op("STFT", names, attributes)]
+
+
+def _unpool(context: NodeContext) -> list[Op]:
+    return [context.op("MaxUnpool", context.node.input[:2], context.plain())]
+
+
+IMAGES: Mapping[str, Converter] = MappingProxyType(
+    {
+        "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
+        "DeformConv": _deform_conv,
+        "MaxPool": _pool("storage_order"),
+        "AveragePool": _pool("count_include_pad"),
+        **dict.fromkeys(("LpPool", "GlobalLpPool"), _power),
+        "MaxUnpool": _unpool,
+        **dict.fromkeys(("Resize", "Upsample"), _resize),
+        "GridSample": _grid_sample,
+        "AffineGrid": _kept(1, "align_corners"),
+        "RoiAlign": _roi_align,
+        "MaxRoiPool": _kept(2, "spatial_scale"),
+        "Col2Im": _fold,
+        "DFT": _dft,
+        "STFT": _stft,
+    }
+)

@@ -1,0 +1,291 @@
+"""Element-wise operators and those that move elements: everything that is needed to run them
+becomes an attribute, and what is a chain of simpler operators becomes that chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from importers.onnx_node import NodeContext
+from ir.graph import AttributeValue, Op
+
+Converter = Callable[[NodeContext], list[Op]]
+
+
+def _number(value: object) -> int | float | None:
+    """A single number of a constant, or of an attribute."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.reshape(-1)[0].item()
+    if isinstance(value, bool):
+        return int(value)
+    return value if isinstance(value, int | float) else None
+
+
+def _operand_number(context: NodeContext, index: int) -> int | float | None:
+    return _number(context.facts.value.get(context.node.input[index]))
+
+
+def _keeping(*keys: str, **defaults: AttributeValue) -> Converter:
+    """More attributes than the usual ones, some of them with ONNX's default."""
+
+    def convert(context: NodeContext) -> list[Op]:
+        known = {k: _number(context.attributes.get(k, defaults.get(k))) for k in (*keys, *defaults)}
+        texts = {k: v for k in keys if isinstance(v := context.attributes.get(k), str)}
+        more: dict[str, AttributeValue] = {k: v for k, v in known.items() if v is not None}
+        return context.same(None, **more, **texts)
+
+    return convert
+
+
+def _aligned(context: NodeContext) -> list[Op]:
+    """Before opset 7 a second operand begins at the dimension `axis` of the first one."""
+    op = context.same()[0]
+    if context.opset >= 7 or not context.has(1):
+        return [op]
+    rank, own = len(context.dims()), context.dims(1)
+    if context.kind == "PRelu":
+        axis = 1
+    elif context.int("broadcast", 0) and "axis" in context.attributes:
+        axis = context.axis(0)
+    else:
+        return [op]
+    missing = rank - axis - len(own)
+    if missing <= 0 or not own or own == (1,):
+        return [op]
+    name = _inner(context, "/aligned", (*own, *[1] * missing), context.node.input[1])
+    shaped = _step(context, "aligned", "Reshape", context.node.input[1], name, {})
+    return [shaped, Op(op.name, op.kind, (op.inputs[0], name), op.outputs, op.attributes, op.scope)]
+
+
+def _inner(
+    context: NodeContext, suffix: str, dims: tuple[int, ...], like: str | None = None
+) -> str:
+    """A new tensor of some dims and the type of the first result, or of another tensor."""
+    name = context.new_tensor(suffix)
+    context.facts.learn(name, dims, context.facts.code[like or context.node.output[0]])
+    return name
+
+
+def _step(
+    context: NodeContext, what: str, kind: str, source: str, result: str,
+    attributes: dict[str, AttributeValue],
+) -> Op:  # fmt: skip
+    """One operator of a chain."""
+    name = f"{context.name}/{what}"
+    return Op(name, kind, (source,), (result,), attributes, context.scope)
+
+
+def _regrouped(context: NodeContext, blocks: tuple[int, ...], order: tuple[int, ...]) -> list[Op]:
+    """Dimensions are cut into blocks, put in order, and merged again."""
+    cut = _inner(context, "/blocks", blocks)
+    turned = _inner(context, "/order", tuple(blocks[i] for i in order))
+    return [
+        _step(context, "blocks", "Reshape", context.node.input[0], cut, {}),
+        _step(context, "order", "Transpose", cut, turned, {"perm": order}),
+        context.op("Reshape", [turned]),
+    ]
+
+
+def _depth_to_space(context: NodeContext) -> list[Op]:
+    size = context.int("blocksize", 1)
+    batch, channels, *space = context.dims()
+    left = channels // size**2
+    if context.attributes.get("mode", "DCR") == "DCR":
+        return _regrouped(context, (batch, size, size, left, *space), (0, 3, 4, 1, 5, 2))
+    return _regrouped(context, (batch, left, size, size, *space), (0, 1, 4, 2, 5, 3))
+
+
+def _space_to_depth(context: NodeContext) -> list[Op]:
+    size = context.int("blocksize", 1)
+    batch, channels, height, width = context.dims()
+    blocks = (batch, channels, height // size, size, width // size, size)
+    return _regrouped(context, blocks, (0, 3, 5, 1, 2, 4))
+
+
+def _padded(
+    context: NodeContext, inputs: Iterable[str], pads: Mapping[int, tuple[int, int]],
+    more: dict[str, AttributeValue],
+) -> list[Op]:  # fmt: skip
+    """A padding of some axes; one of nothing is an identity. Negative padding crops."""
+    moved = {a: p for a, p in sorted(pads.items()) if p != (0, 0)}
+    if not moved:
+        return [context.op("Identity", context.node.input[:1])]
+    sizes = (*(p[0] for p in moved.values()), *(p[1] for p in moved.values()))
+    known: dict[str, AttributeValue] = {"axes": tuple(moved), "pads": sizes, **more}
+    return [context.op("Pad", [*inputs], known)]
+
+
+def _pad(context: NodeContext) -> list[Op]:
+    """Axes with padding stay whole, also where padding and cropping keep the size."""
+    rank = len(context.dims())
+    pads = context.operand_ints(1) or context.attribute_ints("pads")
+    pads = pads or context.attribute_ints("paddings")
+    axes = context.operand_ints(3) or tuple(range(rank))
+    mode = {"mode": context.attributes.get("mode", "constant")}
+    more: dict[str, AttributeValue] = {k: v for k, v in mode.items() if isinstance(v, str)}
+    if (
+        pads is None
+        or len(pads) != 2 * len(axes)
+        or (context.has(3) and not context.operand_ints(3))
+    ):
+        every: dict[str, AttributeValue] = {"axes": tuple(range(rank)), **more}
+        return [context.op("Pad", context.node.input, every)]
+    half, places = len(axes), context.normal(axes, rank)
+    inputs = [context.node.input[0]]
+    value = (
+        _operand_number(context, 2) if context.has(2) else _number(context.attributes.get("value"))
+    )
+    if value is not None:
+        more["value"] = value
+    elif context.has(2):
+        inputs.append(context.node.input[2])
+    around = {a: (pads[i], pads[half + i]) for i, a in enumerate(places)}
+    return _padded(context, inputs, around, more)
+
+
+def _center_crop_pad(context: NodeContext) -> list[Op]:
+    """A padding, negative where the result is smaller; the odd element is at the end."""
+    around = {}
+    for axis, (old, new) in enumerate(zip(context.dims(), context.result(), strict=True)):
+        before = abs(new - old) // 2
+        after = abs(new - old) - before
+        around[axis] = (before, after) if new > old else (-before, -after)
+    return _padded(context, context.node.input[:1], around, {"mode": "constant"})
+
+
+def _clip(context: NodeContext) -> list[Op]:
+    """Bounds that are constants become attributes; the others stay operands."""
+    inputs, attributes = [context.node.input[0], "", ""], dict[str, AttributeValue]()
+    for index, key in ((1, "min"), (2, "max")):
+        given = context.has(index)
+        value = _operand_number(context, index) if given else _number(context.attributes.get(key))
+        if value is not None:
+            attributes[key] = value
+        elif given:
+            inputs[index] = context.node.input[index]
+    while not inputs[-1]:
+        inputs.pop()
+    return [context.op("Clip", inputs, attributes)]
+
+
+def _slice(context: NodeContext) -> list[Op]:
+    """Only axes that lose elements or change their order are cut; a slice of everything is an
+    identity. Bounds that are computed stay operands.
+    """
+    source, result = context.dims(), context.result()
+    operands = [context.operand_ints(i) for i in range(1, 5)]
+    if any(context.has(i + 1) and value is None for i, value in enumerate(operands)):
+        every: dict[str, AttributeValue] = {"axes": tuple(range(len(source)))}
+        return [context.op("Slice", context.node.input, every)]
+    starts = operands[0] or context.attribute_ints("starts") or ()
+    ends = operands[1] or context.attribute_ints("ends") or ()
+    axes = operands[2] or context.attribute_ints("axes") or tuple(range(len(starts)))
+    steps = operands[3] or (1,) * len(starts)
+    places = context.normal(axes, len(source))
+    moved = {a for a, s in zip(places, steps, strict=True) if s != 1 or source[a] != result[a]}
+    if not moved:
+        return [context.op("Identity", context.node.input[:1])]
+    known: dict[str, AttributeValue] = {
+        "axes": tuple(sorted(moved)),
+        "slice_axes": tuple(places),
+        "starts": starts,
+        "ends": ends,
+        "steps": steps,
+    }
+    return [context.op("Slice", context.node.input[:1], known)]
+
+
+def _concat(context: NodeContext) -> list[Op]:
+    return context.same(None, axis=context.axis(0 if context.opset >= 4 else 1))
+
+
+def _trilu(context: NodeContext) -> list[Op]:
+    """The diagonal is an attribute unless it is computed."""
+    upper: dict[str, AttributeValue] = {"upper": context.int("upper", 1)}
+    diagonal = _operand_number(context, 1) if context.has(1) else 0
+    if diagonal is None:
+        return [context.op("Trilu", context.node.input, upper)]
+    return [context.op("Trilu", context.node.input[:1], {**upper, "k": int(diagonal)})]
+
+
+def _one_hot(context: NodeContext) -> list[Op]:
+    """The depth is told by the result."""
+    axis = context.normal([context.int("axis", -1)], len(context.dims()) + 1)[0]
+    return [context.op("OneHot", [context.node.input[0], context.node.input[2]], {"axis": axis})]
+
+
+def _along_if_given(context: NodeContext) -> list[Op]:
+    """Without an axis the operand is a flat list."""
+    more: dict[str, AttributeValue] = {}
+    if "axis" in context.attributes:
+        more["axis"] = context.axis(0)
+    if context.kind == "Unique":
+        more["sorted"] = context.int("sorted", 1)
+    return context.same(None, **more)
+
+
+def _constant_of_shape(context: NodeContext) -> list[Op]:
+    fill = context.attributes.get("value")
+    value = numpy_helper.to_array(fill) if isinstance(fill, onnx.TensorProto) else np.zeros(1)
+    return context.same(None, value=_number(np.asarray(value)) or 0)
+
+
+def _swiglu(context: NodeContext) -> list[Op]:
+    """A gate that is weighed by its sigmoid, times a value."""
+    gate = _inner(context, "/gate", context.dims())
+    alpha = _number(context.attributes.get("alpha", 1.0))
+    known: dict[str, AttributeValue] = {"alpha": 1.0 if alpha is None else alpha}
+    return [
+        _step(context, "gate", "Swish", context.node.input[0], gate, known),
+        context.op("Mul", [gate, context.node.input[1]]),
+    ]
+
+
+_ALIGNED = (
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Pow",
+    "And",
+    "Or",
+    "Xor",
+    "Equal",
+    "Greater",
+    "Less",
+    "PRelu",
+)
+
+MOVES: Mapping[str, Converter] = MappingProxyType(
+    {
+        **dict.fromkeys(_ALIGNED, _aligned),
+        "Clip": _clip,
+        "Mod": _keeping(fmod=0),
+        "BitShift": _keeping("direction"),
+        "IsInf": _keeping(detect_negative=1, detect_positive=1),
+        "Selu": _keeping("gamma"),
+        "Shrink": _keeping(lambd=0.5, bias=0.0),
+        "SwiGLU": _swiglu,
+        "Pad": _pad,
+        "CenterCropPad": _center_crop_pad,
+        "Slice": _slice,
+        "Concat": _concat,
+        "Trilu": _trilu,
+        "DepthToSpace": _depth_to_space,
+        "SpaceToDepth": _space_to_depth,
+        "ReverseSequence": _keeping(batch_axis=1, time_axis=0),
+        "OneHot": _one_hot,
+        **dict.fromkeys(("Compress", "Unique"), _along_if_given),
+        "ConstantOfShape": _constant_of_shape,
+        "EyeLike": _keeping(k=0),
+        **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), _keeping(periodic=1)),
+        **dict.fromkeys(("RandomNormal", "RandomNormalLike"), _keeping(mean=0.0, scale=1.0)),
+        **dict.fromkeys(("RandomUniform", "RandomUniformLike"), _keeping(low=0.0, high=1.0)),
+        "Multinomial": _keeping(sample_size=1),
+    }
+)

@@ -1,0 +1,205 @@
+"""Products, also with factors, activations and quantised operands, as products and what is around
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+import onnx
+
+from importers.onnx_biases import factor_of, followed, scaled, scaled_operand
+from importers.onnx_images import windows
+from importers.onnx_node import NodeContext
+from importers.onnx_rewriting import Rewriting, UnsupportedError, rewritten
+from importers.onnx_statistics import kept
+from ir.graph import AttributeValue, Op
+
+Converter: TypeAlias = Callable[[NodeContext], list[Op]]
+_FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
+_UINT8 = int(onnx.TensorProto.UINT8)
+
+
+def _gemm(context: NodeContext) -> list[Op]:
+    """The product, times `alpha`, plus `beta` times the bias."""
+    flags = (("trans_a", "transA"), ("trans_b", "transB"))
+    attributes: dict[str, AttributeValue] = {k: 1 for k, flag in flags if context.int(flag, 0)}
+    product = context.op("MatMul", context.node.input[:2], attributes)
+    ops, beta = scaled(context, product, factor_of(context, "alpha")), factor_of(context, "beta")
+    if not context.has(2) or not beta:
+        return ops
+    before, bias = scaled_operand(context, context.node.input[2], beta)
+    return [*before, *followed(context, ops, "Add", bias, {})]
+
+
+def _quantities(context: NodeContext) -> list[Op]:
+    """Numbers of a slice or a block need the axis; one number belongs to all elements."""
+    attributes = kept(context, "block_size", "saturate")
+    scale = context.dims(1)
+    if any(d > 1 for d in scale) or len(scale) > 1:
+        attributes["axis"] = context.axis(1)
+    if not attributes.get("block_size", 1):
+        attributes.pop("block_size")
+    return [context.op(context.node.op_type, context.node.input[:3], attributes)]
+
+
+def _integer_conv(weight: int) -> Converter:
+    return lambda context: [
+        context.op(context.kind, context.node.input, windows(context, weight=weight))
+    ]
+
+
+def _fused_matmul(work: Rewriting) -> None:
+    """Operands may have their first dimension behind those of the batch."""
+    names = []
+    for index, flag in ((0, "transBatchA"), (1, "transBatchB")):
+        name = work.operand(index)
+        rank = len(work.dims(name))
+        if work.int(flag):
+            name = work.transposed(name, *range(1, rank - 1), 0, rank - 1)
+        names.append(name)
+    pairs = (("trans_a", "transA"), ("trans_b", "transB"))
+    flags: dict[str, AttributeValue] = {k: 1 for k, flag in pairs if work.int(flag)}
+    result, alpha = work.dims(work.output(0)), work.float("alpha", 1.0)
+    product = work.one("MatMul", names, result, work.output(0) if alpha == 1.0 else "")
+    work.ops[-1] = replace(work.ops[-1], attributes=flags)
+    if alpha != 1.0:
+        work.one("Scale", [product], result, work.output(0), scale=alpha)
+
+
+_ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
+
+
+def _with_activation(convert: Converter, key: str = "activation") -> Converter:
+    """What a converter makes, and the activation that the node names behind it."""
+
+    def write(context: NodeContext) -> list[Op]:
+        kind = str(context.attributes.get(key, ""))
+        if kind and kind not in _ACTIVATIONS:
+            return context.same()
+        ops = convert(context)
+        return ops if not kind else _activated(context, ops, kind)
+
+    return write
+
+
+def _activated(context: NodeContext, ops: Sequence[Op], kind: str) -> list[Op]:
+    between = context.new_tensor("/linear")
+    values = context.attributes.get("activation_params", ())
+    given = [float(v) for v in values] if isinstance(values, list | tuple) else []
+    for name in ("activation_alpha", "activation_beta"):
+        value = context.attributes.get(name)
+        given += [float(value)] if isinstance(value, int | float) else []
+    names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}.get(kind, ())
+    attributes: dict[str, AttributeValue] = dict(zip(names, given, strict=False))
+    result = context.node.output[0]
+    moved = [
+        replace(op, outputs=tuple(between if n == result else n for n in op.outputs)) for op in ops
+    ]
+    name = f"{context.name}/activation"
+    return [*moved, Op(name, kind, (between,), (result,), attributes, context.scope)]
+
+
+def _fused_conv(context: NodeContext) -> list[Op]:
+    """A convolution, its bias, and a tensor of its result's dims that is added."""
+    product = context.op("Conv", context.node.input[:2], windows(context, weight=1))
+    ops = [product]
+    if context.has(2):
+        ops = followed(context, ops, "BiasAdd", context.node.input[2], {"axis": 1})
+    if not context.has(3):
+        return ops
+    return followed(context, ops, "Add", context.node.input[3], {}, "sum")
+
+
+def _gemm_gelu(context: NodeContext) -> list[Op]:
+    return _activated(context, _gemm(context), "FastGelu")
+
+
+def _float_product(
+    work: Rewriting, names: Sequence[str], scales: Sequence[str], bias: str, code: int
+) -> None:
+    """Product of whole numbers, as floating point, times both scales, plus a bias."""
+    result, output = work.dims(work.output(0)), work.output(0)
+    product = work.one("MatMulInteger", names, result, code=_INT32)
+    found = work.one("Cast", [product], result, code=code)
+    for index, scale in enumerate(scales):
+        last = index == len(scales) - 1 and not bias
+        found = work.one("Mul", [found, scale], result, output if last else "", code=code)
+    if bias:
+        work.one("Add", [found, bias], result, output)
+
+
+def _dynamic_matmul(work: Rewriting) -> None:
+    """The left operand is quantised while the model runs."""
+    data, code = work.operand(0), work.code(work.output(0))
+    dims = work.dims(data)
+    left, scale, point = (work.tensor(d, c) for d, c in ((dims, _UINT8), ((), code), ((), _UINT8)))
+    work.add("DynamicQuantizeLinear", [data], dims, (), (), outputs=(left, scale, point))
+    names = [left, work.operand(1), point, work.operand(3)]
+    _float_product(work, names, [scale, work.operand(2)], work.operand(4), code)
+
+
+def _integer_to_float(work: Rewriting) -> None:
+    """Operands are `a, b, scale, scale, point, point, bias`."""
+    names = [work.operand(i) for i in (0, 1, 4, 5)]
+    rows = work.operand(2)
+    if len(work.dims(rows)) == 1 and work.dims(rows)[0] > 1:
+        raise UnsupportedError
+    scales = [rows, work.operand(3)]
+    _float_product(work, names, scales, work.operand(6), work.code(work.output(0)))
+
+
+def _rounded(kind: str) -> Converter:
+    """Quantised numbers as floating point, the operator, and its result quantised."""
+
+    def write(work: Rewriting) -> None:
+        floats = []
+        for index in (0, 3):
+            names = [work.operand(index + i) for i in range(3)]
+            dims = work.dims(names[0])
+            floats.append(work.one("DequantizeLinear", names, dims, code=work.code(names[1])))
+        result = work.dims(work.output(0))
+        found = work.one(kind, floats, result, code=work.code(work.operand(6)))
+        names = [found, work.operand(6), work.operand(7)]
+        work.one("QuantizeLinear", names, result, work.output(0))
+
+    return rewritten(write)
+
+
+def _packed_matmul(work: Rewriting) -> None:
+    """Weights of a few bits stay packed; the bias is added behind."""
+    work.refuse(4)
+    bits, block = work.int("bits", 4), work.int("block_size", 32)
+    result, bias = work.dims(work.output(0)), work.operand(5)
+    names = [work.operand(i) for i in range(4)]
+    output = "" if bias else work.output(0)
+    found = work.one("MatMulNBits", names, result, output, bits=bits, block_size=block)
+    if bias:
+        work.one("Add", [found, bias], result, work.output(0))
+
+
+PRODUCTS: Mapping[str, Converter] = MappingProxyType(
+    {
+        "Gemm": _gemm,
+        **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantities),
+        "ConvInteger": _integer_conv(1),
+        "QLinearConv": _integer_conv(3),
+    }
+)
+MICROSOFT_PRODUCTS: Mapping[str, Converter] = MappingProxyType(
+    {
+        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), rewritten(_fused_matmul)),
+        "FusedGemm": _with_activation(_gemm),
+        "GemmFastGelu": _gemm_gelu,
+        "FusedConv": _with_activation(_fused_conv),
+        **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantities),
+        "DynamicQuantizeMatMul": rewritten(_dynamic_matmul),
+        "MatMulIntegerToFloat": rewritten(_integer_to_float),
+        "QLinearAdd": _rounded("Add"),
+        "QLinearMul": _rounded("Mul"),
+        "MatMulNBits": rewritten(_packed_matmul),
+    }
+)

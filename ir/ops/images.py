@@ -1,0 +1,193 @@
+"""Samples of images at computed places, unfolding, Fourier transforms, determinants."""
+
+from __future__ import annotations
+
+import math
+
+from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
+
+
+def _whole(rank: int) -> FactorMap:
+    return ((),) * rank
+
+
+def global_norm_rule(view: OpView) -> ShardingRule:
+    """`n c x... -> n c 1...`: split positions exchange sums of powers."""
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    builder.internal.append(
+        InternalCollective(tuple(factors[2:]), tuple(factors[:2]), forward=1, backward=0)
+    )
+    result = (*single(factors[:2]), *_whole(len(factors) - 2))
+    return builder.build([single(factors)], [result])
+
+
+def whole_rule(view: OpView) -> ShardingRule:
+    """Places are counted in the whole tensor: all of it stays on one device."""
+    return RuleBuilder().build(
+        [None if t is None else _whole(len(t.dims)) for t in view.inputs],
+        [_whole(len(t.dims)) for t in view.outputs],
+    )
+
+
+def grid_sample_rule(view: OpView) -> ShardingRule:
+    """`n c x..., n y... 1 -> n c y...`: every place may read any position of its image."""
+    builder = RuleBuilder()
+    data, grid = view.dims(0), view.dims(1)
+    n, c = builder.factor(data[0]), builder.factor(data[1])
+    places = single(builder.factors(grid[1:-1]))
+    return builder.build(
+        [((n,), (c,), *_whole(len(data) - 2)), ((n,), *places, ())], [((n,), (c,), *places)]
+    )
+
+
+def affine_grid_rule(view: OpView) -> ShardingRule:
+    """`n 1 1 -> n 1... 1`: the positions of the image are computed where they are needed."""
+    builder = RuleBuilder()
+    n = builder.factor(view.dims(0)[0])
+    return builder.build([((n,), (), ())], [((n,), *_whole(len(view.result()) - 1))])
+
+
+def region_rule(view: OpView) -> ShardingRule:
+    """`1 c 1 1, r 1, r -> r c 1 1`: a region may lie in any image."""
+    builder = RuleBuilder()
+    c, r = builder.factor(view.dims(0)[1]), builder.factor(view.dims(1)[0])
+    operands: list[FactorMap] = [((), (c,), (), ()), ((r,), ()), ((r,),)]
+    return builder.build(operands[: len(view.op.inputs)], [((r,), (c,), (), ())])
+
+
+def deform_conv_rule(view: OpView) -> ShardingRule:
+    """A convolution; groups of offsets are groups of its input channels.
+
+    Operands are data, weight, offset and mask. Channels stay whole where both kinds of groups cut
+    them.
+    """
+    builder = RuleBuilder()
+    data, weight = view.dims(0), view.dims(1)
+    groups, apart = view.int("group", 1), view.int("offset_group", 1)
+    n, both = builder.factor(data[0]), groups > 1 and apart > 1
+    g, a = builder.factor(groups, locked=both), builder.factor(apart, locked=both)
+    c = builder.factor(data[1] // (groups * apart) if not both else 1)
+    o = builder.factor(weight[0] // groups, locked=both)
+    group, part = ((g,) if groups > 1 else ()), ((a,) if apart > 1 else ())
+    offsets = [
+        ((n,), (*part, builder.factor(t.dims[1] // apart, locked=True)), (), ())
+        for t in view.inputs[2:]
+        if t is not None
+    ]
+    if both:
+        whole: FactorMap = ((n,), (), (), ())
+        return builder.build([whole, _whole(4), *[whole] * len(offsets)], [whole])
+    return builder.build(
+        [((n,), (*group, *part, c), (), ()), ((*group, o), (*part, c), (), ()), *offsets],
+        [((n,), (*group, o), (), ())],
+    )
+
+
+def fold_rule(view: OpView) -> ShardingRule:
+    """`n (c k!) 1 -> n c 1...`: the windows of one channel stay together."""
+    builder = RuleBuilder()
+    n, c = builder.factors(view.result()[:2])
+    k = builder.factor(view.dims(0)[1] // view.result()[1], locked=True)
+    return builder.build([((n,), (c, k), ())], [((n,), (c,), *_whole(len(view.result()) - 2))])
+
+
+def matrices_rule(view: OpView) -> ShardingRule:
+    """`b... 1 1 -> b...`: matrices stay whole."""
+    builder = RuleBuilder()
+    batch = single(builder.factors(view.dims(0)[:-2]))
+    return builder.build([(*batch, (), ())], [batch])
+
+
+def transform_rule(view: OpView) -> ShardingRule:
+    """Everything passes but the transformed axis and the parts of complex numbers."""
+    builder = RuleBuilder()
+    dims, axis = view.dims(0), view.int("axis")
+    both: FactorMap = tuple(
+        () if i in (axis, len(dims) - 1) else (builder.factor(d),) for i, d in enumerate(dims)
+    )
+    return builder.build([both], [both])
+
+
+def frames_rule(view: OpView) -> ShardingRule:
+    """`n 1 1, 1 -> n 1 1 1`: frames overlap, signals are split."""
+    builder = RuleBuilder()
+    n = builder.factor(view.dims(0)[0])
+    window = [None if t is None else _whole(1) for t in view.inputs[1:]]
+    return builder.build([((n,), (), ()), *window], [((n,), (), (), ())])
+
+
+def _operand_elements(view: OpView) -> int:
+    return view.graph.tensors[view.op.inputs[0]].elements
+
+
+@operator("GlobalLpPool", rule=global_norm_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _global_norm_flops(view: OpView) -> int:
+    return 3 * _operand_elements(view)
+
+
+@operator("MaxUnpool", rule=whole_rule, needs=Needs.OTHERS, differentiable=(0,))
+def _unpool_flops(view: OpView) -> int:
+    return _operand_elements(view)
+
+
+@operator("GridSample", rule=grid_sample_rule, needs=Needs.OPERANDS)
+def _grid_sample_flops(view: OpView) -> int:
+    """A product and a sum for each neighbour: 4 of them along a dimension where it is cubic."""
+    taps = {"nearest": 1, "cubic": 4}.get(str(view.op.attributes.get("mode", "linear")), 2)
+    return 2 * view.outputs[0].elements * math.prod([taps] * (len(view.dims(0)) - 2))
+
+
+@operator("AffineGrid", rule=affine_grid_rule)
+def _affine_grid_flops(view: OpView) -> int:
+    return 2 * view.outputs[0].elements * view.dims(0)[-1]
+
+
+@operator("RoiAlign", rule=region_rule, needs=Needs.OPERANDS, differentiable=(0,))
+def _region_flops(view: OpView) -> int:
+    """Four neighbours of each sample; two samples a side where the operator does not say."""
+    return 8 * view.outputs[0].elements * (view.int("sampling_ratio") or 2) ** 2
+
+
+@operator("MaxRoiPool", rule=region_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,))
+def _region_maximum_flops(view: OpView) -> int:
+    return view.dims(1)[0] * view.dims(0)[1] * math.prod(view.dims(0)[2:])
+
+
+@operator(
+    "DeformConv",
+    rule=deform_conv_rule,
+    engine=Engine.CONVOLUTION,
+    needs=Needs.OPERANDS,
+    parameter_operands=(1,),
+)
+def _deform_conv_flops(view: OpView) -> int:
+    """As a convolution, and four neighbours of each element that it reads."""
+    kernel = math.prod(view.dims(1)[2:])
+    samples = view.dims(0)[0] * view.dims(0)[1] * kernel * math.prod(view.result()[2:])
+    return 8 * samples + 2 * view.outputs[0].elements * math.prod(view.dims(1)[1:])
+
+
+@operator("Col2Im", rule=fold_rule)
+def _fold_flops(view: OpView) -> int:
+    return _operand_elements(view)
+
+
+@operator("Det", rule=matrices_rule, needs=Needs.OPERANDS_AND_RESULT)
+def _det_flops(view: OpView) -> int:
+    """Elimination: two thirds of the cube of the size."""
+    return 2 * _operand_elements(view) * view.dims(0)[-1] // 3
+
+
+@operator("DFT", rule=transform_rule)
+def _dft_flops(view: OpView) -> int:
+    """Five operations for each element and halving, as is usual for the fast transform."""
+    length = max(view.dims(0)[view.int("axis")], 2)
+    return 5 * view.outputs[0].elements * math.ceil(math.log2(length))
+
+
+@operator("STFT", rule=frames_rule, needs=Needs.OTHERS)
+def _stft_flops(view: OpView) -> int:
+    length = max(view.int("frame_length", 2), 2)
+    return 5 * view.outputs[0].elements * math.ceil(math.log2(length))

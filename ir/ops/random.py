@@ -1,0 +1,42 @@
+"""Random numbers: every element is drawn by itself, so that a device can draw its part alone."""
+
+from __future__ import annotations
+
+from ir.ops.elementwise import aligned_map
+from ir.ops.registry import OpView, operator
+from ir.rule import RuleBuilder, ShardingRule, single
+
+
+def drawn_rule(view: OpView) -> ShardingRule:
+    """Factors of the result alone, or of an operand that tells dims or probabilities."""
+    builder = RuleBuilder()
+    result = view.result()
+    factors = builder.factors(result)
+    if not view.op.inputs:
+        builder.uncut.update(factors)
+    operands = [None if t is None else aligned_map(t.dims, result, factors) for t in view.inputs]
+    return builder.build(operands, [single(factors)])
+
+
+def multinomial_rule(view: OpView) -> ShardingRule:
+    """Rows are drawn by themselves, each from all of its classes."""
+    builder = RuleBuilder()
+    rows, classes = builder.factors(view.dims(0))
+    builder.locked.add(classes)
+    return builder.build([((rows,), (classes,))], [((rows,), ())])
+
+
+@operator("RandomNormal", "RandomUniform", rule=drawn_rule, differentiable=())
+@operator("RandomNormalLike", "RandomUniformLike", "Bernoulli", rule=drawn_rule, differentiable=())
+def _drawn_flops(view: OpView) -> int:
+    """A counter-based generator takes some ten integer operations for a number.
+
+    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011 (Philox, 10 rounds).
+    """
+    return 10 * view.outputs[0].elements
+
+
+@operator("Multinomial", rule=multinomial_rule, differentiable=())
+def _multinomial_flops(view: OpView) -> int:
+    """Cumulative probabilities of each row, and a draw for each sample."""
+    return 2 * view.graph.tensors[view.op.inputs[0]].elements + 10 * view.outputs[0].elements

@@ -1,0 +1,56 @@
+"""Whether a plan is one of a model: the same graph comes out of the same preparation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ir.graph import OpGraph
+from ir.plan import Plan
+from planner.preparation import prepare
+from planner.request import RequestError, SearchRequest
+from topology.cluster import Cluster
+
+
+def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
+    """The graph of a model as the plan's search prepared it.
+
+    Raises:
+        RequestError: it is another one than the plan's.
+        BatchError: the plan's batch cannot be followed in this model.
+    """
+    request = SearchRequest(
+        training=bool(plan.request.get("training", True)),
+        dtype=_text(plan.request, "dtype"),
+        batch=_number(plan.request, "batch"),
+        fused_attention=bool(plan.request.get("fused_attention", True)),
+        rules=tuple((str(kind), str(rule)) for kind, rule in _pairs(plan.request, "rules")),
+    )
+    ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), request)
+    if ready.digest() != plan.digest:
+        raise RequestError(
+            f"the plan is for another model: it was made from {plan.graph.name!r} with digest "
+            f"{plan.digest[:12]}, this one has {ready.digest()[:12]}\n"
+            "  at:  the model and the plan\n"
+            "  fix: pass the model that was planned, or search again"
+        )
+    return ready
+
+
+def _pairs(request: Mapping[str, object], key: str) -> list[tuple[object, object]]:
+    found = request.get(key, [])
+    return [(first, second) for first, second in found] if isinstance(found, list | tuple) else []
+
+
+def bindings(plan: Plan) -> dict[str, int]:
+    """Values that the model's dynamic dimensions were bound to."""
+    return {str(name): int(str(value)) for name, value in _pairs(plan.request, "bind")}
+
+
+def _text(request: Mapping[str, object], key: str) -> str | None:
+    value = request.get(key)
+    return None if value is None else str(value)
+
+
+def _number(request: Mapping[str, object], key: str) -> int | None:
+    value = request.get(key)
+    return None if value is None else int(str(value))

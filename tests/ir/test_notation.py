@@ -1,0 +1,75 @@
+"""A rule and its notation say the same."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ir.notation import notation, remarks
+from ir.ops import lookup
+from ir.rule import ShardingRule, parse_rule
+from tests.ir.instance import Instance
+from tests.ir.instances import INSTANCES
+
+
+def renumbered(rule: ShardingRule) -> ShardingRule:
+    """The same rule with its factors in the order in which they appear, without what the notation
+    cannot say.
+    """
+    maps = [m for m in (*rule.operands, *rule.results) if m is not None]
+    order = list(dict.fromkeys(f for m in maps for dim in m for f in dim))
+    new = {old: i for i, old in enumerate(order)}
+
+    def turned(mapping: tuple[tuple[int, ...], ...] | None) -> object:
+        return None if mapping is None else tuple(tuple(new[f] for f in dim) for dim in mapping)
+
+    return replace(
+        rule,
+        sizes=tuple(rule.sizes[f] for f in order),
+        operands=tuple(turned(m) for m in rule.operands),  # type: ignore[misc]
+        results=tuple(turned(m) for m in rule.results),  # type: ignore[misc]
+        locked=frozenset(new[f] for f in rule.locked if f in new),
+        internal=(),
+        order=(),
+        uncut=frozenset(),
+        lookup=frozenset(),
+    )
+
+
+def is_complete(rule: ShardingRule, dims: list[tuple[int, ...] | None]) -> bool:
+    """Whether the factors of each dimension multiply to it."""
+    return all(
+        not factors or math.prod(rule.sizes[f] for f in factors) == size
+        for mapping, sizes in zip((*rule.operands, *rule.results), dims, strict=True)
+        for factors, size in zip(mapping or (), sizes or (), strict=True)
+    )
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=str)
+def test_what_is_read_back_from_the_notation_is_the_rule(instance: Instance) -> None:
+    view = instance.view()
+    rule = lookup(instance.kind).rule(view)
+    operands = [
+        None if t is None or m is None else t.dims
+        for t, m in zip(view.inputs, rule.operands, strict=True)
+    ]
+    if not is_complete(rule, [*operands, *(t.dims for t in view.outputs)]):
+        assert instance.kind == "Reshape"
+        return
+    found = parse_rule(notation(rule), operands, [t.dims for t in view.outputs])
+    assert found == renumbered(rule)
+
+
+def test_an_operand_without_a_layout_has_a_mark_of_its_own() -> None:
+    rule = ShardingRule((4,), (((0,),), None), (((0,),),))
+    assert notation(rule) == "a, _ -> a"
+
+
+def test_messages_inside_and_masks_are_told() -> None:
+    view = Instance("Softmax", (np.ones((4, 8)),), ((4, 8),), {"axis": 1}).view()
+    (remark,) = remarks(lookup("Softmax").rule(view))
+    assert remark == "b: reduced inside, 2 x forward, 1 x backward"
+    assert list(remarks(parse_rule("a b -> a b", [(4, 8)], [(4, 8)]))) == []
