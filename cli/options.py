@@ -207,6 +207,15 @@ Scale: TypeAlias = Annotated[
         "allow, full as it is.",
     ),
 ]
+VirtualDevices: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--devices",
+        metavar="N",
+        help="Virtual devices at hand; a plan needs all of its own.",
+        show_default="those of the plan",
+    ),
+]
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", help="Other random numbers for inputs and weights.")
 ]

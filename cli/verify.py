@@ -8,6 +8,7 @@ import typer
 
 from cli import options
 from cli.arguments import one_of
+from cli.errors import UserError
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def verify(
     plan: options.PlanPath,
     *,
     scale: options.Scale = "small",
+    devices: options.VirtualDevices = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -44,27 +46,48 @@ def verify(
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan)
+    _check_devices(found, devices)
     with Progress() as progress:
         smaller, notes = _scaled(found, scale)
         progress(f"reading {model.name}")
         values = _values(model, found, smaller, seed)
-        devices = len(found.rank_order)
-        progress(f"running {len(smaller.graph.ops)} operators whole and on {devices} devices")
-        from executors.verdict import verify as judged  # noqa: PLC0415  brings in the reference
-
-        verdict = judged(smaller, values)
+        count = f"{len(smaller.graph.ops)} operators"
+        progress(f"running {count} whole and on {found.devices} devices")
+        verdict = _judged(smaller, values)
     _print(verdict, found, notes, as_json=as_json)
     if not verdict.passed:
         raise typer.Exit(NOT_VERIFIED)
+
+
+def _judged(plan: Plan, values: dict[str, Array]) -> Verdict:
+    from executors.verdict import NotComparableError  # noqa: PLC0415  brings in the reference
+    from executors.verdict import verify as judge  # noqa: PLC0415
+
+    try:
+        return judge(plan, values)
+    except NotComparableError as error:
+        raise UserError(str(error)) from error
+
+
+def _check_devices(plan: Plan, devices: int | None) -> None:
+    if devices is not None and devices < plan.devices:
+        raise UserError(
+            f"the plan needs {plan.devices} devices, {devices} are given",
+            "--devices",
+            f"give at least {plan.devices}, or search with --devices {devices}",
+        )
 
 
 def _scaled(plan: Plan, scale: str) -> tuple[Plan, list[str]]:
     if scale == "full":
         return plan, []
     from executors.rescaling import rescaled  # noqa: PLC0415
-    from executors.shrink import shrunk  # noqa: PLC0415
+    from executors.shrink import ShrinkError, shrunk  # noqa: PLC0415
 
-    small = shrunk(plan)
+    try:
+        small = shrunk(plan)
+    except ShrinkError as error:
+        raise UserError(str(error), "--scale small", "use --scale full") from error
     notes = [f"{name}: {old} became {new}" for name, (old, new) in small.sizes.items()]
     if small.layers_left_out:
         notes.append(f"{small.layers_left_out} equal layers were left out")

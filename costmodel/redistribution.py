@@ -122,10 +122,10 @@ class StateSpace:
                 terms = tuple(sorted((*rest.partial, *suffix)))
                 # A slice amid zeros is a term of a sum.
                 yield None, suffix, 0.0, Layout(rest.dims, terms)
-                if not self._tier(suffix):
-                    continue
                 size = math.prod(self.mesh.sizes[a] for a in suffix)
                 yield Collective.ALL_GATHER, suffix, float(size), rest
+                if not self._tier(suffix):
+                    continue
                 for other in range(len(layout.dims)):
                     if other != dim:
                         yield Collective.ALL_TO_ALL, suffix, 1.0, _append(rest, other, suffix)
@@ -137,9 +137,8 @@ class StateSpace:
             for axes in itertools.combinations(layout.partial, count):
                 whole = Layout(layout.dims, tuple(a for a in layout.partial if a not in axes))
                 yield Collective.ALL_REDUCE, axes, 1.0, whole
-                if self._tier(axes):
-                    for dim in range(len(layout.dims)):
-                        yield Collective.REDUCE_SCATTER, axes, 1.0, _append(whole, dim, axes)
+                for dim in range(len(layout.dims)):
+                    yield Collective.REDUCE_SCATTER, axes, 1.0, _append(whole, dim, axes)
 
 
 def _replace(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
@@ -242,7 +241,7 @@ class Redistribution:
         local, valid = self._local_bytes(tensor), self.valid(tensor)
         sources, targets, latency_s, slope = self._priced_moves(space)
         times = latency_s * tensor.latency_scale + slope * local[sources]
-        possible = valid[sources] & valid[targets]
+        possible = valid[sources] & valid[targets] & self._nested(tensor, sources, targets)
         single = np.full((len(space.layouts),) * 2, UNREACHABLE_S)
         np.minimum.at(single, (sources[possible], targets[possible]), times[possible])
         np.fill_diagonal(single, np.where(valid, 0.0, UNREACHABLE_S))
@@ -253,6 +252,21 @@ class Redistribution:
         table = single.copy()
         table[np.ix_(inside, inside)] = compact
         return single, table
+
+    def _nested(self, tensor: Shardable, sources: IntArray, targets: IntArray) -> NDArray[np.bool_]:
+        """Whether the coarser pieces of every dimension are made of whole finer ones, per move.
+
+        Where a dimension is padded they need not be: 23 rows in 8 pieces are 3 each, in 16 pieces
+        2 each, and what a group holds is then not what it needs.
+        """
+        shards = self.space(len(tensor.dims)).shards
+        pieces = -(-np.array(tensor.dims, dtype=np.int64) // shards)
+        few = np.minimum(shards[sources], shards[targets])
+        many = np.maximum(shards[sources], shards[targets])
+        coarse = np.maximum(pieces[sources], pieces[targets])
+        fine = np.minimum(pieces[sources], pieces[targets])
+        whole = (few == 1) | (coarse * few == fine * many)
+        return np.asarray(whole.all(axis=1), dtype=np.bool_)
 
     def _priced_moves(self, space: StateSpace) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """Source, target, latency and seconds per local byte of every move of a space."""

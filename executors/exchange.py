@@ -130,14 +130,16 @@ class _Move:
             return None
         old = max(_volume(region) for region in self.old)
         new = max(_volume(region) for region in self.new)
-        kind, elements = self._kind(old, new)
+        group = math.prod(self.mesh.sizes[axis] for axis in axes)
+        kind, elements = self._kind(old, new, group)
         return Communication(kind, tuple(axes), int(elements * item_bytes))
 
-    def _kind(self, old: int, new: int) -> tuple[str, int]:
+    def _kind(self, old: int, new: int, group: int) -> tuple[str, int]:
+        """Name and elements; short pieces of a gather are padded to the longest."""
         if self.summed:
             return ("all_reduce", old) if new == old else ("reduce_scatter", old)
         kept = all(_contains(new, old) for new, old in zip(self.new, self.old, strict=True))
-        return ("all_gather", new) if kept and new > old else ("all_to_all", old)
+        return ("all_gather", old * group) if kept and new > old else ("all_to_all", old)
 
 
 def _distance(one: Sequence[int], other: Sequence[int]) -> int:

@@ -46,11 +46,10 @@ class _Scale:
         if item.cause == INSIDE:
             key = _Message(frozenset(item.axes), item.nbytes)
             return replace(item, nbytes=self._inside(item.operator).get(key, item.nbytes))
-        layout = item.after if item.kind == "all_gather" else item.before
-        if layout is None:
+        if item.before is None:
             return item
-        before = self._elements(self.full.graph, item.tensor, layout)
-        now = self._elements(self.small.graph, item.tensor, layout)
+        before = self._elements(self.full.graph, item.tensor, item.before)
+        now = self._elements(self.small.graph, item.tensor, item.before)
         return replace(item, nbytes=item.nbytes * now / before if before else item.nbytes)
 
     def _elements(self, graph: OpGraph, tensor: str, layout: NamedLayout) -> int:

@@ -53,8 +53,28 @@ def _balanced_routes(graph: OpGraph) -> dict[str, Array]:
 
 
 def _leading(array: Array, tensor: Tensor) -> Array:
-    """The first part of an array, for a graph whose extents were cut."""
-    return array[tuple(slice(size) for size in tensor.dims)].reshape(tensor.dims)
+    """The first part of an array, for a graph whose extents were cut.
+
+    Where another batch made an extent larger, positions go on counting and all else repeats.
+    """
+    if array.ndim != len(tensor.dims):
+        return np.resize(array, tensor.dims)
+    for axis, size in enumerate(tensor.dims):
+        array = _continued(array, axis, size)
+    return array[tuple(slice(size) for size in tensor.dims)]
+
+
+def _continued(array: Array, axis: int, size: int) -> Array:
+    old = array.shape[axis]
+    if old >= size or not old:
+        return array
+    index = np.arange(size)
+    repeated = np.take(array, index % old, axis=axis)
+    steps = np.diff(array, axis=axis) if array.dtype.kind in "iuf" else array[:0]
+    if old < 2 or not steps.size or not (steps == np.take(steps, [0], axis=axis)).all():
+        return repeated
+    turns = (index // old).reshape([-1 if d == axis else 1 for d in range(array.ndim)])
+    return np.asarray(repeated + turns * old * np.take(steps, [0], axis=axis), dtype=array.dtype)
 
 
 def _wrapped(array: Array, limit: int) -> Array:

@@ -29,6 +29,10 @@ attention's keys, which is zero.
 _ONE = Mesh((MeshAxis("all", 1, 0),))
 
 
+class NotComparableError(ValueError):
+    """The whole model gives no numbers to compare with; the message says where."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """One output of both runs."""
@@ -78,11 +82,16 @@ def verify(plan: Plan, values: Mapping[str, Array]) -> Verdict:
     Args:
         plan: the plan; its graph must be small enough for arrays in memory.
         values: numbers of everything that no operator makes.
+
+    Raises:
+        NotComparableError: the whole model gives NaN.
     """
     runner = Evaluator()
     training = bool(plan.request.get("training")) and not plan.graph.is_training_step
-    expected, failed = run_whole(plan.graph, values, runner, training=training)
-    found = (run_training if training else run_forward)(plan, values, runner)
+    with np.errstate(all="ignore"):  # what is no number shows in the outputs
+        expected, failed = run_whole(plan.graph, values, runner, training=training)
+        found = (run_training if training else run_forward)(plan, values, runner)
+    _check_numbers(expected)
     names = list(dict.fromkeys([*expected, *found.outputs]))
     both = [n for n in names if n in expected and n in found.outputs]
     least = NOTHING * max((_largest(a) for a in expected.values()), default=0.0)
@@ -94,6 +103,18 @@ def verify(plan: Plan, values: Mapping[str, Array]) -> Verdict:
         messages=_count(found),
         disagreement=found.disagreement,
     )
+
+
+def _check_numbers(outputs: Mapping[str, Array]) -> None:
+    for name, array in outputs.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            count = int(np.isnan(array).sum())
+            raise NotComparableError(
+                f"the whole model gives NaN in {count} of {array.size} numbers of {name!r}: "
+                "nothing can be compared with them\n"
+                f"  at:  output {name!r}\n"
+                "  fix: another --seed; if it is always so, the model divides by zero or overflows"
+            )
 
 
 def _count(run: Run) -> int:
