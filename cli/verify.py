@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,6 +31,7 @@ the model or the plan."""
 
 NOT_VERIFIED = 1
 SCALES = ("small", "full")
+BACKENDS = ("reference", "onnxruntime")
 
 
 def verify(
@@ -37,12 +39,14 @@ def verify(
     plan: options.PlanPath,
     *,
     scale: options.Scale = "small",
+    backend: options.Backend = "reference",
     devices: options.VirtualDevices = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
     one_of(scale, SCALES, "--scale", "scale")
+    _check_backend(backend)
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan)
@@ -53,18 +57,31 @@ def verify(
         values = _values(model, found, smaller, seed)
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
-        verdict = _judged(smaller, values)
+        verdict = _judged(smaller, values, backend)
     _print(verdict, found, notes, as_json=as_json)
     if not verdict.passed:
         raise typer.Exit(NOT_VERIFIED)
 
 
-def _judged(plan: Plan, values: dict[str, Array]) -> Verdict:
+def _check_backend(backend: str) -> None:
+    one_of(backend, BACKENDS, "--backend", "back end")
+    if backend == "onnxruntime" and find_spec("onnxruntime") is None:
+        raise UserError(
+            "onnxruntime is not installed",
+            "--backend onnxruntime",
+            "pip install 'parallel-planner[fast]', or use --backend reference",
+        )
+
+
+def _judged(plan: Plan, values: dict[str, Array], backend: str) -> Verdict:
+    from executors.evaluation import Evaluator  # noqa: PLC0415
+    from executors.fast_evaluation import FastEvaluator  # noqa: PLC0415
     from executors.verdict import NotComparableError  # noqa: PLC0415  brings in the reference
     from executors.verdict import verify as judge  # noqa: PLC0415
 
     try:
-        return judge(plan, values)
+        runner = FastEvaluator() if backend == "onnxruntime" else Evaluator()
+        return judge(plan, values, runner)
     except NotComparableError as error:
         raise UserError(str(error)) from error
 

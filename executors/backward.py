@@ -18,7 +18,7 @@ from executors.exchange import ExchangeError, exchanged
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, disagreement, whole
 from executors.reference import Forward, Run, paths_of
-from executors.spmd import GRADIENT_TERMS, Runner
+from executors.spmd import GRADIENT_TERMS, Around, Runner
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
@@ -63,6 +63,7 @@ class _Backward:
         self.graph = self.plan.graph
         self.with_gradient = tensors_with_gradient(self.graph)
         self.shares = self.plan.space.dialect == "mindspore"
+        self.around = Around(self.mesh, constants=forward.values, shares=self.shares)
         self.paths = paths_of(self.plan.collectives, BACKWARD)
         self.gathers = paths_of(self.plan.collectives, GATHER)
         self.arrived: dict[str, list[Spread]] = {}
@@ -88,9 +89,8 @@ class _Backward:
             for name, result in zip((n for n in op.outputs if n), step.results, strict=True)
         ]
         _, found, task = run_backward(
-            op, self.graph, step.operands, assignment, seeds, wanted, ALGORITHMS,
-            shares=self.shares,
-        )  # fmt: skip
+            op, self.graph, step.operands, assignment, seeds, wanted, ALGORITHMS, self.around
+        )
         self.forward.inside_log[op.name] += list(task.backward_log.values())
         for index, gradient in zip(wanted, found, strict=True):
             self._send_back(op, index, gradient)

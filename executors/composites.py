@@ -14,9 +14,11 @@ import autograd.numpy as anp
 from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
-from executors.placement import Array, Spread, coordinates
+from executors.exchange import exchanged
+from executors.placement import Array, Spread, coordinates, spread
 from executors.spmd import (
     Algorithm,
+    Around,
     Assignment,
     Backward,
     Shards,
@@ -25,6 +27,7 @@ from executors.spmd import (
     run_operator,
 )
 from ir.graph import Op
+from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.ops.fused import fused_rule, tensor_maps
 from ir.rule import FactorMap, ShardingRule
@@ -37,6 +40,52 @@ def run_composite(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
         NotRunError: the layouts outside are not those that the parts allow.
     """
     return _Composite(task, algorithms).run()
+
+
+def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
+    """Run the parts of a composite that sends nothing inside, such as attention.
+
+    What an axis splits of a part follows from its operands; one that is wider than another one of
+    the same factor is cut.
+    """
+    mesh = task.mesh
+    held: dict[str, Spread] = {
+        name: operand
+        for name, operand in zip(task.op.inputs, task.operands, strict=True)
+        if name and operand is not None
+    }
+    for part in task.op.parts:
+        operands = [_held(task, held, name) if name else None for name in part.inputs]
+        rule = lookup(part.kind).rule(OpView(part, task.graph))
+        layouts = [None if o is None else o.layout for o in operands]
+        assignment = derived_assignment(rule, layouts, mesh.sizes)
+        found, _ = run_operator(
+            part, task.graph, operands, assignment, task.runner, algorithms, Around(mesh, task)
+        )
+        held.update(zip((n for n in part.outputs if n), found, strict=True))
+    ends = [
+        _cut(held[name], layout)
+        for name, layout in zip((n for n in task.op.outputs if n), task.layouts, strict=True)
+    ]
+    return [[end.shards[rank] for end in ends] for rank in task.ranks]
+
+
+def _held(task: Task, held: Mapping[str, Spread], name: str) -> Spread:
+    if name in held:
+        return held[name]
+    if name not in task.constants:
+        raise NotRunError(f"the numbers of {name!r}, which a part reads, are not known")
+    array = task.constants[name]
+    return spread(array, Layout(((),) * array.ndim), task.mesh)
+
+
+def _cut(tensor: Spread, layout: Layout) -> Spread:
+    if tensor.layout == layout:
+        return tensor
+    out, sent = exchanged(tensor, layout, 1)
+    if sent is not None:
+        raise NotRunError(f"the parts make {tensor.layout}, the whole has {layout}")
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +167,14 @@ class _Composite:
         step, task = self.steps[place], self.task
         operands = [self._passed(n, self.working[place]) if n else None for n in step.part.inputs]
         found, _ = run_operator(
-            step.part, task.graph, operands, step.assignment, task.runner, self.algorithms,
-            mesh=task.mesh, outer=task,
-        )  # fmt: skip
+            step.part,
+            task.graph,
+            operands,
+            step.assignment,
+            task.runner,
+            self.algorithms,
+            Around(task.mesh, task),
+        )
         lost = _reduced_axes(step)
         for name, result in zip((n for n in step.part.outputs if n), found, strict=True):
             self.held[name] = self._complete(name, result, lost)

@@ -23,6 +23,9 @@ class NotRunError(Exception):
 class Evaluator:
     """Runs operators; those of one kind and shape are prepared once."""
 
+    tolerance: float = 1e-6
+    """Relative error that rounding in double precision never makes, and a wrong split does."""
+
     _known: dict[tuple[object, ...], ReferenceEvaluator] = field(default_factory=dict)
 
     def run(

@@ -14,6 +14,7 @@ from executors.semantics import Differentiable
 from executors.spmd import (
     GRADIENT_TERMS,
     Algorithm,
+    Around,
     Assignment,
     Task,
     fitted,
@@ -33,8 +34,7 @@ def run_backward(
     gradients: Sequence[Spread | None],
     wanted: Sequence[int],
     algorithms: Mapping[str, Algorithm],
-    *,
-    shares: bool = False,
+    around: Around | None = None,
 ) -> tuple[list[Spread], list[Spread], Task]:
     """Gradients of some operands of an operator.
 
@@ -47,7 +47,7 @@ def run_backward(
             None for a result without one.
         wanted: the operands whose gradients are asked for.
         algorithms: by kind.
-        shares: gradients are shares of a sum over every axis that does not split their tensor.
+        around: what the operator stands in.
 
     Returns:
         The results, the gradients of the wanted operands, and the task. A gradient is a term of a
@@ -57,6 +57,7 @@ def run_backward(
     Raises:
         NotRunError: the operator cannot be differentiated.
     """
+    around = around or Around()
     rule = lookup(op.kind).rule(OpView(op, graph))
     ready = [fitted(o, m, assignment) for o, m in zip(operands, rule.operands, strict=True)]
     mesh = next(o.mesh for o in ready if o is not None)
@@ -69,7 +70,9 @@ def run_backward(
             old = given[index]
             assert old is not None
             given[index] = Spread(old.dims, old.layout, old.mesh, tuple(shards))
-        task = Task(op, graph, mesh, given, layouts, Differentiable(), shares=shares)
+        task = Task(
+            op, graph, mesh, given, layouts, Differentiable(), around.constants, around.shares
+        )
         kept.append(task)
         shards_of = algorithms.get(op.kind, Task.local)(task)
         return traced_list([a for shards in shards_of for a in shards])
@@ -88,7 +91,7 @@ def run_backward(
     out = []
     for place, index in enumerate(wanted):
         operand, mapping = _present(ready[index]), rule.operands[index]
-        layout = _terms(operand, mapping, assignment, shares=shares)
+        layout = _terms(operand, mapping, assignment, shares=around.shares)
         out.append(Spread(operand.dims, layout, mesh, tuple(given[place])))
     results = [
         Spread(

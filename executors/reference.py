@@ -15,7 +15,7 @@ from executors.algorithms import ALGORITHMS
 from executors.evaluation import Evaluator, NotRunError
 from executors.exchange import Communication, ExchangeError, exchanged
 from executors.placement import Array, Spread, disagreement, spread, whole
-from executors.spmd import Runner, completed, run_operator
+from executors.spmd import Around, Runner, completed, run_operator
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
@@ -95,6 +95,7 @@ class Forward:
         self.resting = {t.name: t for t in plan.tensors if t.role != "shared"}
         self.shared = {t.name: t for t in plan.tensors if t.role == "shared"}
         self.paths = paths_of(plan.collectives, FORWARD)
+        self.around = Around(self.mesh, constants=values)
         self.inside_log: dict[str, list[Communication]] = {}
 
     def step(self, op: Op) -> None:
@@ -126,10 +127,10 @@ class Forward:
     ) -> tuple[list[Spread], list[Communication]]:
         """Results in the layouts that the plan gives them, and what was sent inside."""
         assignment = tuple(factor for _, factor in planned.split)
-        if all(o is None for o in operands):
-            raise NotRunError("it reads nothing")
         graph = self.plan.graph
-        found, task = run_operator(op, graph, operands, assignment, self.runner, ALGORITHMS)
+        found, task = run_operator(
+            op, graph, operands, assignment, self.runner, ALGORITHMS, self.around
+        )
         self.steps[op.name] = Step(tuple(operands), tuple(found))
         sent, out = list(task.log), []
         for tensor, result, layout in zip(task.results, found, planned.outputs, strict=True):
@@ -306,8 +307,9 @@ def _inside(items: Iterable[PlannedCollective]) -> dict[str, list[PlannedCollect
 
 def given_tensors(plan: Plan) -> list[str]:
     """Tensors whose numbers a run needs: whatever no operator makes."""
-    made = {n for op in plan.graph.ops for n in op.outputs}
-    read = dict.fromkeys(n for op in plan.graph.ops for n in op.inputs if n and n not in made)
+    every = [each for op in plan.graph.ops for each in (op, *op.parts)]
+    made = {n for op in every for n in op.outputs}
+    read = dict.fromkeys(n for op in every for n in op.inputs if n and n not in made)
     activation = [n for n in read if plan.graph.tensors[n].role is Role.ACTIVATION]
     if activation:
         raise ValueError(f"no operator makes {activation[0]!r}")

@@ -100,14 +100,16 @@ class Task:
     layouts: Sequence[Layout]
     """Of the results, with the axes over which they are terms of a sum."""
     runner: Runner
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    """Numbers of constants that parts of the operator read and it does not."""
+    shares: bool = False
+    """Gradients are shares of a sum on all devices, so that every message is repeated backward."""
     log: list[Communication] = field(default_factory=list)
     """What was sent inside the operator."""
     backward_log: dict[Int, Communication] = field(default_factory=dict)
     """What its gradient sent, by the place of the message in `log`; a negative number is a message
     that only the gradient takes.
     """
-    shares: bool = False
-    """Gradients are shares of a sum on all devices, so that every message is repeated backward."""
     late: Iterator[Int] = field(default_factory=lambda: itertools.count(-1, -1))
     """Numbers of such messages."""
 
@@ -249,6 +251,23 @@ class Task:
         return list(groups.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What an operator stands in.
+
+    Attributes:
+        mesh: for an operator that has no operand.
+        outer: the composite that the operator is a part of, which then knows what was sent.
+        constants: numbers of constants that parts of a composite read.
+        shares: gradients are shares of a sum over every axis that does not split their tensor.
+    """
+
+    mesh: Mesh | None = None
+    outer: Task | None = None
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    shares: bool = False
+
+
 Algorithm: TypeAlias = Callable[[Task], Shards]
 
 
@@ -259,9 +278,7 @@ def run_operator(
     assignment: Assignment,
     runner: Runner,
     algorithms: Mapping[str, Algorithm],
-    *,
-    mesh: Mesh | None = None,
-    outer: Task | None = None,
+    around: Around | None = None,
 ) -> tuple[list[Spread], Task]:
     """Run one operator.
 
@@ -272,8 +289,7 @@ def run_operator(
         assignment: what each mesh axis splits.
         runner: runs parts.
         algorithms: by kind.
-        mesh: for an operator that has no operand.
-        outer: the composite that the operator is a part of, which then knows what was sent.
+        around: what the operator stands in.
 
     Returns:
         The results, sums left as terms, and the task, which knows what was sent inside.
@@ -281,15 +297,18 @@ def run_operator(
     Raises:
         NotRunError: it cannot be run, or its parts do not have the shapes of their layouts.
     """
-    mesh = next((o.mesh for o in operands if o is not None), mesh)
+    around = around or Around()
+    mesh = next((o.mesh for o in operands if o is not None), around.mesh)
     if mesh is None:
         raise NotRunError("it has no operand")
     rule = lookup(op.kind).rule(OpView(op, graph))
     ready = [fitted(o, m, assignment) for o, m in zip(operands, rule.operands, strict=True)]
-    task = Task(op, graph, mesh, ready, result_layouts(rule, assignment), runner)
-    if outer is not None:
+    layouts = result_layouts(rule, assignment)
+    task = Task(op, graph, mesh, ready, layouts, runner, around.constants)
+    if around.outer is not None:
+        outer = around.outer
         task.log, task.backward_log, task.late = outer.log, outer.backward_log, outer.late
-        task.shares = outer.shares
+        task.shares, task.constants = outer.shares, outer.constants
     shards = algorithms.get(op.kind, Task.local)(task)
     return _checked(task, shards), task
 

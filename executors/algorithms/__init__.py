@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.algorithms.attention import ATTENTION
+from executors.algorithms.attention import ATTENTION, attention
 from executors.algorithms.convolution import CONVOLUTION
 from executors.algorithms.elementwise import ELEMENTWISE
 from executors.algorithms.ends import ENDS
@@ -20,7 +20,7 @@ from executors.algorithms.normalisations import NORMALISATIONS
 from executors.algorithms.quantised import QUANTISED
 from executors.algorithms.recurrent import RECURRENT
 from executors.algorithms.statistics import STATISTICS
-from executors.composites import run_composite
+from executors.composites import run_composite, run_parts
 from executors.spmd import Algorithm, Shards, Task
 
 __all__ = ["ALGORITHMS"]
@@ -28,6 +28,11 @@ __all__ = ["ALGORITHMS"]
 
 def _composite(task: Task) -> Shards:
     return run_composite(task, ALGORITHMS)
+
+
+def _attention(task: Task) -> Shards:
+    """Attention that a file writes in small operators runs as these."""
+    return run_parts(task, ALGORITHMS) if task.op.parts else attention(task)
 
 
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
@@ -45,5 +50,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         **RECURRENT,
         **STATISTICS,
         "Fused": _composite,
+        "Attention": _attention,
     }
 )

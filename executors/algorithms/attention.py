@@ -17,7 +17,7 @@ _PLACED = ("is_causal", "left_window_size", "right_window_size")
 """Attributes that hide keys by the place of the row."""
 
 
-def _attention(task: Task) -> Shards:
+def attention(task: Task) -> Shards:
     """Heads of the device where they are an attribute; rows of a mask by place count from the
     first row that the device has.
     """
@@ -110,7 +110,6 @@ def _linear_attention(task: Task) -> Shards:
 
 ATTENTION: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "Attention": _attention,
         "PackedMultiHeadAttention": _packed_attention,
         "RotaryEmbedding": _rotary,
         "LinearAttention": _linear_attention,

@@ -20,7 +20,14 @@ def test_its_make_targets_exist() -> None:
 
 def test_its_commands_and_options_exist(planner: Callable[..., Any]) -> None:
     commands = re.findall(r"^(?:\$ )?planner (\w+)([^#\n]*)", README, re.MULTILINE)
-    assert {name for name, _ in commands} == {"search", "inspect", "show", "diff", "export"}
+    assert {name for name, _ in commands} == {
+        "search",
+        "inspect",
+        "verify",
+        "show",
+        "diff",
+        "export",
+    }
     for name, rest in commands:
         words = planner(name, "--help").out.replace(",", " ").split()
         assert [o for o in re.findall(r"\s(--?[a-z-]+)", rest) if o not in words] == []

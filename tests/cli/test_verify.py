@@ -40,6 +40,24 @@ def test_a_searched_plan_is_verified(
     assert run.json["mismatches"] == []
 
 
+def test_onnxruntime_comes_to_the_same_verdict(
+    mlp: Path, plan: Path, planner: Callable[..., Any]
+) -> None:
+    run = planner("verify", mlp, plan, "--backend", "onnxruntime", "--json")
+    assert run.code == 0, run.err
+    errors = [output["error"] for output in run.json["outputs"]]
+    assert 1e-9 < max(errors) < 1e-3  # single precision
+
+
+def test_a_back_end_that_is_not_there_is_refused(
+    mlp: Path, plan: Path, planner: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.verify.find_spec", lambda _: None)
+    run = planner("verify", mlp, plan, "--backend", "onnxruntime")
+    assert run.code == 2
+    assert "onnxruntime is not installed" in run.err
+
+
 def test_the_verdict_comes_first(mlp: Path, plan: Path, planner: Callable[..., Any]) -> None:
     lines = planner("verify", mlp, plan).out.splitlines()
     assert lines[0] == "mlp: verified on 8 virtual devices"

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from executors.algorithms import ALGORITHMS
 from executors.evaluation import Evaluator, working_dtype
 from executors.placement import Spread
-from executors.spmd import run_operator
+from executors.spmd import Around, run_operator
 from importers.onnx import import_model
 from ir.graph import OpGraph
 from ir.layout import replicated
@@ -53,7 +53,7 @@ def _run(graph: OpGraph, values: Mapping[str, Array]) -> Array:
     evaluator = Evaluator()
     for op in graph.ops:
         operands = [_worked(held[n], graph.tensors[n].dtype) if n else None for n in op.inputs]
-        found, _ = run_operator(op, graph, operands, (-1,), evaluator, ALGORITHMS, mesh=ONE)
+        found, _ = run_operator(op, graph, operands, (-1,), evaluator, ALGORITHMS, Around(ONE))
         held.update(zip(op.outputs, found, strict=True))
     return held[graph.outputs[0]].shards[0]
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ir.graph import Op, OpGraph
+from ir.graph import Op, OpGraph, Role
 from ir.normalise import normalise
 from ir.normalise.fusion import MAX_OPERANDS, MAX_PARTS, fuse_elementwise
 from ir.ops import OpView, check_operators, lookup
 from tests.builders import GraphBuilder
-from tests.ir.meanings import meaning_of
-from tests.ir.shards import Array, cut, cut_dims, join, run_together
+from tests.operators.example import Example, floats
+from tests.operators.laws import Coverage, check_example
 
 ROWS, COLUMNS = 4, 6
 UNARY = ("Relu", "Sigmoid", "Neg", "Abs")
@@ -22,7 +25,7 @@ BINARY = ("Add", "Mul", "Sub", "Max")
 @st.composite
 def graphs(draw: st.DrawFn) -> OpGraph:
     """Random graphs of element-wise operators, sums, slices and products."""
-    build = GraphBuilder("random")
+    build = GraphBuilder("random", "float64")
     known: dict[str, tuple[int, ...]] = {}
     for index in range(draw(st.integers(1, 3))):
         dims = draw(st.sampled_from([(ROWS, COLUMNS), (ROWS, 1), (COLUMNS,)]))
@@ -112,52 +115,21 @@ def test_what_is_inside_a_composite_nobody_else_reads(graph: OpGraph) -> None:
 
 
 @given(graphs())
-def test_the_shards_of_a_composite_compute_what_the_whole_computes(graph: OpGraph) -> None:
-    random = np.random.default_rng(0)
+def test_the_composites_that_fusion_makes_compute_the_same_when_split(graph: OpGraph) -> None:
+    """What fusion leaves can be run: in order, on what it names as operands."""
+    draw = random.Random(0)
     for op in fuse_elementwise(graph).ops:
-        if not op.parts:
-            continue
-        view = OpView(op, graph)
-        operands = [
-            random.uniform(-1, 1, t.dims).astype(np.float32) for t in view.inputs if t is not None
-        ]
-        rule = lookup(op.kind).rule(view)
-        whole = _run(view, operands, -1, 1)[0]
-        for factor in rule.splittable:
-            if rule.sizes[factor] % 2 == 0:
-                parts = _run(view, operands, factor, 2)
-                _check(view, parts, factor, whole)
+        if op.parts:
+            check_example(alone(graph, op, draw), draw, 6, Coverage())
 
 
-def _run(view: OpView, operands: list[Array], factor: int, ways: int) -> list[Array]:
-    rule = lookup(view.op.kind).rule(view)
-    shards = [
-        meaning_of(view.op.kind)(
-            view,
-            [
-                cut(a, m, rule, factor, part, ways)
-                for a, m in zip(operands, rule.operands, strict=True)
-            ],
-            [cut_dims(view.result(), rule.results[0], rule, factor, ways)],
-            part,
-        )
-        for part in range(ways)
-    ]
-    reduced = [factor in c.factors for c in rule.internal for _ in range(c.forward)]
-    return [results[0] for results in run_together(shards, reduced)[0]]
-
-
-def _check(view: OpView, parts: list[Array], factor: int, whole: Array) -> None:
-    rule = lookup(view.op.kind).rule(view)
-    mapping = rule.results[0]
-    assert mapping is not None
-    inside = any(factor in c.factors for c in rule.internal)
-    found = (
-        parts[0]
-        if inside and not rule.has(mapping, factor)
-        else join(parts, mapping, rule, factor, whole.shape)
-    )
-    np.testing.assert_allclose(found, whole, rtol=1e-3, atol=1e-4)
+def alone(graph: OpGraph, op: Op, draw: random.Random) -> Example:
+    """A graph of one operator of another graph."""
+    data = {n: floats(draw, *graph.tensors[n].dims) for n in op.inputs}
+    names = dict.fromkeys(n for part in (op, *op.parts) for n in (*part.inputs, *part.outputs))
+    tensors = {n: graph.tensors[n] for n in names}
+    tensors |= {n: replace(tensors[n], role=Role.INPUT) for n in data}
+    return Example(OpGraph(op.name, tensors, (op,), tuple(data), op.outputs), data)
 
 
 def labels(graph: OpGraph) -> list[str]:

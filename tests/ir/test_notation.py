@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ir.notation import notation, remarks
-from ir.ops import lookup
 from ir.rule import ShardingRule, parse_rule
-from tests.ir.instance import Instance
-from tests.ir.instances import INSTANCES
+from tests.operators.example import Example, example
+from tests.operators.examples import EXAMPLES
 
 
 def renumbered(rule: ShardingRule) -> ShardingRule:
@@ -48,19 +48,23 @@ def is_complete(rule: ShardingRule, dims: list[tuple[int, ...] | None]) -> bool:
     )
 
 
-@pytest.mark.parametrize("instance", INSTANCES, ids=str)
-def test_what_is_read_back_from_the_notation_is_the_rule(instance: Instance) -> None:
-    view = instance.view()
-    rule = lookup(instance.kind).rule(view)
+@pytest.mark.parametrize("kind", sorted(EXAMPLES))
+def test_what_is_read_back_from_the_notation_is_the_rule(kind: str) -> None:
+    for one in EXAMPLES[kind](random.Random(kind)):
+        check_notation(one)
+
+
+def check_notation(one: Example) -> None:
+    rule, view = one.rule, one.view
     operands = [
         None if t is None or m is None else t.dims
         for t, m in zip(view.inputs, rule.operands, strict=True)
     ]
     if not is_complete(rule, [*operands, *(t.dims for t in view.outputs)]):
-        assert instance.kind == "Reshape"
+        assert one.op.kind == "Reshape"
         return
     found = parse_rule(notation(rule), operands, [t.dims for t in view.outputs])
-    assert found == renumbered(rule)
+    assert found == renumbered(rule), str(one)
 
 
 def test_an_operand_without_a_layout_has_a_mark_of_its_own() -> None:
@@ -69,7 +73,7 @@ def test_an_operand_without_a_layout_has_a_mark_of_its_own() -> None:
 
 
 def test_messages_inside_and_masks_are_told() -> None:
-    view = Instance("Softmax", (np.ones((4, 8)),), ((4, 8),), {"axis": 1}).view()
-    (remark,) = remarks(lookup("Softmax").rule(view))
+    softmax = example("Softmax", [np.ones((4, 8))], [(4, 8)], axis=1)
+    (remark,) = remarks(softmax.rule)
     assert remark == "b: reduced inside, 2 x forward, 1 x backward"
     assert list(remarks(parse_rule("a b -> a b", [(4, 8)], [(4, 8)]))) == []

@@ -10,6 +10,8 @@ import numpy as np
 
 from executors.placement import Array
 from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor
+from ir.ops import OpView, lookup
+from ir.rule import ShardingRule
 
 Draw = random.Random
 Maker = Callable[[Draw], "Iterator[Example]"]
@@ -25,6 +27,14 @@ class Example:
     @property
     def op(self) -> Op:
         return self.graph.ops[0]
+
+    @property
+    def view(self) -> OpView:
+        return OpView(self.op, self.graph)
+
+    @property
+    def rule(self) -> ShardingRule:
+        return lookup(self.op.kind).rule(self.view)
 
     @property
     def operands(self) -> list[Array | None]:

@@ -15,9 +15,17 @@ from executors.exchange import Communication
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, difference, disagreement, spread, whole
 from executors.semantics import Differentiable
-from executors.spmd import Assignment, Runner, Task, result_layouts, run_operator, split_dims
+from executors.spmd import (
+    Around,
+    Assignment,
+    Runner,
+    Task,
+    result_layouts,
+    run_operator,
+    split_dims,
+)
 from ir.layout import Layout
-from ir.ops import OpView, lookup
+from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule
 from planner.dialects import FREE, MINDSPORE
 from tests.operators.example import Draw, Example
@@ -49,7 +57,7 @@ class Case:
 
     @property
     def rule(self) -> ShardingRule:
-        return lookup(self.example.op.kind).rule(OpView(self.example.op, self.example.graph))
+        return self.example.rule
 
     def __str__(self) -> str:
         return f"{self.example} at {self.assignment} on {self.mesh.sizes}"
@@ -69,7 +77,7 @@ class Case:
         """Whole results; devices that hold the same must agree."""
         op, graph = self.example.op, self.example.graph
         found, task = run_operator(
-            op, graph, self.operands(), self.assignment, runner, ALGORITHMS, mesh=self.mesh
+            op, graph, self.operands(), self.assignment, runner, ALGORITHMS, Around(self.mesh)
         )
         return [self._agreed(tensor) for tensor in found], task
 
@@ -96,7 +104,7 @@ class Case:
 def check_example(example: Example, draw: Draw, most: int, coverage: Coverage) -> None:
     """Up to `most` candidates of each mesh: results, gradients and messages inside."""
     alone = Case(example, ONE, (-1,))
-    coverage.possible.update(alone.rule.splittable)
+    coverage.possible.update(example.rule.splittable)
     wanted, _ = alone.forward(Evaluator())
     operands = differentiable(example)
     seeds = [_seed(draw, array) for array in wanted]
@@ -159,7 +167,7 @@ def _check_messages(case: Case, sent: Sequence[Communication], *, backward: bool
 def cases(example: Example, draw: Draw, most: int) -> Iterator[Case]:
     """What the targets may do with the operator, some of it where it is much."""
     entry = lookup(example.op.kind)
-    rule = Case(example, ONE, (-1,)).rule
+    rule = example.rule
     for mesh in MESHES:
         found: dict[Assignment, None] = {}
         for dialect in (FREE, MINDSPORE):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
 from ir.ops import catalogue
+from ir.rule import check_rule
 from tests.operators.examples import EXAMPLES
 from tests.operators.laws import Coverage, check_example
 
@@ -29,3 +31,19 @@ def test_splitting_changes_neither_results_nor_gradients(kind: str, most: int) -
         possible |= bool(coverage.possible)
         split |= bool(coverage.possible) and not missed
     assert split == possible, f"no example of {kind} had each of its factors split"
+
+
+@pytest.mark.parametrize("kind", sorted(EXAMPLES))
+def test_a_rule_fits_the_tensors_of_its_operator(kind: str) -> None:
+    for example in EXAMPLES[kind](random.Random(kind)):
+        rule, view = example.rule, example.view
+        operands = [None if t is None else t.dims for t in view.inputs]
+        results = [t.dims for t in view.outputs]
+        check_rule(rule, operands, results)
+        assert sorted(rule.order) in ([], list(range(len(rule.sizes))))
+        maps = zip((*rule.operands, *rule.results), (*operands, *results), strict=True)
+        for mapping, dims in maps:
+            for factors, dim in zip(mapping or (), dims if mapping and dims else (), strict=True):
+                size = math.prod(rule.sizes[f] for f in factors)
+                assert not factors or dim % size == 0, str(example)
+                assert not factors or dim == size or kind == "Reshape", str(example)

@@ -28,6 +28,7 @@ def _heads_apart(draw: Draw) -> Iterator[Example]:
     yield example(kind, [query, key, value, _visible(draw, b, 1, s, t)], [out], is_causal=1)
     yield example(kind, [query, key, value, floats(draw, 1, 4, s, t)], [out])
     yield example(kind, [query, key, value, _visible(draw, b, 1, 1, t)], [out], is_causal=1)
+    yield example(kind, [query, key, value, floats(draw, b, 4, 1, t)], [out])
     shorter = floats(draw, b, 4, s, t - 2)
     yield example(kind, [query, key, value, shorter], [out], left_window_size=2, is_causal=1)
     lengths = np.array([3, 6])

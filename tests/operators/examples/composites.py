@@ -178,10 +178,18 @@ def _sums_of_sums(draw: Draw) -> Example:
     return chain.example()
 
 
+def _summed_twice(draw: Draw) -> Example:
+    """Rows by their sum, and summed again: complete inside once, so complete at the end."""
+    chain = Chain(floats(draw, 2, 4, 6, low=0.5))
+    share = chain.add("Div", "x0", chain.reduce("ReduceSum", "x0", 2))
+    chain.reduce("ReduceSum", chain.add("Mul", share, share), 2, keep=False, end=True)
+    return chain.example()
+
+
 CHAINS = (
     _rms_norm, _softmax, _scaled_by_largest, _swiglu, _rotary, _layer_norm, _last_sum,
     _sum_then_scale, _two_ends, _result_read_inside, _masked, _row_meets_column,
-    _sum_of_a_broadcast, _sums_of_sums,
+    _sum_of_a_broadcast, _sums_of_sums, _summed_twice,
 )  # fmt: skip
 
 

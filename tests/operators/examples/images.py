@@ -25,6 +25,8 @@ def _conv(draw: Draw) -> Iterator[Example]:
         ((3, 4, 6, 5), (6, 4, 2, 2), {"dilations": (2, 3)}),
         ((2, 6, 3, 2, 3), (4, 3, 2, 1, 2), {"group": 2, "strides": (1, 1, 2)}),
         ((4, 32, 3), (32, 8, 2), {"group": 4}),
+        ((2, 4, 4, 4), (6, 4, 3, 3), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+        ((2, 4, 4, 4), (4, 1, 3, 3), {"kernel_shape": (3, 3), "pads": (1,) * 4, "group": 4}),
     ]
     for data, weight, attributes in cases:
         dims = (data[0], weight[0], *slid(data[2:], weight[2:], attributes))
@@ -42,6 +44,7 @@ def _conv_transpose(draw: Draw) -> Iterator[Example]:
         ((2, 8, 3), (8, 1, 2), {"group": 8, "strides": (2,)}, (1,)),
         ((1, 2, 2, 3, 2), (2, 4, 2, 2, 1), {"strides": (2, 1, 1)}, (0, 0, 0)),
         ((4, 32, 2), (32, 8, 2), {"group": 4}, (0,)),
+        ((2, 4, 4, 4), (4, 6, 2, 2), {"kernel_shape": (2, 2), "strides": (2, 2)}, (0, 0)),
     ]
     for data, weight, attributes, more in cases:
         rank = len(more)

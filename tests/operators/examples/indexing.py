@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from executors.placement import Array
+from ir.graph import AttributeValue
 from tests.operators.example import Draw, Example, Maker, example, floats, whole_numbers
 
 
@@ -19,6 +20,9 @@ def _gather(draw: Draw) -> Iterator[Example]:
     yield example("Gather", [floats(draw, 3, 8), whole_numbers(draw, below=8)], [(3,)], axis=1)
     rows = whole_numbers(draw, 2, 3, 2, below=4)
     yield example("Gather", [floats(draw, 4), rows.astype(np.int32)], [(2, 3, 2)], axis=0)
+    words = whole_numbers(draw, 2, 4, below=4)
+    yield example("Gather", [floats(draw, 4, 6), words], [(2, 4, 6)], axis=0)
+    yield example("Gather", [floats(draw, 4, 4, 6), np.array(1)], [(4, 4)], axis=2)
     table, rows = whole_numbers(draw, 6, 3, below=9), whole_numbers(draw, 4, below=6)
     yield example("Gather", [table, rows], [(4, 3)], axis=0)
 
@@ -28,6 +32,8 @@ def _gather_elements(draw: Draw) -> Iterator[Example]:
     yield example("GatherElements", [floats(draw, 4, 8), rows], [(4, 6)], axis=1)
     rows = whole_numbers(draw, 8, 4, 3, below=2)
     yield example("GatherElements", [floats(draw, 2, 4, 6), rows], [(8, 4, 3)], axis=0)
+    rows = whole_numbers(draw, 2, 6, below=6)
+    yield example("GatherElements", [floats(draw, 4, 6), rows], [(2, 6)], axis=1)
     rows = whole_numbers(draw, 6, below=40)
     yield example("GatherElements", [floats(draw, 40), rows], [(6,)], axis=0)
 
@@ -47,6 +53,13 @@ def _gather_nd(draw: Draw) -> Iterator[Example]:
     yield example(
         "GatherND", [floats(draw, 4, 8, 2), rows], [(4, 6, 2)], identity_coordinates=(0, 0)
     )
+    rows = np.stack([np.arange(4), np.array([1, 3, 0, 2])], axis=-1)
+    own: dict[str, AttributeValue] = {"identity_coordinates": (0, 0)}
+    yield example("GatherND", [floats(draw, 4, 4, 6), rows], [(4, 6)]).having(own)
+    rows = whole_numbers(draw, 2, 2, below=4)
+    yield example("GatherND", [floats(draw, 4, 4, 6), rows], [(2, 6)])
+    rows = whole_numbers(draw, 2, 1, below=4)
+    yield example("GatherND", [floats(draw, 4, 4, 6), rows], [(2, 4, 6)])
 
 
 def _distinct(draw: Draw, *dims: int, below: int, axis: int) -> Array:
@@ -77,6 +90,8 @@ def _scatter_elements(draw: Draw) -> Iterator[Example]:
 def _scatter_nd(draw: Draw) -> Iterator[Example]:
     rows = _distinct(draw, 4, below=8, axis=0)[:, None]
     yield example("ScatterND", [floats(draw, 8, 4), rows, floats(draw, 4, 4)], [(8, 4)])
+    rows = np.array([[0], [2]])
+    yield example("ScatterND", [floats(draw, 4, 4, 6), rows, floats(draw, 2, 4, 6)], [(4, 4, 6)])
     rows = np.array([[[0, 5], [-1, 2]], [[3, 0], [1, -1]]])
     data = [floats(draw, 4, 6), rows, floats(draw, 2, 2)]
     yield example("ScatterND", data, [(4, 6)], reduction="none")

@@ -21,6 +21,11 @@ def _layer_norm(draw: Draw) -> Iterator[Example]:
         yield example(kind, [x, scale], [dims, few], axis=axis, epsilon=0.125)
         yield example(kind, [x, scale, bias], [dims, few, few], axis=axis)
     x = floats(draw, 4, 6, 8)
+    each = floats(draw, 8)
+    for operands in ([x, each], [x, each, floats(draw, 8)], [x, each, None]):
+        yield example(kind, operands, [(4, 6, 8)], axis=2)
+    yield example(kind, [x, floats(draw, 6, 8)], [(4, 6, 8)], axis=1)
+    yield example(kind, [x, floats(draw, 1, 8)], [(4, 6, 8)], axis=1)
     yield example(kind, [x, floats(draw, 1, 8), floats(draw, 6, 1)], [(4, 6, 8)], axis=1)
     yield example(kind, [x, floats(draw, 8), None], [(4, 6, 8)], axis=1)
 

@@ -22,6 +22,13 @@ def _matmul(draw: Draw) -> Iterator[Example]:
     yield example("MatMul", [floats(draw, m, k), floats(draw, k)], [(m,)])
     yield example("MatMul", [floats(draw, k), floats(draw, k)], [()])
     yield example("MatMul", [floats(draw, k), floats(draw, 2, 1, k, n)], [(2, 1, n)])
+    yield example("MatMul", [floats(draw, 2, m, k), floats(draw, k)], [(2, m)])
+    yield example("MatMul", [floats(draw, m, k), floats(draw, n, k)], [(m, n)], trans_b=1)
+    yield example("MatMul", [floats(draw, 2, m, k), floats(draw, k, n)], [(2, m, n)])
+    yield example("MatMul", [floats(draw, k, m), floats(draw, k, n)], [(m, n)], trans_a=1)
+    data = [floats(draw, 2, 6, 4), floats(draw, 2, 2, 6)]
+    yield example("MatMul", data, [(2, 4, 2)], trans_a=1, trans_b=1)
+    yield example("MatMul", [floats(draw, 2, 1, 4, 6), floats(draw, 8, 6, 2)], [(2, 8, 4, 2)])
 
 
 def _einsum(draw: Draw) -> Iterator[Example]:
@@ -33,6 +40,7 @@ def _einsum(draw: Draw) -> Iterator[Example]:
         ("ii->i", ((4, 4),)), ("bii->b", ((3, 4, 4),)), ("ij->", ((3, 4),)), ("ij->ji", ((3, 4),)),
         ("bij,bjk,bk->bi", ((2, 4, 6), (2, 6, 3), (2, 3))), ("i,j->ij", ((5,), (6,))),
         ("...ij,...ij->...ij", ((1, 3, 4), (2, 3, 4))),
+        ("bi,bj->bij", ((2, 4), (1, 6))),
     )  # fmt: skip
     for equation, shapes in cases:
         operands = [floats(draw, *dims) for dims in shapes]

@@ -65,6 +65,7 @@ def _upsample(draw: Draw) -> Iterator[Example]:
     for mode in ("nearest", "linear"):
         yield example("Upsample", [floats(draw, 8, 8, 3)], [(8, 8, 6)], mode=mode)
         yield example("Upsample", [floats(draw, 3, 4, 2, 3)], [(3, 4, 5, 3)], mode=mode)
+        yield example("Upsample", [floats(draw, 2, 4, 4, 4)], [(2, 4, 8, 8)], mode=mode)
 
 
 def sixteenths(draw: Draw, *dims: int, below: int, least: int) -> Array:

@@ -21,6 +21,7 @@ def _transpose(draw: Draw) -> Iterator[Example]:
         result = tuple(dims[p] for p in perm)
         yield example("Transpose", [floats(draw, *dims)], [result], perm=tuple(perm))
     yield example("Transpose", [floats(draw, 2, 3, 4)], [(4, 3, 2)])
+    yield example("Transpose", [floats(draw, 2, 4, 6)], [(6, 2, 4)], perm=(2, 0, 1))
 
 
 def _reshape(draw: Draw) -> Iterator[Example]:
@@ -30,6 +31,9 @@ def _reshape(draw: Draw) -> Iterator[Example]:
         ((2, 4, 6, 3), (8, 18)), ((4, 6), (6, 4)), ((6, 4), (4, 6)), ((4, 6), (8, 3)),
         ((1, 8, 6), (8, 6)), ((8, 6), (1, 8, 6)), ((8, 6), (8, 1, 6)), ((12, 4), (2, 6, 2, 2)),
         ((5, 7), (35,)), ((1,), ()), ((), (1, 1)), ((2, 1, 4), (1, 8, 1)), ((8, 4), (2, 2, 8)),
+        ((2, 4, 6), (4, 2, 6)), ((2, 4, 6), (48,)), ((2, 4, 6), (2, 2, 2, 6)),
+        ((2, 4, 6), (2, 2, 2, 3, 2)), ((2, 4, 6), (1, 2, 4, 6)), ((2, 4, 6), (2, 12, 2)),
+        ((2, 4, 6), (4, 12)), ((2, 4, 6), (16, 3)), ((2, 0), (0, 4)),
     ):  # fmt: skip
         yield example("Reshape", [floats(draw, *source)], [target])
 
@@ -40,7 +44,13 @@ def _flatten(draw: Draw) -> Iterator[Example]:
 
 
 def _squeeze(draw: Draw) -> Iterator[Example]:
-    for dims, axes in (((1, 6, 4), (0,)), ((3, 1, 8, 1), (1, 3)), ((1,), (0,)), ((4, 6, 1), (2,))):
+    for dims, axes in (
+        ((1, 6, 4), (0,)),
+        ((3, 1, 8, 1), (1, 3)),
+        ((1,), (0,)),
+        ((4, 6, 1), (2,)),
+        ((1, 2, 4, 1, 6), (0, 3)),
+    ):
         left = tuple(d for i, d in enumerate(dims) if i not in axes)
         yield example("Squeeze", [floats(draw, *dims)], [left], axes=axes)
         yield example("Unsqueeze", [floats(draw, *left)], [dims], axes=axes)
@@ -60,7 +70,13 @@ def _expand(draw: Draw) -> Iterator[Example]:
 
 
 def _tile(draw: Draw) -> Iterator[Example]:
-    for dims, result in (((4, 3), (4, 6)), ((2, 3, 8), (6, 3, 8)), ((6,), (6,)), ((1, 4), (5, 4))):
+    for dims, result in (
+        ((4, 3), (4, 6)),
+        ((2, 3, 8), (6, 3, 8)),
+        ((6,), (6,)),
+        ((1, 4), (5, 4)),
+        ((2, 4, 6), (2, 8, 6)),
+    ):
         yield example("Tile", [floats(draw, *dims)], [result])
 
 
@@ -84,6 +100,8 @@ def _pad(draw: Draw) -> Iterator[Example]:
     yield pad((2, 6, 5), (2,), (-1, -2))
     yield pad((4, 6), (1,), (-1, 1), value=0.25)
     yield pad((4, 2, 3, 3, 4), (3,), (0, 2))
+    yield pad((2, 4, 6), (1,), (1, 1))
+    yield pad((2, 4, 6), (1,), (1, -1))
     value = np.asarray(0.75)
     yield example("Pad", [floats(draw, 4, 3), value], [(4, 5)], axes=(1,), pads=(1, 1))
     operands = [floats(draw, 4, 3), np.asarray([0, 1, 0, 1]), value]
@@ -118,6 +136,8 @@ def _slice(draw: Draw) -> Iterator[Example]:
     yield cut((3, 8), (1,), (-1,), (-(1 << 60),), (-1,))
     yield cut((8, 5, 3, 2), (2, 1), (0, 1), (2, 4), (1, 1))
     yield cut((7,), (0,), (2,), (6,), (3,))
+    yield cut((2, 4, 6), (1,), (3,), (-10,), (-1,))
+    yield cut((2, 4, 6), (2,), (0,), (6,), (2,))
     operands = [floats(draw, 4, 6), *(np.asarray([v]) for v in (1, 4, 1))]
     yield example("Slice", operands, [(4, 3)], axes=(0, 1))
 
@@ -125,6 +145,7 @@ def _slice(draw: Draw) -> Iterator[Example]:
 def _concat(draw: Draw) -> Iterator[Example]:
     for dims, axis, sizes in (
         ((4, 3), 1, (2, 3)), ((2, 3, 6), 0, (1, 4, 2)), ((6,), 0, (6, 6)), ((2, 4, 1, 3), 2, (1,)),
+        ((2, 4, 6), 1, (4, 2)), ((2, 4, 6), 1, (4, 4)),
     ):  # fmt: skip
         arrays = [floats(draw, *dims[:axis], size, *dims[axis + 1 :]) for size in sizes]
         result = (*dims[:axis], sum(sizes), *dims[axis + 1 :])
@@ -134,6 +155,7 @@ def _concat(draw: Draw) -> Iterator[Example]:
 def _split(draw: Draw) -> Iterator[Example]:
     for dims, axis, sizes in (
         ((4, 6), 1, (2, 4)), ((6, 3, 4), 0, (2, 2, 2)), ((8,), 0, (5, 3)), ((2, 4, 6, 3), 2, (6,)),
+        ((2, 4, 6), 1, (2, 2)), ((2, 4, 6), 1, (1, 3)),
     ):  # fmt: skip
         results = [(*dims[:axis], size, *dims[axis + 1 :]) for size in sizes]
         yield example("Split", [floats(draw, *dims)], results, axis=axis)

@@ -55,6 +55,7 @@ def _arg(kind: str) -> Maker:
         yield example(kind, [ties], [(4, 1, 8)], ["int64"], axis=1)
         yield example(kind, [ties], [(4, 3)], ["int64"], axis=2, select_last_index=1)
         yield example(kind, [floats(draw, 6, 4, 2, 2)], [(4, 2, 2)], ["int64"], axis=0)
+        yield example(kind, [floats(draw, 2, 4, 6)], [(2, 6)], ["int64"], axis=1, keepdims=0)
 
     return make
 
