@@ -14,7 +14,6 @@ import autograd.numpy as anp
 from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
-from executors.exchange import exchanged
 from executors.placement import Array, Spread, coordinates, spread
 from executors.spmd import (
     Algorithm,
@@ -24,6 +23,7 @@ from executors.spmd import (
     Shards,
     Task,
     derived_assignment,
+    narrowed,
     run_operator,
 )
 from ir.graph import Op
@@ -64,7 +64,7 @@ def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
         )
         held.update(zip((n for n in part.outputs if n), found, strict=True))
     ends = [
-        _cut(held[name], layout)
+        held[name] if held[name].layout == layout else narrowed(held[name], layout)
         for name, layout in zip((n for n in task.op.outputs if n), task.layouts, strict=True)
     ]
     return [[end.shards[rank] for end in ends] for rank in task.ranks]
@@ -77,15 +77,6 @@ def _held(task: Task, held: Mapping[str, Spread], name: str) -> Spread:
         raise NotRunError(f"the numbers of {name!r}, which a part reads, are not known")
     array = task.constants[name]
     return spread(array, Layout(((),) * array.ndim), task.mesh)
-
-
-def _cut(tensor: Spread, layout: Layout) -> Spread:
-    if tensor.layout == layout:
-        return tensor
-    out, sent = exchanged(tensor, layout, 1)
-    if sent is not None:
-        raise NotRunError(f"the parts make {tensor.layout}, the whole has {layout}")
-    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,9 @@ def run_backward(
     """
     around = around or Around()
     rule = lookup(op.kind).rule(OpView(op, graph))
-    ready = [fitted(o, m, assignment) for o, m in zip(operands, rule.operands, strict=True)]
+    ready = [fitted(rule, i, o, assignment) for i, o in enumerate(operands)]
     mesh = next(o.mesh for o in ready if o is not None)
-    layouts = result_layouts(rule, assignment)
+    layouts = result_layouts(rule, assignment, mesh.sizes)
     kept: list[Task] = []
 
     def forward(parts: list[list[Array]]) -> list[Array]:

@@ -83,7 +83,7 @@ def inside_messages(plan: Plan, name: str) -> list[_Message]:
         axes = [mesh.axes[a].name for a, f in enumerate(assignment) if f in item.factors]
         elements = math.prod(-(-rule.sizes[f] // shards[f]) for f in item.message)
         out.append(_Message(frozenset(axes), elements * item.bytes_per_element))
-    layouts = result_layouts(rule, assignment)
+    layouts = result_layouts(rule, assignment, mesh.sizes)
     for tensor, layout, given in zip(view.outputs, layouts, planned.outputs, strict=True):
         kept = given.partial if given is not None else ()
         axes = [mesh.axes[a].name for a in layout.partial if mesh.axes[a].name not in kept]

@@ -7,6 +7,7 @@ A kind whose parts are not just the operator on smaller operands has an algorith
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -19,7 +20,7 @@ from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
 from executors.exchange import Communication, exchanged
-from executors.placement import Array, Spread, box_of, coordinates
+from executors.placement import Array, Spread, coordinates, region_of
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
 from ir.layout import Layout
 from ir.ops import OpView, lookup
@@ -136,14 +137,14 @@ class Task:
     def axes_of(self, index: Int, dims: Sequence[Int]) -> tuple[Int, ...]:
         """Mesh axes that split some dimensions of an operand."""
         layout = self.operand(index).layout
-        return tuple(sorted(axis for dim in dims for axis in layout.dims[dim]))
+        return tuple(sorted(axis for dim in dims for axis in layout.dims[dim] if axis >= 0))
 
     def local_dims(self, result: Int, rank: Int) -> tuple[Int, ...]:
         """Dims of a result on one device."""
         place = coordinates(self.mesh)[rank]
         dims = self.results[result].dims
-        box = box_of(dims, self.layouts[result], self.mesh.sizes, place)
-        return tuple(end - first for first, end in box)
+        region = region_of(dims, self.layouts[result], self.mesh.sizes, place)
+        return tuple(len(each) for each in region)
 
     def local(
         self, op: Op | None = None, operands: Sequence[Spread | None] | None = None
@@ -302,8 +303,8 @@ def run_operator(
     if mesh is None:
         raise NotRunError("it has no operand")
     rule = lookup(op.kind).rule(OpView(op, graph))
-    ready = [fitted(o, m, assignment) for o, m in zip(operands, rule.operands, strict=True)]
-    layouts = result_layouts(rule, assignment)
+    ready = [fitted(rule, i, o, assignment) for i, o in enumerate(operands)]
+    layouts = _in_pieces(rule, ready, result_layouts(rule, assignment, mesh.sizes))
     task = Task(op, graph, mesh, ready, layouts, runner, around.constants)
     if around.outer is not None:
         outer = around.outer
@@ -329,30 +330,94 @@ def _checked(task: Task, shards: Sequence[Sequence[Array]]) -> list[Spread]:
 
 
 def fitted(
-    operand: Spread | None, mapping: FactorMap | None, assignment: Assignment
+    rule: ShardingRule, index: int, operand: Spread | None, assignment: Assignment
 ) -> Spread | None:
-    """The operand as the rule wants it; a wider part is cut, nothing is sent."""
+    """An operand as the rule wants it; a wider part is cut, nothing is sent."""
     if operand is None:
         return None
-    dims = split_dims(mapping, assignment) if mapping is not None else ((),) * len(operand.dims)
+    mapping, sizes = rule.operands[index], operand.mesh.sizes
+    whole_dims = ((),) * len(operand.dims)
+    dims = whole_dims if mapping is None else split_dims(rule, mapping, assignment, sizes)
     layout = Layout(dims)
-    if operand.layout == layout:
+    if _plain(operand.layout) == layout.dims:
         return operand
-    cut, sent = exchanged(operand, layout, 1)
-    if sent is not None:
-        raise NotRunError(f"an operand in {operand.layout} is needed in {layout}")
-    return cut
+    return narrowed(operand, layout)
 
 
-def split_dims(mapping: FactorMap, assignment: Assignment) -> tuple[tuple[int, ...], ...]:
-    """Mesh axes of every dimension: those of its factors, in their order."""
-    return tuple(
-        tuple(axis for factor in dim for axis, given in enumerate(assignment) if given == factor)
-        for dim in mapping
-    )
+def narrowed(tensor: Spread, layout: Layout) -> Spread:
+    """Every device keeps a part of what it has; gradients may pass.
+
+    Raises:
+        NotRunError: some device lacks something.
+    """
+    dims, sizes = tensor.dims, tensor.mesh.sizes
+    shards: list[Array] = []
+    for place, shard in zip(coordinates(tensor.mesh), tensor.shards, strict=True):
+        old = region_of(dims, tensor.layout, sizes, place)
+        new = region_of(dims, layout, sizes, place)
+        if not all(np.isin(b, a).all() for a, b in zip(old, new, strict=True)):
+            raise NotRunError(f"a tensor in {tensor.layout} is needed in {layout}")
+        index = [np.searchsorted(a, b) for a, b in zip(old, new, strict=True)]
+        shards.append(shard[np.ix_(*index)] if index else shard)
+    return Spread(dims, layout, tensor.mesh, tuple(shards))
 
 
-def result_layouts(rule: ShardingRule, assignment: Assignment) -> list[Layout]:
+def _plain(layout: Layout) -> tuple[tuple[int, ...], ...]:
+    """The axes of every dimension, whatever pieces stand outside them."""
+    return tuple(tuple(axis for axis in dim if axis >= 0) for dim in layout.dims)
+
+
+def _in_pieces(
+    rule: ShardingRule, operands: Sequence[Spread | None], layouts: Sequence[Layout]
+) -> list[Layout]:
+    """Results keep a factor as operands have it, also where each of several pieces is split."""
+    known: dict[int, tuple[int, ...]] = {}
+    for mapping, operand in zip(rule.operands, operands, strict=True):
+        for factors, axes in zip(
+            mapping or (), operand.layout.dims if operand else (), strict=False
+        ):
+            if len(factors) == 1 and min(axes, default=0) < 0:
+                known[factors[0]] = axes
+    if not known:
+        return list(layouts)
+    return [
+        Layout(
+            tuple(
+                known.get(factors[0], axes) if len(factors) == 1 else axes
+                for factors, axes in zip(mapping or (), layout.dims, strict=True)
+            ),
+            layout.partial,
+        )
+        for mapping, layout in zip(rule.results, layouts, strict=True)
+    ]
+
+
+def split_dims(
+    rule: ShardingRule, mapping: FactorMap, assignment: Assignment, sizes: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Mesh axes of every dimension: those of its factors, in their order.
+
+    Where a factor is split inside one that is not split to the end, as heads inside a batch that
+    were merged into one dimension, `-n` stands for the pieces outside.
+    """
+    out = []
+    for factors in mapping:
+        axes: list[int] = []
+        outside = 1
+        for factor in factors:
+            own = [axis for axis, given in enumerate(assignment) if given == factor]
+            if own and outside > 1:
+                axes.append(-outside)
+                outside = 1
+            axes += own
+            outside *= -(-rule.sizes[factor] // math.prod(sizes[axis] for axis in own))
+        out.append(tuple(axes))
+    return tuple(out)
+
+
+def result_layouts(
+    rule: ShardingRule, assignment: Assignment, sizes: Sequence[int]
+) -> list[Layout]:
     """Layouts of the results, partial over the axes of factors that operands have and they lack."""
     inside = {f for item in rule.internal for f in item.factors}
     present = {f for m in rule.operands if m is not None for dim in m for f in dim}
@@ -361,7 +426,7 @@ def result_layouts(rule: ShardingRule, assignment: Assignment) -> list[Layout]:
         own = {f for dim in mapping or () for f in dim}
         summed = present - own - inside
         partial = tuple(axis for axis, factor in enumerate(assignment) if factor in summed)
-        out.append(Layout(split_dims(mapping or (), assignment), partial))
+        out.append(Layout(split_dims(rule, mapping or (), assignment, sizes), partial))
     return out
 
 
@@ -380,13 +445,17 @@ def derived_assignment(
             rest = list(axes)
             for factor in factors:
                 room = rule.sizes[factor]
-                while rest and (room % sizes[rest[0]] == 0 or factor == factors[-1]):
-                    room = max(1, room // sizes[rest[0]])
-                    axis = rest.pop(0)
-                    if out[axis] < 0:
-                        out[axis] = factor
-                    if room == 1 and factor != factors[-1]:
+                while rest and room > 1:
+                    axis = rest[0]
+                    pieces = sizes[axis] if axis >= 0 else -axis
+                    if room % pieces and factor != factors[-1]:
+                        # The pieces outside reach into the next factor.
+                        rest[0] = -(pieces // room) if axis < 0 and pieces % room == 0 else axis
                         break
+                    room = max(1, room // pieces)
+                    rest.pop(0)
+                    if axis >= 0 and out[axis] < 0:
+                        out[axis] = factor
     return tuple(out)
 
 

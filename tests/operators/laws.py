@@ -70,7 +70,11 @@ class Case:
         ]
 
     def cut(self, array: Array, mapping: FactorMap | None) -> Spread:
-        dims = ((),) * array.ndim if mapping is None else split_dims(mapping, self.assignment)
+        dims = (
+            ((),) * array.ndim
+            if mapping is None
+            else split_dims(self.rule, mapping, self.assignment, self.mesh.sizes)
+        )
         return spread(array, Layout(dims), self.mesh)
 
     def forward(self, runner: Runner) -> tuple[list[Array], Task]:
@@ -86,7 +90,7 @@ class Case:
     ) -> tuple[list[Array], Task]:
         """Whole gradients of some operands."""
         op, graph = self.example.op, self.example.graph
-        layouts = result_layouts(self.rule, self.assignment)
+        layouts = result_layouts(self.rule, self.assignment, self.mesh.sizes)
         cut = [
             None if g is None else spread(g, Layout(layout.dims), self.mesh)
             for g, layout in zip(gradients, layouts, strict=True)
