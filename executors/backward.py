@@ -18,7 +18,8 @@ from executors.exchange import ExchangeError, exchanged
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, disagreement, whole
 from executors.reference import Forward, Run, paths_of
-from executors.spmd import GRADIENT_TERMS, Around, Runner
+from executors.splits import GRADIENT_TERMS
+from executors.spmd import Around, Runner
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role

@@ -15,17 +15,8 @@ from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
 from executors.placement import Array, Spread, coordinates, spread
-from executors.spmd import (
-    Algorithm,
-    Around,
-    Assignment,
-    Backward,
-    Shards,
-    Task,
-    derived_assignment,
-    narrowed,
-    run_operator,
-)
+from executors.splits import Assignment, derived_assignment, narrowed
+from executors.spmd import Algorithm, Around, Backward, Shards, Task, run_operator
 from ir.graph import Op
 from ir.layout import Layout
 from ir.ops import OpView, lookup

@@ -11,15 +11,8 @@ from autograd.builtins import list as traced_list
 from executors.evaluation import NotRunError
 from executors.placement import Array, Spread
 from executors.semantics import Differentiable
-from executors.spmd import (
-    GRADIENT_TERMS,
-    Algorithm,
-    Around,
-    Assignment,
-    Task,
-    fitted,
-    result_layouts,
-)
+from executors.splits import GRADIENT_TERMS, Assignment, fitted, result_layouts
+from executors.spmd import Algorithm, Around, Task
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup

@@ -15,7 +15,8 @@ from executors.algorithms import ALGORITHMS
 from executors.evaluation import Evaluator, NotRunError
 from executors.exchange import Communication, ExchangeError, exchanged
 from executors.placement import Array, Spread, disagreement, spread, whole
-from executors.spmd import Around, Runner, completed, run_operator
+from executors.splits import completed
+from executors.spmd import Around, Runner, run_operator
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from executors.reference import INSIDE, mesh_of
-from executors.spmd import result_layouts
+from executors.splits import result_layouts
 from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph
 from ir.ops import OpView, lookup

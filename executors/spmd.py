@@ -7,7 +7,6 @@ A kind whose parts are not just the operator on smaller operands has an algorith
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -19,22 +18,18 @@ from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
-from executors.exchange import Communication, exchanged
+from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
+from executors.splits import Assignment, fitted, in_pieces, result_layouts
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
 from ir.layout import Layout
 from ir.ops import OpView, lookup
-from ir.rule import FactorMap, ShardingRule
 from topology.mesh import Mesh
 
 STATISTIC_BYTES = 4
 """Bytes of a number that devices exchange inside an operator: they are kept in float32."""
-Assignment: TypeAlias = tuple[int, ...]
-"""For each mesh axis the factor that it splits; negative where it splits none."""
 Int: TypeAlias = int
 """`int` where a method of that name hides it."""
-GRADIENT_TERMS = -2
-"""An axis along which an operator is repeated while its gradients are terms of a sum."""
 Shards: TypeAlias = list[list[Array]]
 """Results of every rank."""
 
@@ -304,7 +299,7 @@ def run_operator(
         raise NotRunError("it has no operand")
     rule = lookup(op.kind).rule(OpView(op, graph))
     ready = [fitted(rule, i, o, assignment) for i, o in enumerate(operands)]
-    layouts = _in_pieces(rule, ready, result_layouts(rule, assignment, mesh.sizes))
+    layouts = in_pieces(rule, ready, result_layouts(rule, assignment, mesh.sizes))
     task = Task(op, graph, mesh, ready, layouts, runner, around.constants)
     if around.outer is not None:
         outer = around.outer
@@ -327,147 +322,6 @@ def _checked(task: Task, shards: Sequence[Sequence[Array]]) -> list[Spread]:
                 )
         out.append(Spread(tensor.dims, layout, task.mesh, parts))
     return out
-
-
-def fitted(
-    rule: ShardingRule, index: int, operand: Spread | None, assignment: Assignment
-) -> Spread | None:
-    """An operand as the rule wants it; a wider part is cut, nothing is sent."""
-    if operand is None:
-        return None
-    mapping, sizes = rule.operands[index], operand.mesh.sizes
-    whole_dims = ((),) * len(operand.dims)
-    dims = whole_dims if mapping is None else split_dims(rule, mapping, assignment, sizes)
-    layout = Layout(dims)
-    if _plain(operand.layout) == layout.dims:
-        return operand
-    return narrowed(operand, layout)
-
-
-def narrowed(tensor: Spread, layout: Layout) -> Spread:
-    """Every device keeps a part of what it has; gradients may pass.
-
-    Raises:
-        NotRunError: some device lacks something.
-    """
-    dims, sizes = tensor.dims, tensor.mesh.sizes
-    shards: list[Array] = []
-    for place, shard in zip(coordinates(tensor.mesh), tensor.shards, strict=True):
-        old = region_of(dims, tensor.layout, sizes, place)
-        new = region_of(dims, layout, sizes, place)
-        if not all(np.isin(b, a).all() for a, b in zip(old, new, strict=True)):
-            raise NotRunError(f"a tensor in {tensor.layout} is needed in {layout}")
-        index = [np.searchsorted(a, b) for a, b in zip(old, new, strict=True)]
-        shards.append(shard[np.ix_(*index)] if index else shard)
-    return Spread(dims, layout, tensor.mesh, tuple(shards))
-
-
-def _plain(layout: Layout) -> tuple[tuple[int, ...], ...]:
-    """The axes of every dimension, whatever pieces stand outside them."""
-    return tuple(tuple(axis for axis in dim if axis >= 0) for dim in layout.dims)
-
-
-def _in_pieces(
-    rule: ShardingRule, operands: Sequence[Spread | None], layouts: Sequence[Layout]
-) -> list[Layout]:
-    """Results keep a factor as operands have it, also where each of several pieces is split."""
-    known: dict[int, tuple[int, ...]] = {}
-    for mapping, operand in zip(rule.operands, operands, strict=True):
-        for factors, axes in zip(
-            mapping or (), operand.layout.dims if operand else (), strict=False
-        ):
-            if len(factors) == 1 and min(axes, default=0) < 0:
-                known[factors[0]] = axes
-    if not known:
-        return list(layouts)
-    return [
-        Layout(
-            tuple(
-                known.get(factors[0], axes) if len(factors) == 1 else axes
-                for factors, axes in zip(mapping or (), layout.dims, strict=True)
-            ),
-            layout.partial,
-        )
-        for mapping, layout in zip(rule.results, layouts, strict=True)
-    ]
-
-
-def split_dims(
-    rule: ShardingRule, mapping: FactorMap, assignment: Assignment, sizes: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Mesh axes of every dimension: those of its factors, in their order.
-
-    Where a factor is split inside one that is not split to the end, as heads inside a batch that
-    were merged into one dimension, `-n` stands for the pieces outside.
-    """
-    out = []
-    for factors in mapping:
-        axes: list[int] = []
-        outside = 1
-        for factor in factors:
-            own = [axis for axis, given in enumerate(assignment) if given == factor]
-            if own and outside > 1:
-                axes.append(-outside)
-                outside = 1
-            axes += own
-            outside *= -(-rule.sizes[factor] // math.prod(sizes[axis] for axis in own))
-        out.append(tuple(axes))
-    return tuple(out)
-
-
-def result_layouts(
-    rule: ShardingRule, assignment: Assignment, sizes: Sequence[int]
-) -> list[Layout]:
-    """Layouts of the results, partial over the axes of factors that operands have and they lack."""
-    inside = {f for item in rule.internal for f in item.factors}
-    present = {f for m in rule.operands if m is not None for dim in m for f in dim}
-    out = []
-    for mapping in rule.results:
-        own = {f for dim in mapping or () for f in dim}
-        summed = present - own - inside
-        partial = tuple(axis for axis, factor in enumerate(assignment) if factor in summed)
-        out.append(Layout(split_dims(rule, mapping or (), assignment, sizes), partial))
-    return out
-
-
-def derived_assignment(
-    rule: ShardingRule, layouts: Sequence[Layout | None], sizes: Sequence[int]
-) -> Assignment:
-    """What each mesh axis splits, read off the layouts of the operands.
-
-    The axes of a dimension fill its factors from the outermost on.
-    """
-    out = [-1] * len(sizes)
-    for mapping, layout in zip(rule.operands, layouts, strict=True):
-        if mapping is None or layout is None:
-            continue
-        for factors, axes in zip(mapping, layout.dims, strict=True):
-            rest = list(axes)
-            for factor in factors:
-                room = rule.sizes[factor]
-                while rest and room > 1:
-                    axis = rest[0]
-                    pieces = sizes[axis] if axis >= 0 else -axis
-                    if room % pieces and factor != factors[-1]:
-                        # The pieces outside reach into the next factor.
-                        rest[0] = -(pieces // room) if axis < 0 and pieces % room == 0 else axis
-                        break
-                    room = max(1, room // pieces)
-                    rest.pop(0)
-                    if axis >= 0 and out[axis] < 0:
-                        out[axis] = factor
-    return tuple(out)
-
-
-def completed(
-    tensor: Spread, wanted: Layout, item_bytes: float
-) -> tuple[Spread, Communication | None]:
-    """A result whose sums are to be complete, where the target keeps no terms between operators."""
-    extra = tuple(a for a in tensor.layout.partial if a not in wanted.partial)
-    if not extra:
-        return tensor, None
-    left = tuple(a for a in tensor.layout.partial if a in wanted.partial)
-    return exchanged(tensor, replace(tensor.layout, partial=left), item_bytes)
 
 
 def alone(arrays: Sequence[Array]) -> Shards:

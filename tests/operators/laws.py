@@ -15,15 +15,8 @@ from executors.exchange import Communication
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, difference, disagreement, spread, whole
 from executors.semantics import Differentiable
-from executors.spmd import (
-    Around,
-    Assignment,
-    Runner,
-    Task,
-    result_layouts,
-    run_operator,
-    split_dims,
-)
+from executors.splits import Assignment, result_layouts, split_dims
+from executors.spmd import Around, Runner, Task, run_operator
 from ir.layout import Layout
 from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule
