@@ -2,9 +2,8 @@
 of moves.
 
 States are all layouts of a rank on a mesh: ordered axes for every dimension, and a set of
-partial axes. Moves are slice, all-gather,
-all-to-all, all-reduce and reduce-scatter over axes of one tier, an all-reduce over several
-tiers, and the free step
+partial axes. Moves are slice, all-to-all over axes of one tier, all-gather, all-reduce and
+reduce-scatter over axes of one tier or several, and the free step
 from whole to partial (one device of the group keeps the value, the others hold zero). All pairs
 are solved at once by Floyd and Warshall's algorithm,
 one table per distinct dims, element type and mesh.

@@ -13,7 +13,7 @@ from executors.evaluation import Evaluator, NotRunError
 from executors.fast_evaluation import FastEvaluator
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, spread, whole
-from executors.reference import Mismatch, Run, run_forward
+from executors.reference import Mismatch, run_forward
 from executors.spmd import Around, Runner, run_operator
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import OpGraph
@@ -103,7 +103,7 @@ def verify(
         missing=tuple(n for n in names if n not in both),
         not_verified={**failed, **found.not_run},
         mismatches=tuple(found.mismatches),
-        messages=_count(found),
+        messages=len(found.sent),
         disagreement=found.disagreement,
         tolerance=runner.tolerance,
     )
@@ -119,10 +119,6 @@ def _check_numbers(outputs: Mapping[str, Array]) -> None:
                 f"  at:  output {name!r}\n"
                 "  fix: another --seed; if it is always so, the model divides by zero or overflows"
             )
-
-
-def _count(run: Run) -> int:
-    return len(run.sent)
 
 
 def _largest(array: Array) -> float:

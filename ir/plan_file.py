@@ -157,7 +157,12 @@ def read_plan(path: Path) -> Plan:
         if path.stat().st_size > MAX_PLAN_BYTES:
             raise PlanFileError(f"{path} is larger than {MAX_PLAN_BYTES} bytes")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise PlanFileError(
+            f"{path} is no text, so it is not a plan\n  at:  byte {error.start}\n"
+            "  fix: pass the plan.json that `planner search -o DIR` wrote"
+        ) from error
+    except OSError as error:
         raise PlanFileError(f"cannot read {path}: {error}") from error
     return plan_from_json(text, str(path))
 

@@ -8,7 +8,6 @@ import pytest
 
 from executors.verdict import Verdict
 from ir.graph import OpGraph
-from ir.layout import Layout
 from ir.ops import OpView, registry
 from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.rule import InternalCollective, ShardingRule
@@ -178,9 +177,3 @@ def test_a_layout_edited_by_hand_is_caught() -> None:
         failed([replace(plan, operators=operators)])
         return
     raise AssertionError("no product")
-
-
-def test_layouts_have_no_meaning_beyond_the_mesh() -> None:
-    """The gap of a redistribution under way is no axis."""
-    assert Layout(((-2, 0), ())).split_axes == (0,)
-    assert Layout(((-2, 0), ())).shards((4,)) == (4, 1)

@@ -96,3 +96,10 @@ def test_a_layout_reads_as_people_write_it() -> None:
 def test_what_is_no_layout_of_the_tensor_is_refused(layout: Layout, reason: str) -> None:
     with pytest.raises(LayoutError, match=reason):
         check_layout(layout, (4, 6), SIZES)
+
+
+def test_pieces_in_the_midst_of_a_redistribution_are_no_axis() -> None:
+    layout = Layout(((-2, 0), ()))
+    assert layout.split_axes == (0,)
+    assert layout.shards((4,)) == (4, 1)
+    assert layout.named(("card",)) == "[/2*card, -]"
