@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from executors.shrink_attributes import rewritten
-from executors.shrink_demands import demands_of, whole_majors
-from executors.shrink_extents import Extent, Term
-from executors.shrink_knowledge import KNOWLEDGE
-from executors.shrink_layers import without_equal_layers
-from executors.shrink_sizes import smallest_sizes
-from executors.shrink_space import Place, space_of, with_parts
+from executors.shrinking.attributes import rewritten
+from executors.shrinking.demands import demands_of, whole_majors
+from executors.shrinking.extents import Extent, Term
+from executors.shrinking.knowledge import KNOWLEDGE
+from executors.shrinking.layers import without_equal_layers
+from executors.shrinking.sizes import smallest_sizes
+from executors.shrinking.space import Place, space_of, with_parts
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import OpView, lookup
 from ir.plan import Plan

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executors.shrink import Shrunk, shrunk
-from executors.shrink_extents import Extents
-from executors.shrink_sizes import splits_alike
+from executors.shrinking.extents import Extents
+from executors.shrinking.sizes import splits_alike
 from importers.onnx import import_onnx
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, check_operators, lookup

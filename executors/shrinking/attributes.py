@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from executors.shrink_knowledge import covers_all, cuts, padded
+from executors.shrinking.knowledge import covers_all, cuts, padded
 from ir.graph import AttributeValue, OpGraph
 from ir.ops import OpView
 

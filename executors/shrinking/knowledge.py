@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.shrink_formulas import Cut, Scaled, Total, Window
-from executors.shrink_space import Knowledge, Space
+from executors.shrinking.formulas import Cut, Scaled, Total, Window
+from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
 from ir.ops import OpView
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from executors.shrink_extents import Extent
-from executors.shrink_sizes import Demand
-from executors.shrink_space import Space
+from executors.shrinking.extents import Extent
+from executors.shrinking.sizes import Demand
+from executors.shrinking.space import Space
 from ir.plan import NamedLayout, Plan, PlannedOperator
 
 

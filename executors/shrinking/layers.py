@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from executors.shrink_rewiring import ends_of, rewired
+from executors.shrinking.rewiring import ends_of, rewired
 from ir.graph import Op, OpGraph
 from ir.plan import Plan
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from executors.shrink_extents import Term
+from executors.shrinking.extents import Term
 
 
 class Formula(Protocol):
