@@ -6,8 +6,12 @@ import ast
 import math
 import re
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from cli.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from ir.symbols import Symbol
 
 MAX_DEVICES = 2**20
 """Larger than any machine there is; keeps a slip of the finger from filling the memory."""
@@ -54,29 +58,45 @@ def time_limit_s(value: float) -> float:
     return value
 
 
-def bindings(texts: Sequence[str]) -> dict[str, int]:
-    """Values of dynamic dimensions.
+def bindings(texts: Sequence[str]) -> dict[str, int | Symbol]:
+    """Sizes of dynamic dimensions, or the range of them.
 
     >>> bindings(["batch=32,seq=4096", "past=1"])
     {'batch': 32, 'seq': 4096, 'past': 1}
     """
-    found: dict[str, int] = {}
+    found: dict[str, int | Symbol] = {}
     for text in texts:
         for item in text.split(","):
             name, equals, number = (part.strip() for part in item.rpartition("="))
-            if not equals or not name or not re.fullmatch(r"[1-9]\d{0,12}", number):
+            size = _size(number, text) if equals and name else None
+            if size is None:
                 raise UserError(
                     f"{item!r} binds no dimension",
                     f"--bind {text}",
-                    "write name=number with a positive number, such as --bind batch=32,seq=4096",
+                    "write name=number with a positive number, such as --bind batch=32,seq=4096, "
+                    "or a range of them, such as --bind batch=16..64/16",
                 )
-            if found.setdefault(name, int(number)) != int(number):
+            if found.setdefault(name, size) != size:
                 raise UserError(
                     f"{name!r} is bound to {found[name]} and to {number}",
                     f"--bind {text}",
                     "bind every dimension once",
                 )
     return found
+
+
+def _size(number: str, text: str) -> int | Symbol | None:
+    if re.fullmatch(r"[1-9]\d{0,12}", number):
+        return int(number)
+    if ".." not in number:
+        return None
+    from ir.symbols import SymbolError, parse_symbol  # noqa: PLC0415  brings in the catalogue
+
+    try:
+        return parse_symbol(number)
+    except SymbolError as error:
+        fix = "write the least and the most size and what divides them all, such as batch=16..64/16"
+        raise UserError(str(error), f"--bind {text}", fix) from error
 
 
 def dataset_strategy(text: str | None) -> str | tuple[tuple[int, ...], ...] | None:

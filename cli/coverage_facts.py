@@ -20,6 +20,7 @@ from importers.onnx_file import read_model
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
+from ir.symbols import Binding, sample_points
 from planner.annotation import annotated, check_annotations
 
 GIVEN, RULE, REPEATED = "given", "rule", "repeated"
@@ -61,13 +62,13 @@ def catalogue_dict() -> dict[str, object]:
 
 def model_kinds(
     path: Path,
-    bind: Mapping[str, int],
+    bind: Binding,
     batch: int | None,
     rules: Sequence[tuple[str, str]],
 ) -> tuple[ModelKind, ...]:
     """The coverage of the kinds in a model file, those without a rule first."""
     nodes = kinds_in(read_model(path))
-    graph = annotated(import_onnx(path, bind), rules)
+    graph = annotated(import_onnx(path, sample_points(bind)[0]), rules)
     if batch is not None:
         graph = with_batch(graph, batch)
         check_annotations(graph)

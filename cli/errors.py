@@ -37,6 +37,7 @@ def is_user_error(error: Exception) -> bool:
     from importers.errors import ModelError  # noqa: PLC0415
     from ir.batch import BatchError  # noqa: PLC0415
     from ir.plan_file import PlanFileError  # noqa: PLC0415
+    from ir.symbols import SymbolError  # noqa: PLC0415
     from planner.request import RequestError  # noqa: PLC0415
     from topology.errors import TopologyError  # noqa: PLC0415
 
@@ -48,6 +49,7 @@ def is_user_error(error: Exception) -> bool:
         | PlanFileError
         | RequestError
         | StrategyFileError
+        | SymbolError
         | TopologyError,
     )
 

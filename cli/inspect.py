@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli import options
 from cli.arguments import at_least_one, bindings
 from cli.errors import UserError
 from cli.rules import rules as given_rules
+
+if TYPE_CHECKING:
+    from ir.symbols import Binding
 
 EPILOG = """\b
 Examples:
@@ -66,7 +69,7 @@ def _print_catalogue(*, as_json: bool) -> None:
 
 
 def _print_kinds(
-    model: Path, bind: Mapping[str, int], batch: int | None, rules: Rules, *, as_json: bool
+    model: Path, bind: Binding, batch: int | None, rules: Rules, *, as_json: bool
 ) -> None:
     from cli.coverage_facts import model_kinds  # noqa: PLC0415  half a second of imports
 
@@ -87,7 +90,7 @@ def _print_kinds(
 
 
 def _print_facts(
-    model: Path, bind: Mapping[str, int], batch: int | None, rules: Rules, *, as_json: bool
+    model: Path, bind: Binding, batch: int | None, rules: Rules, *, as_json: bool
 ) -> None:
     from cli.model_facts import model_facts  # noqa: PLC0415  half a second of imports
 

@@ -17,6 +17,7 @@ from ir.batch import find_batch, with_batch
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
 from ir.ops import OpView, is_described, lookup
+from ir.symbols import Binding, Symbol, sample_points
 from planner.annotation import annotated, check_annotations, given_rules
 from planner.liveness import analyse
 
@@ -67,7 +68,9 @@ class DynamicDim:
     axis: int
     name: str
     value: int | None
-    """What it was bound to."""
+    """What it was bound to; of a range the largest."""
+    sizes: str = ""
+    """The range of sizes that it was bound to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +109,13 @@ class ModelFacts:
 
 def model_facts(
     path: Path,
-    bind: Mapping[str, int],
+    bind: Binding,
     batch: int | None,
     rules: Sequence[tuple[str, str]] = (),
 ) -> ModelFacts:
-    """Facts of the model in a file, in normal form."""
+    """Facts of the model in a file, in normal form, at the largest size of every range."""
     model = read_model(path)
-    graph = annotated(import_onnx(path, bind), rules)
+    graph = annotated(import_onnx(path, sample_points(bind)[0]), rules)
     if batch is not None:
         graph = with_batch(graph, batch)
     graph = normalise(graph)
@@ -152,7 +155,7 @@ def _file_facts(model: Any) -> dict[str, object]:
     }
 
 
-def _dynamic_dims(model: Any, graph: OpGraph, bind: Mapping[str, int]) -> tuple[DynamicDim, ...]:
+def _dynamic_dims(model: Any, graph: OpGraph, bind: Binding) -> tuple[DynamicDim, ...]:
     out: list[DynamicDim] = []
     stored = {t.name for t in model.graph.initializer}
     for value in model.graph.input:
@@ -163,8 +166,13 @@ def _dynamic_dims(model: Any, graph: OpGraph, bind: Mapping[str, int]) -> tuple[
                 continue
             name = dim.dim_param or f"{value.name}.{axis}"
             known = graph.tensors.get(value.name)
-            bound = known.dims[axis] if known and axis < len(known.dims) else bind.get(name)
-            out.append(DynamicDim(value.name, axis, name, bound))
+            bound, size = bind.get(name), None
+            if known and axis < len(known.dims):
+                size = known.dims[axis]
+            elif bound is not None:
+                size = bound.value if isinstance(bound, Symbol) else bound
+            sizes = str(bound) if isinstance(bound, Symbol) else ""
+            out.append(DynamicDim(value.name, axis, name, size, sizes))
     return tuple(out)
 
 

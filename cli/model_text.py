@@ -38,7 +38,9 @@ def _headline(facts: ModelFacts, out: Console) -> None:
     for name, (dtype, dims) in facts.inputs.items():
         out.print(f"  input       {name} {dtype} {'x'.join(map(str, dims)) or 'scalar'}")
     for dim in facts.dynamic_dims:
-        out.print(f"  dynamic     {dim.name} = {dim.value} (dimension {dim.axis} of {dim.tensor})")
+        sizes = f", of {dim.sizes}" if dim.sizes else ""
+        where = f"dimension {dim.axis} of {dim.tensor}"
+        out.print(f"  dynamic     {dim.name} = {dim.value}{sizes} ({where})")
     dtypes = ", ".join(facts.parameter_dtypes) or "none"
     out.print(
         f"  parameters  {facts.parameter_elements:,} in {facts.parameters} tensors, "

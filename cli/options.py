@@ -51,8 +51,10 @@ Bind: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--bind",
-        metavar="NAME=N,...",
-        help="Values of dynamic dimensions, such as batch=32,seq=4096. May be repeated.",
+        metavar="NAME=N|A..B/D",
+        help="Sizes of dynamic dimensions, such as batch=32,seq=4096; or a range of them, such as "
+        "batch=16..64/16 (16 to 64 in steps of 16): the plan then fits every size and is priced at "
+        "the largest. May be repeated.",
     ),
 ]
 Batch: TypeAlias = Annotated[

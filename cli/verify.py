@@ -120,9 +120,10 @@ def _values(model: Path, plan: Plan, smaller: Plan, seed: int) -> dict[str, Arra
     from planner.same_graph import bindings, planned_graph  # noqa: PLC0415
 
     bind = bindings(plan)
-    planned_graph(plan, import_onnx(model, bind))
+    graph = import_onnx(model, bind)
+    planned_graph(plan, graph)
     names = given_tensors(smaller)
-    return numbers(smaller.graph, names, constant_values(model, names, bind), seed)
+    return numbers(smaller.graph, names, constant_values(model, names, graph.symbols), seed)
 
 
 def _print(verdict: Verdict, plan: Plan, notes: list[str], *, as_json: bool) -> None:

@@ -113,7 +113,7 @@ class _Small:
             else d
             for i, d in enumerate(tensor.dims)
         )
-        return replace(tensor, dims=dims)
+        return replace(tensor, dims=dims, divisors=())
 
     def _op(self, op: Op, depth: int) -> Op:
         parts = tuple(self._op(part, depth + 1) for part in op.parts)
@@ -122,7 +122,7 @@ class _Small:
             attributes = rewritten(OpView(op, self.old.graph), self.resized, factors)
         except _MISFITS:
             attributes = dict(op.attributes)
-        return replace(op, parts=parts, attributes=attributes)
+        return replace(op, parts=parts, attributes=attributes, divisors=())
 
     def misfits(self) -> Iterator[Op]:
         """Operators of the large graph whose rule is another one, or none, in the small graph."""

@@ -20,6 +20,7 @@ from importers.onnx_roles import tensor_table, with_gradients
 from importers.onnx_shapes import ShapeInference
 from ir.graph import GraphError, Op, OpGraph
 from ir.ops import check_operators
+from ir.symbols import Binding, sample_points
 
 _MALFORMED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
@@ -27,21 +28,39 @@ _MALFORMED = (
 """What reading raises for a file that is wrong in a way that nobody foresaw."""
 
 
-def import_onnx(path: Path, bind: Mapping[str, int] | None = None) -> OpGraph:
+def import_onnx(path: Path, bind: Binding | None = None) -> OpGraph:
     """Read a `.onnx` or `.onnx.gz` file.
 
     Args:
         path: the file; external weights need not exist.
-        bind: values of the model's dynamic dimensions by name.
+        bind: sizes of the model's dynamic dimensions by name. One with a range of sizes gives the
+            graph variants, see `ir.symbols`.
 
     Raises:
         ModelError: the file cannot be read or planned from.
+        SymbolError: too many dimensions have ranges.
     """
+    points = sample_points(bind or {})
     with _blamed(str(path)):
         model = read_model(path)
-        check_bindings(model, bind or {})
+        for point in points:
+            check_bindings(model, point)
         name = path.name.removesuffix(".gz").removesuffix(".onnx")
-        return import_model(model, name, bind)
+        graph, *variants = (_at(model, name, point, points[0]) for point in points)
+        return replace(graph, variants=tuple(variants))
+
+
+def _at(
+    model: onnx.ModelProto, name: str, point: Mapping[str, int], planned: Mapping[str, int]
+) -> OpGraph:
+    """The model at one value of its symbols; an error at another than the planned one says so."""
+    try:
+        return import_model(model, name, point)
+    except ModelError as error:
+        if point == planned:
+            raise
+        values = ", ".join(f"{name}={size}" for name, size in point.items())
+        raise ModelError(f"{error.what} (where {values})", error.where, error.fix) from error
 
 
 def import_model(

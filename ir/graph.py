@@ -44,6 +44,8 @@ class Tensor:
     """For a parameter used permuted: dimension i here is dimension `stored_permutation[i]` in the
     file.
     """
+    divisors: tuple[int, ...] = ()
+    """What divides each size at every value of the model's symbols; empty where sizes are fixed."""
 
     @property
     def elements(self) -> int:
@@ -76,6 +78,10 @@ class Op:
     """Operators that a composite stands for, in order; their inner tensors stay in the graph's
     table.
     """
+    divisors: tuple[int, ...] = ()
+    """What divides each factor of the rule at every value of the model's symbols; empty where sizes
+    are fixed.
+    """
 
     @property
     def label(self) -> str:
@@ -104,6 +110,8 @@ class OpGraph:
     """What the importer had to assume, for the report."""
     symbols: Mapping[str, int] = field(default_factory=dict)
     """Dynamic dimensions of the model and the values that they are bound to."""
+    variants: tuple[OpGraph, ...] = ()
+    """The same model at other values of its symbols (`ir.symbols`); none once it is prepared."""
 
     def producers(self) -> dict[str, Op]:
         return {name: op for op in self.ops for name in op.outputs if name}
@@ -206,6 +214,8 @@ def _op_to_dict(op: Op) -> dict[str, object]:
         out["scope"] = op.scope
     if op.parts:
         out["parts"] = [_op_to_dict(p) for p in op.parts]
+    if op.divisors:
+        out["divisors"] = list(op.divisors)
     return out
 
 
@@ -219,6 +229,8 @@ def _tensor_to_dict(tensor: Tensor) -> dict[str, object]:
         out["source"] = tensor.source
     if tensor.stored_permutation:
         out["stored_permutation"] = list(tensor.stored_permutation)
+    if tensor.divisors:
+        out["divisors"] = list(tensor.divisors)
     return out
 
 
@@ -258,6 +270,7 @@ def _op_from_dict(data: Mapping[str, object]) -> Op:
         attributes={str(k): _attribute(v) for k, v in attributes.items()},
         scope=str(data.get("scope", "")),
         parts=tuple(_op_from_dict(p) for p in parts),
+        divisors=_ints(data.get("divisors", [])),
     )
 
 
@@ -298,6 +311,7 @@ def graph_from_dict(data: Mapping[str, object]) -> OpGraph:
                 role=Role(item["role"]),
                 source=str(item.get("source", "")),
                 stored_permutation=_ints(item.get("stored_permutation", [])),
+                divisors=_ints(item.get("divisors", [])),
             )
         ops = data["ops"]
         if not isinstance(ops, list):

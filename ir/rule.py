@@ -49,12 +49,19 @@ class ShardingRule:
     """Factors that MindSpore's operator cannot cut, though the mathematics allows it."""
     lookup: frozenset[int] = frozenset()
     """Factors of a table that are looked up under a mask when split."""
+    divisors: tuple[int, ...] = ()
+    """What divides each factor at every value of the model's symbols; empty where sizes are fixed.
+    """
 
     @property
     def splittable(self) -> tuple[int, ...]:
         """Factors that may be split, in device-matrix order."""
         order = self.order or range(len(self.sizes))
         return tuple(f for f in order if f not in self.locked and self.sizes[f] > 1)
+
+    def is_fixed(self, factor: int) -> bool:
+        """Whether a factor has one size, whatever the model's symbols are."""
+        return not self.divisors or self.divisors[factor] == self.sizes[factor]
 
     def has(self, mapping: FactorMap | None, factor: int) -> bool:
         return mapping is not None and any(factor in dim for dim in mapping)

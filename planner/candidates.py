@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class OpPricer:
             gradient: for every operand whether its gradient is wanted.
         """
         entry = lookup(view.op.kind)
-        rule = entry.rule(view)
+        rule = replace(entry.rule(view), divisors=view.op.divisors)
         backward = any(gradient)
         found, left_out = self.dialect.assignments(rule, entry, self.mesh, gradient=backward)
         summed = [_summed(rule, i) for i in range(len(rule.results))]
@@ -274,10 +274,11 @@ def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) ->
         if not name:
             return ()
         tensor = tensors[name]
-        return number.setdefault(name, len(number)), tensor.dims, tensor.dtype, tensor.role.value
+        same = number.setdefault(name, len(number))
+        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role.value
 
     attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
     inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)
     # A composite of kind "Fused" is made of its parts; other composites are told by their operands.
     parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == "Fused" else ()
-    return op.kind, attributes, inputs, outputs, parts
+    return op.kind, attributes, inputs, outputs, parts, op.divisors

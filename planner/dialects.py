@@ -102,6 +102,8 @@ class Dialect:
         }
         for factor, count in shards.items():
             size = rule.sizes[factor]
+            if not rule.is_fixed(factor) and rule.divisors[factor] % count:
+                return False
             padded = -(-size // count) * count
             if count > size or padded > size * (
                 1 + (0.0 if factor in compound else self.max_waste)
@@ -125,13 +127,15 @@ def shard_counts(assignment: Assignment, mesh: Mesh) -> dict[int, int]:
 
 
 def _contiguous(dim: tuple[int, ...], rule: ShardingRule, shards: Mapping[int, int]) -> bool:
-    """A minor factor of a dimension may be split only below completely split major ones."""
+    """A minor factor of a dimension may be split only below completely split major ones, which
+    have one size then.
+    """
     complete = True
     for factor in dim:
         count = shards.get(factor, 1)
         if count > 1 and not complete:
             return False
-        complete = complete and count == rule.sizes[factor]
+        complete = complete and count == rule.sizes[factor] and rule.is_fixed(factor)
     return True
 
 

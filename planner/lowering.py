@@ -208,7 +208,8 @@ class _Lowering:
         ports = [self.sources[tensor.name].port, *self._neighbour_ports(tensor.name)]
         many = len(self.readers[tensor.name]) >= PINNED_READERS
         pinned = many and not gradient and tensor.nbytes <= PINNED_BYTES
-        key = ("shared", tensor.dims, gradient, pinned, tuple(p.key for p in ports))
+        keys = tuple(p.key for p in ports)
+        key = ("shared", tensor.dims, tensor.divisors, gradient, pinned, keys)
         if key not in self.ports:
             mesh, dialect = self.setting.mesh, self.setting.dialect
             states = shared_states(tensor, ports, mesh, dialect, gradient=gradient)

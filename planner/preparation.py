@@ -11,6 +11,7 @@ from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
 from ir.ops import is_described
+from ir.symbols import Symbol, with_divisors
 from planner.annotation import annotated, check_annotations, given_rules
 from planner.dialects import TARGETS, Dialect, mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
@@ -50,14 +51,24 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
 def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[OpGraph, list[str]]:
     """The graph that is planned, and what was assumed.
 
-    Batch and element type are set, the graph is brought into normal form, its ends are added.
+    Batch and element type are set, the graph is brought into normal form, its ends are added. What
+    divides the sizes at every value of its symbols is read off its variants, prepared alike.
 
     Raises:
         BatchError: the batch cannot be followed.
         RequestError: the chip lacks the element type, or a given rule does not fit the model.
+        SymbolError: the model has other operators at other values of its symbols.
     """
+    ready, notes = _prepared(graph, cluster, request)
+    variants = tuple(_prepared(each, cluster, request)[0] for each in graph.variants)
+    return with_divisors(replace(ready, variants=variants)), notes + _range_notes(request)
+
+
+def _prepared(
+    graph: OpGraph, cluster: Cluster, request: SearchRequest
+) -> tuple[OpGraph, list[str]]:
     notes = list(graph.notes)
-    graph = annotated(graph, request.rules)
+    graph = annotated(replace(graph, variants=()), request.rules)
     if request.batch is not None:
         graph = with_batch(graph, request.batch)
     graph = with_dtype(graph, _dtype(graph, cluster, request))
@@ -68,6 +79,16 @@ def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[O
     check_annotations(graph)
     notes += _rule_notes(graph)
     return add_ends(graph, training=request.training), notes
+
+
+def _range_notes(request: SearchRequest) -> list[str]:
+    """What is promised where dynamic dimensions have ranges of sizes."""
+    ranges = {name: size for name, size in request.bind if isinstance(size, Symbol)}
+    if not ranges:
+        return []
+    planned = ", ".join(f"{name}={size.value}" for name, size in ranges.items())
+    every = ", ".join(f"{name}={size}" for name, size in ranges.items())
+    return [f"the plan fits every size of {every}; times and memory are those of {planned}"]
 
 
 def _rule_notes(graph: OpGraph) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from costmodel.memory import Optimizer
 from ir.plan import Baseline
+from ir.symbols import Symbol
 
 
 class RequestError(ValueError):
@@ -64,8 +65,8 @@ class SearchRequest:
     """MindSpore may exchange slices, as it does under AutoParallel; no choice for other targets."""
     seed: int = 0
     threads: int = 1
-    bind: tuple[tuple[str, int], ...] = field(default=())
-    """Values that dynamic dimensions were bound to, for the record."""
+    bind: tuple[tuple[str, int | Symbol], ...] = field(default=())
+    """What dynamic dimensions were bound to, for the record."""
     rules: tuple[tuple[str, str], ...] = field(default=())
     """Kinds of operators that the catalogue lacks, each with its sharding rule."""
 
@@ -78,7 +79,9 @@ class SearchRequest:
         for key in ("threads", "time_limit_s"):
             del data[key]
         data["optimizer"] = self.optimizer.value
-        data["bind"] = [list(pair) for pair in self.bind]
+        data["bind"] = [
+            [name, size if isinstance(size, int) else str(size)] for name, size in self.bind
+        ]
         data["rules"] = [list(pair) for pair in self.rules]
         if isinstance(self.dataset_strategy, tuple):
             data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ir.graph import OpGraph
 from ir.plan import Plan
+from ir.symbols import Symbol, SymbolError, parse_symbol
 from planner.preparation import prepare
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
@@ -41,9 +42,22 @@ def _pairs(request: Mapping[str, object], key: str) -> list[tuple[object, object
     return [(first, second) for first, second in found] if isinstance(found, list | tuple) else []
 
 
-def bindings(plan: Plan) -> dict[str, int]:
-    """Values that the model's dynamic dimensions were bound to."""
-    return {str(name): int(str(value)) for name, value in _pairs(plan.request, "bind")}
+def bindings(plan: Plan) -> dict[str, int | Symbol]:
+    """What the model's dynamic dimensions were bound to.
+
+    Raises:
+        RequestError: the plan has something else there.
+    """
+    return {str(name): _size(value) for name, value in _pairs(plan.request, "bind")}
+
+
+def _size(value: object) -> int | Symbol:
+    try:
+        return value if isinstance(value, int) else parse_symbol(str(value))
+    except SymbolError as error:
+        raise RequestError(
+            f"{error}\n  at:  request.bind of the plan\n  fix: search again"
+        ) from error
 
 
 def _text(request: Mapping[str, object], key: str) -> str | None:

@@ -16,8 +16,10 @@ _AXES_FOR_ALL_LAYOUTS = 2
 
 def fits(tensor: Tensor, layout: Layout, mesh: Mesh, max_waste: float) -> bool:
     """Whether a tensor can have a layout within the padding that is allowed."""
-    for dim, shards in zip(tensor.dims, layout.shards(mesh.sizes), strict=True):
-        if shards > max(dim, 1) or -(-dim // shards) * shards > dim * (1 + max_waste):
+    divisors = tensor.divisors or tensor.dims
+    for dim, divisor, shards in zip(tensor.dims, divisors, layout.shards(mesh.sizes), strict=True):
+        waste = max_waste if divisor == dim else 0.0
+        if shards > max(divisor, 1) or -(-divisor // shards) * shards > divisor * (1 + waste):
             return False
     return True
 
@@ -113,10 +115,11 @@ def input_layout(
         raise ValueError(
             f"{tuple(cuts)} has {len(cuts)} cuts, input {tensor.name!r} has dims {tensor.dims}"
         )
-    for dim, cut in zip(tensor.dims, cuts, strict=True):
-        if cut < 1 or dim % cut:
+    for dim, divisor, cut in zip(tensor.dims, tensor.divisors or tensor.dims, cuts, strict=True):
+        if cut < 1 or divisor % cut:
+            size = f"size {dim}" if divisor == dim else f"a multiple of {divisor}"
             raise ValueError(
-                f"dimension of size {dim} of input {tensor.name!r} does not split {cut} ways"
+                f"dimension of {size} of input {tensor.name!r} does not split {cut} ways"
             )
     return _from_cuts(tensor, mesh, cuts, innermost=innermost)
 
@@ -125,7 +128,7 @@ def _split_first(tensor: Tensor, mesh: Mesh) -> Layout:
     axes: list[int] = []
     pieces = 1
     for axis, size in enumerate(mesh.sizes):
-        if mesh.size == 1 or tensor.dims[0] % (pieces * size):
+        if mesh.size == 1 or (tensor.divisors or tensor.dims)[0] % (pieces * size):
             break
         axes.append(axis)
         pieces *= size

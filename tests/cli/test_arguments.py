@@ -6,6 +6,7 @@ import pytest
 
 from cli import arguments
 from cli.errors import UserError
+from ir.symbols import Symbol
 
 
 def test_bindings_of_several_options_are_joined() -> None:
@@ -33,11 +34,20 @@ def test_the_same_binding_twice_is_no_contradiction() -> None:
         "batch=1.5",
         "a=1,,b=2",
         "a=1,a=2",
+        "a=1..",
+        "a=9..1",
+        "a=1..7/8",
+        "a=1..9/4+4",
+        "a=1..9,a=1..8",
     ],
 )
 def test_a_binding_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="fix: "):
         arguments.bindings([text])
+
+
+def test_a_range_of_sizes_is_a_symbol() -> None:
+    assert arguments.bindings(["batch=16..64/16,seq=8"]) == {"batch": Symbol(16, 64, 16), "seq": 8}
 
 
 @pytest.mark.parametrize(

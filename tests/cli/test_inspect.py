@@ -45,8 +45,13 @@ def test_dynamic_dimensions_are_listed_with_their_values(
     dynamic_mlp: Path, planner: Planner
 ) -> None:
     facts = planner("inspect", dynamic_mlp, "--bind", "batch=16", "--json").json
-    assert facts["dynamic_dims"] == [{"tensor": "x", "axis": 0, "name": "batch", "value": 16}]
+    found = {"tensor": "x", "axis": 0, "name": "batch", "value": 16}
+    assert facts["dynamic_dims"] == [found | {"sizes": ""}]
     assert facts["inputs"] == {"x": ["bfloat16", [16, 256]]}
+    facts = planner("inspect", dynamic_mlp, "--bind", "batch=8..16/8", "--json").json
+    assert facts["dynamic_dims"] == [found | {"sizes": "8..16/8"}]
+    text = planner("inspect", dynamic_mlp, "--bind", "batch=8..16/8").out
+    assert "batch = 16, of 8..16/8 (dimension 0 of x)" in text
 
 
 def test_an_operator_without_a_rule_is_listed_with_what_happens_to_it(

@@ -175,6 +175,24 @@ def test_bindings_give_values_to_dynamic_dimensions(
     assert plan.request["bind"] == [["batch", 32]]
 
 
+def test_a_range_of_sizes_is_planned_and_verified(
+    dynamic_mlp: Path, planner: Planner, tmp_path: Path
+) -> None:
+    bind = "batch=8..64/8"
+    run = planner("search", dynamic_mlp, "--devices", 8, "--bind", bind, "-o", tmp_path)
+    assert run.code == 0
+    assert "fits every size of batch=8..64/8; times and memory are those of batch=64" in run.out
+    plan = read_plan(tmp_path / "plan.json")
+    assert plan.graph.tensors["x"].dims == (64, 256)
+    assert plan.graph.tensors["x"].divisors == (8, 256)
+    assert plan.request["bind"] == [["batch", bind.removeprefix("batch=")]]
+    assert planner("verify", dynamic_mlp, tmp_path / "plan.json").code == 0
+    options = ("--devices", 8, "--bind", "batch=4..64/4", "--dataset-strategy", "((8,1),)")
+    refused = planner("search", dynamic_mlp, *options)
+    assert refused.code == 2
+    assert "a multiple of 4 of input 'x' does not split 8 ways" in refused.err
+
+
 def test_an_unbound_dimension_is_named_with_the_option(dynamic_mlp: Path, planner: Planner) -> None:
     run = planner("search", dynamic_mlp, "--devices", 2)
     assert run.code == 2
