@@ -25,7 +25,7 @@ NO_PLAN_FITS = 1
 EPILOG = """\b
 Examples:
   planner search model.onnx --devices 16 --batch 64 -o plan
-  planner search model.onnx --devices 8 --cluster dgx-h100 --target jax --bind batch=8..64/8,seq=4096
+  planner search model.onnx --devices 8 --cluster dgx-h100 --target jax --bind batch=8..64/8,seq=512
   planner search model.onnx --devices 4 --phase infer --memory 40GiB --json
 
 \b
