@@ -12,14 +12,18 @@ PYTHON ?= $(shell for name in python3.11 python3 python; do \
 WORKERS ?= 2
 
 # MindSpore cannot share an environment with the planner: ortools and it want different protobufs.
-JUDGE := .venv-mindspore
-JUDGE_STAMP := $(JUDGE)/.stamp
-JUDGE_CASES := build/mindspore
+MINDSPORE := .venv-mindspore
+MINDSPORE_STAMP := $(MINDSPORE)/.stamp
+MINDSPORE_CASES := build/mindspore
+
+# XLA and DTensor stand beside the planner, but 1.6 GB of them are for its tests alone.
+JUDGES := .venv-judges
+JUDGES_STAMP := $(JUDGES)/.stamp
 
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: help setup demo check test test-mindspore docs format clean $(JUDGE)
+.PHONY: help setup demo check test test-mindspore test-judges docs format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -48,24 +52,41 @@ test: setup ## all tests, on WORKERS (2) processes
 	$(BIN)/pytest -n $(WORKERS)
 
 # Accelerators' plugins are 1.8 GB and want libraries that are not here; the rest works without them.
-.venv-mindspore: $(JUDGE_STAMP) ## create the environment with the real MindSpore: 800 MB to fetch
+.venv-mindspore: $(MINDSPORE_STAMP) ## create the environment with the real MindSpore: 800 MB to fetch
 
-$(JUDGE_STAMP): requirements-mindspore.lock
-	rm -rf $(JUDGE)
-	$(PYTHON) -m venv $(JUDGE)
-	$(JUDGE)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --require-hashes -r $<
-	cd $(JUDGE)/lib/python3*/site-packages/mindspore/lib/plugin && rm -rf gpu* ascend libmindspore_{gpu,ascend,ops_ascend}*
+$(MINDSPORE_STAMP): requirements-mindspore.lock
+	rm -rf $(MINDSPORE)
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --require-hashes -r $<
+	cd $(MINDSPORE)/lib/python3*/site-packages/mindspore/lib/plugin && rm -rf gpu* ascend libmindspore_{gpu,ascend,ops_ascend}*
 	touch $@
 
 test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspore
-	@test -e $(JUDGE_STAMP) || { echo 'the environment with MindSpore is missing'; \
-		echo '  at:  $(JUDGE)'; echo '  fix: make $(JUDGE)'; exit 1; } >&2
-	rm -rf $(JUDGE_CASES)*
-	$(BIN)/python -m tests.mindspore_package.write_cases $(JUDGE_CASES)
-	$(BIN)/python -m tests.mindspore_package.write_redistributions $(JUDGE_CASES)-redistributions.json
-	$(BIN)/python examples/perceptron.py $(JUDGE_CASES)-example.onnx
-	$(BIN)/planner search $(JUDGE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(JUDGE_CASES)-example
-	$(JUDGE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(JUDGE_CASES)) tests/mindspore_package
+	@test -e $(MINDSPORE_STAMP) || { echo 'the environment with MindSpore is missing'; \
+		echo '  at:  $(MINDSPORE)'; echo '  fix: make $(MINDSPORE)'; exit 1; } >&2
+	rm -rf $(MINDSPORE_CASES)*
+	$(BIN)/python -m tests.mindspore_package.write_cases $(MINDSPORE_CASES)
+	$(BIN)/python -m tests.mindspore_package.write_redistributions $(MINDSPORE_CASES)-redistributions.json
+	$(BIN)/python -m tests.mindspore_package.write_operators $(MINDSPORE_CASES)-operators
+	$(BIN)/python examples/perceptron.py $(MINDSPORE_CASES)-example.onnx
+	$(BIN)/planner search $(MINDSPORE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(MINDSPORE_CASES)-example
+	$(MINDSPORE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(MINDSPORE_CASES)) tests/mindspore_package
+
+.venv-judges: $(JUDGES_STAMP) ## create the environment with JAX and torch: 280 MB to fetch
+
+$(JUDGES_STAMP): requirements-dev.lock requirements-judges.txt
+	@test -n "$(PYTHON)" || { echo 'no Python 3.11 or newer found' >&2; exit 1; }
+	rm -rf $(JUDGES)
+	$(PYTHON) -m venv $(JUDGES)
+	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --require-hashes -r requirements-dev.lock
+	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir -r requirements-judges.txt
+	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+test-judges: setup test-mindspore ## XLA, DTensor and MindSpore on our plans; needs both environments
+	@test -e $(JUDGES_STAMP) || { echo 'the environment with JAX and torch is missing'; \
+		echo '  at:  $(JUDGES)'; echo '  fix: make $(JUDGES)'; exit 1; } >&2
+	PLANNER_MINDSPORE_PYTHON=$(abspath $(MINDSPORE)/bin/python) $(JUDGES)/bin/python -m pytest -n $(WORKERS) tests/judges
 
 docs: setup ## write the output of commands in README and docs, and docs/operators.md, anew
 	$(BIN)/python -m tests.cli.docs_output
@@ -75,6 +96,6 @@ format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove both environments and everything built
-	rm -rf $(VENV) $(JUDGE) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove all environments and everything built
+	rm -rf $(VENV) $(MINDSPORE) $(JUDGES) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,6 +38,7 @@ def is_user_error(error: Exception) -> bool:
     from ir.batch import BatchError  # noqa: PLC0415
     from ir.plan_file import PlanFileError  # noqa: PLC0415
     from ir.symbols import SymbolError  # noqa: PLC0415
+    from planner.instances import InstanceError  # noqa: PLC0415
     from planner.request import RequestError  # noqa: PLC0415
     from topology.errors import TopologyError  # noqa: PLC0415
 
@@ -45,6 +46,7 @@ def is_user_error(error: Exception) -> bool:
         error,
         BatchError
         | ExportError
+        | InstanceError
         | ModelError
         | PlanFileError
         | RequestError

@@ -17,6 +17,8 @@ from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
 from cli.show import EPILOG as SHOW_EPILOG
 from cli.show import show
+from cli.solve import EPILOG as SOLVE_EPILOG
+from cli.solve import solve
 from cli.verify import EPILOG as VERIFY_EPILOG
 from cli.verify import verify
 
@@ -41,6 +43,7 @@ app.command(epilog=SHOW_EPILOG)(show)
 app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=EXPORT_EPILOG)(export)
 app.command(epilog=VERIFY_EPILOG)(verify)
+app.command(epilog=SOLVE_EPILOG)(solve)
 
 
 def _print_version(wanted: bool) -> None:

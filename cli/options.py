@@ -218,6 +218,25 @@ Backend: TypeAlias = Annotated[
         "onnxruntime in single precision, which is faster on large arrays.",
     ),
 ]
+Executor: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        metavar="reference|jax|torch|mindspore",
+        help="What runs the plan: the reference executor, or an outside judge. XLA and DTensor "
+        "compute the numbers and make messages of their own; MindSpore compiles the plan and says "
+        "which messages it would send.",
+    ),
+]
+MindSporePython: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--mindspore-python",
+        metavar="PATH",
+        envvar="PLANNER_MINDSPORE_PYTHON",
+        help="Interpreter of an environment with MindSpore 2.10.0, for --executor mindspore.",
+    ),
+]
 VirtualDevices: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -229,6 +248,34 @@ VirtualDevices: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", help="Other random numbers for inputs and weights.")
+]
+Instance: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="INSTANCE", help="An instance, .json or .json.gz.")
+]
+SolveTimeLimit: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--time-limit",
+        metavar="S",
+        help="Seconds after which the best answer so far is given, reading included.",
+        show_default="60, or none with --effort",
+    ),
+]
+SolveEffort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--effort",
+        metavar="N",
+        help="How much is tried, in units of work and not of time: the same answer anywhere.",
+        show_default="as much as the time allows",
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int, typer.Option("--threads", metavar="N", help="Cores that may be used.")
+]
+SolutionFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Where the solution is written as JSON."),
 ]
 OtherPlanPath: TypeAlias = Annotated[
     Path, typer.Argument(metavar="OTHER.json", help="The plan to compare it with.")

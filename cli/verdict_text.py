@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from cli.text import table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from executors.verdict import Verdict
+    from executors.verdict import Output, Verdict
     from ir.plan import Plan
 
 MOST_ROWS = 12
@@ -22,16 +22,18 @@ def verdict_record(verdict: Verdict, notes: Sequence[str]) -> dict[str, object]:
     """The answer of `planner verify --json`; an error without bound is null."""
     return {
         "status": "verified" if verdict.passed else "not verified",
-        "outputs": [
-            {**asdict(o), "error": o.error if math.isfinite(o.error) else None}
-            for o in verdict.outputs
-        ],
+        "outputs": shown_outputs(verdict.outputs),
         "missing": list(verdict.missing),
         "not_verified": dict(verdict.not_verified),
         "mismatches": [asdict(m) for m in verdict.mismatches],
         "messages": verdict.messages,
         "notes": list(notes),
     }
+
+
+def shown_outputs(outputs: Sequence[Output]) -> list[dict[str, object]]:
+    """Outputs for JSON; an error without bound is null."""
+    return [{**asdict(o), "error": o.error if math.isfinite(o.error) else None} for o in outputs]
 
 
 def print_verdict(verdict: Verdict, plan: Plan, notes: Sequence[str], out: Console) -> None:
@@ -41,23 +43,33 @@ def print_verdict(verdict: Verdict, plan: Plan, notes: Sequence[str], out: Conso
     out.print(f"{plan.graph.name}: {word} on {devices} virtual devices")
     for note in notes:
         out.print(f"  {note}")
-    rows = table("Outputs, split against whole", ("output", "dims", "largest error"), right=(2,))
-    for output in verdict.outputs[:MOST_ROWS]:
-        dims = "x".join(map(str, output.dims)) or "a scalar"
-        rows.add_row(output.name, dims, _error(output.error))
-    out.print(rows)
-    if len(verdict.outputs) > MOST_ROWS:
-        out.print(f"and {len(verdict.outputs) - MOST_ROWS} others")
+    print_outputs(verdict.outputs, out)
     wrong = len(verdict.mismatches)
     out.print(f"\nMessages\n{verdict.messages} sent, {wrong} otherwise than planned")
     _print_mismatches(verdict, out)
-    if verdict.not_verified:
-        out.print("\nNot verified")
-        for name, reason in list(verdict.not_verified.items())[:MOST_ROWS]:
-            out.print(f"{name}: {reason}")
-        left = len(verdict.not_verified) - MOST_ROWS
-        if left > 0:
-            out.print(f"and {left} others")
+    print_unverified(verdict.not_verified, out)
+
+
+def print_outputs(outputs: Sequence[Output], out: Console) -> None:
+    """The first outputs with their errors."""
+    rows = table("Outputs, split against whole", ("output", "dims", "largest error"), right=(2,))
+    for output in outputs[:MOST_ROWS]:
+        dims = "x".join(map(str, output.dims)) or "a scalar"
+        rows.add_row(output.name, dims, _error(output.error))
+    out.print(rows)
+    if len(outputs) > MOST_ROWS:
+        out.print(f"and {len(outputs) - MOST_ROWS} others")
+
+
+def print_unverified(reasons: Mapping[str, str], out: Console) -> None:
+    """Operators that were not run, the first of them, if any."""
+    if not reasons:
+        return
+    out.print("\nNot verified")
+    for name, reason in list(reasons.items())[:MOST_ROWS]:
+        out.print(f"{name}: {reason}")
+    if len(reasons) > MOST_ROWS:
+        out.print(f"and {len(reasons) - MOST_ROWS} others")
 
 
 def _print_mismatches(verdict: Verdict, out: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ import typer
 from cli import options
 from cli.arguments import one_of
 from cli.errors import UserError
+from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
 from cli.progress import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from executors.judgement import Judgement
     from executors.placement import Array
     from executors.verdict import Verdict
     from ir.plan import Plan
@@ -23,7 +26,7 @@ EPILOG = """\b
 Examples:
   planner verify model.onnx plan/plan.json
   planner verify model.onnx plan/plan.json --scale full
-  planner verify model.onnx plan/plan.json --seed 7 --json
+  planner verify model.onnx plan/plan.json --executor jax --seed 7 --json
 
 \b
 Exit status: 0 the plan is right, 1 it is not or could not be verified, 2 a fault in the command,
@@ -34,11 +37,13 @@ SCALES = ("small", "full")
 BACKENDS = ("reference", "onnxruntime")
 
 
-def verify(
+def verify(  # noqa: PLR0913  one parameter per option
     model: options.Model,
     plan: options.PlanPath,
     *,
     scale: options.Scale = "small",
+    executor: options.Executor = "reference",
+    mindspore_python: options.MindSporePython = None,
     backend: options.Backend = "reference",
     devices: options.VirtualDevices = None,
     seed: options.Seed = 0,
@@ -47,6 +52,8 @@ def verify(
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
     one_of(scale, SCALES, "--scale", "scale")
     _check_backend(backend)
+    one_of(executor, EXECUTORS, "--executor", "executor")
+    check_judge(executor, mindspore_python)
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan)
@@ -57,7 +64,11 @@ def verify(
         values = _values(model, found, smaller, seed)
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
-        verdict = _judged(smaller, values, backend)
+        verdict: Verdict | Judgement = (
+            _judged(smaller, values, backend)
+            if executor == REFERENCE
+            else judgement(executor, smaller, values, mindspore_python)
+        )
     _print(verdict, found, notes, as_json=as_json)
     if not verdict.passed:
         raise typer.Exit(NOT_VERIFIED)
@@ -126,15 +137,19 @@ def _values(model: Path, plan: Plan, smaller: Plan, seed: int) -> dict[str, Arra
     return numbers(smaller.graph, names, constant_values(model, names, graph.symbols), seed)
 
 
-def _print(verdict: Verdict, plan: Plan, notes: list[str], *, as_json: bool) -> None:
-    if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-        from cli.verdict_text import verdict_record  # noqa: PLC0415
-
-        print(dumps(verdict_record(verdict, notes)))
-        return
+def _print(verdict: Verdict | Judgement, plan: Plan, notes: list[str], *, as_json: bool) -> None:
+    from cli.judgement_text import judgement_record, print_judgement  # noqa: PLC0415
+    from cli.plan_json import dumps  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.verdict_text import print_verdict  # noqa: PLC0415
+    from cli.verdict_text import print_verdict, verdict_record  # noqa: PLC0415
+    from executors.verdict import Verdict  # noqa: PLC0415
 
+    if isinstance(verdict, Verdict):
+        record, show = verdict_record(verdict, notes), partial(print_verdict, verdict)
+    else:
+        record, show = judgement_record(verdict, notes), partial(print_judgement, verdict)
+    if as_json:
+        print(dumps(record))
+        return
     with page() as out:
-        print_verdict(verdict, plan, notes, out)
+        show(plan, notes, out)

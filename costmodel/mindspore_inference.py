@@ -3,10 +3,10 @@
 Its inference works on a map from places to device axes, a place being a dimension and how often
 the cuts outside divide it. It repeats, until nothing is left to do: slice every empty place along
 an axis that is free; exchange an axis that another place holds into an empty place; when neither
-goes on, gather every axis that the target does not split, the first place first (the last first, if
-nothing is exchanged at all); when nothing went on, gather the first axis that is in another's way.
-With exchanges switched off it gathers everything that moves, the last place first, and then slices.
-Neighbouring axes that always stand together are one axis.
+goes on, gather every axis that the target does not split, the first place first; when nothing went
+on, gather the first axis that is in another's way. Where that exchanges nothing, or exchanges are
+switched off, the gathers are put in front, the last place first, and the slices follow: MindSpore
+reorders a sequence of these two kinds so. Neighbouring axes that always stand together are one.
 
 Source: docs/costmodel.md, section Redistribution; the real package's graphs
 (tests/mindspore_package/test_redistribution.py).
@@ -92,9 +92,8 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
         exchange: an axis may move at once; otherwise everything that moves is gathered first.
     """
     moving = (held != wanted) & (held != NOWHERE)
-    if not exchange:
-        yield from _gather(held, moving, np.ones(held.shape[1], dtype=bool))
-    from_last = ~_any(moving & (wanted != NOWHERE))
+    at_once = moving & ~_any(moving & (wanted != NOWHERE)) if exchange else moving
+    yield from _gather(held, at_once, from_last=True)
     left = np.flatnonzero(_any(held != wanted))
     while left.size:
         here, there = held[:, left], wanted[:, left]
@@ -106,7 +105,7 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
                 held[axis, left[pairs]] = here[axis, pairs] = there[axis, pairs]
                 stuck[pairs] = False
                 yield Move(action, axis, left[pairs])
-        for move in _gather(here, _to_gather(here, there, stuck), from_last[left]):
+        for move in _gather(here, _to_gather(here, there, stuck), from_last=False):
             held[move.axis, left[move.pairs]] = NOWHERE
             yield Move(Action.GATHER, move.axis, left[move.pairs])
         left = left[_any(here != there)]
@@ -166,9 +165,9 @@ def _to_gather(held: IntArray, wanted: IntArray, stuck: BoolArray) -> BoolArray:
     return np.asarray(surplus | first, dtype=bool)
 
 
-def _gather(held: IntArray, concerned: BoolArray, from_last: BoolArray) -> Iterator[Move]:
-    """Gathers axes, from the first place to the last or, in some pairs, the other way."""
-    order = np.where(from_last, -held, held)
+def _gather(held: IntArray, concerned: BoolArray, *, from_last: bool) -> Iterator[Move]:
+    """Gathers axes, from the first place to the last or the other way."""
+    order = -held if from_last else held.copy()
     while concerned.any():
         now = _first(order, concerned)
         for axis in range(len(held)):

@@ -83,8 +83,8 @@ def all_layouts(rank: int, axes: int) -> tuple[Layout, ...]:
 class StateSpace:
     """Layouts of one rank on one mesh, and the moves between them."""
 
-    def __init__(self, rank: int, mesh: Mesh) -> None:
-        self.mesh = mesh
+    def __init__(self, rank: int, mesh: Mesh, *, eager_sums: bool = False) -> None:
+        self.mesh, self.eager_sums = mesh, eager_sums
         self.layouts = all_layouts(rank, len(mesh.axes))
         self.index = {layout: i for i, layout in enumerate(self.layouts)}
         self.moves = tuple(self._moves())
@@ -103,11 +103,16 @@ class StateSpace:
     def _from(
         self, layout: Layout
     ) -> Iterator[tuple[Collective | None, tuple[int, ...], float, Layout]]:
+        if self.eager_sums and layout.partial:
+            yield from self._reductions(layout)
+            return
         used = {*layout.split_axes, *layout.partial}
         for axis in (a for a in range(len(self.mesh.axes)) if a not in used):
             for dim in range(len(layout.dims)):
                 yield None, (axis,), 0.0, _append(layout, dim, (axis,))
-            yield None, (axis,), 0.0, Layout(layout.dims, tuple(sorted((*layout.partial, axis))))
+            if not self.eager_sums:
+                terms = tuple(sorted((*layout.partial, axis)))
+                yield None, (axis,), 0.0, Layout(layout.dims, terms)
         yield from self._gathers(layout)
         yield from self._reductions(layout)
 
@@ -119,8 +124,9 @@ class StateSpace:
                 suffix = held[-count:]
                 rest = _replace(layout, dim, held[:-count])
                 terms = tuple(sorted((*rest.partial, *suffix)))
-                # A slice amid zeros is a term of a sum.
-                yield None, suffix, 0.0, Layout(rest.dims, terms)
+                if not self.eager_sums:
+                    # A slice amid zeros is a term of a sum.
+                    yield None, suffix, 0.0, Layout(rest.dims, terms)
                 size = math.prod(self.mesh.sizes[a] for a in suffix)
                 yield Collective.ALL_GATHER, suffix, float(size), rest
                 if not self._tier(suffix):
@@ -139,6 +145,18 @@ class StateSpace:
                 for dim in range(len(layout.dims)):
                     yield Collective.REDUCE_SCATTER, axes, 1.0, _append(whole, dim, axes)
 
+    def with_fewer_terms(self, layout: Layout) -> list[int]:
+        """Numbers of the layouts that are partial over some of the axes only, the layout itself
+        first. One device of a group keeps what it has and the others take zero: they become it for
+        nothing.
+        """
+        subsets = (
+            axes
+            for count in range(len(layout.partial), -1, -1)
+            for axes in itertools.combinations(layout.partial, count)
+        )
+        return [self.index[Layout(layout.dims, axes)] for axes in subsets]
+
 
 def _replace(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
     return Layout((*layout.dims[:dim], axes, *layout.dims[dim + 1 :]), layout.partial)
@@ -146,6 +164,18 @@ def _replace(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
 
 def _append(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
     return _replace(layout, dim, (*layout.dims[dim], *axes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Seconds between the layouts of a space, each of shape (S, S)."""
+
+    single: FloatArray
+    """By one move."""
+    closed: FloatArray
+    """By the cheapest sequence of moves."""
+    best: FloatArray
+    """The same, with a last step that is none of the moves."""
 
 
 @dataclass(slots=True)
@@ -156,15 +186,19 @@ class Redistribution:
     mesh: Mesh
     max_waste: float = 0.0
     """Largest share by which padding may enlarge a shard, 0 for even splits only."""
+    eager_sums: bool = False
+    """Sums are completed before anything else happens to them, as XLA does; a tensor may become a
+    term of a sum in the last step only.
+    """
     _spaces: dict[int, StateSpace] = field(default_factory=dict)
     _moves: dict[int, tuple[IntArray, IntArray, FloatArray, FloatArray]] = field(
         default_factory=dict
     )
-    _tables: dict[Shardable, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    _tables: dict[Shardable, _Table] = field(default_factory=dict)
 
     def space(self, rank: int) -> StateSpace:
         if rank not in self._spaces:
-            self._spaces[rank] = StateSpace(rank, self.mesh)
+            self._spaces[rank] = StateSpace(rank, self.mesh, eager_sums=self.eager_sums)
         return self._spaces[rank]
 
     def valid(self, tensor: Shardable) -> NDArray[np.bool_]:
@@ -182,7 +216,7 @@ class Redistribution:
     ) -> FloatArray:
         """Seconds from each source to each target, shape (len(sources), len(targets))."""
         space = self.space(len(tensor.dims))
-        table = self._table(tensor)[1]
+        table = self._table(tensor).best
         rows = np.array([space.index[s] for s in sources], dtype=np.intp)
         columns = np.array([space.index[t] for t in targets], dtype=np.intp)
         return table[np.ix_(rows, columns)]
@@ -190,8 +224,11 @@ class Redistribution:
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
         """The moves of the cheapest way, in order."""
         space = self.space(len(tensor.dims))
-        single, table = self._table(tensor)
+        found = self._table(tensor)
+        single, table = found.single, found.closed
         here, goal = space.index[source], space.index[target]
+        if self.eager_sums:
+            goal = min(space.with_fewer_terms(target), key=lambda each: float(table[here, each]))
         local = self._local_bytes(tensor)
         out: list[Step] = []
         for _ in range(len(space.layouts)):
@@ -215,6 +252,9 @@ class Redistribution:
                 )
             )
             here = following
+        if space.layouts[goal] != target:
+            terms = tuple(a for a in target.partial if a not in space.layouts[goal].partial)
+            out.append(Step(None, terms, 0.0, 0.0, target))
         return tuple(out)
 
     def _local_bytes(self, tensor: Shardable) -> FloatArray:
@@ -229,13 +269,12 @@ class Redistribution:
             self.model.time_s(move.kind, local_bytes * move.factor, move.axes, latency_scale)
         )
 
-    def _table(self, tensor: Shardable) -> tuple[FloatArray, FloatArray]:
+    def _table(self, tensor: Shardable) -> _Table:
         if tensor not in self._tables:
             self._tables[tensor] = self._solve(tensor)
         return self._tables[tensor]
 
-    def _solve(self, tensor: Shardable) -> tuple[FloatArray, FloatArray]:
-        """Times of single moves and of the cheapest sequences, both of shape (S, S)."""
+    def _solve(self, tensor: Shardable) -> _Table:
         space = self.space(len(tensor.dims))
         local, valid = self._local_bytes(tensor), self.valid(tensor)
         sources, targets, latency_s, slope = self._priced_moves(space)
@@ -248,9 +287,19 @@ class Redistribution:
         compact = np.ascontiguousarray(single[np.ix_(inside, inside)])
         for middle in range(len(inside)):
             np.minimum(compact, compact[:, middle, None] + compact[None, middle, :], out=compact)
-        table = single.copy()
-        table[np.ix_(inside, inside)] = compact
-        return single, table
+        closed = single.copy()
+        closed[np.ix_(inside, inside)] = compact
+        return _Table(single, closed, self._with_last_step(space, closed))
+
+    def _with_last_step(self, space: StateSpace, closed: FloatArray) -> FloatArray:
+        """Times with the free step to a term of a sum at the end, where that is a step apart."""
+        if not self.eager_sums:
+            return closed
+        best = closed.copy()
+        for number, layout in enumerate(space.layouts):
+            if layout.partial:
+                best[:, number] = closed[:, space.with_fewer_terms(layout)].min(axis=1)
+        return best
 
     def _nested(self, tensor: Shardable, sources: IntArray, targets: IntArray) -> NDArray[np.bool_]:
         """Whether the coarser pieces of every dimension are made of whole finer ones, per move.

@@ -20,7 +20,7 @@ from executors.placement import Array, Spread, disagreement, whole
 from executors.reference import Forward, Run, paths_of
 from executors.splits import GRADIENT_TERMS
 from executors.spmd import Around, Runner
-from ir.differentiation import operand_gradients, tensors_with_gradient
+from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
@@ -66,6 +66,7 @@ class _Backward:
         self.shares = self.plan.space.dialect == "mindspore"
         self.around = Around(self.mesh, constants=forward.values, shares=self.shares)
         self.paths = paths_of(self.plan.collectives, BACKWARD)
+        self.readers = self.graph.consumers()
         self.gathers = paths_of(self.plan.collectives, GATHER)
         self.arrived: dict[str, list[Spread]] = {}
         """Gradients of a tensor from its readers, each where the tensor is handed out."""
@@ -149,7 +150,8 @@ class _Backward:
     def _send_back(self, op: Op, index: int, gradient: Spread) -> None:
         """From a reader to where the tensor is handed out."""
         name = op.inputs[index]
-        self.forward.repeat_gather(self.gathers, name, op.name, index)
+        needed = name in read_back(op, self.with_gradient)
+        self.forward.repeat_gather(self.gathers, name, op.name, index, needed=needed)
         path = self.paths.get((name, op.name, index), ())
         self.arrived.setdefault(name, []).append(self.forward.along(gradient, path))
 
@@ -189,7 +191,9 @@ class _Backward:
             planned = self.forward.resting[tensor.name]
             given = planned.gradient or planned.layout
             try:
-                self.forward.repeat_gather(self.gathers, tensor.name, "", -1)
+                readers = self.readers[tensor.name]
+                needed = any(tensor.name in read_back(op, self.with_gradient) for op in readers)
+                self.forward.repeat_gather(self.gathers, tensor.name, "", -1, needed=needed)
                 gradient = self._at_origin(tensor.name, self.forward.layout(given))
             except (NotRunError, ExchangeError) as error:
                 self.run.not_run[tensor.name] = f"gradient: {error}"

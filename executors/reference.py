@@ -194,14 +194,28 @@ class Forward:
 
     def repeat_gather(
         self,
-        gathers: Mapping[tuple[str, str, int], Sequence[PlannedCollective]],
+        gathers: Paths,
         name: str,
         operator: str,
         operand: int,
+        *,
+        needed: bool,
     ) -> None:
-        """A parameter that was gathered for use is gathered again for the backward pass."""
+        """A parameter that was gathered for use is gathered again for the backward pass, if the
+        plan says so.
+
+        Args:
+            gathers: paths of parameters.
+            name: the parameter.
+            operator: its reader; empty for all of them together.
+            operand: which operand of that.
+            needed: whether the backward pass reads it.
+        """
         path = gathers.get((name, operator, operand), ())
-        if path:
+        repeated = (name, operator, operand) in gathers.repeated
+        if path and needed and not repeated:
+            self.run.mismatches.append(Mismatch(name, operator, "", "gathered again"))
+        if path and repeated:
             planned = self.resting[name]
             array = self.values[name]
             source = spread(array, self.layout(planned.layout), self.mesh)
@@ -283,18 +297,26 @@ def _known(layout: NamedLayout | None) -> NamedLayout:
     return layout
 
 
-def paths_of(
-    items: Iterable[PlannedCollective], causes: frozenset[str]
-) -> dict[tuple[str, str, int], list[PlannedCollective]]:
-    """Messages of some causes by tensor, reader and operand; a repeated gather once."""
-    out: dict[tuple[str, str, int], list[PlannedCollective]] = {}
+class Paths(dict[tuple[str, str, int], list[PlannedCollective]]):
+    """Messages by tensor, reader and operand, in order."""
+
+    repeated: frozenset[tuple[str, str, int]] = frozenset()
+    """Those that are made twice: forward, and again for the backward pass."""
+
+
+def paths_of(items: Iterable[PlannedCollective], causes: frozenset[str]) -> Paths:
+    """Messages of some causes; a repeated gather once."""
+    out = Paths()
     for item in items:
         if item.cause in causes and item.group_size > 1:
             out.setdefault((item.tensor, item.operator, item.operand), []).append(item)
+    repeated = []
     for key, path in out.items():
         half = len(path) // 2
         if path[:half] == path[half:]:
             out[key] = path[:half]
+            repeated.append(key)
+    out.repeated = frozenset(repeated)
     return out
 
 

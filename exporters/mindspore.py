@@ -81,7 +81,13 @@ def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
     found = tuple(readers(plan))
     custom = mindspore_custom.losses(plan)
-    return (*_unnamed(found), *custom, *_collisions(found), *_uneven_shares(plan))
+    return (
+        *_unnamed(found),
+        *custom,
+        *_collisions(found),
+        *_scattered(found),
+        *_uneven_shares(plan),
+    )
 
 
 def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:
@@ -135,6 +141,15 @@ def _collisions(found: tuple[Reader, ...]) -> Iterator[str]:
             yield (
                 f"operator {reader.op.name!r}: the file has one strategy for {reader.key!r}, "
                 f"that of {before.op.name!r}"
+            )
+
+
+def _scattered(found: tuple[Reader, ...]) -> Iterator[str]:
+    for reader in found:
+        if reader.whole_result:
+            yield (
+                f"operator {reader.op.name!r}: MindSpore scatters the rows that it looks up over "
+                "the devices of the table; apply_mindspore.py tells it to leave them whole"
             )
 
 

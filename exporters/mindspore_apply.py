@@ -63,6 +63,9 @@ WHOLE = {whole}
 STRATEGIES = {strategies}
 """By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
 
+RESULTS = {results}
+"""By cell, primitive and cuts: cuts of the result, where MindSpore would choose others."""
+
 {custom}
 def apply(network, strategies=None):
     """Call `.shard()` on the operators of a network; returns a line for each that was not found."""
@@ -83,15 +86,16 @@ def apply(network, strategies=None):
                     missing.append(f"{{path}}: {{counts}}")
                     continue
                 for primitive, each in zip(found, wanted):
-                    shard(primitive, each)
+                    shard(primitive, each, RESULTS.get(path, {{}}))
     for parameter in network.get_parameters():
         if parameter.name in WHOLE:
             parameter.parallel_optimizer = False
     return missing
 
 
-def _cut(primitive, cuts):
-    primitive.shard(cuts)
+def _cut(primitive, cuts, results):
+    result = results.get((primitive.name, cuts))
+    primitive.shard(cuts, *([(result,)] if result else []))
 
 
 {layouts}def _primitives(cell, kind):
@@ -110,7 +114,7 @@ that cut it.
 
 '''
 
-_LAYOUTS = '''def _lay(primitive, wanted):
+_LAYOUTS = '''def _lay(primitive, wanted, _):
     """MindSpore does not know the primitive, so it is told the layouts of inputs and results."""
     from mindspore import Layout
 
@@ -147,6 +151,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         devices=plan.devices,
         inputs=tuple(_dataset(plan)),
         strategies=_table(strategies),
+        results=_results(plan, names),
         all_to_all=plan.request.get("all_to_all") is not False,
         **_custom_parts(plan, names),
         **_optimizer(strategy_checkpoint(original, names).layouts),
@@ -204,6 +209,18 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
             for cell in _cells(found, names):
                 out.setdefault(cell, {}).setdefault(found.form.name, []).append(found.cuts)
     return out
+
+
+def _results(plan: Plan, names: Names | None) -> str:
+    """What the file has for lookups whose result MindSpore would scatter."""
+    out: dict[str, dict[tuple[str, Cuts], tuple[int, ...]]] = {}
+    for each in operators(plan):
+        found = in_network(each, names)
+        if found.whole_result and not reader_violations(found):
+            for cell in _cells(found, names):
+                out.setdefault(cell, {})[found.form.name, found.cuts] = found.whole_result
+    lines = [f"    {cell!a}: {cuts!r},\n" for cell, cuts in out.items()]
+    return f"{{\n{''.join(lines)}}}" if lines else "{}"
 
 
 def _cells(found: Reader, names: Names | None) -> tuple[str, ...]:

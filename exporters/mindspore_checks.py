@@ -78,13 +78,25 @@ def _gather(reader: Reader) -> _Found:
     rows = reader.count(tuple(reader.form.looked_up))
     if rows == 1:
         return
-    axis = reader.op.attributes.get("axis", 0)
-    repeated = math.prod(reader.sizes) > math.prod(table)
+    repeated = math.prod(reader.sizes) > math.prod((*table, *indices))
     if len(table) > 2:
         yield f"rows of a table of {len(table)} dimensions are cut", "leave the rows whole"
+    elif not indices:
+        yield "the rows are cut and the index is a single number", "leave the rows whole"
     elif math.prod(indices) > 1:
+        yield from _both(table, indices, repeated=repeated)
+    elif reader.op.attributes.get("axis", 0) != 0:
+        yield "columns of the table that are looked up are cut", "leave them whole"
+    elif repeated and math.prod(table) > rows:
+        yield "the rows of the table are cut and the operator is repeated", "cut over all devices"
+
+
+def _both(table: tuple[int, ...], indices: tuple[int, ...], *, repeated: bool) -> _Found:
+    """Rows of the table and the indices are cut."""
+    wide = len(indices) > 2 or (len(indices) == 2 and table[-1] > 1)
+    if len(table) != 2 or indices[0] == 1 or wide:
         yield "both the rows of the table and the indices are cut", "cut one of them"
-    elif repeated and (axis != 0 or math.prod(table) > rows):
+    elif repeated:
         yield "the rows of the table are cut and the operator is repeated", "cut over all devices"
 
 

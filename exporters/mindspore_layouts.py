@@ -35,14 +35,14 @@ class RestingParameter:
         reverse = {axes: len(entries) - 1 - index for index, axes in enumerate(entries)}
         matrix = tuple(math.prod(sizes[axis] for axis in axes) for axes in entries)
         tensor_map = tuple(reverse.get(axes, -1) for axes in self.used)
-        plain_matrix, plain_map = standardise(matrix, as_stored(tensor_map, self.tensor))
+        plain_matrix, plain_map = standardise(matrix, self._held(tensor_map))
         if sharded and _is_misread(plain_matrix, plain_map):
             plain_matrix = (1, *plain_matrix)
         return ParameterLayout(
             name=file_name(self.tensor),
             device_matrix=plain_matrix,
             tensor_map=plain_map,
-            tensor_shape=as_stored(self.tensor.dims, self.tensor),
+            tensor_shape=self._held(self.tensor.dims),
             opt_weight_shard_step=math.prod(sizes[sharded[-1] + 1 :]) if sharded else 0,
             opt_weight_shard_size=math.prod(sizes[a] for a in sharded) if sharded else 0,
         )
@@ -63,6 +63,14 @@ class RestingParameter:
                 "the optimizer's share does not begin with the innermost devices that hold copies"
             )
             yield Violation(what, place, "split over these first")
+
+    def _held(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """Values of the dimensions that the network's parameter has, in the order of the file: the
+        slopes of `PReLU` are a vector.
+        """
+        if self.reader.form.name == "PReLU":
+            return tuple(v for v, d in zip(values, self.tensor.dims, strict=True) if d > 1)
+        return as_stored(values, self.tensor)
 
     @property
     def _sharded(self) -> Axes:

@@ -7,7 +7,7 @@ class there, the device matrices are what its `InferDevMatrixShape` makes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -38,6 +38,12 @@ class PrimitiveForm:
 
     looked_up: frozenset[int] = frozenset()
     """Factors of a table's rows; if these are cut, the repetition may come first instead."""
+
+    results: tuple[FactorMap, ...] = ()
+    """For each result the factors that cut every dimension."""
+
+    tensors: tuple[FactorMap, ...] = ()
+    """The same of each input, where its strategy is not that of its own dimensions."""
 
 
 def primitive_form(view: OpView, rule: ShardingRule) -> PrimitiveForm:
@@ -74,15 +80,29 @@ def _plain(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         if tensor is not None
     ]
     inputs = tuple(mapping for _, mapping in present)
-    ordered = rule.order or range(len(rule.sizes))
-    found = {factor for mapping in inputs for dim in mapping for factor in dim}
+    results = tuple(mapping or () for mapping in rule.results)
     return PrimitiveForm(
         name=PRIMITIVES.get(view.op.kind, ""),
         inputs=inputs,
         dims=tuple(dims for dims, _ in present),
-        device_matrix=tuple((factor,) for factor in dict.fromkeys(ordered) if factor in found),
+        device_matrix=_matrix(rule, inputs, results),
         looked_up=rule.lookup,
+        results=results,
     )
+
+
+def _matrix(
+    rule: ShardingRule, inputs: Sequence[FactorMap], results: Sequence[FactorMap]
+) -> tuple[tuple[int, ...], ...]:
+    """One axis for each dimension of the input or the result that has all factors in their order,
+    those without a factor too; else one axis for each factor.
+    """
+    found = {factor for mapping in inputs for dim in mapping for factor in dim}
+    ordered = [f for f in dict.fromkeys(rule.order or range(len(rule.sizes))) if f in found]
+    for mapping in (*inputs[:1], *results[:1], *inputs[1:]):
+        if [dim[0] for dim in mapping if dim] == ordered and all(len(dim) < 2 for dim in mapping):
+            return mapping
+    return tuple((factor,) for factor in ordered)
 
 
 def _product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
@@ -99,6 +119,7 @@ def _product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     inner = data[-2] if view.int("trans_a") else data[-1]
     rows = data[-1] if view.int("trans_a") else _joined(data[:-1])
     columns = weight[0] if view.int("trans_b") else weight[1]
+    (result,) = plain.results
     if len(data_dims) > 2:
         data, data_dims = (rows, inner), (math.prod(data_dims[:-1]), data_dims[-1])
     return replace(
@@ -106,7 +127,17 @@ def _product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         inputs=(data, weight),
         dims=(data_dims, weight_dims),
         device_matrix=(rows, inner, columns),
+        results=((_joined(result[:-1]), result[-1]),),
     )
+
+
+def whole_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """A product of more than matrices whose first operand is not flattened: `BatchMatMul`."""
+    plain = _plain(view, rule)
+    (data, weight), ((*rest, last),) = plain.inputs, plain.results
+    inner = data[-2] if view.int("trans_a") else data[-1]
+    name = "BatchMatMul" if len(data) > 2 and len(weight) > 1 else ""
+    return replace(plain, name=name, device_matrix=(*rest, inner, last))
 
 
 def _joined(dims: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
@@ -123,20 +154,23 @@ def _expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         plain,
         inputs=(tuple(tokens[d] for d in kept), weight),
         dims=(tuple(tokens_dims[d] for d in kept), weight_dims),
+        results=(tuple(plain.results[0][d] for d in kept),),
     )
 
 
 def _convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
-    """Images, input channels, output channels; positions are never cut here."""
+    """Images, channels, at most two dimensions of positions, which stay whole, channels of the
+    result.
+    """
     plain = _plain(view, rule)
     data, weight = plain.inputs
     rank = len(data)
     names = {"Conv": {4: "Conv2D", 5: "Conv3D"}, "ConvTranspose": {4: "Conv2DTranspose"}}
-    factors = dict.fromkeys((*data[0], *data[1], *_joined(weight)))
+    channels = weight[0 if view.op.kind == "Conv" else 1]
     return replace(
         plain,
         name=names[view.op.kind].get(rank, ""),
-        device_matrix=tuple((factor,) for factor in factors),
+        device_matrix=(*data[:4], tuple(f for f in channels if f not in data[1])),
     )
 
 
@@ -150,13 +184,123 @@ def _layer_norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     )
 
 
+def _alike(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """Primitives whose inputs have one shape; where an operand broadcasts, a network has others."""
+    plain = _plain(view, rule)
+    return plain if len(set(plain.dims)) == 1 else replace(plain, name="")
+
+
+def _pair(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """Primitives of exactly two inputs."""
+    plain = _plain(view, rule)
+    return plain if len(plain.inputs) == 2 else replace(plain, name="")
+
+
+def _single(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """Primitives of exactly one input."""
+    plain = _plain(view, rule)
+    return plain if len(plain.inputs) == 1 else replace(plain, name="")
+
+
+def _slopes(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """`PReLU` has a slope for each channel, in a vector."""
+    plain = _plain(view, rule)
+    (data, slope), (data_dims, slope_dims) = plain.inputs, plain.dims
+    channel = len(slope_dims) - len(data_dims) + 1
+    if len(data_dims) < 2 or channel < 0 or math.prod(slope_dims) != data_dims[1] != 1:
+        return replace(plain, name="")
+    if slope_dims[channel] != data_dims[1]:
+        return replace(plain, name="")
+    return replace(plain, inputs=(data, (slope[channel],)), dims=(data_dims, data_dims[1:2]))
+
+
+def _one_hot(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """The strategy is that of the result; both values are whole, and the new axis comes last in
+    the device matrix. Indices of more than a vector need it last in the result too.
+    """
+    plain = _plain(view, rule)
+    indices, (result,) = plain.inputs[0], plain.results
+    last = view.int("axis", len(indices)) == len(indices)
+    return replace(
+        plain,
+        name="OneHot" if last or len(indices) == 1 else "",
+        inputs=(result, (), ()),
+        dims=(view.result(), (), ()),
+        tensors=(indices, (), ()),
+        device_matrix=(*indices, ()),
+    )
+
+
+def _regions(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """The number of its image stands before the corners of each region."""
+    plain = _plain(view, rule)
+    data, regions = plain.inputs[:2]
+    count = plain.dims[1][0]
+    return replace(
+        plain,
+        inputs=(data, regions),
+        dims=(plain.dims[0], (count, 5)),
+        device_matrix=(*data[:2], regions[0]),
+    )
+
+
+def _samples(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    plain = _plain(view, rule)
+    return plain if len(plain.inputs[0]) == 4 else replace(plain, name="")
+
+
+def _triangle(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    return replace(_single(view, rule), name="Triu" if view.int("upper", 1) else "Tril")
+
+
+def _shift(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    names = {"LEFT": "LeftShift", "RIGHT": "RightShift"}
+    name = names.get(str(view.op.attributes.get("direction")), "")
+    return replace(_plain(view, rule), name=name)
+
+
+def _scatter(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    names = {"none": "Update", "add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+    name = names.get(str(view.op.attributes.get("reduction", "none")))
+    plain = _plain(view, rule)
+    return replace(
+        plain, name=f"TensorScatter{name}" if name else "", device_matrix=plain.inputs[0]
+    )
+
+
+def _norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """`L2Normalize` takes the sum of squares."""
+    return replace(_plain(view, rule), name="L2Normalize" if view.int("p", 2) == 2 else "")
+
+
+def _gather_nd(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """`GatherNd` has no batch dimensions."""
+    plain = _plain(view, rule)
+    name = "" if view.int("batch_dims") else plain.name
+    return replace(plain, name=name, device_matrix=plain.inputs[1])
+
+
 _FORMS: Mapping[str, Callable[[OpView, ShardingRule], PrimitiveForm]] = MappingProxyType(
     {
+        "BitShift": _shift,
         "Conv": _convolution,
         "ConvTranspose": _convolution,
         "ExpertMatMul": _expert_product,
+        "FastGelu": _single,
+        "GatherND": _gather_nd,
+        "GridSample": _samples,
         "LayerNormalization": _layer_norm,
+        "LpNormalization": _norm,
         "MatMul": _product,
+        "Max": _pair,
+        "Min": _pair,
+        "OneHot": _one_hot,
+        "PRelu": _slopes,
+        "RoiAlign": _regions,
+        "ScatterND": _scatter,
+        "Sum": _alike,
+        "Trilu": _triangle,
+        "Where": _alike,
     }
 )
 
@@ -165,18 +309,23 @@ PRIMITIVES: Mapping[str, str] = MappingProxyType(
         **{
             kind: kind
             for kind in (
-                "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "BiasAdd", "Cast",
-                "Concat", "Cos", "Cosh", "CumSum", "Dropout", "Elu", "Erf", "Exp", "Gather",
-                "Identity", "Log", "LogSoftmax", "MatMul", "MaxPool", "Mish", "Mod", "Mul", "Neg",
-                "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-                "ReduceSum", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Split",
-                "Sqrt", "Squeeze", "Sub", "Tan", "Tanh", "Tile", "TopK", "Transpose",
+                "Abs", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "BiasAdd", "BitwiseAnd",
+                "BitwiseOr", "BitwiseXor", "Cast", "Ceil", "Concat", "Cos", "Cosh", "CumProd",
+                "CumSum", "Dropout", "Elu", "Equal", "Erf", "Exp", "Floor", "Gather", "Greater",
+                "Identity", "Less", "Log", "LogSoftmax", "MatMul", "MaxPool", "Mish", "Mod", "Mul",
+                "Neg", "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+                "ReduceSum", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus",
+                "Softsign", "Split", "Sqrt", "Squeeze", "Sub", "Tan", "Tanh", "Tile", "TopK",
+                "Transpose",
             )
         },
+        "Acos": "ACos",
+        "And": "LogicalAnd",
         "ArgMax": "Argmax",
         "ArgMin": "Argmin",
         "AveragePool": "AvgPool",
         "BatchNormalization": "BatchNorm",
+        "BitwiseNot": "Invert",
         "Div": "RealDiv",
         "Expand": "BroadcastTo",
         "ExpertMatMul": "BatchMatMul",
@@ -184,15 +333,21 @@ PRIMITIVES: Mapping[str, str] = MappingProxyType(
         "GatherElements": "GatherD",
         "GatherND": "GatherNd",
         "Gelu": "GeLU",
+        "GreaterOrEqual": "GreaterEqual",
+        "GridSample": "GridSampler2D",
         "GroupNormalization": "GroupNorm",
         "HardSigmoid": "HSigmoid",
         "LayerNormalization": "LayerNorm",
+        "LessOrEqual": "LessEqual",
         "Max": "Maximum",
         "Min": "Minimum",
         "Pad": "PadV3",
+        "Not": "LogicalNot",
+        "Or": "LogicalOr",
         "PRelu": "PReLU",
         "RMSNormalization": "RmsNorm",
         "Relu": "ReLU",
+        "RoiAlign": "ROIAlign",
         "Selu": "SeLU",
         "SimplifiedLayerNormalization": "RmsNorm",
         "Slice": "StridedSlice",

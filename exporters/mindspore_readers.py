@@ -67,6 +67,20 @@ class Reader:
         return math.prod(self.cuts[0]) not in {1, math.prod(self.sizes)}
 
     @property
+    def whole_result(self) -> tuple[int, ...]:
+        """Cuts of the result of a lookup in rows that are cut; empty for every other operator, and
+        where MindSpore leaves the result whole by itself. Else it scatters the rows that it finds.
+
+        Source: MindSpore 2.7.0, `gather_info.cc`, CheckOutputStrategy and SetAttribute.
+        """
+        rows = self.count(tuple(self.form.looked_up))
+        if rows == 1 or self.form.name != "Gather":
+            return ()
+        table, indices = self.cuts
+        scattered = indices and math.prod(indices) == 1 and self.form.dims[1][0] % rows == 0
+        return (*indices, *table[1:]) if scattered and table[0] == rows else ()
+
+    @property
     def positions(self) -> tuple[int, ...]:
         """For every mesh axis its place in the device matrix that MindSpore makes of the cuts."""
         matrix = self.form.device_matrix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.graph import Op, OpGraph
-from ir.ops import lookup
+from ir.ops import Needs, lookup
 
 
 def tensors_with_gradient(graph: OpGraph) -> frozenset[str]:
@@ -56,3 +56,53 @@ def operand_gradients(op: Op, gradient: frozenset[str]) -> tuple[bool, ...]:
     return tuple(
         bool(n) and n in gradient and (able is None or i in able) for i, n in enumerate(op.inputs)
     )
+
+
+def read_back(op: Op, gradient: frozenset[str]) -> tuple[str, ...]:
+    """Operands and results that the backward pass of an operator reads, each once.
+
+    Args:
+        op: the operator.
+        gradient: tensors that have one.
+    """
+    names = _needed_by_composite(op, gradient) if op.kind == "Fused" else _needed(op, gradient)
+    return tuple(dict.fromkeys(names))
+
+
+def _needed(op: Op, gradient: frozenset[str]) -> list[str]:
+    flags = operand_gradients(op, gradient)
+    if not any(flags):
+        return []
+    operands = [n for n in op.inputs if n]
+    match lookup(op.kind).needs:
+        case Needs.NOTHING:
+            return []
+        case Needs.OTHERS:
+            return [
+                n
+                for i, flag in enumerate(flags)
+                if flag
+                for j, n in enumerate(op.inputs)
+                if j != i and n
+            ]
+        case Needs.RESULT:
+            return [op.outputs[-1]]
+        case Needs.OPERANDS:
+            return operands
+        case Needs.OPERANDS_AND_RESULT:
+            return [*operands, op.outputs[0]]
+        case _:
+            return operands[:1]
+
+
+def _needed_by_composite(op: Op, gradient: frozenset[str]) -> list[str]:
+    """A fused kernel keeps its own operands and computes what lies inside again."""
+    origin: dict[str, list[str]] = {n: [n] for n in op.inputs if n}
+    wanted: list[str] = []
+    for part in op.parts:
+        behind = list(dict.fromkeys(o for n in part.inputs if n for o in origin.get(n, [])))
+        for name in part.outputs:
+            origin[name] = [name] if name in op.outputs else behind
+        for name in _needed(part, gradient):
+            wanted += origin.get(name, [])
+    return wanted

@@ -38,6 +38,8 @@ class Dialect:
     max_waste: float
     """Largest share by which padding may enlarge a shard."""
     max_axes: int
+    eager_sums: bool = False
+    """Sums are completed where they arise, and gradients too: no operator works on terms."""
     all_to_all: bool = True
     """An axis moves between dimensions by one all-to-all, else by an all-gather and a slice."""
 
@@ -87,7 +89,8 @@ class Dialect:
         if self.cut_counts:
             choices = (*factors, REPLICATED)
             return itertools.combinations_with_replacement(choices, len(mesh.axes))
-        free = (REPLICATED, GRADIENT_PARTIAL) if gradient else (REPLICATED,)
+        terms = gradient and not self.eager_sums
+        free = (REPLICATED, GRADIENT_PARTIAL) if terms else (REPLICATED,)
         return itertools.product((*factors, *free), repeat=len(mesh.axes))
 
     def _fits(self, assignment: Assignment, rule: ShardingRule, mesh: Mesh) -> bool:
@@ -149,22 +152,33 @@ def _minor_factors(rule: ShardingRule) -> set[int]:
 
 
 def _lookup_alone(assignment: Assignment, rule: ShardingRule) -> bool:
-    """MindSpore cuts the rows of a table over all devices or not at all, and only where the
-    indices are whole: it would repeat such an operator over the outermost devices.
+    """MindSpore cuts the rows of a table over all devices or not at all: it would repeat such an
+    operator over the outermost devices. Where the indices are cut too, their first dimension is.
+
+    Source: MindSpore 2.7.0, `gather_info.cc`, GetGatherMode.
     """
     split = {f for f in assignment if f >= 0}
     if not split & rule.lookup:
         return True
-    table = {f for d in rule.operands[0] or () for f in d}
-    return split <= table and REPLICATED not in assignment
+    if REPLICATED in assignment:
+        return False
+    table, indices = ([f for d in rule.operands[i] or () for f in d] for i in (0, 1))
+    cut = split & set(indices)
+    if not cut:
+        return True
+    columns = split & set(table) - rule.lookup
+    wide = len(indices) > 2 or (len(indices) == 2 and columns)
+    return len(table) == 2 and indices[0] in cut and not wide
 
 
 FREE = Dialect("free", partial_edges=True, cut_counts=False, max_waste=0.3, max_axes=3)
-FREE_EVEN = Dialect("free-even", partial_edges=True, cut_counts=False, max_waste=0.0, max_axes=3)
+XLA = Dialect(
+    "xla", partial_edges=True, cut_counts=False, max_waste=0.0, max_axes=3, eager_sums=True
+)
 MINDSPORE = Dialect("mindspore", partial_edges=False, cut_counts=True, max_waste=0.0, max_axes=6)
 
 TARGETS: Mapping[str, Dialect] = MappingProxyType(
-    {"mindspore": MINDSPORE, "jax": FREE_EVEN, "torch": FREE, "generic": FREE}
+    {"mindspore": MINDSPORE, "jax": XLA, "torch": FREE, "generic": FREE}
 )
 """Dialect of each target of `planner search --target`."""
 

@@ -34,6 +34,8 @@ class EdgeKind:
     """
     regathered: bool = False
     """The forward redistribution is repeated for the backward pass."""
+    tied: bool = False
+    """The source is what all readers of a parameter have in common: it has the layout of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class MindsporeEdges:
                 mirror = [self._mirrored(s, kind.tensor) for s in source.forward]
                 total = total + np.array([m.time_s if m else 0.0 for m in mirror])[:, None]
             total = np.where(_used_as(source, target), total, UNREACHABLE_S)
+        if kind.tied:
+            total = np.where(_same(source, target), total, UNREACHABLE_S)
         return np.minimum(total, UNREACHABLE_S)
 
     def transfers(
@@ -188,8 +192,13 @@ def _used_as(source: Port, target: Port) -> NDArray[np.bool_]:
     return np.array([[s.gradient == t for t in target.forward] for s in source.states], dtype=bool)
 
 
+def _same(source: Port, target: Port) -> NDArray[np.bool_]:
+    """Where a tensor is read in the layout that it has."""
+    return np.array([[s == t for t in target.forward] for s in source.forward], dtype=bool)
+
+
 def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePricer:
     """The pricer of a target's redistribution."""
     if dialect.partial_edges:
-        return FreeEdges(Redistribution(model, mesh, dialect.max_waste))
+        return FreeEdges(Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums))
     return MindsporeEdges(MindsporeRedistribution(model, mesh, dialect.all_to_all), model, mesh)

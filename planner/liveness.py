@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ir.differentiation import operand_gradients, tensors_with_gradient
+from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
-from ir.ops import Engine, Needs, lookup
+from ir.ops import Engine, lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ class Liveness:
         """For every operand whether this operator computes its gradient."""
         return operand_gradients(op, self.gradient) if self.derived else (False,) * len(op.inputs)
 
+    def is_read_back(self, op: Op, name: str) -> bool:
+        """Whether the backward pass of an operator reads one of its operands or results."""
+        return self.derived and name in read_back(op, self.gradient)
+
     def held_until(self, tensor: str) -> int:
         """First point at which a saved tensor is no longer needed."""
         return self.backward_point(min(self.saved_by[tensor])) + 1
@@ -64,50 +68,9 @@ def analyse(graph: OpGraph, *, training: bool) -> Liveness:
 
 def needed_tensors(op: Op, graph: OpGraph, gradient: frozenset[str]) -> tuple[str, ...]:
     """Tensors that the backward pass of an operator reads, without weights and constants."""
-    names = _needed_by_composite(op, gradient) if op.kind == "Fused" else _needed(op, gradient)
-    kept = [
-        n for n in dict.fromkeys(names) if graph.tensors[n].role in {Role.ACTIVATION, Role.INPUT}
-    ]
+    names = read_back(op, gradient)
+    kept = [n for n in names if graph.tensors[n].role in {Role.ACTIVATION, Role.INPUT}]
     return tuple(kept)
-
-
-def _needed(op: Op, gradient: frozenset[str]) -> list[str]:
-    flags = operand_gradients(op, gradient)
-    if not any(flags):
-        return []
-    operands = [n for n in op.inputs if n]
-    match lookup(op.kind).needs:
-        case Needs.NOTHING:
-            return []
-        case Needs.OTHERS:
-            return [
-                n
-                for i, flag in enumerate(flags)
-                if flag
-                for j, n in enumerate(op.inputs)
-                if j != i and n
-            ]
-        case Needs.RESULT:
-            return [op.outputs[-1]]
-        case Needs.OPERANDS:
-            return operands
-        case Needs.OPERANDS_AND_RESULT:
-            return [*operands, op.outputs[0]]
-        case _:
-            return operands[:1]
-
-
-def _needed_by_composite(op: Op, gradient: frozenset[str]) -> list[str]:
-    """A fused kernel keeps its own operands and computes what lies inside again."""
-    origin: dict[str, list[str]] = {n: [n] for n in op.inputs if n}
-    wanted: list[str] = []
-    for part in op.parts:
-        behind = list(dict.fromkeys(o for n in part.inputs if n for o in origin.get(n, [])))
-        for name in part.outputs:
-            origin[name] = [name] if name in op.outputs else behind
-        for name in _needed(part, gradient):
-            wanted += origin.get(name, [])
-    return wanted
 
 
 def recomputable(op: Op, liveness: Liveness) -> bool:

@@ -4,8 +4,8 @@ inputs become nodes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +165,9 @@ class _Lowering:
         self.nodes.append(Node(NodeKind.PARAMETER, tensor.name, None, port, causes))
         self.parameters[tensor.name] = node
         self.sources[tensor.name] = _Source(node, port, 0)
-        if setting.dialect.partial_edges and len(self.readers[tensor.name]) > 1:
+        # A traced step reads a parameter forward and backward, each for itself.
+        tied = self.setting.dialect.partial_edges or not self.graph.is_training_step
+        if tied and len(self.readers[tensor.name]) > 1:
             self._add_shared(tensor)
 
     def _parameter_table(self, tensor: Tensor, port: Port, cost: ParameterBytes) -> NodeTable:
@@ -236,7 +238,9 @@ class _Lowering:
             holdings,
         )
         gradient = self.liveness.derived and tensor.name in self.liveness.gradient
-        kind = self._edge_kind(tensor, gradient=gradient, parameter=tensor.role is Role.PARAMETER)
+        parameter = tensor.role is Role.PARAMETER
+        readers = self.readers[tensor.name]
+        kind = self._edge_kind(tensor, readers, gradient=gradient, parameter=parameter)
         self._connect(tensor, origin, number, offered, kind)
         self.sources[tensor.name] = _Source(number, offered, 0)
 
@@ -277,9 +281,12 @@ class _Lowering:
 
     # Edges
 
-    def _edge_kind(self, tensor: Tensor, *, gradient: bool, parameter: bool) -> EdgeKind:
+    def _edge_kind(
+        self, tensor: Tensor, readers: Sequence[Op], *, gradient: bool, parameter: bool
+    ) -> EdgeKind:
+        """What flows to some readers, a parameter again if one of them reads it back."""
         scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if parameter else 1.0
-        again = parameter and self.liveness.derived
+        again = parameter and any(self.liveness.is_read_back(op, tensor.name) for op in readers)
         return EdgeKind(Shardable(tensor.dims, tensor.dtype, scale), gradient, parameter, again)
 
     def _read(self, op: Op, node: int, index: int, port: Port) -> None:
@@ -287,7 +294,9 @@ class _Lowering:
         source = self.sources[tensor.name]
         at_rest = self.nodes[source.node].kind is NodeKind.PARAMETER
         gradient = self.liveness.operand_gradients(op)[index]
-        kind = self._edge_kind(tensor, gradient=gradient, parameter=at_rest)
+        kind = self._edge_kind(tensor, [op], gradient=gradient, parameter=at_rest)
+        if not at_rest and tensor.role is Role.PARAMETER and self.setting.dialect.cut_counts:
+            kind = replace(kind, tied=True)
         copies = self._copies(op, tensor, source, at_rest=at_rest)
         self._connect(tensor, source, node, port, kind, index, copies)
 
@@ -301,7 +310,11 @@ class _Lowering:
         back = self.liveness.backward_point(position)
         if at_rest:
             forward = _Copy((position, position + 1), 1.0)
-            return (forward, _Copy((back, back + 1), 2.0)) if self.liveness.derived else (forward,)
+            if not self.liveness.derived:
+                return (forward,)
+            # The gradient in the layout of use, and the weight again where it is read.
+            count = 1.0 + float(self.liveness.is_read_back(op, tensor.name))
+            return (forward, _Copy((back, back + 1), count))
         shared = self.nodes[source.node].kind is NodeKind.TENSOR
         if shared and position in self.liveness.saved_by.get(tensor.name, ()):
             return (_Copy((position, back + 1), 1.0),)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
 import onnx
-from autograd.tracer import getval
 
 from executors.placement import Array
+from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 
 _AFTER_SOFTCAP, _AFTER_MASK, _AFTER_SOFTMAX = 1, 2, 3
@@ -20,6 +20,11 @@ def _heads_apart(array: Array, heads: int) -> Array:
     """From batch, rows, heads times width to batch, heads, rows, width."""
     split = np.reshape(array, (*array.shape[:2], heads, -1))
     return np.transpose(split, (0, 2, 1, 3))
+
+
+def _repeated(array: Array, heads: int) -> Array:
+    """Every head as often as query heads read it."""
+    return array if array.shape[1] == heads else np.repeat(array, heads // array.shape[1], axis=1)
 
 
 def attention_bias(
@@ -69,11 +74,11 @@ def _probabilities(scores: Array, bias: Array, precision: int) -> Array:
     work = scores + bias
     if precision:
         work = work.astype(onnx.helper.tensor_dtype_to_np_dtype(precision))
-    largest = np.max(getval(work), axis=-1, keepdims=True)
+    largest = np.max(constant(work), axis=-1, keepdims=True)
     powers = np.exp(work - np.where(np.isneginf(largest), 0.0, largest))
     total = np.sum(powers, axis=-1, keepdims=True)
     blind = np.isneginf(np.max(bias, axis=-1, keepdims=True))
-    found = powers / np.where(getval(total) == 0, 1.0, total)
+    found = powers / np.where(constant(total) == 0, 1.0, total)
     return np.where(blind, 0.0, found).astype(scores.dtype)
 
 
@@ -88,9 +93,9 @@ def _attention(call: Call) -> list[Array]:
         key = np.concatenate([call[4], key], axis=2)
         value = np.concatenate([call[5], value], axis=2)
     present = [key, value]
-    repeated = np.arange(query.shape[1]) // (query.shape[1] // key.shape[1])
-    scale = call.float("scale", 1 / np.sqrt(query.shape[-1]))
-    scores = np.matmul(query * scale, np.swapaxes(key[:, repeated], -1, -2))
+    key, value = (_repeated(a, query.shape[1]) for a in (key, value))
+    scale = call.float("scale", 1 / math.sqrt(query.shape[-1]))
+    scores = np.matmul(query * scale, np.swapaxes(key, -1, -2))
     steps = [scores]
     cap = call.float("softcap", 0.0)
     scores = np.tanh(scores / cap) * cap if cap else scores
@@ -106,7 +111,7 @@ def _attention(call: Call) -> list[Array]:
     )
     found = _probabilities(scores, bias, call.int("softmax_precision"))
     steps += [scores, scores + bias, found]
-    out = np.matmul(found, value[:, repeated])
+    out = np.matmul(found, value)
     if not apart:
         out = np.reshape(np.transpose(out, (0, 2, 1, 3)), (out.shape[0], out.shape[2], -1))
     results = [out, *present, steps[call.int("qk_matmul_output_mode")]]
@@ -117,7 +122,7 @@ def _packed_attention(call: Call) -> list[Array]:
     """Rows see those of their own sequence."""
     heads = call.int("num_heads")
     query, key, value = (_heads_apart(call[i][None], heads) for i in range(3))
-    scale = call.float("scale", 1 / np.sqrt(query.shape[-1]))
+    scale = call.float("scale", 1 / math.sqrt(query.shape[-1]))
     number = np.searchsorted(call[3][1:], np.arange(query.shape[2]), side="right")
     bias = np.where(number[:, None] == number, 0.0, -np.inf)
     scores = np.matmul(query * scale, np.swapaxes(key, -1, -2))
@@ -164,7 +169,7 @@ def _linear_attention(call: Call) -> list[Array]:
     state = call[3] if call.has(3) else np.zeros((query.shape[0], groups, wide, tall))
     decay = np.exp(_heads_apart(call[4], groups)) if call.has(4) else None
     rate = _heads_apart(call[5], call[5].shape[-1]) if call.has(5) else None
-    scale = call.float("scale", 0.0) or 1 / np.sqrt(wide)
+    scale = call.float("scale", 0.0) or 1 / math.sqrt(wide)
     repeated = np.arange(heads) // (heads // groups)
     out = []
     for row in range(query.shape[2]):

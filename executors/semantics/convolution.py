@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-from autograd.tracer import getval
-
 from executors.placement import Array
+from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 from executors.semantics.windows import (
     Windows,
@@ -52,7 +50,7 @@ def _max_pool(call: Call) -> list[Array]:
     seen = flat_kernel(gathered(call[0], windows, -np.inf), len(windows))
     found = [np.max(seen, axis=-1)]
     if len(call.result_dims) > 1:
-        found.append(_positions(call, windows, np.argmax(getval(seen), axis=-1)))
+        found.append(_positions(call, windows, np.argmax(constant(seen), axis=-1)))
     return found
 
 

@@ -8,30 +8,14 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
-import autograd.numpy as anp
 import numpy as np
-from autograd.extend import defvjp, primitive
 
 from executors.placement import Array
+from executors.semantics.arrays import error_function
+from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
 
-_ERF = np.vectorize(math.erf, otypes=[np.float64])
 _ROOT_TWO = math.sqrt(2.0)
-
-
-@primitive  # type: ignore[misc, unused-ignore]
-def error_function(array: Array) -> Array:
-    """The integral of the normal distribution, as in GELU."""
-    found: Array = _ERF(array).astype(array.dtype) if array.size else array
-    return found
-
-
-def _error_gradient(_: Array, array: Array) -> Callable[[Array], Array]:
-    slope = 2.0 / math.sqrt(math.pi)
-    return lambda back: back * slope * anp.exp(-anp.square(array))
-
-
-defvjp(error_function, _error_gradient)
 
 
 def number(call: Call, key: str, default: float) -> float:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as anp
 import numpy as np
 
 from executors.placement import Array
+from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-
 from executors.evaluation import NotRunError
 from executors.placement import Array
+from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
 
 

@@ -6,23 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-from autograd.extend import defvjp, primitive
-from numpy import add as plain_add
-
 from executors.placement import Array
+from executors.semantics.arrays import np, placed
 from executors.semantics.call import Call, Semantics
-
-
-@primitive  # type: ignore[misc, unused-ignore]
-def placed(values: Array, slots: Array, count: int) -> Array:
-    """Values added to rows of zeros: value i to row `slots[i]` of `count`."""
-    out = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
-    plain_add.at(out, slots, values)
-    return out
-
-
-defvjp(placed, lambda _, __, slots, ___: lambda back: back[slots], argnums=(0,))
 
 
 def taken(table: Array, rows: Array, axis: int) -> Array:

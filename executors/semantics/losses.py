@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-from autograd.tracer import getval
-
 from executors.placement import Array
+from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 from ir.graph import Op
 
@@ -38,7 +36,7 @@ def of_targets(array: Array, targets: Array, first: int = 0) -> Array:
 def _loss(call: Call) -> list[Array]:
     data, targets = call[0], call[1]
     if call.op.kind == "SoftmaxCrossEntropyLoss":
-        shifted = data - np.max(getval(data), axis=1, keepdims=True)
+        shifted = data - np.max(constant(data), axis=1, keepdims=True)
         data = shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
     weight = call[2] if call.has(2) else None
     weights = weights_of(call.op, targets, weight)

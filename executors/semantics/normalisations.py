@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-
 from executors.placement import Array
+from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
 from ir.ops.normalisation import MEAN_VARIANCE_EPSILON
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from string import ascii_letters
 from types import MappingProxyType
 
-import autograd.numpy as np
-
 from executors.placement import Array
+from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
 
 

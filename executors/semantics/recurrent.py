@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-import autograd.numpy as np
-
 from executors.placement import Array
+from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
 from ir.ops.recurrent import LENGTHS
 

@@ -8,10 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import autograd.numpy as np
-from autograd.tracer import getval
-
 from executors.placement import Array
+from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call
 
 Taps = list[tuple[Array, Array]]
@@ -47,13 +45,13 @@ def sampled(data: Array, lead: Sequence[Array], taps: Sequence[Taps]) -> Array:
 
 def _taps(place: Array, size: int, ends: tuple[float, float], mode: str, padding: str) -> Taps:
     if mode == "nearest":
-        place = np.rint(getval(place))
-    beyond = (getval(place) < ends[0]) | (getval(place) > ends[1])
+        place = np.rint(constant(place))
+    beyond = (constant(place) < ends[0]) | (constant(place) > ends[1])
     if padding == "border":
         place = np.where(beyond, np.clip(place, 0, size - 1), place)
     elif padding == "reflection":
         place = np.where(beyond, _reflected(place, *ends), place)
-    first = np.floor(getval(place))
+    first = np.floor(constant(place))
     share = place - first
     weights = {"nearest": [1 + 0 * share], "linear": [1 - share, share]}.get(mode) or _cubic(share)
     start = first - 1 if mode == "cubic" else first
@@ -73,12 +71,12 @@ def _tap(
 def _reflected(place: Array, low: float, high: float) -> Array:
     """Places mirrored at the ends until they lie between them."""
     span = high - low
-    past = np.where(getval(place) < low, low - place, np.maximum(place - high, 0.0))
-    turns = np.floor(getval(past) / span)
+    past = np.where(constant(place) < low, low - place, np.maximum(place - high, 0.0))
+    turns = np.floor(constant(past) / span)
     rest = past - turns * span
-    from_low = (getval(place) < low) == (turns % 2 == 0)
+    from_low = (constant(place) < low) == (turns % 2 == 0)
     found = np.where(from_low, low + rest, high - rest)
-    return np.where((getval(place) >= low) & (getval(place) <= high), place, found)
+    return np.where((constant(place) >= low) & (constant(place) <= high), place, found)
 
 
 def _cubic(x: Array, a: float = -0.75) -> list[Array]:
@@ -108,7 +106,7 @@ def affine_grid(call: Call) -> list[Array]:
 
 def roi_align(call: Call) -> list[Array]:
     """Bins of regions: mean or maximum of samples between the positions of the image."""
-    data, regions, images = call[0], getval(call[1]), np.asarray(call[2])
+    data, regions, images = call[0], constant(call[1]), np.asarray(call[2])
     height, width = call.result_dims[0][2:]
     half = str(call.op.attributes.get("coordinate_transformation_mode", "half_pixel"))
     offset = 0.5 if half.lower() == "half_pixel" else 0.0
@@ -159,7 +157,7 @@ def _pooled(
 
 def max_roi_pool(call: Call) -> list[Array]:
     """Bins of regions: maximum of the positions of the image."""
-    data, regions = call[0], getval(call[1])
+    data, regions = call[0], constant(call[1])
     height, width = call.result_dims[0][2:]
     scale = call.float("spatial_scale", 1.0)
     found = []
@@ -185,7 +183,7 @@ def _bins(start: float, end: float, wanted: int, size: int) -> list[slice]:
 
 def _largest(image: Array, rows: slice, columns: slice) -> Array:
     part = image[:, rows, columns]
-    return np.max(part, axis=(1, 2)) if getval(part).size else np.zeros(image.shape[0])
+    return np.max(part, axis=(1, 2)) if constant(part).size else np.zeros(image.shape[0])
 
 
 def deform_conv(call: Call) -> list[Array]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import autograd.numpy as anp
 import numpy as np
-from autograd.tracer import getval
 
 from executors.placement import Array
+from executors.semantics.arrays import constant
+from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
 
 
@@ -66,13 +66,13 @@ def _padding(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     if "pads" in call.op.attributes:
         value = call[1] if call.has(1) else call.float("value", 0.0)
         return call.ints("axes"), call.ints("pads"), value
-    pads = tuple(int(v) for v in getval(call[1]))
-    axes = getval(call[3]) if call.has(3) else range(call[0].ndim)
+    pads = tuple(int(v) for v in constant(call[1]))
+    axes = constant(call[3]) if call.has(3) else range(call[0].ndim)
     return tuple(int(a) % call[0].ndim for a in axes), pads, call[2] if call.has(2) else 0.0
 
 
 def _trilu(call: Call) -> list[Array]:
-    offset = int(getval(call[1])) if call.has(1) else call.int("k")
+    offset = int(constant(call[1])) if call.has(1) else call.int("k")
     rows, columns = np.indices(call[0].shape[-2:])
     kept = columns - rows >= offset if call.int("upper", 1) else columns - rows <= offset
     return [anp.where(kept, call[0], 0.0)]
@@ -94,10 +94,10 @@ def _bounds(call: Call) -> list[tuple[int, ...]]:
         every = (axes, starts, ends, call.ints("steps", (1,) * len(axes)))
         cut = [i for i, axis in enumerate(axes) if axis in call.ints("axes")]
         return [tuple(each[i] for i in cut) for each in every]
-    starts, ends = (tuple(int(v) for v in getval(call[i])) for i in (1, 2))
+    starts, ends = (tuple(int(v) for v in constant(call[i])) for i in (1, 2))
     count = len(starts)
-    axes = tuple(int(v) for v in getval(call[3])) if call.has(3) else tuple(range(count))
-    steps = tuple(int(v) for v in getval(call[4])) if call.has(4) else (1,) * count
+    axes = tuple(int(v) for v in constant(call[3])) if call.has(3) else tuple(range(count))
+    steps = tuple(int(v) for v in constant(call[4])) if call.has(4) else (1,) * count
     return [axes, starts, ends, steps]
 
 
@@ -115,7 +115,7 @@ def _split(call: Call) -> list[Array]:
 
 def _reverse_sequence(call: Call) -> list[Array]:
     batch, time = call.int("batch_axis", 1), call.int("time_axis", 0)
-    data, lengths = call[0], np.asarray(getval(call[1]))[:, None]
+    data, lengths = call[0], np.asarray(constant(call[1]))[:, None]
     step = np.arange(data.shape[time])[None, :]
     places = np.where(step < lengths, lengths - 1 - step, step)
     if batch > time:
@@ -127,7 +127,7 @@ def _reverse_sequence(call: Call) -> list[Array]:
 
 
 def _compress(call: Call) -> list[Array]:
-    chosen = np.flatnonzero(getval(call[1]))
+    chosen = np.flatnonzero(constant(call[1]))
     if "axis" not in call.op.attributes:
         return [anp.reshape(call[0], (-1,))[chosen]]
     return [_along(call[0], call.int("axis"), chosen)]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import autograd.numpy as np
-from autograd.tracer import getval
-
 from executors.placement import Array
+from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 
 
 def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
-    largest = np.max(getval(array), axis=axis, keepdims=True)
+    largest = np.max(constant(array), axis=axis, keepdims=True)
     total = np.sum(np.exp(array - largest), axis=axis, keepdims=True)
     return _without(largest + np.log(total), axis, keepdims=keepdims)
 
@@ -54,7 +52,7 @@ def _softmax(call: Call) -> list[Array]:
     axes = tuple(range(axis, data.ndim)) if call.int("to_end") else (axis,)
     if call.op.kind == "LogSoftmax":
         return [data - _log_sum_exp(data, axes, keepdims=True)]
-    powers = np.exp(data - np.max(getval(data), axis=axes, keepdims=True))
+    powers = np.exp(data - np.max(constant(data), axis=axes, keepdims=True))
     return [powers / np.sum(powers, axis=axes, keepdims=True)]
 
 
@@ -62,7 +60,7 @@ def _top_k(call: Call) -> list[Array]:
     """The largest first; of equal ones the first."""
     data, chosen = call[0], call.result_dims[0]
     axis = call.int("axis", data.ndim - 1)
-    plain = getval(data)
+    plain = constant(data)
     order = np.argsort(-plain if call.int("largest", 1) else plain, axis=axis, kind="stable")
     index = order[tuple(slice(0, n) for n in chosen)]
     places = [
@@ -82,7 +80,9 @@ def _scan(call: Call) -> list[Array]:
         return [data]
     if call.int("reverse"):
         lines.reverse()
-    start = np.zeros_like(getval(lines[0])) if combine is np.add else np.ones_like(getval(lines[0]))
+    start = (
+        np.zeros_like(constant(lines[0])) if combine is np.add else np.ones_like(constant(lines[0]))
+    )
     found = [start + 0 * lines[0]] if call.int("exclusive") else [lines[0]]
     for line in lines[:-1] if call.int("exclusive") else lines[1:]:
         found.append(combine(found[-1], line))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import autograd.numpy as np
-
 from executors.placement import Array
+from executors.semantics.arrays import np
 from executors.semantics.call import Call
 
 

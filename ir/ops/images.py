@@ -32,11 +32,15 @@ def whole_rule(view: OpView) -> ShardingRule:
 
 
 def grid_sample_rule(view: OpView) -> ShardingRule:
-    """`n c x..., n y... 1 -> n c y...`: every place may read any position of its image."""
+    """`n c x..., n y... 1 -> n c y...`: every place may read any position of its image.
+
+    MindSpore cuts both operands alike, which is right for the images alone.
+    """
     builder = RuleBuilder()
     data, grid = view.dims(0), view.dims(1)
     n, c = builder.factor(data[0]), builder.factor(data[1])
     places = single(builder.factors(grid[1:-1]))
+    builder.uncut.update({c, *(f for dim in places for f in dim)})
     return builder.build(
         [((n,), (c,), *_whole(len(data) - 2)), ((n,), *places, ())], [((n,), (c,), *places)]
     )

@@ -10,7 +10,7 @@ from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 def gather_rule(view: OpView) -> ShardingRule:
     """`a... v c..., i... -> a... i... c...`: split rows of the table are looked up under a mask
-    and summed.
+    and summed. MindSpore does so along the first dimension of a vector or a matrix alone.
     """
     builder = RuleBuilder()
     data, indices, axis = view.dims(0), view.dims(1), view.int("axis")
@@ -19,12 +19,15 @@ def gather_rule(view: OpView) -> ShardingRule:
     if not indices:
         builder.locked.add(table[axis])
     builder.lookup.add(table[axis])
+    if axis or len(data) > 2:
+        builder.uncut.add(table[axis])
     result = single([*table[:axis], *rows, *table[axis + 1 :]])
     return builder.build([single(table), single(rows)], [result], order=(*rows, *table))
 
 
 def gather_nd_rule(view: OpView) -> ShardingRule:
-    """`b... j... c..., b... i... j -> b... i... c...`: looked-up dimensions stay whole.
+    """`b... j... c..., b... i... j -> b... i... c...`: looked-up dimensions stay whole. MindSpore
+    keeps all of the data whole.
 
     The attribute `identity_coordinates` lists pairs (data dimension, index dimension) whose
     coordinate is the position itself; those two are one factor.
@@ -39,6 +42,7 @@ def gather_nd_rule(view: OpView) -> ShardingRule:
     pairs = view.ints("identity_coordinates")
     for data_dim, index_dim in zip(pairs[::2], pairs[1::2], strict=True):
         operand[data_dim] = (index_factors[index_dim],)
+    builder.uncut.update(f for dim in operand for f in dim)
     return builder.build(
         [tuple(operand), (*single(index_factors), ())], [single([*index_factors, *rest])]
     )

@@ -193,9 +193,13 @@ def reverse_sequence_rule(view: OpView) -> ShardingRule:
 
 
 def one_hot_rule(view: OpView) -> ShardingRule:
-    """Indices pass; the new dimension stays whole: which of its elements is on is a position."""
+    """Indices pass; the new dimension stays whole: which of its elements is on is a position.
+
+    MindSpore cuts the first dimension of the indices alone.
+    """
     builder = RuleBuilder()
     factors = builder.factors(view.dims(0))
+    builder.uncut.update(factors[1:])
     axis = view.int("axis", len(factors))
     result: FactorMap = (*single(factors[:axis]), (), *single(factors[axis:]))
     return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])

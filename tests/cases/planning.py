@@ -14,7 +14,7 @@ from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.plan import PlannedCollective, PlannedOperator, PlannedTensor
 from ir.rule import ShardingRule
-from planner.dialects import Assignment
+from planner.dialects import FREE, Assignment
 from planner.edges import CAUSE_SYNC
 from planner.evidence import Evidence
 from planner.lowered import Lowered
@@ -50,11 +50,26 @@ class Answer:
         """Kinds of the collectives, without or with those that sync gradients."""
         return sorted(c.kind for c in self.collectives if gradients or c.cause != CAUSE_SYNC)
 
+    def gathered_twice(self) -> set[str]:
+        """Parameters that the backward pass reads: sharded at rest they cost a gather more than
+        whole ones, the others, biases and weights of a first layer, the same.
+        """
+        liveness = self.lowered.liveness
+        return {
+            t.name
+            for t in liveness.graph.parameters
+            for op in liveness.graph.ops
+            if t.name in op.inputs and liveness.is_read_back(op, t.name)
+        }
+
     def at_rest(self, name: str) -> str:
         return str(self.tensors[name].layout)
 
     def operands(self, name: str) -> list[str]:
         return [str(layout) for layout in self.operators[f"op_{name}"].inputs]
+
+
+EVEN = replace(FREE, max_waste=0.0)
 
 
 def solved(
@@ -70,9 +85,9 @@ def solved(
 ) -> Answer:
     """The optimum on the mesh of the machine's tiers, uneven shards barred."""
     request = SearchRequest(
-        training=training, optimizer=optimizer, dataset_strategy=inputs, target="jax"
+        training=training, optimizer=optimizer, dataset_strategy=inputs, target="generic"
     )
-    lowered = lowered_on(graph, cluster, tier_mesh(cluster), request)
+    lowered = lowered_on(graph, cluster, tier_mesh(cluster), request, dialect=EVEN)
     allowed = _allowed(lowered, {**_unbarred(lowered, bar), **_resting(lowered, rest or {})})
     problem = replace(restricted(lowered.problem, allowed), memory_limit_bytes=limit_bytes)
     name = "dynamic_programming" if limit_bytes == float("inf") else "portfolio"

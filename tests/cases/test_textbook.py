@@ -56,7 +56,7 @@ REID = Net(
     "reid",
     "data_parallel",
     known=((4, 1), (1, 1), (1, 1), (1, 4)),
-    margin=0.0298,
+    margin=0.0334,
     second=((2, 2), (2, 1), (1, 1), (1, 4)),
 )
 DLRM = Net(
@@ -70,7 +70,7 @@ TRANSFORMER = Net(
     "transformer",
     "data_parallel",
     known=((2, 1), (1, 2), (2, 2), (2, 1)),
-    margin=0.0102,
+    margin=0.0206,
     second=((1, 1), (1, 4), (1, 4), (4, 1)),
 )
 NETS = (REID, DLRM, TRANSFORMER)
@@ -132,7 +132,7 @@ def test_the_known_plan_is_best_of_all_and_the_next_lies_close(net: Net) -> None
     assert first == net.known
     assert next_one == net.second
     assert second / best - 1 == pytest.approx(net.margin, abs=5e-5)
-    assert 0.01 < second / best - 1 < 0.03
+    assert 0.01 < second / best - 1 < 0.04
     assert len(rest) == 98
     plan = planned(net.graph, "generic", net.inputs)
     assert plan.estimate.step_time_s == pytest.approx(best, rel=1e-12)
@@ -140,7 +140,7 @@ def test_the_known_plan_is_best_of_all_and_the_next_lies_close(net: Net) -> None
 
 @pytest.mark.parametrize(
     ("net", "margin"),
-    [(REID, 0.0297), (DLRM, 0.0156), (TRANSFORMER, 0.0645)],
+    [(REID, 0.0333), (DLRM, 0.0156), (TRANSFORMER, 0.0648)],
     ids=lambda x: str(getattr(x, "name", "")),
 )
 def test_mindspore_is_told_the_known_plan(net: Net, margin: float) -> None:
@@ -169,7 +169,7 @@ def test_mindspore_splits_the_classes_of_reid_where_its_loss_is_written_out() ->
     (best, first), (second, next_one), *_ = ranking(graph, "mindspore", inputs, names=names)
     assert first == cuts_of(planned(graph, "mindspore", inputs), names) == REID.known
     assert next_one == REID.second
-    assert second / best - 1 == pytest.approx(0.0244, abs=5e-5)
+    assert second / best - 1 == pytest.approx(0.0273, abs=5e-5)
 
 
 def test_two_by_two_loses_where_a_pair_of_cards_has_one_link() -> None:
@@ -177,7 +177,7 @@ def test_two_by_two_loses_where_a_pair_of_cards_has_one_link() -> None:
     rank = ranking(TRANSFORMER.graph, "generic", TRANSFORMER.inputs, "atlas-800t-a2")
     times = {cuts: time for time, cuts in rank}
     assert rank[0][1] == TRANSFORMER.second
-    assert times[TRANSFORMER.known] / rank[0][0] == pytest.approx(1.472, abs=5e-4)
+    assert times[TRANSFORMER.known] / rank[0][0] == pytest.approx(1.462, abs=5e-4)
     plan = planned(TRANSFORMER.graph, "generic", TRANSFORMER.inputs, "atlas-800t-a2")
     assert cuts_of(plan) == TRANSFORMER.second
 

@@ -51,12 +51,15 @@ def test_the_cube_has_three_axes_of_two() -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize(
+    ("uneven", "eager"), [(False, False), (True, False), (False, True)], ids=str
+)
 def test_every_step_moves_what_it_is_charged_for(
-    rank: int, uneven: bool, request: pytest.FixtureRequest
+    rank: int, uneven: bool, eager: bool, request: pytest.FixtureRequest
 ) -> None:
     dims = (UNEVEN if uneven else DIMS)[rank]
-    found = Redistribution(CollectiveModel(CLUSTER, CUBE), CUBE, 0.3 if uneven else 0.0)
+    model = CollectiveModel(CLUSTER, CUBE)
+    found = Redistribution(model, CUBE, 0.3 if uneven else 0.0, eager_sums=eager)
     tensor = Shardable(dims, "float64")
     fine = found.valid(tensor)
     layouts = [x for x, ok in zip(found.space(rank).layouts, fine, strict=True) if ok]
@@ -68,7 +71,10 @@ def test_every_step_moves_what_it_is_charged_for(
     for source, target in pairs:
         held = terms(dims, source, CUBE, draw)
         wanted = whole(held)
-        for step in found.steps(tensor, source, target):
+        steps = found.steps(tensor, source, target)
+        charged = float(found.pair_time_s(tensor, [source], [target])[0, 0])
+        assert sum(step.time_s for step in steps) == pytest.approx(charged)
+        for step in steps:
             held, sent = exchanged(held, step.result, 8)
             planned = (
                 Communication(step.kind.value, tuple(sorted(step.axes)), round(step.nbytes))
@@ -81,6 +87,21 @@ def test_every_step_moves_what_it_is_charged_for(
         assert difference(whole(held), wanted) < 1e-12
         assert disagreement(held) < 1e-12
     assert moved > len(pairs) / 2
+
+
+def test_eager_sums_are_completed_before_anything_else() -> None:
+    found = Redistribution(CollectiveModel(CLUSTER, CUBE), CUBE, eager_sums=True)
+    tensor = Shardable((8, 16), "float64")
+    reductions = {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
+    pairs = itertools.product(found.space(2).layouts, repeat=2)
+    for source, target in random.Random(5).sample(list(pairs), PAIRS):
+        here, steps = source, found.steps(tensor, source, target)
+        for number, step in enumerate(steps):
+            assert not here.partial or step.kind in reductions or number == len(steps) - 1
+            new_terms = set(step.result.partial) - set(here.partial)
+            assert not new_terms or (number == len(steps) - 1 and step.kind is None)
+            here = step.result
+        assert here == target
 
 
 def primitive_moves(layout: Layout, mesh: Mesh) -> Moves:
@@ -117,8 +138,13 @@ def with_axes(layout: Layout, dim: int, axes: tuple[int, ...]) -> Layout:
     )
 
 
-def cheapest(source: Layout, dims: tuple[int, ...], mesh: Mesh) -> dict[Layout, float]:
-    """Least seconds to every layout, by Dijkstra's algorithm over the primitive moves."""
+def cheapest(
+    source: Layout, dims: tuple[int, ...], mesh: Mesh, *, eager: bool
+) -> dict[Layout, float]:
+    """Least seconds to every layout, by Dijkstra's algorithm over the primitive moves; where sums
+    are eager, of terms only reductions.
+    """
+    reductions = {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
     model = CollectiveModel(CLUSTER, mesh)
     best: dict[Layout, float] = {}
     heap = [(0.0, 0, source)]
@@ -132,6 +158,8 @@ def cheapest(source: Layout, dims: tuple[int, ...], mesh: Mesh) -> dict[Layout, 
         for kind, axes, factor, result in primitive_moves(layout, mesh):
             if any(d % n for d, n in zip(dims, result.shards(mesh.sizes), strict=True)):
                 continue
+            if eager and layout.partial and kind not in reductions:
+                continue
             step = float(model.time_s(kind, local * factor, axes)) if kind else 0.0
             heapq.heappush(heap, (cost + step, next(number), result))
     return best
@@ -139,15 +167,16 @@ def cheapest(source: Layout, dims: tuple[int, ...], mesh: Mesh) -> dict[Layout, 
 
 @pytest.mark.parametrize("mesh", [tier_mesh(CLUSTER), CUBE], ids=["tiers", "cube"])
 @pytest.mark.parametrize("rank", [1, 2])
-def test_no_sequence_of_primitive_steps_is_cheaper(mesh: Mesh, rank: int) -> None:
+@pytest.mark.parametrize("eager", [False, True])
+def test_no_sequence_of_primitive_steps_is_cheaper(mesh: Mesh, rank: int, eager: bool) -> None:
     dims = (8, 16)[:rank]
-    found = Redistribution(CollectiveModel(CLUSTER, mesh), mesh, 0.0)
+    found = Redistribution(CollectiveModel(CLUSTER, mesh), mesh, 0.0, eager_sums=eager)
     tensor = Shardable(dims, "float64")
     layouts = all_layouts(rank, len(mesh.sizes))
     sources = random.Random(rank).sample(layouts, min(12, len(layouts)))
     table = found.pair_time_s(tensor, sources, layouts)
     for row, source in zip(table, sources, strict=True):
-        least = cheapest(source, dims, mesh)
+        least = cheapest(source, dims, mesh, eager=eager)
         for target, charged in zip(layouts, row, strict=True):
             if target in least:
                 assert charged <= least[target] * (1 + 1e-9) + 1e-15

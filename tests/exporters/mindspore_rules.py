@@ -166,7 +166,7 @@ def _convolution(cuts: Cuts, axis: int, transposed: bool) -> _Matrix:
 
 
 def _channels(cuts: Cuts, axis: int, transposed: bool) -> _Matrix:
-    """Vectors along dimension 1: bias and batch normalisation."""
+    """Vectors along dimension 1: bias, slopes and batch normalisation."""
     rank = len(cuts[0])
     assert all(list(each) == [cuts[0][1]] for each in cuts[1:])
     return list(cuts[0]), [list(range(rank - 1, -1, -1)), *[[rank - 2]] * (len(cuts) - 1)]
@@ -175,9 +175,11 @@ def _channels(cuts: Cuts, axis: int, transposed: bool) -> _Matrix:
 def _gather(cuts: Cuts, axis: int, transposed: bool) -> _Matrix:
     table, indices = cuts
     whole = [-1] * len(indices)
-    if table[axis] > 1:
-        assert math.prod(indices) == 1
+    if table[axis] > 1 and math.prod(indices) == 1:
         return list(table), [list(range(len(table) - 1, -1, -1)), whole]
+    if table[axis] > 1:
+        assert (len(table), axis, indices[0] > 1) == (2, 0, True)
+        assert len(indices) == 1 or (len(indices) == 2 and table[1] == 1)
     matrix = [*indices, *table]
     rest = list(range(len(table) - 1, -1, -1))
     return matrix, [rest, list(range(len(matrix) - 1, len(table) - 1, -1))]
@@ -190,4 +192,5 @@ _MATRICES = {
     "Conv2D": _convolution,
     "Gather": _gather,
     "MatMul": _product,
+    "PReLU": _channels,
 }

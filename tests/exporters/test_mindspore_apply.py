@@ -38,11 +38,12 @@ class Primitive:
 
     name: str
     strategy: Any = None
+    result: Any = None
 
     def add_prim_attr(self) -> None: ...
 
-    def shard(self, strategy: Any) -> None:
-        self.strategy = strategy
+    def shard(self, strategy: Any, result: Any = None) -> None:
+        self.strategy, self.result = strategy, result
 
 
 @dataclass
@@ -197,3 +198,34 @@ def test_a_plan_that_mindspore_cannot_follow_is_refused() -> None:
     plan = search(wide_perceptron(), named_cluster("atlas-800t-a2", 8), request)
     with pytest.raises(ExportError, match="dialect 'free'"):
         apply_module(plan)
+
+
+@pytest.mark.parametrize(
+    ("split", "result"),
+    [
+        ((0, 0, 0), ((1, 1, 1),)),
+        ((0, 0, 1), ((1, 1, 2),)),
+        ((2, 0, 0), None),  # MindSpore sums by itself where the indices are cut too
+        ((2, 2, 2), None),
+        ((1, 1, 1), None),
+    ],
+)
+def test_a_lookup_in_rows_that_are_cut_leaves_its_result_whole(
+    split: tuple[int, ...], result: Any
+) -> None:
+    """Told nothing, MindSpore scatters what it looks up over the devices of the table."""
+    plan = known_space(language_model, 8).plan(split_like(0, 0, 0))
+    axes = [name for name, _, _ in plan.mesh]
+    operators = tuple(
+        replace(o, split=tuple(zip(axes, split, strict=True))) if o.kind == "Gather" else o
+        for o in plan.operators
+    )
+    rows, columns = (tuple(n for n, f in zip(axes, split, strict=True) if f == d) for d in (0, 1))
+    tensors = tuple(
+        replace(t, layout=NamedLayout((rows, columns))) if t.name == "embed.weight" else t
+        for t in plan.tensors
+    )
+    found = module(apply_module(replace(plan, operators=operators, tensors=tensors)))
+    network = network_of(found["STRATEGIES"])
+    assert found["apply"](network) == []
+    assert network.cells["embed"].p0.result == result

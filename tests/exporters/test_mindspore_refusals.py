@@ -110,7 +110,17 @@ def test_rows_of_a_table_over_some_devices_are_refused() -> None:
     elsewhere = "put its cuts on other devices"
     assert elsewhere not in what_is_refused(split_of(plan, "Gather", 0, 0, 0))
     assert elsewhere in what_is_refused(split_of(plan, "Gather", 0, 0, -1))
-    assert "the indices are cut" in what_is_refused(split_of(plan, "Gather", 2, 0, 0))
+
+
+def test_rows_of_a_table_may_be_cut_with_the_first_dimension_of_the_indices() -> None:
+    plan = known_space(tied, 8).plan(split_like(-1, -1, -1))
+    for allowed in ((2, 0, 0), (2, 3, 0), (2, 2, 0)):
+        refused = what_is_refused(split_of(plan, "Gather", *allowed))
+        assert "the indices are cut" not in refused
+        assert "is repeated" not in refused
+    for split in ((2, 0, 1), (3, 0, 0)):
+        assert "the indices are cut" in what_is_refused(split_of(plan, "Gather", *split))
+    assert "is repeated" in what_is_refused(split_of(plan, "Gather", 2, 0, -1))
 
 
 def test_cuts_that_are_not_in_the_order_of_the_device_matrix_are_refused() -> None:

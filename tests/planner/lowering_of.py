@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from ir.graph import OpGraph
-from planner.dialects import TARGETS
+from planner.dialects import TARGETS, Dialect
 from planner.liveness import analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
@@ -24,9 +24,10 @@ def lowered_on(
     request: SearchRequest,
     *,
     recompute: bool = False,
+    dialect: Dialect | None = None,
 ) -> Lowered:
     """The problem of a graph on one mesh, without a memory limit."""
-    dialect = dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
+    dialect = dialect or dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
     ready, _ = prepare(graph, cluster, request)
     layouts = input_layouts(ready, mesh, dialect, request)
     setting = Setting(

@@ -1,0 +1,130 @@
+"""`planner solve`: a public instance of the planning problem, as the planner solves its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli import options
+from cli.arguments import at_least_one, time_limit_s
+from cli.files import check_folder, write_files
+from cli.progress import Progress
+
+if TYPE_CHECKING:
+    from planner.network import Network
+    from planner.solvers.network_search import Answer
+
+NO_ANSWER = 1
+
+EPILOG = """\b
+Examples:
+  planner solve asplos-2025-iopddl-A.json.gz --time-limit 60
+  planner solve instance.json --time-limit 30 --seed 7 -o solution.json
+  planner solve instance.json --effort 2 --json
+
+\b
+Exit status: 0 solved, 1 no choice that fits was found, 2 a fault in the command or the instance."""
+
+
+def solve(
+    instance: options.Instance,
+    *,
+    time_limit: options.SolveTimeLimit = None,
+    effort: options.SolveEffort = None,
+    threads: options.Threads = 2,
+    seed: options.Seed = 0,
+    output: options.SolutionFile = None,
+    as_json: options.Json = False,
+) -> None:
+    """Choose one candidate for every node of an instance: least cost within memory.
+
+    Reads the JSON of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism (IOPDDL), plain
+    or packed with gzip. Ctrl-C ends the search with the best answer so far.
+    """
+    started = time.monotonic()
+    limit = 60.0 if time_limit is None and effort is None else time_limit
+    if limit is not None:
+        time_limit_s(limit)
+    if effort is not None:
+        at_least_one(effort, "--effort")
+    at_least_one(threads, "--threads")
+    if output is not None:
+        check_folder(output.parent)
+    from planner.instances import read_instance  # noqa: PLC0415  brings in numpy
+    from planner.solvers.network_search import Limits, search_network  # noqa: PLC0415  and numba
+
+    with Progress() as progress:
+        progress(f"reading {instance.name}")
+        network = read_instance(instance)
+
+        def report(what: str, cost: float, bound: float) -> None:
+            best = f"best {cost:,.0f}" if math.isfinite(cost) else "nothing that fits yet"
+            low = f", bound {bound:,.0f}" if math.isfinite(bound) else ""
+            progress(f"{what}: {best}{low}")
+
+        answer = search_network(network, Limits(limit, effort, threads, seed), report, started)
+    _deliver(answer, network, output, time.monotonic() - started, as_json=as_json)
+    if answer.choice is None:
+        raise typer.Exit(NO_ANSWER)
+
+
+def _deliver(
+    answer: Answer, network: Network, output: Path | None, spent_s: float, *, as_json: bool
+) -> None:
+    if output is not None and answer.choice is not None:
+        text = json.dumps(
+            {
+                "solution": answer.choice.tolist(),
+                "cost": _number(answer.cost),
+                "bound": _number(answer.bound),
+            }
+        )
+        write_files(output.parent, {output.name: lambda path: _write(path, text)})
+    record = _record(answer, network, spent_s)
+    if as_json:
+        print(json.dumps(record))
+        return
+    if answer.choice is None:
+        nothing = (
+            "no choice fits" if answer.proof == "infeasible" else "nothing that fits was found"
+        )
+        print(f"{nothing} in {spent_s:.1f} s")
+        return
+    word = "optimal" if answer.proof == "optimal" else f"at most {100 * answer.gap:.3g} % above it"
+    print(f"cost {answer.cost:,.0f} in {spent_s:.1f} s, bound {answer.bound:,.0f}: {word}")
+    print(f"memory {answer.peak:,.0f} of {network.limit:,.0f} at its peak")
+    if answer.truncated:
+        print("the time limit cut the search short; another run may answer differently")
+    if output is not None:
+        print(f"wrote {output}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _record(answer: Answer, network: Network, spent_s: float) -> dict[str, object]:
+    return {
+        "status": answer.proof,
+        "cost": _number(answer.cost),
+        "bound": _number(answer.bound),
+        "gap": answer.gap if math.isfinite(answer.gap) else None,
+        "peak": _number(answer.peak),
+        "limit": _number(network.limit),
+        "feasible": answer.choice is not None and network.is_feasible(answer.choice),
+        "truncated": answer.truncated,
+        "time_s": round(spent_s, 3),
+        "trace": [[round(s.time_s, 3), _number(s.cost), _number(s.bound)] for s in answer.trace],
+    }
+
+
+def _number(value: float) -> int | float | None:
+    """A number for JSON; whole ones without a point."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value

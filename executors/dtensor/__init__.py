@@ -1,0 +1,1 @@
+"""A plan as torch DTensors: what `executors.torch` judges by."""

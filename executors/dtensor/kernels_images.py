@@ -1,0 +1,110 @@
+"""Convolutions and pooling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from executors.dtensor.call import Call, Kernel
+
+_CONVOLUTIONS = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
+_MAXIMA = (
+    torch.nn.functional.max_pool1d,
+    torch.nn.functional.max_pool2d,
+    torch.nn.functional.max_pool3d,
+)
+_MEANS = (
+    torch.nn.functional.avg_pool1d,
+    torch.nn.functional.avg_pool2d,
+    torch.nn.functional.avg_pool3d,
+)
+
+
+def _widths(call: Call, kernel: Sequence[int]) -> list[tuple[int, int]]:
+    """Padding before and behind each dimension, such that the result has as many windows as it
+    should: the last ones are filled up.
+    """
+    rank = len(kernel)
+    image, counts = call[0].shape[2:], call.result_dims[0][2:]
+    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
+    pads = call.ints("pads", (0,) * (2 * rank))
+    out = []
+    for i in range(rank):
+        seen = (counts[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
+        out.append((pads[i], seen - image[i] - pads[i]))
+    return out
+
+
+def _padded(call: Call, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """The image with its padding made, or cut where no window sees the end."""
+    flat = [n for pair in reversed(widths) for n in pair]
+    return torch.nn.functional.pad(call[0], flat, value=value) if any(flat) else call[0]
+
+
+def _conv(call: Call) -> list[Any]:
+    data, weight = call[0], call[1]
+    kernel = tuple(weight.shape[2:])
+    rank = len(kernel)
+    widths = _widths(call, kernel)
+    even = all(a == b for a, b in widths)
+    image = data if even else _padded(call, widths, 0.0)
+    groups = data.shape[1] // weight.shape[1]
+    return [
+        _CONVOLUTIONS[rank - 1](
+            image,
+            weight,
+            stride=call.ints("strides", (1,) * rank),
+            padding=[a for a, _ in widths] if even else 0,
+            dilation=call.ints("dilations", (1,) * rank),
+            groups=groups,
+        )
+    ]
+
+
+def _max_pool(call: Call) -> list[Any]:
+    if len(call.result_dims) > 1:
+        raise NotImplementedError("places of the largest elements")
+    kernel = call.ints("kernel_shape")
+    rank = len(kernel)
+    image = _padded(call, _widths(call, kernel), float("-inf"))
+    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
+    return [_MAXIMA[rank - 1](image, kernel, strides, 0, dilations)]
+
+
+def _average_pool(call: Call) -> list[Any]:
+    kernel = call.ints("kernel_shape")
+    rank, widths = len(kernel), _widths(call, kernel)
+    if any(d != 1 for d in call.ints("dilations", (1,) * rank)):
+        raise NotImplementedError("an average over dilated windows")
+    strides = call.ints("strides", (1,) * rank)
+    pads = call.ints("pads", (0,) * (2 * rank))
+    if any(widths[i] != (pads[i], pads[i]) for i in range(rank)):
+        raise NotImplementedError("an average over windows that are padded unevenly")
+    counted = bool(call.int("count_include_pad"))
+    return [_MEANS[rank - 1](call[0], kernel, strides, pads[:rank], count_include_pad=counted)]
+
+
+def _global_average(call: Call) -> list[Any]:
+    dims = tuple(range(2, call[0].ndim))
+    size = 1
+    for dim in dims:
+        size *= call[0].shape[dim]
+    return [call[0].sum(dims, keepdim=True) / size]
+
+
+def _global_max(call: Call) -> list[Any]:
+    return [torch.amax(call[0], tuple(range(2, call[0].ndim)), keepdim=True)]
+
+
+IMAGES: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "Conv": _conv,
+        "MaxPool": _max_pool,
+        "AveragePool": _average_pool,
+        "GlobalAveragePool": _global_average,
+        "GlobalMaxPool": _global_max,
+    }
+)

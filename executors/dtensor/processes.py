@@ -1,0 +1,109 @@
+"""Plans on real numbers: as many processes of this machine as they have devices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from executors.dtensor.tasks import Left, Task, read_left, write_task
+from executors.placement import Array, Spread, disagreement, whole
+from executors.reference import mesh_of
+from ir.plan import Plan
+
+SHOWN_CHARACTERS = 2000
+"""Of what a process that died wrote last."""
+
+
+class ProcessError(RuntimeError):
+    """A process died, or did not end in time; the message says which and what it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the ranks of one plan ended with."""
+
+    outputs: dict[str, Array] = field(default_factory=dict)
+    not_run: dict[str, str] = field(default_factory=dict)
+    disagreement: dict[str, float] = field(default_factory=dict)
+    """For each output the largest difference between ranks that should hold the same."""
+
+
+def run_tasks(tasks: Sequence[Task], timeout_s: float = 300.0) -> list[Found]:
+    """Run plans of the same number of devices, one after the other, in as many processes.
+
+    Raises:
+        ProcessError: a process died or did not end in time.
+    """
+    (size,) = {task.plan.devices for task in tasks}
+    with tempfile.TemporaryDirectory(prefix="dtensor") as name:
+        folder = Path(name)
+        for number, task in enumerate(tasks):
+            write_task(task, folder / str(number))
+        _spawn(folder, size, timeout_s)
+        return [_found(task.plan, folder / str(number)) for number, task in enumerate(tasks)]
+
+
+def _spawn(folder: Path, size: int, timeout_s: float) -> None:
+    """Start all ranks and wait; the first that dies ends the others."""
+    command = [sys.executable, "-m", "executors.dtensor.run", str(folder), "--size", str(size)]
+    logs = [folder / f"log{rank}.txt" for rank in range(size)]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank, log in enumerate(logs):
+            with log.open("wb") as file:
+                each = [*command, "--rank", str(rank)]
+                running.append(
+                    subprocess.Popen(each, stdout=file, stderr=subprocess.STDOUT)  # noqa: S603
+                )
+        _wait(running, logs, time.monotonic() + timeout_s)
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _wait(running: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], end_s: float) -> None:
+    while any(process.poll() is None for process in running):
+        for rank, process in enumerate(running):
+            if process.poll():
+                raise _death(rank, f"ended with status {process.returncode}", logs[rank])
+        if time.monotonic() > end_s:
+            late = next(rank for rank, p in enumerate(running) if p.poll() is None)
+            raise _death(late, "did not end in time", logs[late])
+        time.sleep(0.05)
+    for rank, process in enumerate(running):
+        if process.returncode:
+            raise _death(rank, f"ended with status {process.returncode}", logs[rank])
+
+
+def _death(rank: int, what: str, log: Path) -> ProcessError:
+    text = log.read_text(errors="replace")[-SHOWN_CHARACTERS:].strip()
+    return ProcessError(f"the process of rank {rank} {what}\n{text}")
+
+
+def _found(plan: Plan, folder: Path) -> Found:
+    ranks = [read_left(folder, rank) for rank in range(plan.devices)]
+    not_run = {name: why for _, missing in reversed(ranks) for name, why in missing.items()}
+    names = [n for n in ranks[0][0] if all(n in left for left, _ in ranks)]
+    out = Found(not_run=not_run)
+    for name in names:
+        spread = _spread(plan, [left[name] for left, _ in ranks])
+        out.outputs[name] = whole(spread)
+        out.disagreement[name] = disagreement(spread)
+    return out
+
+
+def _spread(plan: Plan, parts: Sequence[Left]) -> Spread:
+    first = parts[0]
+    return Spread(first.dims, first.layout, mesh_of(plan), tuple(p.part for p in parts))
+
+
+def numbers_only(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Values without those that torch has no type for: text."""
+    return {n: a for n, a in values.items() if a.dtype.kind in "biufc"}

@@ -1,0 +1,209 @@
+"""XLA as a judge: what it makes of a plan's layouts, beside what the plan promises."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from executors.evaluation import Evaluator, NotRunError
+from executors.judgement import Judgement, Traffic, predicted_traffic, traffic_of
+from executors.placement import Array
+from executors.verdict import NOTHING, Output, run_whole
+from executors.xla.hlo import parse_module
+from executors.xla.pins import Pins, mesh_of
+from executors.xla.program import Program, known_numbers
+from executors.xla.reading import SMALL_BYTES, Reading, read
+from ir.graph import OpGraph
+from ir.plan import Plan
+
+TOLERANCES: Mapping[str, float] = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 1e-1}
+"""Of the largest number of an output, by the element type in which the program computes. In double
+precision rounding leaves 1e-12, as in the reference executor; in the others another order of
+additions leaves some hundred units in the last place after normalisations of few numbers.
+"""
+LEAST_DEVICES = 16
+"""Forced devices of a process; they cannot be added to later."""
+_PASS = "spmd-partitioning"
+
+
+def devices(count: int) -> list[Any]:
+    """Real accelerators if there are as many, else forced devices of this machine.
+
+    Raises:
+        NotRunError: JAX was started with fewer.
+    """
+    with suppress(RuntimeError):  # where JAX has started, what it has must do
+        jax.config.update("jax_num_cpu_devices", max(count, LEAST_DEVICES))
+    found = jax.devices()
+    if len(found) < count:
+        found = jax.devices("cpu")
+    if len(found) < count:
+        raise NotRunError(
+            f"JAX was started with {len(found)} devices, the plan has {count}: judge larger plans "
+            "first, or in a process of their own"
+        )
+    return list(found[:count])
+
+
+def judge(
+    plan: Plan, values: Mapping[str, Array], *, numbers: bool = True, double: bool | None = None
+) -> Judgement:
+    """Compile a plan with its layouts as constraints, and compare.
+
+    Args:
+        plan: the plan, for training without its backward pass in the graph, or for inference.
+        values: numbers of everything that no operator makes.
+        numbers: whether to run it and to compare with the whole model, in double precision.
+        double: whether to compile it in double precision, bytes being counted as the plan's type
+            has them; None where the plan's only floating type is float32.
+    """
+    double = _is_single(plan.graph) if double is None else double
+    name = f"XLA (jax {jax.__version__}, {devices(plan.devices)[0].platform})"
+    training = bool(plan.request.get("training")) and not plan.graph.is_training_step
+    try:
+        with jax.enable_x64(double):
+            found = _run(plan, values, training=training, double=double, numbers=numbers)
+    except NotRunError as error:
+        return Judgement(name, (), predicted_traffic(plan), (), {"the program": str(error)})
+    expected: dict[str, Array] = {}
+    not_run: dict[str, str] = {}
+    if numbers:
+        with np.errstate(all="ignore"):
+            expected, not_run = run_whole(plan.graph, values, Evaluator(), training=training)
+    tolerance = _tolerance(plan.graph, double=double)
+    outputs, missing = compared(expected, found.outputs, tolerance)
+    return Judgement(
+        judge=name,
+        outputs=outputs,
+        predicted=promised(plan, values),
+        emitted=_merged(found.reading),
+        not_run={**not_run, **missing},
+        tolerance=tolerance,
+        memory_bytes=found.memory_bytes,
+        notes=found.reading.notes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    reading: Reading
+    outputs: Mapping[str, Array]
+    memory_bytes: float | None
+
+
+def _run(
+    plan: Plan, values: Mapping[str, Array], *, training: bool, double: bool, numbers: bool
+) -> _Found:
+    """Compile the split program, read it, and run it if numbers are asked for."""
+    known = known_numbers(plan.graph, values, double=double)
+    pins = Pins(mesh_of(plan, devices(plan.devices)))
+    program = Program(plan, pins, training, known, double)
+    trained, other = program.given(values, shapes_only=not numbers)
+    compiled, text = compiled_with_text(program, trained, other)
+    reading = read(parse_module(text), plan.devices, item_bytes(plan.graph, double=double))
+    outputs = compiled(trained, other) if numbers else {}
+    return _Found(
+        reading,
+        {n: np.asarray(a, dtype=np.float64) for n, a in outputs.items()},
+        None if double else _memory(compiled),
+    )
+
+
+def _is_single(graph: OpGraph) -> bool:
+    return {t.dtype for t in graph.tensors.values() if t.is_float} <= {"float32"}
+
+
+def compiled_with_text(
+    program: Program, trained: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[Any, str]:
+    """The compiled program, and the text of its module right after partitioning."""
+    shardings = (program.shardings(trained), program.shardings(other))
+    lowered = jax.jit(program.run, in_shardings=shardings).lower(trained, other)
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_pass_re": _PASS,
+            "xla_dump_hlo_as_text": True,
+            "xla_dump_large_constants": True,
+            "xla_backend_optimization_level": 0,
+        }
+        compiled = lowered.compile(compiler_options=options)
+        found = sorted(Path(folder).glob(f"*after_{_PASS}*.txt"))
+        if not found:
+            raise NotRunError(f"XLA wrote no module after {_PASS}")
+        return compiled, found[-1].read_text()
+
+
+def item_bytes(graph: OpGraph, *, double: bool) -> dict[str, float]:
+    """Bytes of elements in the module whose type is not the plan's."""
+    if double:
+        return {"f64": 4.0}
+    used = {t.dtype for t in graph.tensors.values()}
+    pairs = (("int64", "s32"), ("uint64", "u32"))
+    return {narrow: 8.0 for wide, narrow in pairs if wide in used}
+
+
+def _memory(compiled: Any) -> float | None:
+    found = compiled.memory_analysis()
+    if found is None:
+        return None
+    return float(
+        found.argument_size_in_bytes
+        + found.output_size_in_bytes
+        + found.temp_size_in_bytes
+        - found.alias_size_in_bytes
+    )
+
+
+def _tolerance(graph: OpGraph, *, double: bool) -> float:
+    used = {"float64"} if double else {t.dtype for t in graph.tensors.values()}
+    return max((t for name, t in TOLERANCES.items() if name in used), default=1e-1)
+
+
+def promised(plan: Plan, values: Mapping[str, Array]) -> tuple[Traffic, ...]:
+    """Planned messages without those of single numbers and of tensors whose numbers are given."""
+    made = {n for op in plan.graph.ops for n in op.outputs}
+    return traffic_of(
+        [
+            c
+            for c in plan.collectives
+            if c.nbytes > SMALL_BYTES
+            and c.group_size > 1
+            and not (c.tensor in made and c.tensor in values)
+        ]
+    )
+
+
+def _merged(reading: Reading) -> tuple[Traffic, ...]:
+    summed: dict[tuple[str, int], tuple[float, int]] = {}
+    for item in reading.messages:
+        nbytes, count = summed.get((item.kind, item.group_size), (0.0, 0))
+        summed[item.kind, item.group_size] = nbytes + item.nbytes, count + item.count
+    return tuple(Traffic(kind, size, *rest) for (kind, size), rest in sorted(summed.items()))
+
+
+def compared(
+    expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float
+) -> tuple[tuple[Output, ...], dict[str, str]]:
+    """Errors of all outputs, and those that one side lacks."""
+    names = list(dict.fromkeys([*expected, *found]))
+    missing = {n: "only one side has it" for n in names if n not in expected or n not in found}
+    top = max((float(np.abs(a).max(initial=0.0)) for a in expected.values()), default=0.0)
+    least = NOTHING * tolerance * top
+    both = [n for n in names if n not in missing]
+    return tuple(_error(n, found[n], expected[n], least) for n in both), missing
+
+
+def _error(name: str, found: Array, expected: Array, least: float) -> Output:
+    if found.shape != expected.shape:
+        return Output(name, found.shape, np.inf)
+    largest = max(float(np.abs(expected).max(initial=0.0)), least) or 1.0
+    error = float(np.abs(found - expected).max(initial=0.0)) / largest
+    return Output(name, found.shape, error if np.isfinite(error) else np.inf)

@@ -1,0 +1,178 @@
+"""A plan as a case for MindSpore: its operators with cut counts, for code in another environment.
+
+A composite becomes its parts; what is cut of them follows from the composite's factors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from executors.mindspore_pins import FOLLOWING, Pins
+from ir.graph import Op, OpGraph, Role, Tensor
+from ir.ops import OpView, lookup
+from ir.ops.fused import tensor_maps
+from ir.plan import NamedLayout, Plan, PlannedOperator
+from ir.rule import FactorMap, ShardingRule
+
+Case: TypeAlias = dict[str, Any]
+"""Plain values that JSON holds."""
+Cuts: TypeAlias = list[int]
+
+
+def case_of(plan: Plan, name: str, *, pinned: bool) -> Case:
+    """The case of a plan.
+
+    Args:
+        plan: a plan in the dialect `mindspore`.
+        name: of the case, a Python identifier.
+        pinned: see `Pins`.
+    """
+    sizes = {axis: size for axis, size, _ in plan.mesh}
+    pins = Pins(plan, pinned=pinned)
+    ops = [pin for name in plan.graph.inputs for pin in pins.shared(name)]
+    for op in _forward(plan.graph):
+        ops += _operators(op, plan, sizes, pins)
+        ops += [pin for name in op.outputs for pin in pins.shared(name)]
+    shares = optimizer_shares(plan)
+    used = {n for op in ops for n in (*op["inputs"], *op["outputs"]) if n}
+    return {
+        "name": name,
+        "devices": plan.devices,
+        "training": bool(plan.request.get("training")) and not plan.graph.is_training_step,
+        "all_to_all": plan.request.get("all_to_all") is not False,
+        "inputs": list(_inputs(plan, sizes)),
+        "shared": sorted(name for name, size in shares.items() if size > 1),
+        "numbers": {},
+        "tensors": {n: _tensor(plan.graph.tensors[pins.made.get(n, n)]) for n in sorted(used)},
+        "ops": ops,
+    }
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return {"dims": list(tensor.dims), "dtype": tensor.dtype, "role": tensor.role.value}
+
+
+def constants_of(plan: Plan) -> list[str]:
+    """Constants that the operators of a plan read."""
+    every = [each for op in plan.graph.ops for each in (op, *op.parts)]
+    read = dict.fromkeys(n for op in every for n in op.inputs if n)
+    return [n for n in read if plan.graph.tensors[n].role is Role.CONSTANT]
+
+
+def optimizer_shares(plan: Plan) -> dict[str, int]:
+    """Among how many devices the optimizer shares each parameter; 1 is not at all."""
+    sizes = {axis: size for axis, size, _ in plan.mesh}
+    out: dict[str, int] = {}
+    for each in plan.parameters:
+        pieces = [math.prod(_cuts(layout, sizes)) for layout in (each.layout, each.used) if layout]
+        out[each.name] = pieces[0] // pieces[-1]
+    return out
+
+
+def _forward(graph: OpGraph) -> Iterable[Op]:
+    """MindSpore makes its own backward pass: of a traced step what its loss depends on."""
+    wanted = set(graph.outputs) - set(graph.gradients.values())
+    if not graph.is_training_step or not wanted:
+        return graph.ops
+    kept: list[Op] = []
+    for op in reversed(graph.ops):
+        if wanted.intersection(op.outputs):
+            wanted.update(op.inputs)
+            kept.append(op)
+    return kept[::-1]
+
+
+def _inputs(plan: Plan, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    planned = {t.name: t for t in plan.tensors if t.role == "input"}
+    for name in plan.graph.inputs:
+        if name in planned:
+            yield {"name": name, "cuts": _cuts(planned[name].layout, sizes)}
+
+
+def _cuts(layout: NamedLayout, sizes: Mapping[str, int]) -> Cuts:
+    return [math.prod(sizes[axis] for axis in dim) for dim in layout.dims]
+
+
+def _operators(
+    op: Op, plan: Plan, sizes: Mapping[str, int], pins: Pins
+) -> Iterator[dict[str, Any]]:
+    planned = next(each for each in plan.operators if each.name == op.name)
+    names = dict(pins.names)
+    if op.parts or op.kind in FOLLOWING:
+        for name, layout in zip(op.inputs, planned.inputs, strict=True):
+            if name and plan.graph.tensors[name].role in {Role.ACTIVATION, Role.INPUT}:
+                yield from pins.at(name, layout, names)
+    if op.parts:
+        yield from (_renamed(part, names) for part in _parts(op, plan.graph, planned, sizes))
+        return
+    given = zip(op.inputs, planned.inputs, strict=True)
+    cuts = [_cuts(layout, sizes) if name and layout else None for name, layout in given]
+    yield _renamed(_record(op, cuts), names)
+    if op.kind in FOLLOWING:
+        yield from pins.at(op.outputs[0], planned.outputs[0], pins.names)
+
+
+def _renamed(record: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {**record, "inputs": [names.get(name, name) for name in record["inputs"]]}
+
+
+def _record(op: Op, cuts: list[Cuts | None]) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "kind": op.kind,
+        "inputs": list(op.inputs),
+        "outputs": list(op.outputs),
+        "attributes": {k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes.items()},
+        "cuts": cuts,
+    }
+
+
+def _parts(
+    op: Op, graph: OpGraph, planned: PlannedOperator, sizes: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    """The parts of a composite; a dimension of theirs is cut as its factor is."""
+    view = OpView(op, graph)
+    maps = dict(tensor_maps(view) if op.kind == "Fused" else _outer_maps(view))
+    count: dict[int, int] = {}
+    for axis, factor in planned.split:
+        count[factor] = count.get(factor, 1) * sizes[axis]
+    for part in op.parts:
+        rule = lookup(part.kind).rule(OpView(part, graph))
+        known = _outer_factors(part, rule, maps)
+        cuts = [
+            None
+            if mapping is None
+            else [math.prod(count.get(g, 1) for f in d for g in known.get(f, ())) for d in mapping]
+            for mapping in rule.operands
+        ]
+        yield _record(part, cuts)
+        for name, mapping in zip((n for n in part.outputs if n), rule.results, strict=True):
+            if mapping is not None:
+                found = tuple(tuple(g for f in d for g in known.get(f, ())) for d in mapping)
+                maps.setdefault(name, found)
+
+
+def _outer_maps(view: OpView) -> dict[str, FactorMap]:
+    """Factors of what a composite reads; its parts carry them on."""
+    operands = zip(view.op.inputs, lookup(view.op.kind).rule(view).operands, strict=True)
+    return {name: mapping for name, mapping in operands if name and mapping is not None}
+
+
+def _outer_factors(
+    part: Op, rule: ShardingRule, maps: Mapping[str, FactorMap]
+) -> dict[int, tuple[int, ...]]:
+    """For each factor of a part those of the composite that it is made of."""
+    known: dict[int, tuple[int, ...]] = {}
+    named = (
+        *zip(part.inputs, rule.operands, strict=True),
+        *zip((n for n in part.outputs if n), rule.results, strict=True),
+    )
+    for name, mapping in named:
+        for own, outer in zip(mapping or (), maps.get(name, ()), strict=False):
+            if len(own) == len(outer):
+                known.update({f: (g,) for f, g in zip(own, outer, strict=True)})
+            elif len(own) == 1:
+                known.setdefault(own[0], outer)
+    return known

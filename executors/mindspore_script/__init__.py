@@ -1,0 +1,1 @@
+"""What runs in MindSpore's own environment: the standard library, numpy and mindspore alone."""

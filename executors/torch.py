@@ -1,0 +1,169 @@
+"""DTensor as a judge: torch runs a plan by its own sharding rules.
+
+The collectives are those of the first of as many ranks as the plan has, none of which holds a
+number; the numbers are those of real processes, where there are few enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from executors.dtensor.counts import Counts, counted
+from executors.dtensor.processes import Found, ProcessError, numbers_only, run_tasks
+from executors.dtensor.tasks import Task
+from executors.evaluation import Evaluator
+from executors.judgement import Judgement, predicted_traffic
+from executors.placement import Array
+from executors.verdict import NOTHING, Output, run_whole
+from ir.plan import Plan
+
+__all__ = ["MOST_PROCESSES", "TOLERANCE", "judge", "judge_all"]
+
+MOST_PROCESSES = 8
+"""Plans of more devices are counted only."""
+TOLERANCE = 1e-6
+"""Relative error that rounding in double precision never makes, and a wrong split does."""
+
+
+def judge(plan: Plan, values: Mapping[str, Array], *, processes: bool = True) -> Judgement:
+    """Hold a plan against what DTensor sends and computes.
+
+    Args:
+        plan: the plan; in training the backward pass is derived, unless it is in the graph.
+        values: numbers of everything that no operator makes.
+        processes: whether to run it on numbers too, where it has few enough devices.
+    """
+    return judge_all([(plan, values)], processes=processes)[0]
+
+
+def judge_all(
+    cases: Sequence[tuple[Plan, Mapping[str, Array]]], *, processes: bool = True
+) -> list[Judgement]:
+    """Judge several plans; those of as many devices share their processes."""
+    trials = [_Trial(plan, values, counted(plan, training=_trains(plan))) for plan, values in cases]
+    sizes = {t.plan.devices for t in trials if t.plan.devices <= MOST_PROCESSES}
+    for size in sorted(sizes) if processes else ():
+        _run([t for t in trials if t.plan.devices == size])
+    return [trial.judgement() for trial in trials]
+
+
+def _trains(plan: Plan) -> bool:
+    return bool(plan.request.get("training")) and not plan.graph.is_training_step
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One plan under judgement."""
+
+    plan: Plan
+    values: Mapping[str, Array]
+    counts: Counts
+    outputs: tuple[Output, ...] | None = None
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    def task(self) -> Task:
+        parted = tuple(self.counts.parted)
+        return Task(self.plan, numbers_only(self.values), _trains(self.plan), parted)
+
+    def compare(self, found: Found) -> None:
+        """Hold the outputs of the processes against those of the whole model."""
+        with np.errstate(all="ignore"):
+            expected, failed = run_whole(
+                self.plan.graph, self.values, Evaluator(), training=_trains(self.plan)
+            )
+        lost = [n for n in expected if n not in found.outputs]
+        self.outputs = compared(found, expected)
+        self.not_run |= dict.fromkeys(lost, "this output was not computed")
+        self.not_run |= {**failed, **found.not_run}
+
+    def judgement(self) -> Judgement:
+        notes = _notes(self.plan, self.counts)
+        if self.outputs is None:
+            notes.append(f"numbers were not computed: {self.plan.devices} devices")
+        return Judgement(
+            judge=f"DTensor (torch {torch.__version__}, cpu)",
+            outputs=self.outputs or (),
+            predicted=predicted_traffic(self.plan),
+            emitted=self.counts.traffic,
+            not_run={**self.not_run, **self.counts.not_run},
+            tolerance=TOLERANCE,
+            counts_matter=True,
+            notes=tuple(notes),
+        )
+
+
+def _run(trials: Sequence[_Trial]) -> None:
+    """Run plans of one number of devices; what could not be run says so in every judgement."""
+    try:
+        found = run_tasks([trial.task() for trial in trials])
+    except ProcessError as error:
+        for trial in trials:
+            trial.outputs, trial.not_run["the processes"] = (), str(error)
+        return
+    for trial, own in zip(trials, found, strict=True):
+        trial.compare(own)
+
+
+def compared(found: Found, expected: Mapping[str, Array]) -> tuple[Output, ...]:
+    """Every output that both have, with its error over its largest number; a difference between
+    ranks that should hold the same counts as an error.
+    """
+    least = NOTHING * TOLERANCE * max((_largest(a) for a in expected.values()), default=0.0)
+    return tuple(
+        Output(n, a.shape, _error(a, expected[n], found.disagreement[n], least))
+        for n, a in found.outputs.items()
+        if n in expected
+    )
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) if array.size else 0.0
+
+
+def _error(found: Array, expected: Array, apart: float, least: float) -> float:
+    if found.shape != expected.shape or np.isnan(found).any() or np.isnan(expected).any():
+        return float("inf")
+    if found.dtype.kind not in "fc":
+        return max(float(not np.array_equal(found, expected)), apart)
+    largest = max(_largest(expected), least) or 1.0
+    same = (found == expected) | (np.isfinite(found) & np.isfinite(expected))
+    if not same.all():
+        return float("inf")
+    finite = np.isfinite(expected)
+    gap = float(np.abs(found[finite] - expected[finite]).max(initial=0.0))
+    return max(gap, apart) / largest
+
+
+def _notes(plan: Plan, counts: Counts) -> list[str]:
+    """What was done otherwise than by DTensor alone."""
+    kinds = {op.name: op.label for op in plan.operators}
+    parted = Counter((kinds[name], way, why) for (name, way), why in counts.parted.items())
+    operators = sum(bool(op.outputs) for op in plan.graph.ops)
+    without = len({name for name, _ in counts.parted})
+    out = [f"{operators - without} of {operators} operators ran by DTensor's own rules alone"]
+    for (kind, way, why), number in sorted(parted.items()):
+        out.append(f"{_times(number)}{kind}, {way}, ran on the parts of the device: {why}")
+    led = counts.other_ways.total()
+    if led:
+        out.append(
+            f"{counts.own_ways} of {counts.own_ways + led} redistributions went DTensor's way"
+        )
+    for text, number in sorted(counts.other_ways.items()):
+        out.append(f"{_times(number)}DTensor alone would send {text}; it was led the plan's way")
+    if counts.in_turn:
+        out.append(
+            f"{counts.in_turn} collectives over several axes, in another order than ranks are "
+            "numbered, were sent one axis after the other; each counts as one"
+        )
+    if plan.recomputed:
+        out.append(f"{len(plan.recomputed)} tensors that the plan computes again were kept")
+    return out
+
+
+def _times(number: int) -> str:
+    return f"{number} x " if number > 1 else ""

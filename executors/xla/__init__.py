@@ -1,0 +1,1 @@
+"""A plan as a JAX program, and what XLA makes of it."""

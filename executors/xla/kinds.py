@@ -1,0 +1,247 @@
+"""Operators in the form that XLA splits as their rules say.
+
+Every other kind runs on the functions of `executors.semantics`. Those here would gather windows,
+rows or classes by index, which the partitioner of XLA cannot follow, or have no gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from executors.evaluation import NotRunError
+from executors.semantics.arrays import AUTOGRAD, computing_with
+from executors.semantics.call import Call, Semantics
+from executors.semantics.experts import token_slots
+
+
+def _loss(call: Call) -> list[Any]:
+    """Mean of softmax cross-entropy with the number of the row as its class, without indices."""
+    data: Any = call[0]
+    if not data.ndim:
+        return [data]
+    if data.ndim == 1:
+        odd = (np.arange(data.shape[0]) % 2).astype(data.dtype)
+        return [jnp.mean(jnp.logaddexp(data, 0.0) - odd * data)]
+    dims, classes = data.shape[:-1], data.shape[-1]
+    target = np.arange(math.prod(dims)).reshape(dims) % classes
+    top = lax.stop_gradient(jnp.max(data, axis=-1, keepdims=True))
+    total = jnp.sum(jnp.exp(data - top), axis=-1, keepdims=True)
+    hit = target[..., None] == lax.broadcasted_iota(np.int32, data.shape, data.ndim - 1)
+    own = jnp.sum(jnp.where(hit, data, 0.0), axis=-1, keepdims=True)
+    return [jnp.sum(top + jnp.log(total) - own) / math.prod(dims)]
+
+
+def _expand(call: Call) -> list[Any]:
+    return [jnp.broadcast_to(call[0], call.result_dims[0])]
+
+
+def _where(call: Call) -> list[Any]:
+    return [jnp.where(call[0], call[1], call[2])]
+
+
+def _gather(call: Call) -> list[Any]:
+    rows: Any = call[1]
+    size = call[0].shape[call.int("axis")]
+    library = np if isinstance(rows, np.ndarray) else jnp
+    rows = library.where(rows < 0, rows + size, rows)
+    return [jnp.take(call[0], rows, axis=call.int("axis"), mode="clip")]
+
+
+def _conv(call: Call) -> list[Any]:
+    data, weight = call[0], call[1]
+    rank = data.ndim - 2
+    pads = call.ints("pads", (0,) * (2 * rank))
+    return [
+        lax.conv_general_dilated(
+            data,
+            weight,
+            call.ints("strides", (1,) * rank),
+            _explicit(call, data.shape[2:], weight.shape[2:], pads),
+            rhs_dilation=call.ints("dilations", (1,) * rank),
+            feature_group_count=call.int("group", 1),
+        )
+    ]
+
+
+def _explicit(
+    call: Call, image: Sequence[int], kernel: Sequence[int], pads: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Padding on both sides of each dimension, with as much behind as the result needs."""
+    rank = len(image)
+    strides = call.ints("strides", (1,) * rank)
+    dilations = call.ints("dilations", (1,) * rank)
+    out = []
+    for i, count in enumerate(call.result_dims[0][2:]):
+        reach = (count - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
+        out.append((pads[i], reach - image[i] - pads[i]))
+    return out
+
+
+def _windows(call: Call, outside: float) -> Any:
+    """What each window sees, as one last dimension: slices, not indices, so that images and
+    channels may be split, and forms whose gradient XLA splits too.
+    """
+    kernel = call.ints("kernel_shape")
+    rank, data = len(kernel), call[0]
+    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
+    pads = call.ints("pads", (0,) * (2 * rank))
+    behind = _explicit(call, data.shape[2:], kernel, pads)
+    data = lax.pad(
+        data,
+        jnp.asarray(outside, data.dtype),
+        [(0, 0, 0), (0, 0, 0), *((before, after, 0) for before, after in behind)],
+    )
+    counts = call.result_dims[0][2:]
+    seen = []
+    for place in itertools.product(*(range(size) for size in kernel)):
+        first = [p * d for p, d in zip(place, dilations, strict=True)]
+        last = [f + (c - 1) * s + 1 for f, c, s in zip(first, counts, strides, strict=True)]
+        seen.append(lax.slice(data, (0, 0, *first), (*data.shape[:2], *last), (1, 1, *strides)))
+    return jnp.stack(seen, axis=-1)
+
+
+def _max_pool(call: Call) -> list[Any]:
+    if len(call.result_dims) > 1:
+        raise NotRunError("the places of the largest elements are not computed")
+    return [jnp.max(_windows(call, -np.inf), axis=-1)]
+
+
+def _average_pool(call: Call) -> list[Any]:
+    if call.int("count_include_pad"):
+        raise NotRunError("padding that counts is not computed")
+    ones = replace(call, operands=(np.ones((1, 1, *call[0].shape[2:]), call[0].dtype),))
+    return [jnp.sum(_windows(call, 0.0), axis=-1) / jnp.sum(_windows(ones, 0.0), axis=-1)]
+
+
+def _top_k(call: Call) -> list[Any]:
+    """The largest first; of equal ones the first."""
+    data, chosen = call[0], call.result_dims[0]
+    axis = call.int("axis", data.ndim - 1) % data.ndim
+    sign = 1 if call.int("largest", 1) else -1
+    moved = jnp.moveaxis(data, axis, -1)
+    # By a sort, and the values by a sum: both are split as the rows are, a gather is not.
+    keys = lax.stop_gradient(-sign * moved)
+    places = lax.broadcasted_iota(np.int32, moved.shape, moved.ndim - 1)
+    _, order = lax.sort((keys, places), num_keys=1, is_stable=True)
+    index = order[..., : chosen[axis]]
+    hit = index[..., None] == np.arange(moved.shape[-1])
+    values = jnp.sum(jnp.where(hit, moved[..., None, :], 0.0), axis=-1)
+    found = [jnp.moveaxis(values, -1, axis), jnp.moveaxis(index, -1, axis)]
+    return found[: len(call.result_dims)]
+
+
+def _places(call: Call, experts: int, capacity: int) -> Any:
+    """One where a token has a slot of an expert: groups, experts, slots and tokens of a group.
+
+    A group is a run of tokens that load all experts alike: so tokens may be split, each device
+    filling its own run of the slots of each expert.
+    """
+    index: Any = call[1]
+    if not isinstance(index, np.ndarray):
+        raise NotRunError("the experts of the tokens are not known beforehand")
+    with computing_with(AUTOGRAD):
+        slots = token_slots(index, experts, capacity, 0, experts)
+    groups = next(g for g in range(capacity, 0, -1) if _are_alike(slots, g, experts, capacity))
+    count, each = capacity // groups, len(slots) // groups
+    own = (slots // capacity) * count + slots % count
+    every = np.arange(experts * count).reshape(1, experts, count, 1)
+    return (every == own.reshape(groups, 1, 1, each)).astype(call[0].dtype)
+
+
+def _are_alike(slots: Any, groups: int, experts: int, capacity: int) -> bool:
+    """Whether each of so many runs of tokens fills its own run of the slots of every expert."""
+    if groups == 1:
+        return True
+    if capacity % groups or len(slots) != experts * capacity:
+        return False
+    run = slots % capacity // (capacity // groups)
+    return bool((run.reshape(groups, -1) == np.arange(groups)[:, None]).all())
+
+
+def _dispatch(call: Call) -> list[Any]:
+    experts, capacity, *rest = call.result_dims[0]
+    places = _places(call, experts, capacity)
+    tokens = jnp.reshape(call[0], (places.shape[0], -1, *rest))
+    found = jnp.einsum("gect,gt...->egc...", places, tokens)
+    return [jnp.reshape(found, call.result_dims[0])]
+
+
+def _combine(call: Call) -> list[Any]:
+    experts, capacity, *rest = call[0].shape
+    places = _places(call, experts, capacity)
+    slots = jnp.reshape(call[0], (experts, places.shape[0], -1, *rest))
+    found = jnp.einsum("gect,egc...->gt...", places, slots)
+    return [jnp.reshape(found, call.result_dims[0])]
+
+
+def _unary(function: Callable[[Any], Any]) -> Semantics:
+    return lambda call: [function(call[0])]
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Semantics:
+    return lambda call: [function(call[0], call[1])]
+
+
+def _extreme(function: Callable[..., Any]) -> Semantics:
+    def run(call: Call) -> list[Any]:
+        axis = call.int("axis")
+        keep = len(call.result_dims[0]) == call[0].ndim
+        return [function(call[0], axis=axis, keepdims=keep)]
+
+    return run
+
+
+_TESTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "Equal": jnp.equal,
+        "Greater": jnp.greater,
+        "GreaterOrEqual": jnp.greater_equal,
+        "Less": jnp.less,
+        "LessOrEqual": jnp.less_equal,
+        "And": jnp.logical_and,
+        "Or": jnp.logical_or,
+        "Xor": jnp.logical_xor,
+    }
+)
+_STEPS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "Not": jnp.logical_not,
+        "IsNaN": jnp.isnan,
+        "IsInf": jnp.isinf,
+        "Sign": jnp.sign,
+        "Floor": jnp.floor,
+        "Ceil": jnp.ceil,
+        "Round": jnp.round,
+        "Sqrt": jnp.sqrt,
+        "Relu": jax.nn.relu,
+    }
+)
+
+KINDS: Mapping[str, Semantics] = MappingProxyType(
+    {
+        "Loss": _loss,
+        "Expand": _expand,
+        "Where": _where,
+        "Gather": _gather,
+        "Conv": _conv,
+        "MaxPool": _max_pool,
+        "AveragePool": _average_pool,
+        "TopK": _top_k,
+        "Dispatch": _dispatch,
+        "Combine": _combine,
+        "ArgMax": _extreme(jnp.argmax),
+        "ArgMin": _extreme(jnp.argmin),
+        **{kind: _binary(function) for kind, function in _TESTS.items()},
+        **{kind: _unary(function) for kind, function in _STEPS.items()},
+    }
+)

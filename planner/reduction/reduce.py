@@ -1,0 +1,58 @@
+"""All reductions, to a fixpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.network import IntArray, Network
+from planner.reduction.dominance import without_dominated
+from planner.reduction.edges import merged_edges, without_sums
+from planner.reduction.followers import without_followers
+from planner.reduction.forbidden import without_forbidden
+from planner.reduction.memory import with_base, with_deciding_times
+from planner.reduction.state import State, untouched
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """What is left of a network."""
+
+    whole: Network
+    state: State
+
+    @property
+    def network(self) -> Network:
+        return self.state.network
+
+    def expanded(self, choice: IntArray) -> IntArray:
+        """The choice of the whole network that a choice of what is left means."""
+        return self.state.expanded(np.asarray(choice, dtype=np.int64))
+
+
+def reduced(network: Network) -> Reduced:
+    """What is left when everything is gone that cannot matter.
+
+    Raises:
+        NoAnswerError: every choice has something forbidden.
+    """
+    net = merged_edges(network, network.edges, network.edge_cost)
+    state = replace(untouched(network), network=net)
+    size = (-1, -1, -1)
+    while size != _size(state.network):
+        size = _size(state.network)
+        state = without_forbidden(state)
+        state = without_followers(state)
+        state = _remade(state, without_sums(state.network))
+        state = _remade(state, with_deciding_times(with_base(state.network)))
+        state = without_dominated(state)
+    return Reduced(network, state)
+
+
+def _remade(state: State, network: Network) -> State:
+    return replace(state, network=network)
+
+
+def _size(net: Network) -> tuple[int, int, int]:
+    return len(net.cost), len(net.edge_cost), net.time_points
