@@ -6,6 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from executors.mindspore import MindsporeError, compiled, judge, judgement_of
 from executors.mindspore_messages import Message, emitted
 from executors.reference import given_tensors
 from executors.values import numbers
+from ir.batch import BatchError
 from ir.plan import NamedLayout, Plan, PlannedOperator
 from planner.request import SearchRequest
 from planner.search import search
@@ -25,6 +27,8 @@ from tests.cases.nets import bert
 from tests.executors.drawn_plans import drawn_plan
 from tests.exporters.small_networks import language_model
 from tests.judges.mindspore_graphs import GRAPHS
+from tests.judges.schemes import DATA, SHARDED, TENSOR
+from tests.judges.schemes import plans as schemes
 from topology.catalogue import named_cluster
 
 PYTHON = Path(os.environ.get("PLANNER_MINDSPORE_PYTHON", mindspore.PYTHON))
@@ -61,11 +65,17 @@ def test_mindspore_sends_what_plans_promise() -> None:
 
 
 @pytest.mark.slow
-def test_searched_plans_need_no_pins() -> None:
-    searched = {name: plan for name, plan in plans().items() if name.endswith("_0")}
-    done = results(searched)
-    found = {name: judgement_of(plan, done[name]) for name, plan in searched.items()}
-    assert {n: (j.not_run, j.notes[-5:]) for n, j in found.items() if not j.passed} == {}
+def test_plans_that_people_use_need_no_pins() -> None:
+    """Searched ones, and the schemes that a graph has: without a batch to follow it has none."""
+    used = {name: plan for name, plan in plans().items() if name.endswith("_0")}
+    for name, make in GRAPHS.items():
+        with suppress(BatchError):
+            found = schemes(make(), DEVICES, REQUEST, wanted=(DATA, TENSOR, SHARDED))
+            used |= {f"{name}_{s.split()[0]}": plan for s, plan in found.items()}
+    assert len(used) == 39
+    done = results(used)
+    judged = {name: judgement_of(plan, done[name]) for name, plan in used.items()}
+    assert {n: (j.not_run, j.notes[-5:]) for n, j in judged.items() if not j.passed} == {}
 
 
 @pytest.mark.slow
