@@ -26,6 +26,7 @@ from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+_Prices = tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]
 
 UNREACHABLE_S = 1e3
 """Price of a layout that the tensor cannot have, large against any step and small enough that
@@ -64,7 +65,18 @@ class _Move:
     kind: Collective | None
     axes: tuple[int, ...]
     factor: float
-    """Bytes of the collective over the local bytes of the source."""
+    """Bytes of the collective over the local bytes of the source; of a reduce-scatter over those of
+    the target, whose pieces are all as long as the longest.
+    """
+
+
+def _held_by(move: _Move) -> int:
+    """The layout whose local bytes the bytes of a move are counted in."""
+    return move.target if move.kind is Collective.REDUCE_SCATTER else move.source
+
+
+def _bytes_of(move: _Move, local: FloatArray) -> float:
+    return float(local[_held_by(move)] * move.factor)
 
 
 def all_layouts(rank: int, axes: int) -> tuple[Layout, ...]:
@@ -143,7 +155,8 @@ class StateSpace:
                 whole = Layout(layout.dims, tuple(a for a in layout.partial if a not in axes))
                 yield Collective.ALL_REDUCE, axes, 1.0, whole
                 for dim in range(len(layout.dims)):
-                    yield Collective.REDUCE_SCATTER, axes, 1.0, _append(whole, dim, axes)
+                    size = float(math.prod(self.mesh.sizes[a] for a in axes))
+                    yield Collective.REDUCE_SCATTER, axes, size, _append(whole, dim, axes)
 
     def with_fewer_terms(self, layout: Layout) -> list[int]:
         """Numbers of the layouts that are partial over some of the axes only, the layout itself
@@ -191,9 +204,7 @@ class Redistribution:
     term of a sum in the last step only.
     """
     _spaces: dict[int, StateSpace] = field(default_factory=dict)
-    _moves: dict[int, tuple[IntArray, IntArray, FloatArray, FloatArray]] = field(
-        default_factory=dict
-    )
+    _moves: dict[int, _Prices] = field(default_factory=dict)
     _tables: dict[Shardable, _Table] = field(default_factory=dict)
 
     def space(self, rank: int) -> StateSpace:
@@ -239,9 +250,9 @@ class Redistribution:
             following = int(np.argmin(through))
             move = min(
                 (m for m in space.moves if m.source == here and m.target == following),
-                key=lambda m: self._move_time(m, local[m.source], tensor.latency_scale),
+                key=lambda m: self._move_time(m, local, tensor.latency_scale),
             )
-            nbytes = float(local[here] * move.factor)
+            nbytes = _bytes_of(move, local)
             out.append(
                 Step(
                     move.kind,
@@ -262,12 +273,11 @@ class Redistribution:
         local = -(-np.array(tensor.dims, dtype=np.int64) // shards)
         return np.asarray(local.prod(axis=1) * dtype_bytes(tensor.dtype), dtype=np.float64)
 
-    def _move_time(self, move: _Move, local_bytes: float, latency_scale: float) -> float:
+    def _move_time(self, move: _Move, local: FloatArray, latency_scale: float) -> float:
         if move.kind is None:
             return 0.0
-        return float(
-            self.model.time_s(move.kind, local_bytes * move.factor, move.axes, latency_scale)
-        )
+        nbytes = _bytes_of(move, local)
+        return float(self.model.time_s(move.kind, nbytes, move.axes, latency_scale))
 
     def _table(self, tensor: Shardable) -> _Table:
         if tensor not in self._tables:
@@ -277,8 +287,8 @@ class Redistribution:
     def _solve(self, tensor: Shardable) -> _Table:
         space = self.space(len(tensor.dims))
         local, valid = self._local_bytes(tensor), self.valid(tensor)
-        sources, targets, latency_s, slope = self._priced_moves(space)
-        times = latency_s * tensor.latency_scale + slope * local[sources]
+        sources, targets, held, latency_s, slope = self._priced_moves(space)
+        times = latency_s * tensor.latency_scale + slope * local[held]
         possible = valid[sources] & valid[targets] & self._nested(tensor, sources, targets)
         single = np.full((len(space.layouts),) * 2, UNREACHABLE_S)
         np.minimum.at(single, (sources[possible], targets[possible]), times[possible])
@@ -316,8 +326,8 @@ class Redistribution:
         whole = (few == 1) | (coarse * few == fine * many)
         return np.asarray(whole.all(axis=1), dtype=np.bool_)
 
-    def _priced_moves(self, space: StateSpace) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """Source, target, latency and seconds per local byte of every move of a space."""
+    def _priced_moves(self, space: StateSpace) -> _Prices:
+        """Source, target, whose local bytes count, latency and seconds per byte of every move."""
         key = id(space)
         if key not in self._moves:
             pairs = [
@@ -327,6 +337,7 @@ class Redistribution:
             self._moves[key] = (
                 np.array([m.source for m in space.moves], dtype=np.int64),
                 np.array([m.target for m in space.moves], dtype=np.int64),
+                np.array([_held_by(m) for m in space.moves], dtype=np.int64),
                 np.array([p[0] for p in pairs]),
                 np.array([p[1] * m.factor for p, m in zip(pairs, space.moves, strict=True)]),
             )

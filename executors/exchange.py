@@ -135,9 +135,9 @@ class _Move:
         return Communication(kind, tuple(axes), int(elements * item_bytes))
 
     def _kind(self, old: int, new: int, group: int) -> tuple[str, int]:
-        """Name and elements; short pieces of a gather are padded to the longest."""
+        """Name and elements; short pieces of a gather or a scatter are padded to the longest."""
         if self.summed:
-            return ("all_reduce", old) if new == old else ("reduce_scatter", old)
+            return ("all_reduce", old) if new == old else ("reduce_scatter", new * group)
         kept = all(_contains(new, old) for new, old in zip(self.new, self.old, strict=True))
         return ("all_gather", old * group) if kept and new > old else ("all_to_all", old)
 

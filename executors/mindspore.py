@@ -19,7 +19,7 @@ import numpy as np
 
 from executors.judgement import Judgement, Traffic
 from executors.mindspore_case import Case, case_of, constants_of
-from executors.mindspore_messages import ACCOUNTS, Message, emitted, promised
+from executors.mindspore_messages import Message, accounts, emitted, promised
 from executors.placement import Array
 from ir.plan import Plan
 
@@ -145,15 +145,16 @@ def judgement_of(plan: Plan, result: Mapping[str, Any]) -> Judgement:
     if not_run:
         before = after = []
     differ = _regrouped(before, after)
+    scaled = (_SCALE,) if plan.request.get("training") else ()
     return Judgement(
-        judge=f"MindSpore {VERSION}, {plan.devices} devices that are not there",
+        judge=f"MindSpore {VERSION}",
         outputs=(),
         predicted=tuple(_traffic(before, differ)),
         emitted=tuple(_traffic(after, differ)),
         not_run=not_run,
         bytes_tolerance=0.0,
         counts_matter=True,
-        notes=(*ACCOUNTS, _SCALE, *_differences(before, after)),
+        notes=() if not_run else (*accounts(plan), *scaled, *_differences(before, after)),
     )
 
 

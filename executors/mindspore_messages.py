@@ -35,7 +35,7 @@ class Message:
 
 
 def promised(plan: Plan) -> list[Message]:
-    """The messages of a plan as MindSpore accounts for them, joined; see `ACCOUNTS`."""
+    """The messages of a plan as MindSpore accounts for them, joined; see `accounts`."""
     return [m for chain in _Accounts(plan).chains() for m in chain]
 
 
@@ -79,13 +79,17 @@ and the bytes that travel are the same"""
 _READERS = """equal redistributions of one tensor are one: MindSpore merges them forward, and
 backward where they begin with a gather or where an addition hands the same gradient to both its
 operands; a plan counts each reader"""
-_WEIGHTS = """a weight that the optimizer shares is gathered, and its gradient scattered, once for
-all readers, and gathered again if a backward pass reads it; a plan counts each reader, and all
-again"""
 _STATISTICS = """batch normalisation sends nothing: MindSpore 2.10.0 synchronises its statistics
 only in a form that its front end no longer makes"""
-ACCOUNTS = tuple(" ".join(text.split()) for text in (_ROWS, _READERS, _WEIGHTS, _STATISTICS))
-"""Where MindSpore and plans count differently: both are brought to one form."""
+
+
+def accounts(plan: Plan) -> tuple[str, ...]:
+    """Where MindSpore and a plan count differently: both are brought to one form."""
+    normalised = any(op.kind == "BatchNormalization" for op in plan.graph.ops)
+    texts = (_ROWS, _READERS, _STATISTICS) if normalised else (_ROWS, _READERS)
+    return tuple(" ".join(text.split()) for text in texts)
+
+
 _MOVES = ("forward", "activation gradient")
 
 

@@ -46,10 +46,12 @@ class _Scale:
         if item.cause == INSIDE:
             key = _Message(frozenset(item.axes), item.nbytes)
             return replace(item, nbytes=self._inside(item.operator).get(key, item.nbytes))
-        if item.before is None:
+        # The pieces of a scatter are padded, and so what is scattered.
+        layout = item.after if item.kind == "reduce_scatter" else item.before
+        if layout is None:
             return item
-        before = self._elements(self.full.graph, item.tensor, item.before)
-        now = self._elements(self.small.graph, item.tensor, item.before)
+        before = self._elements(self.full.graph, item.tensor, layout)
+        now = self._elements(self.small.graph, item.tensor, layout)
         return replace(item, nbytes=item.nbytes * now / before if before else item.nbytes)
 
     def _elements(self, graph: OpGraph, tensor: str, layout: NamedLayout) -> int:
