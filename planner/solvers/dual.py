@@ -18,15 +18,13 @@ from planner.solvers.kernels.memory import empty_tree, fill
 from planner.solvers.kernels.messages import backward, forward, priced
 from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
 
-MOMENTUM = 0.6
-PATIENCE = 60
-"""Passes without a better bound after which steps become smaller."""
-SHRINK = 0.7
+MOMENTUM = 0.8
+LAST_STEP = 3e-3
+"""Length of the last step beside the first; those between fall geometrically."""
 WINDOWS = 20
 """Stretches of time whose worst point may join the working set together."""
 NEARLY = 0.9
 DECODE_EVERY = 20
-SMALLEST = 1e-4
 
 
 @dataclass(slots=True)
@@ -60,8 +58,6 @@ class Dual:
         self.direction = np.zeros(points)
         self.working = np.zeros(points, dtype=bool)
         self.tree = empty_tree(points)
-        self.step = 1.0
-        self.waited = 0
         self.all_nodes = np.arange(net.nodes)
         self.room = self.arrays.room
 
@@ -79,34 +75,30 @@ class Dual:
         descend(self.arrays, choice, self.tree, self.all_nodes, 3)
         self._offer(choice)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether steps have become too small to change anything."""
-        return self.step < SMALLEST
+    def run(self, passes: int, done: float = 0.0) -> None:
+        """So many passes of messages, each with a step of the prices.
 
-    def run(self, passes: int) -> None:
-        """So many passes of messages, each with a step of the prices."""
+        Args:
+            passes: how many.
+            done: share of all passes that there will be that are done; steps shorten with it.
+        """
         for _ in range(passes):
-            self._pass()
+            self._pass(LAST_STEP**done)
             if self.passes % DECODE_EVERY == 0:
-                self._decode(1.0)
+                self.decode(1.0)
 
-    def _pass(self) -> None:
+    def _pass(self, step: float) -> None:
         self.passes += 1
         priced(self.arrays, self.paid, self.cost)
         forward(self.arrays, self.cost, self.at, self.message, self.choice)
         inner = backward(self.arrays, self.cost, self.at, self.message)
         bound = inner - float(self.price @ self.room)
         if bound > self.bound:
-            # A better bound by next to nothing is no progress.
-            if bound > self.bound + 1e-5 * abs(self.bound):
-                self.waited = 0
             self.bound = bound
             self.best_price[:] = self.price
-        self.waited += 1
         excess = self.network.profile(self.choice) - self.network.limit
         self._extend(excess)
-        self._move(excess, bound)
+        self._move(excess, bound, step)
 
     def _extend(self, excess: FloatArray) -> None:
         """Let the worst time points have prices, unless some that have are nearly as bad."""
@@ -122,24 +114,20 @@ class Dual:
             if excess[place] >= NEARLY * worst:
                 self.working[place] = True
 
-    def _move(self, excess: FloatArray, bound: float) -> None:
+    def _move(self, excess: FloatArray, bound: float, step: float) -> None:
+        """A step of Polyak's length along the mean of the slopes so far."""
         slope = np.where(self.working, excess, 0.0)
         slope[(self.price <= 0) & (slope < 0)] = 0.0
-        if self.waited > PATIENCE:
-            self.waited, self.step = 0, self.step * SHRINK
-            self.price[:] = self.best_price
-            self.direction[:] = 0.0
-            return
-        self.direction = slope + MOMENTUM * self.direction
+        self.direction = (1 - MOMENTUM) * slope + MOMENTUM * self.direction
         norm = float(self.direction @ self.direction)
         if norm <= 0:
             return
         top = self.best.cost if np.isfinite(self.best.cost) else bound + abs(bound) + 1.0
-        length = self.step * max(top - bound, 1e-6 * abs(top)) / norm
+        length = step * max(top - bound, 1e-6 * abs(top)) / norm
         np.maximum(self.price + length * self.direction, 0.0, out=self.price)
 
-    def _decode(self, scale: float) -> None:
-        """An answer by the messages, of what fits."""
+    def decode(self, scale: float) -> Best:
+        """An answer by the messages, of what fits, at prices so many times as high."""
         choice = np.empty(self.network.nodes, dtype=np.int64)
         ones = np.arange(self.network.time_points + 1, dtype=np.float64)
         leanest(self.arrays, ones, choice)
@@ -147,11 +135,13 @@ class Dual:
         priced(self.arrays, scale * self.paid, self.cost)
         decode(self.arrays, self.cost, self.at, self.message, choice, self.tree)
         descend(self.arrays, choice, self.tree, self.all_nodes, 5)
-        self._offer(choice)
+        return self._offer(choice)
 
-    def _offer(self, choice: IntArray) -> None:
+    def _offer(self, choice: IntArray) -> Best:
+        """Keep an answer if it is the best, and give it back if it fits."""
         if self.tree.most[1] > 0:
-            return
-        cost = cost_of(self.arrays, choice)
-        if cost < self.best.cost:
-            self.best = Best(choice.copy(), cost)
+            return Best()
+        found = Best(choice, cost_of(self.arrays, choice))
+        if found.cost < self.best.cost:
+            self.best = Best(choice.copy(), found.cost)
+        return found

@@ -36,6 +36,10 @@ MOVE_ROUNDS = 200
 """For each unit of effort."""
 WORKERS = 2
 """That search from the same answer with other random numbers; as many on any number of cores."""
+SCALES = (1.15, 0.85, 1.3)
+"""Of the prices at which workers beyond the first start."""
+MEETING = 100
+"""Rounds after which all workers go on from the best answer."""
 LARGEST_AREA = 1500
 PROVABLE_PAIRS = 100_000
 ROWS = 10
@@ -139,10 +143,10 @@ class _Search:
         dual = Dual(net)
         dual.first_answer()
         self._take(dual.best, dual.bound, "first answer")
-        for _ in self._rounds(DUAL_ROUNDS, DUAL_SHARE):
-            dual.run(PASSES)
+        for done in self._rounds(DUAL_ROUNDS, DUAL_SHARE):
+            dual.run(PASSES, done)
             self._take(dual.best, dual.bound, "prices")
-            if self._is_proven or dual.is_settled:
+            if self._is_proven:
                 break
         if self._is_proven:
             return
@@ -151,15 +155,21 @@ class _Search:
         elif self.best.choice is not None:
             self._improve(dual)
 
-    def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
-        """Numbers of rounds until effort or time is used up."""
+    def _rounds(self, per_effort: int, share: float) -> Iterator[float]:
+        """For each round until effort or time is used up the share of them that is done."""
         limit, effort = self.limits.time_limit_s, self.limits.effort
-        number = 0
+        begun, number = time.monotonic() - self.started, 0
         while effort is None or number < per_effort * effort:
-            if limit is not None and time.monotonic() - self.started > limit * share - _MARGIN_S:
-                self.truncated = self.truncated or effort is not None or share == 1.0
-                return
-            yield number
+            spent = time.monotonic() - self.started
+            done = 0.0 if effort is None else number / (per_effort * effort)
+            if limit is not None:
+                end = limit * share - _MARGIN_S
+                if spent > end:
+                    self.truncated = self.truncated or effort is not None or share == 1.0
+                    return
+                if effort is None:
+                    done = (spent - begun) / max(end - begun, 1e-9)
+            yield done
             number += 1
 
     def _prove(self, net: Network) -> None:
@@ -243,12 +253,15 @@ class _Team:
         self.paid: FloatArray = np.concatenate([[0.0], np.cumsum(dual.best_price)])
         self.best = best
         points = dual.network.time_points
+        starts = [best, *(dual.decode(scale) for scale in SCALES[: WORKERS - 1])]
         self.workers = [
-            _Worker(best.choice.copy(), empty_tree(points), space_for(dual.arrays), best.cost)
-            for _ in range(WORKERS)
+            _Worker(each.choice.copy(), empty_tree(points), space_for(dual.arrays), each.cost)
+            for each in (s if s.choice is not None else best for s in starts)
+            if each.choice is not None
         ]
         for worker in self.workers:
             fill(self.arrays, worker.choice, worker.tree)
+        self.rounds = 0
 
     def round(self, pool: ThreadPoolExecutor) -> Best:
         """Some moves of every worker."""
@@ -257,7 +270,8 @@ class _Team:
         if lead.cost < self.best.cost:
             exact = cost_of(self.arrays, lead.choice)
             self.best = Best(lead.choice.copy(), exact)
-        for worker in self.workers:
+        self.rounds += 1
+        for worker in self.workers if self.rounds % MEETING == 0 else ():
             if worker.cost > self.best.cost and self.best.choice is not None:
                 worker.choice[:] = self.best.choice
                 worker.cost = self.best.cost
