@@ -18,9 +18,12 @@ from planner.solvers.kernels.memory import empty_tree, fill
 from planner.solvers.kernels.messages import backward, forward, priced
 from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
 
-MOMENTUM = 0.8
-LAST_STEP = 3e-3
-"""Length of the last step beside the first; those between fall geometrically."""
+MOMENTUM = 0.6
+PATIENCE = 60
+"""Passes without a better bound after which steps become smaller."""
+SHRINK = 0.7
+PROGRESS = 1e-5
+"""Relative rise of the bound that is none."""
 WINDOWS = 20
 """Stretches of time whose worst point may join the working set together."""
 NEARLY = 0.9
@@ -60,6 +63,8 @@ class Dual:
         self.tree = empty_tree(points)
         self.all_nodes = np.arange(net.nodes)
         self.room = self.arrays.room
+        self.step = 1.0
+        self.waited = 0
 
     @property
     def paid(self) -> FloatArray:
@@ -75,30 +80,28 @@ class Dual:
         descend(self.arrays, choice, self.tree, self.all_nodes, 3)
         self._offer(choice)
 
-    def run(self, passes: int, done: float = 0.0) -> None:
-        """So many passes of messages, each with a step of the prices.
-
-        Args:
-            passes: how many.
-            done: share of all passes that there will be that are done; steps shorten with it.
-        """
+    def run(self, passes: int) -> None:
+        """So many passes of messages, each with a step of the prices."""
         for _ in range(passes):
-            self._pass(LAST_STEP**done)
+            self._pass()
             if self.passes % DECODE_EVERY == 0:
                 self.decode(1.0)
 
-    def _pass(self, step: float) -> None:
+    def _pass(self) -> None:
         self.passes += 1
         priced(self.arrays, self.paid, self.cost)
         forward(self.arrays, self.cost, self.at, self.message, self.choice)
         inner = backward(self.arrays, self.cost, self.at, self.message)
         bound = inner - float(self.price @ self.room)
+        self.waited += 1
         if bound > self.bound:
+            if bound > self.bound + PROGRESS * abs(self.bound):
+                self.waited = 0
             self.bound = bound
             self.best_price[:] = self.price
         excess = self.network.profile(self.choice) - self.network.limit
         self._extend(excess)
-        self._move(excess, bound, step)
+        self._move(excess, bound)
 
     def _extend(self, excess: FloatArray) -> None:
         """Let the worst time points have prices, unless some that have are nearly as bad."""
@@ -114,16 +117,21 @@ class Dual:
             if excess[place] >= NEARLY * worst:
                 self.working[place] = True
 
-    def _move(self, excess: FloatArray, bound: float, step: float) -> None:
-        """A step of Polyak's length along the mean of the slopes so far."""
+    def _move(self, excess: FloatArray, bound: float) -> None:
+        """A step of Polyak's length, with momentum; back to the best prices after long waiting."""
         slope = np.where(self.working, excess, 0.0)
         slope[(self.price <= 0) & (slope < 0)] = 0.0
-        self.direction = (1 - MOMENTUM) * slope + MOMENTUM * self.direction
+        if self.waited > PATIENCE:
+            self.waited, self.step = 0, self.step * SHRINK
+            self.price[:] = self.best_price
+            self.direction[:] = 0.0
+            return
+        self.direction = slope + MOMENTUM * self.direction
         norm = float(self.direction @ self.direction)
         if norm <= 0:
             return
         top = self.best.cost if np.isfinite(self.best.cost) else bound + abs(bound) + 1.0
-        length = step * max(top - bound, 1e-6 * abs(top)) / norm
+        length = self.step * max(top - bound, 1e-6 * abs(top)) / norm
         np.maximum(self.price + length * self.direction, 0.0, out=self.price)
 
     def decode(self, scale: float) -> Best:

@@ -30,6 +30,8 @@ DUAL_ROUNDS = 50
 """For each unit of effort."""
 DUAL_SHARE = 0.35
 """Of the time limit."""
+HINT_SHARE = 0.12
+"""The same where a proof follows, which wants a good answer to start from and the time."""
 MOVES = 50
 """Of each worker in a round."""
 MOVE_ROUNDS = 200
@@ -143,33 +145,29 @@ class _Search:
         dual = Dual(net)
         dual.first_answer()
         self._take(dual.best, dual.bound, "first answer")
-        for done in self._rounds(DUAL_ROUNDS, DUAL_SHARE):
-            dual.run(PASSES, done)
+        provable = net.is_whole and pairs_allowed(net) <= PROVABLE_PAIRS
+        for _ in self._rounds(DUAL_ROUNDS, HINT_SHARE if provable else DUAL_SHARE):
+            dual.run(PASSES)
             self._take(dual.best, dual.bound, "prices")
             if self._is_proven:
                 break
         if self._is_proven:
             return
-        if net.is_whole and pairs_allowed(net) <= PROVABLE_PAIRS:
+        if provable:
             self._prove(net)
         elif self.best.choice is not None:
             self._improve(dual)
 
-    def _rounds(self, per_effort: int, share: float) -> Iterator[float]:
-        """For each round until effort or time is used up the share of them that is done."""
+    def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
+        """Numbers of rounds until effort or time is used up."""
         limit, effort = self.limits.time_limit_s, self.limits.effort
-        begun, number = time.monotonic() - self.started, 0
+        number = 0
         while effort is None or number < per_effort * effort:
             spent = time.monotonic() - self.started
-            done = 0.0 if effort is None else number / (per_effort * effort)
-            if limit is not None:
-                end = limit * share - _MARGIN_S
-                if spent > end:
-                    self.truncated = self.truncated or effort is not None or share == 1.0
-                    return
-                if effort is None:
-                    done = (spent - begun) / max(end - begun, 1e-9)
-            yield done
+            if limit is not None and spent > limit * share - _MARGIN_S:
+                self.truncated = self.truncated or effort is not None or share == 1.0
+                return
+            yield number
             number += 1
 
     def _prove(self, net: Network) -> None:

@@ -87,7 +87,7 @@ def test_the_same_effort_gives_the_same_answer_on_any_number_of_cores(net: Netwo
 def test_an_interrupted_search_answers_with_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(self: Dual, passes: int, done: float) -> None:
+    def interrupt(self: Dual, passes: int) -> None:
         raise KeyboardInterrupt
 
     net = _chain(30)
