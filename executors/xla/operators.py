@@ -14,8 +14,8 @@ from executors.placement import Array
 from executors.semantics import SEMANTICS
 from executors.semantics.arrays import computing_with
 from executors.semantics.call import Call
+from executors.xla.arrays import JAX
 from executors.xla.kinds import KINDS
-from executors.xla.library import JAX
 from executors.xla.views import VIEWS, View, view_of, viewed
 from ir.graph import Op, OpGraph, Tensor
 
