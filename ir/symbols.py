@@ -50,6 +50,8 @@ class Symbol:
     def __post_init__(self) -> None:
         if not 0 <= self.remainder < self.divisor:
             raise SymbolError(f"the remainder {self.remainder} is not below {self.divisor}")
+        if self.least > self.most:
+            raise SymbolError(f"the least size, {self.least}, is more than the most, {self.most}")
         if not self.values:
             raise SymbolError(f"no size from {self.least} to {self.most} is {self._form}")
 

@@ -46,6 +46,11 @@ def test_a_binding_that_is_none_is_refused(text: str) -> None:
         arguments.bindings([text])
 
 
+def test_a_range_the_wrong_way_round_is_said_to_be_so() -> None:
+    with pytest.raises(UserError, match="the least size, 16, is more than the most, 8"):
+        arguments.bindings(["batch=16..8"])
+
+
 def test_a_range_of_sizes_is_a_symbol() -> None:
     assert arguments.bindings(["batch=16..64/16,seq=8"]) == {"batch": Symbol(16, 64, 16), "seq": 8}
 
