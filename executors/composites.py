@@ -15,13 +15,19 @@ from autograd.tracer import getval
 
 from executors.evaluation import NotRunError
 from executors.placement import Array, Spread, coordinates, spread
-from executors.splits import Assignment, derived_assignment, narrowed
+from executors.splits import (
+    Assignment,
+    derived_assignment,
+    narrowed,
+    part_factors,
+    reduced_axes,
+)
 from executors.spmd import Algorithm, Around, Backward, Shards, Task, run_operator
 from ir.graph import Op
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.ops.fused import fused_rule, tensor_maps
-from ir.rule import FactorMap, ShardingRule
+from ir.rule import ShardingRule
 
 
 def run_composite(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
@@ -119,7 +125,7 @@ class _Composite:
             raise NotRunError("a factor is split that the parts do not let be split")
         for part in self.task.op.parts:
             own = lookup(part.kind).rule(OpView(part, self.task.graph))
-            classes = _classes(part, own, maps)
+            classes = part_factors(part, own, maps)
             split = tuple(classes.get(f, -1) if f >= 0 else -1 for f in given)
             self.steps.append(_Step(part, own, split))
         split_axes = {axis for axis, factor in enumerate(given) if factor >= 0}
@@ -133,7 +139,7 @@ class _Composite:
         for place in reversed(range(len(self.steps))):
             step = self.steps[place]
             outputs = [n for n in step.part.outputs if n]
-            lost = _reduced_axes(step)
+            lost = reduced_axes(step.rule, step.assignment)
             for name in outputs:
                 found = reading.get(name, set())
                 # One message serves all axes of a sum.
@@ -157,7 +163,7 @@ class _Composite:
             self.algorithms,
             Around(task.mesh, task),
         )
-        lost = _reduced_axes(step)
+        lost = reduced_axes(step.rule, step.assignment)
         for name, result in zip((n for n in step.part.outputs if n), found, strict=True):
             self.held[name] = self._complete(name, result, lost)
 
@@ -197,24 +203,3 @@ class _Composite:
             for place, shard in zip(coordinates(tensor.mesh), tensor.shards, strict=True)
         ]
         return replace(tensor, shards=tuple(shards))
-
-
-def _classes(part: Op, rule: ShardingRule, maps: Mapping[str, FactorMap]) -> dict[int, int]:
-    """For each factor of a composite the factor of one part that it is."""
-    out: dict[int, int] = {}
-    tensors = (
-        *zip(part.inputs, rule.operands, strict=True),
-        *zip((n for n in part.outputs if n), rule.results, strict=True),
-    )
-    for name, mapping in tensors:
-        for mine, shared in zip(mapping or (), maps.get(name, ()), strict=False):
-            if len(mine) == len(shared):
-                for own, common in zip(mine, shared, strict=True):
-                    out.setdefault(common, own)
-    return out
-
-
-def _reduced_axes(step: _Step) -> set[int]:
-    """Axes of factors that a part has and its first result lacks."""
-    kept = {f for dim in step.rule.results[0] or () for f in dim}
-    return {a for a, f in enumerate(step.assignment) if f >= 0 and f not in kept}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ import autograd.numpy as np
 from executors.evaluation import NotRunError
 from executors.exchange import Communication, exchanged
 from executors.placement import Array, Spread, coordinates, region_of
+from ir.graph import Op
 from ir.layout import Layout
 from ir.rule import FactorMap, ShardingRule
 
@@ -160,3 +161,24 @@ def completed(
         return tensor, None
     left = tuple(a for a in tensor.layout.partial if a in wanted.partial)
     return exchanged(tensor, replace(tensor.layout, partial=left), item_bytes)
+
+
+def part_factors(part: Op, rule: ShardingRule, maps: Mapping[str, FactorMap]) -> dict[int, int]:
+    """For each factor of a composite the factor of one part that it is."""
+    out: dict[int, int] = {}
+    tensors = (
+        *zip(part.inputs, rule.operands, strict=True),
+        *zip((n for n in part.outputs if n), rule.results, strict=True),
+    )
+    for name, mapping in tensors:
+        for mine, shared in zip(mapping or (), maps.get(name, ()), strict=False):
+            if len(mine) == len(shared):
+                for own, common in zip(mine, shared, strict=True):
+                    out.setdefault(common, own)
+    return out
+
+
+def reduced_axes(rule: ShardingRule, assignment: Assignment) -> set[int]:
+    """Axes of factors that an operator has and its first result lacks."""
+    kept = {f for dim in rule.results[0] or () for f in dim}
+    return {a for a, f in enumerate(assignment) if f >= 0 and f not in kept}

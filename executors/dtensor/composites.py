@@ -7,7 +7,7 @@ hold, gradients are summed on the way back (see `executors.composites`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,13 +17,12 @@ from executors.dtensor.kernels import KERNELS
 from executors.dtensor.numbers import worked_in
 from executors.dtensor.part import Part
 from executors.dtensor.split import Split, split_of
-from executors.splits import derived_assignment
+from executors.splits import derived_assignment, part_factors, reduced_axes
 from executors.spmd import Backward
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.ops.fused import fused_rule, tensor_maps
-from ir.rule import FactorMap, ShardingRule
 
 
 def run_whole_parts(op: Op, graph: OpGraph, held: dict[str, Any], *, double: bool) -> list[Any]:
@@ -135,7 +134,7 @@ class _Fused:
         given = derived_assignment(ends, layouts, whole.grid.mesh.sizes)
         for part in whole.op.parts:
             own = lookup(part.kind).rule(OpView(part, whole.graph))
-            classes = _classes(part, own, maps)
+            classes = part_factors(part, own, maps)
             split = tuple(classes.get(f, -1) if f >= 0 else -1 for f in given)
             self.steps.append(split_of(part, whole.graph, split, whole.grid.mesh.sizes))
         axes = {axis for axis, factor in enumerate(given) if factor >= 0}
@@ -151,7 +150,11 @@ class _Fused:
         self.working = [set() for _ in self.steps]
         for place in reversed(range(len(self.steps))):
             step = self.steps[place]
-            outputs, axes, lost = [n for n in step.op.outputs if n], set(step.axes), _lost(step)
+            outputs, axes, lost = (
+                [n for n in step.op.outputs if n],
+                set(step.axes),
+                reduced_axes(step.rule, step.assignment),
+            )
             for name in outputs:
                 found = reading.get(name, set())
                 # One message serves all axes of a sum.
@@ -174,7 +177,9 @@ class _Fused:
         found = run_parts(replace(whole, op=step.op, split=step, operands=operands))
         names = [n for n in step.op.outputs if n]
         for name, tensor, layout in zip(names, found, step.results, strict=True):
-            self.held[name], self.layouts[name] = self._complete(name, tensor, layout, _lost(step))
+            self.held[name], self.layouts[name] = self._complete(
+                name, tensor, layout, reduced_axes(step.rule, step.assignment)
+            )
 
     def _complete(
         self, name: str, tensor: Any, layout: Layout, lost: set[int]
@@ -205,24 +210,3 @@ class _Fused:
         once = self.terms.get(name, set()) - working - own
         place = self.whole.grid.place
         return tensor.detach() if tensor is not None and any(place[a] for a in once) else tensor
-
-
-def _classes(part: Op, rule: ShardingRule, maps: Mapping[str, FactorMap]) -> dict[int, int]:
-    """For each factor of a composite the factor of one part that it is."""
-    out: dict[int, int] = {}
-    tensors = (
-        *zip(part.inputs, rule.operands, strict=True),
-        *zip((n for n in part.outputs if n), rule.results, strict=True),
-    )
-    for name, mapping in tensors:
-        for mine, shared in zip(mapping or (), maps.get(name, ()), strict=False):
-            if len(mine) == len(shared):
-                for own, common in zip(mine, shared, strict=True):
-                    out.setdefault(common, own)
-    return out
-
-
-def _lost(step: Split) -> set[int]:
-    """Axes of factors that a part has and its first result lacks."""
-    kept = {f for dim in step.rule.results[0] or () for f in dim}
-    return {a for a, f in enumerate(step.assignment) if f >= 0 and f not in kept}

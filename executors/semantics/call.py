@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from executors.placement import Array
 from ir.graph import Op
 
 Int: TypeAlias = int
+A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An operator, its operands and the dims of its results, all of one device."""
+@dataclass(frozen=True)  # an alias with its type cannot make a frozen object with slots
+class CallOf(Generic[A]):
+    """An operator, its operands and the dims of its results, in arrays of one library."""
 
     op: Op
-    operands: tuple[Array | None, ...]
+    operands: tuple[A | None, ...]
+    """None for an absent one."""
     result_dims: tuple[tuple[Int, ...], ...]
     result_dtypes: tuple[str, ...] = ()
     """In which the results are computed."""
 
-    def __getitem__(self, index: Int) -> Array:
+    def __getitem__(self, index: Int) -> A:
         found = self.operands[index]
         if found is None:
             raise IndexError(f"operand {index} of {self.op.name} is absent")
@@ -42,4 +44,6 @@ class Call:
         return tuple(int(v) for v in value) if isinstance(value, tuple) else (int(str(value)),)
 
 
+Call: TypeAlias = CallOf[Array]
+"""Of one device, in numpy's arrays or what stands for them."""
 Semantics: TypeAlias = Callable[[Call], list[Array]]
