@@ -2,9 +2,11 @@
 
     python benchmarks/iopddl.py FOLDER --instances A,B,G,P
 
-Each row is one process of `planner solve`, reading included. Published figures: the best entry of
-the ASPLOS/EuroSys 2025 contest (github.com/asplos-contest/2025, iopddl_final_results.csv) and the
-best cost published since (github.com/ti2-group/iopddl_experiments, nine digits).
+First the time of a tiny instance is printed, with the inner loops to be compiled (once for each
+installation) and with them kept. Each row is one process of `planner solve`, reading included.
+Published figures: the best entry of the ASPLOS/EuroSys 2025 contest
+(github.com/asplos-contest/2025, iopddl_final_results.csv) and the best cost published since
+(github.com/ti2-group/iopddl_experiments, nine digits).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -41,12 +44,44 @@ def main() -> None:
     files = sorted(given.folder.glob("*.json*"))
     wanted = set(filter(None, given.instances.split(",")))
     print(f"cores {os.cpu_count()}, {time.strftime('%Y-%m-%d')}")
+    cold, warm = _compile_times()
+    print(f"a tiny instance: {cold:.1f} s the first time, {warm:.1f} s from then on\n")
     print(f"| {' | '.join(HEAD)} |")
     print(f"|{'---|' * len(HEAD)}")
     for path in files:
         letter = path.name.split(".")[0].rsplit("-", 1)[-1]
         if not wanted or letter in wanted:
             print(f"| {' | '.join(_row(path, letter, given.share))} |", flush=True)
+
+
+def _compile_times() -> tuple[float, float]:
+    """Seconds of a tiny instance without and with the compiled loops kept."""
+    tiny = {
+        "problem": {
+            "name": "tiny",
+            "nodes": {
+                "intervals": [[0, 2]] * 3,
+                "costs": [[1, 2, 3]] * 3,
+                "usages": [[4, 2, 1]] * 3,
+            },
+            "edges": {
+                "nodes": [[0, 1], [1, 2], [0, 2]],
+                "costs": [[0, 5, 3, 2, 0, 4, 1, 3, 0]] * 3,
+            },
+            "usage_limit": 7,
+        }
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tiny.json")
+        path.write_text(json.dumps(tiny))
+        command = [sys.executable, "-m", "cli", "solve", str(path), "--effort", "1"]
+        spent = []
+        for _ in range(2):
+            started = time.monotonic()
+            kept = f"NUMBA_CACHE_DIR={folder}"
+            subprocess.run(["env", kept, *command], capture_output=True, check=True)
+            spent.append(time.monotonic() - started)
+    return spent[0], spent[1]
 
 
 def _row(path: Path, letter: str, share: float) -> tuple[str, ...]:

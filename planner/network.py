@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,10 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 FORBIDDEN = 1e17
 """A cost from here on means that the pair, or the candidate, must not be chosen."""
+
+
+def _nothing() -> IntArray:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +53,14 @@ class Network:
     """Memory in use at each time point whatever is chosen, shape (T,)."""
     limit: float
     """What no time point may exceed."""
+    pair_edge: IntArray = field(default_factory=_nothing)
+    """Edge whose pair of candidates holds memory in each span of pairs, shape (P,)."""
+    pair_time: IntArray = field(default_factory=lambda: _nothing().reshape(0, 2))
+    """Time points `[start, end)` of each span of pairs, shape (P, 2)."""
+    pair_first: IntArray = field(default_factory=_nothing)
+    """Where the matrix of each span of pairs starts in `pair_usage`; spans may share one."""
+    pair_usage: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Memory of the pairs, row-major like the costs of the edge."""
 
     @property
     def nodes(self) -> int:
@@ -87,10 +99,20 @@ class Network:
         """Memory in use at each time point, shape (T,); exact for whole numbers below 2**53."""
         picked = np.asarray(choice, dtype=np.int64)[self.span_node]
         amounts = self.usage[self.span_first[:-1] + picked]
+        times = self.span_time
+        if len(self.pair_edge):
+            amounts = np.concatenate([amounts, self._pairs_held(choice)])
+            times = np.concatenate([times, self.pair_time])
         points = self.time_points
-        gained = summed(self.span_time[:, 0], amounts, points + 1)
-        lost = summed(self.span_time[:, 1], amounts, points + 1)
+        gained = summed(times[:, 0], amounts, points + 1)
+        lost = summed(times[:, 1], amounts, points + 1)
         return self.base + np.cumsum(gained - lost)[:points]
+
+    def _pairs_held(self, choice: Sequence[int] | IntArray) -> FloatArray:
+        picked = np.asarray(choice, dtype=np.int64)
+        u, v = self.edges[self.pair_edge].T
+        found: FloatArray = self.pair_usage[self.pair_first + picked[u] * self.sizes[v] + picked[v]]
+        return found
 
     def peak(self, choice: Sequence[int] | IntArray) -> float:
         """Largest memory in use."""

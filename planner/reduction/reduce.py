@@ -36,7 +36,10 @@ def reduced(network: Network) -> Reduced:
 
     Raises:
         NoAnswerError: every choice has something forbidden.
+        ValueError: pairs hold memory, which no reduction keeps account of.
     """
+    if len(network.pair_edge):
+        raise ValueError("a network whose pairs hold memory cannot be reduced")
     net = merged_edges(network, network.edges, network.edge_cost)
     state = replace(untouched(network), network=net)
     size = (-1, -1, -1)

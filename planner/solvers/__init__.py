@@ -33,6 +33,8 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "portfolio": ("planner.solvers.portfolio", "Portfolio"),
         "dynamic_programming": ("planner.solvers.dynamic_programming", "DynamicProgramming"),
         "ilp": ("planner.solvers.ilp", "IntegerProgramming"),
+        "local_search": ("planner.solvers.local_search", "LocalSearch"),
+        "lagrangian": ("planner.solvers.local_search", "Lagrangian"),
         "exhaustive": ("planner.solvers.exhaustive", "Exhaustive"),
     }
 )

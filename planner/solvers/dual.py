@@ -18,16 +18,39 @@ from planner.solvers.kernels.memory import empty_tree, fill
 from planner.solvers.kernels.messages import backward, forward, priced
 from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
 
-MOMENTUM = 0.6
+MEMORY = 0.99
+"""Of the mean square of each price's slope."""
+FIRST_STEP = 0.01
+"""Of the gap, that the first prices may be worth."""
 PATIENCE = 60
 """Passes without a better bound after which steps become smaller."""
 SHRINK = 0.7
+QUIET = 30
+"""The same after which messages without prices have settled."""
+SETTLED = 0.003
+"""Of the first step, at which prices hardly move."""
 PROGRESS = 1e-5
 """Relative rise of the bound that is none."""
 WINDOWS = 20
 """Stretches of time whose worst point may join the working set together."""
 NEARLY = 0.9
-DECODE_EVERY = 20
+DECODE_EVERY = 10
+KEPT = 3
+"""Answers of a cycle that are remembered."""
+NOISE = 0.3
+"""Of the logarithm of prices when a cycle begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How prices move."""
+
+    step: float
+    """Of the mean price, in the direction of each slope, at first."""
+    momentum: float
+
+
+PACES = (Pace(0.1, 0.95), Pace(0.05, 0.9))
 
 
 @dataclass(slots=True)
@@ -43,9 +66,12 @@ class Dual:
     """Prices and messages of a network, improved pass by pass."""
 
     network: Network
+    pace: Pace = PACES[0]
     best: Best = field(default_factory=Best)
     bound: float = -np.inf
     passes: int = 0
+    found: list[Best] = field(default_factory=list)
+    """The best answers of this cycle, cheapest first."""
 
     def __post_init__(self) -> None:
         net = self.network
@@ -58,12 +84,16 @@ class Dual:
         points = net.time_points
         self.price = np.zeros(points)
         self.best_price = np.zeros(points)
+        """At the highest bound of this cycle."""
+        self.level = -np.inf
+        """The highest bound of this cycle."""
         self.direction = np.zeros(points)
+        self.square = np.zeros(points)
         self.working = np.zeros(points, dtype=bool)
         self.tree = empty_tree(points)
         self.all_nodes = np.arange(net.nodes)
         self.room = self.arrays.room
-        self.step = 1.0
+        self.step = self.pace.step
         self.waited = 0
 
     @property
@@ -71,11 +101,35 @@ class Dual:
         """Sum of the prices before each time point, shape (T + 1,)."""
         return np.concatenate([[0.0], np.cumsum(self.price)])
 
-    def first_answer(self) -> None:
-        """An answer from the leanest choice, made better node by node."""
+    @property
+    def is_settled(self) -> bool:
+        """Whether prices hardly move any more, or the bound does not where there are none."""
+        free = not self.working.any() and self.waited > QUIET
+        return free or self.step < SETTLED * self.pace.step
+
+    def begin_at(self, price: FloatArray) -> None:
+        """Begin from prices that are known to be good, shape (T,)."""
+        self.price[:] = self.best_price[:] = price
+        self.working[:] = price > 0
+
+    def disturb(self, generator: np.random.Generator) -> None:
+        """Begin a new cycle from other prices near the best of the last one."""
+        noise = generator.normal(0.0, NOISE, len(self.price))
+        self.price = self.best_price * np.exp(noise)
+        self.direction[:] = self.square[:] = 0.0
+        self.step, self.waited, self.level = self.pace.step, 0, -np.inf
+        self.found = []
+
+    def leanest(self) -> IntArray:
+        """The choice whose nodes each hold least memory, summed over time."""
         ones = np.arange(self.network.time_points + 1, dtype=np.float64)
         choice = np.empty(self.network.nodes, dtype=np.int64)
         leanest(self.arrays, ones, choice)
+        return choice
+
+    def first_answer(self) -> None:
+        """An answer from the leanest choice, made better node by node."""
+        choice = self.leanest()
         fill(self.arrays, choice, self.tree)
         descend(self.arrays, choice, self.tree, self.all_nodes, 3)
         self._offer(choice)
@@ -92,12 +146,13 @@ class Dual:
         priced(self.arrays, self.paid, self.cost)
         forward(self.arrays, self.cost, self.at, self.message, self.choice)
         inner = backward(self.arrays, self.cost, self.at, self.message)
-        bound = inner - float(self.price @ self.room)
+        bound = inner - float((self.price * self.room).sum())
+        self.bound = max(self.bound, bound)
         self.waited += 1
-        if bound > self.bound:
-            if bound > self.bound + PROGRESS * abs(self.bound):
+        if bound > self.level:
+            if bound > self.level + PROGRESS * abs(self.level):
                 self.waited = 0
-            self.bound = bound
+            self.level = bound
             self.best_price[:] = self.price
         excess = self.network.profile(self.choice) - self.network.limit
         self._extend(excess)
@@ -118,7 +173,9 @@ class Dual:
                 self.working[place] = True
 
     def _move(self, excess: FloatArray, bound: float) -> None:
-        """A step of Polyak's length, with momentum; back to the best prices after long waiting."""
+        """A step along the slope, each price at its own scale (Adam); back to the best prices of
+        the cycle, and on in smaller steps, after long waiting.
+        """
         slope = np.where(self.working, excess, 0.0)
         slope[(self.price <= 0) & (slope < 0)] = 0.0
         if self.waited > PATIENCE:
@@ -126,24 +183,38 @@ class Dual:
             self.price[:] = self.best_price
             self.direction[:] = 0.0
             return
-        self.direction = slope + MOMENTUM * self.direction
-        norm = float(self.direction @ self.direction)
-        if norm <= 0:
-            return
+        keep = self.pace.momentum
+        self.direction = keep * self.direction + (1 - keep) * slope
+        self.square = MEMORY * self.square + (1 - MEMORY) * slope * slope
+        scale = np.sqrt(np.maximum(self.square, np.finfo(float).tiny))
+        course = np.where(self.working, self.direction / scale, 0.0)
+        np.maximum(self.price + self._unit(slope, course, bound) * course, 0.0, out=self.price)
+
+    def _unit(self, slope: FloatArray, course: FloatArray, bound: float) -> float:
+        """How far to go: relative to the mean price, and relative to the gap before there is one.
+
+        Sums of products, not scalar products: those depend on the number of cores.
+        """
+        total = float(self.price.sum())
+        if total > 0:
+            return self.step * total / max(int(self.working.sum()), 1)
+        rise = float(np.abs(slope * course).sum())
         top = self.best.cost if np.isfinite(self.best.cost) else bound + abs(bound) + 1.0
-        length = self.step * max(top - bound, 1e-6 * abs(top)) / norm
-        np.maximum(self.price + length * self.direction, 0.0, out=self.price)
+        return FIRST_STEP * max(top - bound, 1e-6 * abs(top)) / rise if rise > 0 else 0.0
 
     def decode(self, scale: float) -> Best:
         """An answer by the messages, of what fits, at prices so many times as high."""
-        choice = np.empty(self.network.nodes, dtype=np.int64)
-        ones = np.arange(self.network.time_points + 1, dtype=np.float64)
-        leanest(self.arrays, ones, choice)
+        choice = self.leanest()
         fill(self.arrays, choice, self.tree)
         priced(self.arrays, scale * self.paid, self.cost)
         decode(self.arrays, self.cost, self.at, self.message, choice, self.tree)
         descend(self.arrays, choice, self.tree, self.all_nodes, 5)
         return self._offer(choice)
+
+    def offer(self, choice: IntArray) -> None:
+        """Keep an answer that comes from elsewhere, if it fits."""
+        fill(self.arrays, choice, self.tree)
+        self._offer(choice)
 
     def _offer(self, choice: IntArray) -> Best:
         """Keep an answer if it is the best, and give it back if it fits."""
@@ -152,4 +223,6 @@ class Dual:
         found = Best(choice, cost_of(self.arrays, choice))
         if found.cost < self.best.cost:
             self.best = Best(choice.copy(), found.cost)
+        if all(found.cost != each.cost for each in self.found):
+            self.found = sorted([*self.found, found], key=lambda each: each.cost)[:KEPT]
         return found

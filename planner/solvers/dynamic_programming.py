@@ -55,7 +55,20 @@ class DynamicProgramming:
         ledger = Ledger(problem)
         limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
         incumbent = Incumbent(ledger, limits, progress)
-        exact = exact_relaxation(ledger, meter, self._largest_exact)
+        self.run(incumbent, meter, exact_relaxation(ledger, meter, self._largest_exact))
+        if not incumbent.is_proven:
+            improve(incumbent, meter, budget.seed)
+        return incumbent.solution(truncated=meter.truncated)
+
+    def run(self, incumbent: Incumbent, meter: Meter, exact: ExactRelaxation | None) -> None:
+        """Find answers and bounds for the whole.
+
+        Args:
+            incumbent: receives them.
+            meter: counts the work.
+            exact: elimination of the whole; None where that is too wide.
+        """
+        ledger, problem = incumbent.ledger, incumbent.problem
         if exact is None:
             wide = self._conditioned(ledger, meter, incumbent)
             meter.reserve(0.0 if math.isinf(problem.memory_limit_bytes) else RESERVED_FOR_LIMIT)
@@ -66,9 +79,6 @@ class DynamicProgramming:
             profile = solve_without_limit(exact, incumbent)
         if incumbent.overfull(profile) is not None:
             self._fit(exact, wide, incumbent, meter, profile)
-        if not incumbent.is_proven:
-            improve(incumbent, meter, budget.seed)
-        return incumbent.solution(truncated=meter.truncated)
 
     def _fit(
         self,

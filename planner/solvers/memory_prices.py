@@ -74,7 +74,10 @@ class PriceSearch:
         """Offer a choice that was found under prices and note its bound; return its profile."""
         if prices.later_per_byte is None:
             charge = float(prices.per_byte @ self.incumbent.limits)
+            before = self.incumbent.bound_s
             self._note_bound(relaxed.bound, charge, prices.time_weight, label)
+            if self.incumbent.bound_s > before:
+                self.incumbent.prices = prices.per_byte
         return self.incumbent.offer(relaxed.choice, label)
 
     def _note_bound(self, least: float, charge: float, time_weight: float, label: str) -> None:

@@ -29,10 +29,17 @@ ENOUGH = 1e-3
 """Relative gap at which the search stops at effort 1; effort e stops at 1/e of it."""
 
 
-def improve(incumbent: Incumbent, meter: Meter, seed: int) -> None:
-    """Replace the answer of the incumbent as long as that pays."""
+def improve(incumbent: Incumbent, meter: Meter, seed: int, at_effort_1: float = ENOUGH) -> None:
+    """Replace the answer of the incumbent as long as that pays.
+
+    Args:
+        incumbent: what is known; receives what is found.
+        meter: counts the work.
+        seed: of the random pairs of segments.
+        at_effort_1: relative gap at which to stop at effort 1; at effort e it is 1/e of it.
+    """
     neighbours = _neighbours(incumbent.problem)
-    enough = ENOUGH / meter.effort
+    enough = at_effort_1 / meter.effort
     for nodes in _neighbourhoods(len(neighbours), meter.effort, seed):
         if incumbent.choice is None or incumbent.gap <= enough or meter.is_spent:
             return

@@ -1,5 +1,5 @@
-"""The search on large networks: reduce, an instant answer, prices with message passing, then a
-proof where the network is small and neighbourhoods of forests where it is not.
+"""The search on large networks: reduce, then workers that look for answers and bounds, and a proof
+where the network is small.
 
 Work comes in rounds of a fixed size that do not depend on time or cores, so that an effort, which
 counts rounds, gives the same answer anywhere; a time limit stops between two rounds.
@@ -15,34 +15,21 @@ from typing import Literal
 
 import numpy as np
 
-from planner.network import FloatArray, IntArray, Network
+from planner.network import IntArray, Network
 from planner.reduction import Reduced, reduced
 from planner.reduction.forbidden import NoAnswerError
-from planner.solvers.dual import Best, Dual
-from planner.solvers.kernels.forests import Space, improve, space_for
-from planner.solvers.kernels.memory import Tree, empty_tree, fill
-from planner.solvers.kernels.moves import cost_of
+from planner.solvers.dual import Best
 from planner.solvers.network_ilp import pairs_allowed, peaks, prove
+from planner.solvers.team import Team
 
-PASSES = 20
-"""Of messages in a round."""
-DUAL_ROUNDS = 50
-"""For each unit of effort."""
-DUAL_SHARE = 0.35
-"""Of the time limit."""
+ROUNDS = 400
+"""Of the workers, for each unit of effort."""
+HINT_ROUNDS = 60
+"""The same where a proof follows, which wants a good answer to start from."""
 HINT_SHARE = 0.12
-"""The same where a proof follows, which wants a good answer to start from and the time."""
-MOVES = 50
-"""Of each worker in a round."""
-MOVE_ROUNDS = 200
-"""For each unit of effort."""
+"""Of the time limit, for the same."""
 WORKERS = 2
-"""That search from the same answer with other random numbers; as many on any number of cores."""
-SCALES = (1.15, 0.85, 1.3)
-"""Of the prices at which workers beyond the first start."""
-MEETING = 100
-"""Rounds after which all workers go on from the best answer."""
-LARGEST_AREA = 1500
+"""As many on any number of cores."""
 PROVABLE_PAIRS = 100_000
 ROWS = 10
 ENOUGH = 1e-9
@@ -142,21 +129,17 @@ class _Search:
         if net.nodes == 0:
             self._take(Best(np.zeros(0, dtype=np.int64), 0.0), 0.0, "nothing is left")
             return
-        dual = Dual(net)
-        dual.first_answer()
-        self._take(dual.best, dual.bound, "first answer")
         provable = net.is_whole and pairs_allowed(net) <= PROVABLE_PAIRS
-        for _ in self._rounds(DUAL_ROUNDS, HINT_SHARE if provable else DUAL_SHARE):
-            dual.run(PASSES)
-            self._take(dual.best, dual.bound, "prices")
-            if self._is_proven:
-                break
-        if self._is_proven:
-            return
+        team = Team(net, WORKERS, self.limits.seed)
+        share, per_effort = (HINT_SHARE, HINT_ROUNDS) if provable else (1.0, ROUNDS)
+        with ThreadPoolExecutor(self.limits.threads) as pool:
+            for _ in self._rounds(per_effort, share):
+                team.round(pool)
+                self._take(team.best, team.bound, team.what)
+                if self._is_proven:
+                    return
         if provable:
             self._prove(net)
-        elif self.best.choice is not None:
-            self._improve(dual)
 
     def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
         """Numbers of rounds until effort or time is used up."""
@@ -182,15 +165,6 @@ class _Search:
         )  # fmt: skip
         self._take(Best(found.choice, found.cost), found.bound, "integer programming")
         self.truncated = not found.optimal
-
-    def _improve(self, dual: Dual) -> None:
-        """Neighbourhoods, by workers that meet after each round."""
-        team = _Team(dual, self.best, self.limits.seed)
-        with ThreadPoolExecutor(self.limits.threads) as pool:
-            for _ in self._rounds(MOVE_ROUNDS, 1.0):
-                self._take(team.round(pool), self.bound, "neighbourhoods")
-                if self._is_proven:
-                    break
 
     @property
     def _is_proven(self) -> bool:
@@ -230,57 +204,3 @@ class _Search:
 
 _MARGIN_S = 0.3
 """Kept to end the last round and to write the answer."""
-
-
-@dataclass(slots=True)
-class _Worker:
-    choice: IntArray
-    tree: Tree
-    space: Space
-    cost: float
-    stamp: int = 0
-
-
-class _Team:
-    """Workers that search from the same answer, and meet to take the best."""
-
-    def __init__(self, dual: Dual, best: Best, seed: int) -> None:
-        if best.choice is None:
-            raise ValueError("there is no answer to start from")
-        self.arrays, self.seed = dual.arrays, seed * 1_000_003
-        self.paid: FloatArray = np.concatenate([[0.0], np.cumsum(dual.best_price)])
-        self.best = best
-        points = dual.network.time_points
-        starts = [best, *(dual.decode(scale) for scale in SCALES[: WORKERS - 1])]
-        self.workers = [
-            _Worker(each.choice.copy(), empty_tree(points), space_for(dual.arrays), each.cost)
-            for each in (s if s.choice is not None else best for s in starts)
-            if each.choice is not None
-        ]
-        for worker in self.workers:
-            fill(self.arrays, worker.choice, worker.tree)
-        self.rounds = 0
-
-    def round(self, pool: ThreadPoolExecutor) -> Best:
-        """Some moves of every worker."""
-        list(pool.map(self._work, range(len(self.workers))))
-        lead = min(self.workers, key=lambda w: w.cost)
-        if lead.cost < self.best.cost:
-            exact = cost_of(self.arrays, lead.choice)
-            self.best = Best(lead.choice.copy(), exact)
-        self.rounds += 1
-        for worker in self.workers if self.rounds % MEETING == 0 else ():
-            if worker.cost > self.best.cost and self.best.choice is not None:
-                worker.choice[:] = self.best.choice
-                worker.cost = self.best.cost
-                fill(self.arrays, worker.choice, worker.tree)
-        return self.best
-
-    def _work(self, index: int) -> None:
-        worker = self.workers[index]
-        seed = (self.seed + 7919 * worker.stamp + index) % 2**32
-        worker.cost += improve(
-            self.arrays, worker.space, worker.choice, worker.tree, self.paid, MOVES, worker.stamp,
-            LARGEST_AREA, seed, self.best.cost / len(worker.choice), 0.0,
-        )  # fmt: skip
-        worker.stamp += MOVES

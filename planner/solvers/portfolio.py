@@ -1,19 +1,40 @@
-"""The default: dynamic programming, then a proof where the gap is open and the problem small."""
+"""The default: the solvers that suit a problem, one after the other, with one answer and one bound.
+
+Elimination is exact where the graph is narrow. Where it is too wide, or memory leaves a gap, prices
+with message passing close it; segments of the program are then solved again within the rest; and
+integer programming proves what is small.
+"""
 
 from __future__ import annotations
 
 import importlib
+import math
 import time
+from dataclasses import replace
 from typing import ClassVar
+
+import numpy as np
 
 from planner.problem import Problem
 from planner.solvers.contract import Budget, Progress, Solution
 from planner.solvers.dynamic_programming import DynamicProgramming
+from planner.solvers.ledger import Ledger
+from planner.solvers.neighbourhoods import improve
+from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.relaxation import exact_relaxation
+from planner.solvers.views import LARGEST_BUCKET
 
 ENOUGH = 1e-3
-"""Relative gap with which dynamic programming is left as it is."""
+"""Relative gap with which an answer is left as it is, at effort 1; at effort e it is 1/e of it."""
+POLISHED = 1e-4
+"""The same after message passing, whose answers are cheap to make better by segments."""
+POLISH_RESERVED = 0.8
+"""Share of the work of elimination that this may not use."""
+MESSAGE_EFFORT = 4
+"""Units of work for message passing for each unit of effort; it mostly ends long before."""
 MAX_PAIRS = 60_000
-"""Pairs of candidates over all edges up to which integer programming is worth its time."""
+"""Pairs of candidates over all edges up to which integer programming is worth its time; for more
+than that message passing is worth the time to load its compiled loops."""
 
 
 class Portfolio:
@@ -22,22 +43,66 @@ class Portfolio:
     name: ClassVar[str] = "portfolio"
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
-        """Solve with the solver that suits the problem."""
-        started = time.monotonic()
-        found = DynamicProgramming().solve(problem, budget, progress)
-        is_open = found.proof == "none" or (found.proof == "bounded" and found.gap > ENOUGH)
-        if not is_open or found.truncated or _pairs(problem) > MAX_PAIRS:
+        """Solve with the solvers that suit the problem."""
+        run = _Run(problem, budget, progress)
+        run.search()
+        found = run.incumbent.solution(truncated=run.truncated)
+        if not run.is_open or run.truncated or run.is_large:
             return found
-        left = budget.deadline_s
-        if left is not None:
-            left = max(0.0, left - (time.monotonic() - started))
         prove = importlib.import_module("planner.solvers.ilp").prove
-        proven: Solution = prove(
-            problem, Budget(budget.effort, left, budget.seed, budget.threads), found, progress
-        )
+        proven: Solution = prove(problem, run.budget_left(), found, progress)
         return proven
 
 
-def _pairs(problem: Problem) -> int:
-    sizes = [table.time_s.size for table in problem.edge_tables]
-    return sum(sizes[table] for table in problem.edge_table_of)
+class _Run:
+    """One problem on its way through the solvers."""
+
+    def __init__(self, problem: Problem, budget: Budget, progress: Progress | None) -> None:
+        self.budget, self.started = budget, time.monotonic()
+        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
+        self.incumbent = Incumbent(Ledger(problem), limits, progress)
+        sizes = [table.time_s.size for table in problem.edge_tables]
+        self.is_large = sum(sizes[table] for table in problem.edge_table_of) > MAX_PAIRS
+        self.enough = ENOUGH / max(1, budget.effort)
+        self.truncated = self.passed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a better answer or bound is worth looking for."""
+        return not self.incumbent.is_proven and self.incumbent.gap > self.enough
+
+    def budget_left(self) -> Budget:
+        """What the next solver may do: as much work again, and the time that is left."""
+        whole = self.budget
+        left = whole.deadline_s
+        if left is not None:
+            left = max(0.0, left - (time.monotonic() - self.started))
+        return Budget(whole.effort, left, whole.seed, whole.threads)
+
+    def search(self) -> None:
+        """Elimination, message passing and neighbourhoods as far as they are needed."""
+        meter = Meter(self.budget)
+        exact = exact_relaxation(self.incumbent.ledger, meter, 2 * LARGEST_BUCKET)
+        if exact is None and self.is_large:
+            self._pass_messages()
+        if self.is_open:
+            DynamicProgramming().run(self.incumbent, meter, exact)
+            self.truncated |= meter.truncated
+        if self.is_open and self.is_large and not self.passed:
+            self._pass_messages()
+        limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
+        if not self.incumbent.is_proven and not (self.passed and limited):
+            meter.reserve(POLISH_RESERVED if self.passed else 0.0)
+            improve(self.incumbent, meter, self.budget.seed, POLISHED if self.passed else ENOUGH)
+            self.truncated |= meter.truncated
+
+    def _pass_messages(self) -> None:
+        self.passed = True
+        # Brings in numba, which takes longer to load than a small problem to solve.
+        module = importlib.import_module("planner.solvers.local_search")
+        left = self.budget_left()
+        meter = Meter(replace(left, effort=MESSAGE_EFFORT * left.effort))
+        module.improve_on_network(
+            self.incumbent, meter, self.budget, neighbourhoods=True, enough=self.enough
+        )
+        self.truncated |= meter.truncated

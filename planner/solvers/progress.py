@@ -65,6 +65,8 @@ class Incumbent:
         self.leanest: tuple[int, ...] | None = None
         self.least_excess_bytes = math.inf
         self.infeasible = False
+        self.prices: FloatArray | None = None
+        """Seconds per byte at each time point with which the bound was found, if so."""
         self.log: list[str] = []
         self._progress = progress
 

@@ -33,6 +33,12 @@ class Arrays(NamedTuple):
     usage: FloatArray
     room: FloatArray
     """Limit less base at each time point."""
+    pair_of_first: IntArray
+    """Where the spans of pairs of each edge start; they are sorted by edge."""
+    pair_start: IntArray
+    pair_end: IntArray
+    pair_first: IntArray
+    pair_usage: FloatArray
 
 
 def arrays_of(net: Network) -> Arrays:
@@ -40,6 +46,7 @@ def arrays_of(net: Network) -> Arrays:
     ends = net.edges.T.ravel()
     order = np.argsort(ends, kind="stable")
     spans = np.argsort(net.span_node, kind="stable")
+    pairs = np.argsort(net.pair_edge, kind="stable")
     sizes = net.sizes[net.span_node[spans]]
     starts = net.span_first[:-1][spans]
     return Arrays(
@@ -57,4 +64,9 @@ def arrays_of(net: Network) -> Arrays:
         span_first=offsets(sizes),
         usage=net.usage[runs(starts, sizes)],
         room=net.limit - net.base,
+        pair_of_first=offsets(np.bincount(net.pair_edge, minlength=len(net.edges))),
+        pair_start=np.ascontiguousarray(net.pair_time[pairs, 0]),
+        pair_end=np.ascontiguousarray(net.pair_time[pairs, 1]),
+        pair_first=net.pair_first[pairs],
+        pair_usage=net.pair_usage,
     )

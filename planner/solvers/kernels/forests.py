@@ -73,6 +73,20 @@ def _grow(net: Arrays, space: Space, stamp: int, start: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _stretch(space: Space, stamp: int, nodes: int, size: int) -> int:
+    """Nodes that follow each other in the network's order, in random order; returns how many."""
+    start = np.random.randint(nodes - size + 1)
+    for k in range(size):
+        node = start + k
+        pick = np.random.randint(k + 1)
+        space.area[k] = space.area[pick]
+        space.area[pick] = node
+        space.seen[node] = stamp
+        space.place[node] = -1
+    return size
+
+
+@njit(cache=True, nogil=True)
 def _plant(net: Arrays, space: Space, stamp: int, count: int) -> int:
     """A forest in the area: nodes in turn that touch at most one of it. Returns its size."""
     planted = 0
@@ -181,10 +195,10 @@ def _choose(
             if best < 0 or best == choice[node]:
                 break
             if not careful:
-                swap(net, tree, node, choice[node], best)
+                swap(net, tree, choice, node, choice[node], best)
                 choice[node] = best
                 break
-            if swap_if_it_fits(net, tree, node, choice[node], best):
+            if swap_if_it_fits(net, tree, choice, node, choice[node], best):
                 choice[node] = best
                 break
             floor = least
@@ -228,14 +242,14 @@ def _pass(
         for p in range(planted):
             node = space.forest[p]
             if choice[node] != space.old[p]:
-                swap(net, tree, node, choice[node], space.old[p])
+                swap(net, tree, choice, node, choice[node], space.old[p])
                 choice[node] = space.old[p]
         _choose(net, space, choice, tree, planted, True)
     if greedy and _cost_inside(net, space, stamp, choice, count) > before:
         for p in range(planted):
             node = space.forest[p]
             if choice[node] != space.old[p]:
-                swap(net, tree, node, choice[node], space.old[p])
+                swap(net, tree, choice, node, choice[node], space.old[p])
                 choice[node] = space.old[p]
 
 
@@ -269,7 +283,10 @@ def improve(
     for move in range(moves):
         stamp = first_stamp + move
         size = int(12.0 * np.exp(np.random.random() * span))
-        count = _grow(net, space, stamp, np.random.randint(nodes), min(size, nodes))
+        if np.random.random() < 0.5:
+            count = _grow(net, space, stamp, np.random.randint(nodes), min(size, nodes))
+        else:
+            count = _stretch(space, stamp, nodes, min(size, nodes))
         before = _cost_inside(net, space, stamp, choice, count)
         for k in range(count):
             space.backup[k] = choice[space.area[k]]
@@ -289,6 +306,6 @@ def improve(
             for k in range(count):
                 node = area[k]
                 if choice[node] != kept[k]:
-                    swap(net, tree, node, choice[node], kept[k])
+                    swap(net, tree, choice, node, choice[node], kept[k])
                     choice[node] = kept[k]
     return total

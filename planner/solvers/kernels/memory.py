@@ -39,6 +39,13 @@ def fill(net: Arrays, choice: IntArray, tree: Tree) -> None:
             amount = net.usage[net.span_first[span] + choice[node]]
             profile[net.span_start[span]] += amount
             profile[net.span_end[span]] -= amount
+    for edge in range(len(net.low)):
+        for span in range(net.pair_of_first[edge], net.pair_of_first[edge + 1]):
+            width = net.first[net.high[edge] + 1] - net.first[net.high[edge]]
+            pair = choice[net.low[edge]] * width + choice[net.high[edge]]
+            amount = net.pair_usage[net.pair_first[span] + pair]
+            profile[net.pair_start[span]] += amount
+            profile[net.pair_end[span]] -= amount
     total = 0.0
     tree.most[:] = -np.inf
     tree.added[:] = 0.0
@@ -78,21 +85,52 @@ def _rebuild(tree: Tree, place: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def swap(net: Arrays, tree: Tree, node: int, old: int, new: int) -> None:
-    """Take the memory of one candidate of a node for that of another."""
+def swap(net: Arrays, tree: Tree, choice: IntArray, node: int, old: int, new: int) -> None:
+    """Take the memory of one candidate of a node for that of another.
+
+    Args:
+        net: the network.
+        tree: receives the difference.
+        choice: what its neighbours choose.
+        node: the node.
+        old: the candidate in the tree.
+        new: the other one.
+    """
     for span in range(net.span_of_first[node], net.span_of_first[node + 1]):
         place = net.span_first[span]
         amount = net.usage[place + new] - net.usage[place + old]
         if amount != 0.0:
             _add(tree, net.span_start[span], net.span_end[span], amount)
+    if len(net.pair_start) > 0:
+        for k in range(net.around_first[node], net.around_first[node + 1]):
+            _swap_pair(net, tree, choice, node, net.around[k], old, new)
 
 
 @njit(cache=True, nogil=True)
-def swap_if_it_fits(net: Arrays, tree: Tree, node: int, old: int, new: int) -> bool:
+def _swap_pair(
+    net: Arrays, tree: Tree, choice: IntArray, node: int, edge: int, old: int, new: int
+) -> None:
+    low, high = net.low[edge], net.high[edge]
+    width = net.first[high + 1] - net.first[high]
+    if low == node:
+        before, after = old * width + choice[high], new * width + choice[high]
+    else:
+        before, after = choice[low] * width + old, choice[low] * width + new
+    for span in range(net.pair_of_first[edge], net.pair_of_first[edge + 1]):
+        place = net.pair_first[span]
+        amount = net.pair_usage[place + after] - net.pair_usage[place + before]
+        if amount != 0.0:
+            _add(tree, net.pair_start[span], net.pair_end[span], amount)
+
+
+@njit(cache=True, nogil=True)
+def swap_if_it_fits(
+    net: Arrays, tree: Tree, choice: IntArray, node: int, old: int, new: int
+) -> bool:
     """Swap two candidates of a node unless that makes the worst overfull point worse."""
     before = max(tree.most[1], 0.0)
-    swap(net, tree, node, old, new)
+    swap(net, tree, choice, node, old, new)
     if tree.most[1] <= before:
         return True
-    swap(net, tree, node, new, old)
+    swap(net, tree, choice, node, new, old)
     return False

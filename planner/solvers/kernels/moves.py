@@ -66,7 +66,7 @@ def descend(net: Arrays, choice: IntArray, tree: Tree, nodes: IntArray, rounds: 
                 new = np.argmin(values[:size])
                 if values[new] >= here:
                     break
-                if swap_if_it_fits(net, tree, node, old, new):
+                if swap_if_it_fits(net, tree, choice, node, old, new):
                     choice[node] = new
                     gained += values[new] - here
                     break
@@ -113,7 +113,7 @@ def decode(
             new = np.argmin(values[:size])
             if new == old or values[new] == np.inf:
                 break
-            if swap_if_it_fits(net, tree, node, old, new):
+            if swap_if_it_fits(net, tree, choice, node, old, new):
                 choice[node] = new
                 break
             values[new] = np.inf

@@ -1,0 +1,102 @@
+"""A problem as a network: the same decision in the flat arrays that message passing works on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from planner.network import FloatArray, Network, offsets
+from planner.problem import Interval, Problem
+
+
+def network_of(problem: Problem) -> Network:
+    """The problem as a network, in seconds and bytes, no two edges between the same nodes.
+
+    The candidates of the smaller node of an edge are the rows of its matrices.
+    """
+    node_times = [problem.node_tables[t].time_s for t in problem.node_table_of]
+    edges = _merged_edges(problem)
+    matrices = [matrix.ravel() for matrix in edges.values()]
+    limited = math.isfinite(problem.memory_limit_bytes)
+    spans = list(_spans(problem)) if limited else []
+    pairs = _Pairs(problem, list(edges)) if limited else None
+    net = Network(
+        first=offsets([len(times) for times in node_times]),
+        cost=_joined(node_times),
+        edges=np.array(list(edges), dtype=np.int64).reshape(-1, 2),
+        edge_first=offsets([len(matrix) for matrix in matrices]),
+        edge_cost=_joined(matrices),
+        span_node=np.array([node for node, _, _ in spans], dtype=np.int64),
+        span_time=np.array([time for _, time, _ in spans], dtype=np.int64).reshape(-1, 2),
+        span_first=offsets([len(usage) for _, _, usage in spans]),
+        usage=_joined([usage for _, _, usage in spans]),
+        base=np.zeros(problem.time_points if limited else 0),
+        limit=problem.memory_limit_bytes,
+    )
+    return net if pairs is None else pairs.added_to(net)
+
+
+def _merged_edges(problem: Problem) -> dict[tuple[int, int], FloatArray]:
+    """Matrix of each pair of nodes that has edges, the smaller node's candidates as rows."""
+    turned = [np.ascontiguousarray(table.time_s.T) for table in problem.edge_tables]
+    found: dict[tuple[int, int], FloatArray] = {}
+    for table, (u, v) in zip(problem.edge_table_of, problem.edges, strict=True):
+        key = (min(u, v), max(u, v))
+        matrix = problem.edge_tables[table].time_s if u < v else turned[table]
+        found[key] = found[key] + matrix if key in found else matrix
+    return found
+
+
+def _spans(problem: Problem) -> Iterator[tuple[int, Interval, FloatArray]]:
+    """Node, time points and usage of everything that nodes hold."""
+    for node, (table, intervals) in enumerate(
+        zip(problem.node_table_of, problem.node_intervals, strict=True)
+    ):
+        for interval, usage in zip(intervals, problem.node_tables[table].memory_bytes, strict=True):
+            if interval[0] < interval[1] and usage.any():
+                yield node, interval, usage
+
+
+class _Pairs:
+    """What pairs of candidates hold; equal matrices are kept once."""
+
+    def __init__(self, problem: Problem, edges: list[tuple[int, int]]) -> None:
+        number = {pair: place for place, pair in enumerate(edges)}
+        self.problem = problem
+        self.known: dict[tuple[int, int, bool], int] = {}
+        self.matrices: list[FloatArray] = []
+        self.length = 0
+        self.rows: list[tuple[int, int, int, int]] = []
+        for table, (u, v), intervals in zip(
+            problem.edge_table_of, problem.edges, problem.edge_intervals, strict=True
+        ):
+            for vector, (start, end) in enumerate(intervals):
+                if start < end and problem.edge_tables[table].memory_bytes[vector].any():
+                    place = self._place(table, vector, turned=u > v)
+                    self.rows.append((number[min(u, v), max(u, v)], start, end, place))
+
+    def _place(self, table: int, vector: int, *, turned: bool) -> int:
+        key = (table, vector, turned)
+        if key not in self.known:
+            matrix = self.problem.edge_tables[table].memory_bytes[vector]
+            self.known[key] = self.length
+            self.matrices.append(np.ravel(matrix.T if turned else matrix))
+            self.length += matrix.size
+        return self.known[key]
+
+    def added_to(self, net: Network) -> Network:
+        rows = np.array(self.rows, dtype=np.int64).reshape(-1, 4)
+        return replace(
+            net,
+            pair_edge=rows[:, 0].copy(),
+            pair_time=rows[:, 1:3].copy(),
+            pair_first=rows[:, 3].copy(),
+            pair_usage=_joined(self.matrices),
+        )
+
+
+def _joined(parts: list[FloatArray]) -> FloatArray:
+    return np.concatenate(parts) if parts else np.zeros(0)
