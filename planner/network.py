@@ -38,7 +38,8 @@ class Network:
     edges: IntArray
     """Pairs of different nodes, shape (M, 2)."""
     edge_first: IntArray
-    """Where the matrix of each edge starts in `edge_cost`, shape (M + 1,)."""
+    """Where the matrix of each edge starts in `edge_cost`, and the end, shape (M + 1,). Edges may
+    share a matrix."""
     edge_cost: FloatArray
     """Cost of every pair, edge by edge, row-major: candidates of the first node are rows."""
     span_node: IntArray
@@ -70,6 +71,11 @@ class Network:
     def sizes(self) -> IntArray:
         """Candidates of each node, shape (N,)."""
         return np.diff(self.first)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of candidates of all edges."""
+        return int((self.sizes[self.edges[:, 0]] * self.sizes[self.edges[:, 1]]).sum())
 
     @property
     def time_points(self) -> int:
@@ -122,6 +128,16 @@ class Network:
         """Whether memory fits and nothing forbidden is chosen."""
         fine = bool((self.chosen_costs(choice) < FORBIDDEN).all())
         return fine and self.peak(choice) <= self.limit
+
+
+def highest_cost(net: Network) -> float:
+    """What no choice costs more than, forbidden candidates and pairs apart."""
+    never = net.edge_cost >= FORBIDDEN
+    edge_cost = np.where(never, -np.inf, net.edge_cost)
+    nodes = np.maximum.reduceat(net.cost, net.first[:-1]) if net.nodes else np.zeros(0)
+    starts, edge_of = np.unique(net.edge_first[:-1], return_inverse=True)
+    edges = np.maximum.reduceat(edge_cost, starts)[edge_of] if len(starts) else np.zeros(0)
+    return math.fsum(nodes.tolist()) + math.fsum(edges.tolist())
 
 
 def offsets(sizes: IntArray | Sequence[int]) -> IntArray:

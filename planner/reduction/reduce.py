@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.network import IntArray, Network
+from planner.network import IntArray, Network, runs
 from planner.reduction.dominance import without_dominated
 from planner.reduction.edges import merged_edges, without_sums
 from planner.reduction.followers import without_followers
@@ -30,14 +30,28 @@ class Reduced:
         """The choice of the whole network that a choice of what is left means."""
         return self.state.expanded(np.asarray(choice, dtype=np.int64))
 
+    def contracted(self, choice: IntArray) -> IntArray:
+        """For each node that is left the candidate that most of its followers agree with."""
+        state, net = self.state, self.network
+        sizes = net.sizes[state.leader]
+        agree = state.chosen == np.repeat(choice, sizes)
+        votes = np.bincount(
+            runs(net.first[state.leader], sizes), weights=agree, minlength=len(net.cost)
+        )
+        order = np.lexsort((-votes, np.repeat(np.arange(net.nodes), net.sizes)))
+        found: IntArray = order[net.first[:-1]] - net.first[:-1]
+        return found
+
 
 def reduced(network: Network) -> Reduced:
     """What is left when everything is gone that cannot matter.
 
     Raises:
         NoAnswerError: every choice has something forbidden.
-        ValueError: pairs hold memory, which no reduction keeps account of.
+        ValueError: edges share matrices, or pairs hold memory; no reduction keeps account of that.
     """
+    if network.pairs != len(network.edge_cost):
+        raise ValueError("a network whose edges share matrices cannot be reduced")
     if len(network.pair_edge):
         raise ValueError("a network whose pairs hold memory cannot be reduced")
     net = merged_edges(network, network.edges, network.edge_cost)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.network import FloatArray, IntArray, Network, offsets
+from planner.network import BoolArray, FloatArray, IntArray, Network, offsets
+from planner.reduction import Reduced
 from planner.solvers.kernels.arrays import arrays_of
 from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.messages import backward, forward, priced
+from planner.solvers.kernels.messages import backward, excesses, forward, priced
 from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
 
 MEMORY = 0.99
@@ -35,6 +36,10 @@ WINDOWS = 20
 """Stretches of time whose worst point may join the working set together."""
 NEARLY = 0.9
 DECODE_EVERY = 10
+SETTLING = 10
+"""Passes at the best prices before candidates are judged by them."""
+SAFE = 1e-9
+"""Relative allowance for the rounding of sums."""
 KEPT = 3
 """Answers of a cycle that are remembered."""
 NOISE = 0.3
@@ -202,6 +207,23 @@ class Dual:
         top = self.best.cost if np.isfinite(self.best.cost) else bound + abs(bound) + 1.0
         return FIRST_STEP * max(top - bound, 1e-6 * abs(top)) / rise if rise > 0 else 0.0
 
+    def kept(self, cost: float) -> BoolArray:
+        """For each candidate whether a choice with it may cost no more than this, by the best
+        prices of the cycle.
+        """
+        paid = np.concatenate([[0.0], np.cumsum(self.best_price)])
+        priced(self.arrays, paid, self.cost)
+        for _ in range(SETTLING):
+            forward(self.arrays, self.cost, self.at, self.message, self.choice)
+            backward(self.arrays, self.cost, self.at, self.message)
+        forward(self.arrays, self.cost, self.at, self.message, self.choice)
+        beyond = np.empty(len(self.cost))
+        inner = excesses(self.arrays, self.cost, self.at, self.message, beyond)
+        bound = inner - float((self.best_price * self.room).sum())
+        self.bound = max(self.bound, bound)
+        allowed: BoolArray = bound + beyond <= cost + SAFE * (abs(cost) + abs(inner))
+        return allowed
+
     def decode(self, scale: float) -> Best:
         """An answer by the messages, of what fits, at prices so many times as high."""
         choice = self.leanest()
@@ -226,3 +248,14 @@ class Dual:
         if all(found.cost != each.cost for each in self.found):
             self.found = sorted([*self.found, found], key=lambda each: each.cost)[:KEPT]
         return found
+
+
+def settled(core: Reduced, choice: IntArray) -> IntArray | None:
+    """A choice of what is left of a network that comes near one of the whole, made better node by
+    node; none if it does not fit.
+    """
+    net, dual = core.network, Dual(core.network)
+    near = core.contracted(choice)
+    fill(dual.arrays, near, dual.tree)
+    descend(dual.arrays, near, dual.tree, dual.all_nodes, 5)
+    return near if net.is_feasible(near) else None

@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from planner.network import Network
+from planner.network import FloatArray, IntArray, Network, highest_cost
 from planner.problem import Problem
+from planner.reduction.narrowing import Narrowed, without
 from planner.solvers.contract import Budget, Progress, Solution
 from planner.solvers.ledger import Ledger
 from planner.solvers.networks import network_of
@@ -28,6 +29,10 @@ GAIN = 5e-4
 """Fall of the relative gap that is one."""
 LEAST_ROUNDS = 8
 """Rounds that any search may take to its first gain."""
+WORTHWHILE = 0.5
+"""Share of the pairs of candidates that must go before a search begins again without them."""
+APART = 2
+"""How many times longer matrices may become that are no longer shared."""
 ROUNDING = 1e-11
 """Relative allowance for the rounding of the sums that make a bound."""
 
@@ -70,24 +75,95 @@ def improve_on_network(
     if net.nodes == 0:
         incumbent.offer((), "nothing to choose")
         return
-    known = Known(incumbent.choice, incumbent.prices)
-    team = Team(net, WORKERS, budget.seed, neighbourhoods=neighbourhoods, known=known)
-    work = max(1, int(SHARE * 2 * PASSES * len(net.edge_cost)))
-    highest, patience = _highest(net), _Patience(budget.effort)
+    search = _Search(net, incumbent, meter, budget, neighbourhoods=neighbourhoods)
     with ThreadPoolExecutor(max(1, budget.threads)) as pool:
         while not meter.is_spent and not incumbent.is_proven and incumbent.gap > enough:
-            team.round(pool)
-            meter.charge(work * WORKERS, net.nodes)
-            found = team.best
-            if found.choice is not None and found.cost < incumbent.cost_s:
-                incumbent.offer(found.choice.tolist(), team.what)
-            incumbent.raise_bound(team.bound, ROUNDING / 1e-12 * highest, "prices")
-            if team.bound > highest * (1 + ROUNDING) and incumbent.choice is None:
-                incumbent.infeasible = True
-            if team.cycles and (not neighbourhoods or patience.is_over(incumbent)):
+            search.round(pool)
+            if search.is_over:
                 break
     if incumbent.choice is None:
-        incumbent.offer(team.leanest().tolist(), "least memory")
+        incumbent.offer(search.leanest(), "least memory")
+
+
+class _Search:
+    """Workers on the network of a problem, which loses candidates as the gap closes."""
+
+    def __init__(
+        self,
+        net: Network,
+        incumbent: Incumbent,
+        meter: Meter,
+        budget: Budget,
+        *,
+        neighbourhoods: bool,
+    ) -> None:
+        self.incumbent, self.meter, self.budget = incumbent, meter, budget
+        self.neighbourhoods = neighbourhoods
+        self.highest, self.patience = highest_cost(net), _Patience(budget.effort)
+        self.shrunk: list[Narrowed] = []
+        self.known: IntArray | None = None
+        """The answer of the incumbent in the network as it is."""
+        if incumbent.choice is not None:
+            self.known = np.array(incumbent.choice, dtype=np.int64)
+        self._begin(net, incumbent.prices)
+        self.is_over = False
+
+    def _begin(self, net: Network, price: FloatArray | None) -> None:
+        self.net = net
+        self.work = max(1, int(SHARE * 2 * PASSES * net.pairs)) * WORKERS
+        known = Known(None if self.known is None else self.known.tolist(), price)
+        self.team = Team(
+            net, WORKERS, self.budget.seed, neighbourhoods=self.neighbourhoods, known=known
+        )
+        self.judged = 0
+
+    def round(self, pool: ThreadPoolExecutor) -> None:
+        """One unit of work of every worker."""
+        team, incumbent = self.team, self.incumbent
+        team.round(pool)
+        self.meter.charge(self.work, self.net.nodes)
+        found = team.best
+        if found.choice is not None and found.cost < incumbent.cost_s:
+            before = incumbent.cost_s
+            incumbent.offer(self._whole(found.choice), team.what)
+            if incumbent.cost_s < before:
+                self.known = found.choice.copy()
+        # What was left out costs more than an answer that was known then.
+        bound = team.bound if not self.shrunk else min(team.bound, incumbent.cost_s)
+        incumbent.raise_bound(bound, ROUNDING / 1e-12 * self.highest, "prices")
+        if team.bound > self.highest * (1 + ROUNDING) and incumbent.choice is None:
+            incumbent.infeasible = True
+        if team.cycles > self.judged:
+            self.judged = team.cycles
+            self._narrow()
+        if team.cycles and (not self.neighbourhoods or self.patience.is_over(incumbent)):
+            self.is_over = True
+
+    def _narrow(self) -> None:
+        """Leave out the candidates that no better answer has, if that saves work."""
+        if self.known is None:
+            return
+        kept = self.team.kept(self.incumbent.cost_s)
+        kept[self.net.first[:-1] + self.known] = True
+        sizes = np.add.reduceat(kept, self.net.first[:-1], dtype=np.int64)
+        ends = sizes[self.net.edges]
+        left = int((ends[:, 0] * ends[:, 1]).sum())
+        if left > min(WORTHWHILE * self.net.pairs, APART * len(self.net.edge_cost)):
+            return
+        small = without(self.net, kept)
+        self.known = small.narrowed(self.known, kept, self.net)
+        self.shrunk.append(small)
+        self.incumbent.note(f"{len(kept)} candidates become {len(small.original)}")
+        self._begin(small.network, self.team.best_price)
+
+    def _whole(self, choice: IntArray) -> list[int]:
+        for small in reversed(self.shrunk):
+            choice = small.widened(choice)
+        return [int(c) for c in choice]
+
+    def leanest(self) -> list[int]:
+        """The choice whose nodes each hold least memory, summed over time."""
+        return self._whole(self.team.leanest())
 
 
 class _Patience:
@@ -104,12 +180,3 @@ class _Patience:
         if incumbent.gap < self.gap - GAIN:
             self.last, self.gap = self.rounds, incumbent.gap
         return self.rounds > self.factor * (self.last + LEAST_ROUNDS)
-
-
-def _highest(net: Network) -> float:
-    """No choice costs more."""
-    nodes = np.maximum.reduceat(net.cost, net.first[:-1]) if net.nodes else np.zeros(0)
-    edges = (
-        np.maximum.reduceat(net.edge_cost, net.edge_first[:-1]) if len(net.edges) else np.zeros(0)
-    )
-    return math.fsum(nodes.tolist()) + math.fsum(edges.tolist())

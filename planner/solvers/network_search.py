@@ -15,10 +15,11 @@ from typing import Literal
 
 import numpy as np
 
-from planner.network import IntArray, Network
+from planner.network import IntArray, Network, highest_cost
 from planner.reduction import Reduced, reduced
 from planner.reduction.forbidden import NoAnswerError
-from planner.solvers.dual import Best
+from planner.reduction.narrowing import without
+from planner.solvers.dual import Best, settled
 from planner.solvers.network_ilp import pairs_allowed, peaks, prove
 from planner.solvers.team import Team
 
@@ -27,10 +28,13 @@ ROUNDS = 400
 HINT_ROUNDS = 60
 """The same where a proof follows, which wants a good answer to start from."""
 HINT_SHARE = 0.12
-"""Of the time limit, for the same."""
+"""Of the time left, for the same."""
 WORKERS = 2
 """As many on any number of cores."""
 PROVABLE_PAIRS = 100_000
+"""Allowed pairs up to which integer programming is tried,"""
+HOPEFUL_PAIRS = 1_000_000
+"""and of how many such a rest is hoped for when dear candidates are left out."""
 ROWS = 10
 ENOUGH = 1e-9
 """Relative gap that is none."""
@@ -112,6 +116,8 @@ class _Search:
     trace: list[Step] = field(default_factory=list)
     truncated: bool = False
     left: Reduced | None = None
+    highest: float = np.inf
+    """No choice of the reduced network costs more."""
 
     def run(self) -> Answer:
         """Search, and answer with the best so far when interrupted."""
@@ -129,47 +135,82 @@ class _Search:
         if net.nodes == 0:
             self._take(Best(np.zeros(0, dtype=np.int64), 0.0), 0.0, "nothing is left")
             return
-        provable = net.is_whole and pairs_allowed(net) <= PROVABLE_PAIRS
+        self.highest = highest_cost(net)
+        hopeful = net.is_whole and pairs_allowed(net) <= HOPEFUL_PAIRS
         team = Team(net, WORKERS, self.limits.seed)
-        share, per_effort = (HINT_SHARE, HINT_ROUNDS) if provable else (1.0, ROUNDS)
         with ThreadPoolExecutor(self.limits.threads) as pool:
-            for _ in self._rounds(per_effort, share):
-                team.round(pool)
-                self._take(team.best, team.bound, team.what)
-                if self._is_proven:
+            if hopeful:
+                self._let_work(team, pool, HINT_ROUNDS, HINT_SHARE)
+                if not self._is_over and self._prove(net, team):
                     return
-        if provable:
-            self._prove(net)
+            if not self._is_over:
+                self._let_work(team, pool, ROUNDS, 1.0)
+
+    def _let_work(
+        self, team: Team, pool: ThreadPoolExecutor, per_effort: int, share: float
+    ) -> None:
+        for _ in self._rounds(per_effort, share):
+            team.round(pool)
+            self._take(team.best, team.bound, team.what)
+            if self._is_over:
+                return
 
     def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
         """Numbers of rounds until effort or time is used up."""
         limit, effort = self.limits.time_limit_s, self.limits.effort
-        number = 0
+        number, begun = 0, time.monotonic() - self.started
         while effort is None or number < per_effort * effort:
             spent = time.monotonic() - self.started
-            if limit is not None and spent > limit * share - _MARGIN_S:
+            if limit is not None and spent > begun + share * (limit - begun) - _MARGIN_S:
                 self.truncated = self.truncated or effort is not None or share == 1.0
                 return
             yield number
             number += 1
 
-    def _prove(self, net: Network) -> None:
+    def _prove(self, net: Network, team: Team) -> bool:
+        """Integer programming on what is left without the candidates that no better answer has;
+        whether that was small enough to try.
+        """
+        kept = team.kept(self.best.cost)
+        if self.best.choice is not None:
+            kept[net.first[:-1] + self.best.choice] = True
+        small = without(net, kept)
+        try:
+            core = reduced(small.network)
+        except NoAnswerError:
+            core = None
+        if core is None or pairs_allowed(core.network) > PROVABLE_PAIRS:
+            return False
+        self._say(f"{len(core.network.cost)} of {len(net.cost)} candidates may be in a better one")
+
+        def take(choice: IntArray | None, cost: float, bound: float, what: str) -> None:
+            # What was left out costs more than the answer that was known then.
+            whole = None if choice is None else small.widened(core.expanded(choice))
+            self._take(Best(whole, cost), min(bound, self.best.cost, cost), what)
+
         limit, effort = self.limits.time_limit_s, self.limits.effort
         deadline = np.inf if limit is None else self.started + limit - _MARGIN_S
-        first = self.best.choice
-        rows = [] if first is None else peaks(net, first, ROWS, least=-np.inf)
+        first = None
+        if self.best.choice is not None:
+            first = settled(core, small.narrowed(self.best.choice, kept, net))
+        rows = [] if first is None else peaks(core.network, first, ROWS, least=-np.inf)
         found = prove(
-            net, first, rows, deadline, self.limits.threads, self.limits.seed,
+            core.network, first, rows, deadline, self.limits.threads, self.limits.seed,
             work=None if effort is None else PROOF_WORK * effort,
-            report=lambda choice, cost, bound: self._take(Best(choice, cost), bound, "programming"),
+            report=lambda choice, cost, bound: take(choice, cost, bound, "programming"),
         )  # fmt: skip
-        self._take(Best(found.choice, found.cost), found.bound, "integer programming")
+        take(found.choice, found.cost, found.bound, "integer programming")
         self.truncated = not found.optimal
+        return True
 
     @property
-    def _is_proven(self) -> bool:
-        found = self.best.choice is not None
-        return found and self.best.cost - self.bound <= ENOUGH * abs(self.best.cost)
+    def _is_over(self) -> bool:
+        """Whether the best answer is proven, or that there is none."""
+        if self.best.choice is None:
+            if self.bound > self.highest * (1 + ENOUGH):
+                self.bound = np.inf
+            return self.bound == np.inf
+        return self.best.cost - self.bound <= ENOUGH * abs(self.best.cost)
 
     def _take(self, best: Best, bound: float, what: str) -> None:
         """Note what a part of the search found."""

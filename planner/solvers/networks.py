@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from planner.network import FloatArray, Network, offsets
+from planner.network import FloatArray, IntArray, Network, offsets
 from planner.problem import Interval, Problem
 
 
 def network_of(problem: Problem) -> Network:
     """The problem as a network, in seconds and bytes, no two edges between the same nodes.
 
-    The candidates of the smaller node of an edge are the rows of its matrices.
+    The candidates of the smaller node of an edge are the rows of its matrices; equal edges share
+    one.
     """
     node_times = [problem.node_tables[t].time_s for t in problem.node_table_of]
-    edges = _merged_edges(problem)
-    matrices = [matrix.ravel() for matrix in edges.values()]
+    edges = _parallel_tables(problem)
+    starts, edge_cost = _matrices(problem, list(edges.values()))
     limited = math.isfinite(problem.memory_limit_bytes)
     spans = list(_spans(problem)) if limited else []
     pairs = _Pairs(problem, list(edges)) if limited else None
@@ -27,8 +28,8 @@ def network_of(problem: Problem) -> Network:
         first=offsets([len(times) for times in node_times]),
         cost=_joined(node_times),
         edges=np.array(list(edges), dtype=np.int64).reshape(-1, 2),
-        edge_first=offsets([len(matrix) for matrix in matrices]),
-        edge_cost=_joined(matrices),
+        edge_first=starts,
+        edge_cost=edge_cost,
         span_node=np.array([node for node, _, _ in spans], dtype=np.int64),
         span_time=np.array([time for _, time, _ in spans], dtype=np.int64).reshape(-1, 2),
         span_first=offsets([len(usage) for _, _, usage in spans]),
@@ -39,15 +40,32 @@ def network_of(problem: Problem) -> Network:
     return net if pairs is None else pairs.added_to(net)
 
 
-def _merged_edges(problem: Problem) -> dict[tuple[int, int], FloatArray]:
-    """Matrix of each pair of nodes that has edges, the smaller node's candidates as rows."""
-    turned = [np.ascontiguousarray(table.time_s.T) for table in problem.edge_tables]
-    found: dict[tuple[int, int], FloatArray] = {}
+def _parallel_tables(problem: Problem) -> dict[tuple[int, int], tuple[tuple[int, bool], ...]]:
+    """For each pair of nodes that has edges, the smaller first, their tables, and whether each of
+    them is to be turned.
+    """
+    found: dict[tuple[int, int], tuple[tuple[int, bool], ...]] = {}
     for table, (u, v) in zip(problem.edge_table_of, problem.edges, strict=True):
         key = (min(u, v), max(u, v))
-        matrix = problem.edge_tables[table].time_s if u < v else turned[table]
-        found[key] = found[key] + matrix if key in found else matrix
+        found[key] = (*found.get(key, ()), (table, u > v))
     return found
+
+
+def _matrices(
+    problem: Problem, sums: Sequence[tuple[tuple[int, bool], ...]]
+) -> tuple[IntArray, FloatArray]:
+    """Where the matrix of each sum of tables starts, the end of all, and the matrices."""
+    known: dict[tuple[tuple[int, bool], ...], int] = {}
+    parts: list[FloatArray] = []
+    length = 0
+    for tables in sums:
+        if tables not in known:
+            known[tables] = length
+            times = [(problem.edge_tables[table].time_s, turned) for table, turned in tables]
+            parts.append(np.ravel(np.sum([t.T if turned else t for t, turned in times], axis=0)))
+            length += parts[-1].size
+    starts = np.array([*(known[tables] for tables in sums), length], dtype=np.int64)
+    return starts, _joined(parts)
 
 
 def _spans(problem: Problem) -> Iterator[tuple[int, Interval, FloatArray]]:

@@ -26,12 +26,14 @@ from planner.solvers.views import LARGEST_BUCKET
 
 ENOUGH = 1e-3
 """Relative gap with which an answer is left as it is, at effort 1; at effort e it is 1/e of it."""
+WIDE = 2.0
+"""How many times larger the gap of elimination must be for message passing to follow it."""
 POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
 """Share of the work of elimination that this may not use."""
-MESSAGE_EFFORT = 4
-"""Units of work for message passing for each unit of effort; it mostly ends long before."""
+ELIMINATION_EFFORT, MESSAGE_EFFORT = 3, 4
+"""Units of work of each part for one of the whole; both mostly end long before."""
 MAX_PAIRS = 60_000
 """Pairs of candidates over all edges up to which integer programming is worth its time; for more
 than that message passing is worth the time to load its compiled loops."""
@@ -81,14 +83,14 @@ class _Run:
 
     def search(self) -> None:
         """Elimination, message passing and neighbourhoods as far as they are needed."""
-        meter = Meter(self.budget)
+        meter = Meter(replace(self.budget, effort=ELIMINATION_EFFORT * max(1, self.budget.effort)))
         exact = exact_relaxation(self.incumbent.ledger, meter, 2 * LARGEST_BUCKET)
         if exact is None and self.is_large:
             self._pass_messages()
         if self.is_open:
             DynamicProgramming().run(self.incumbent, meter, exact)
             self.truncated |= meter.truncated
-        if self.is_open and self.is_large and not self.passed:
+        if self.is_large and not self.passed and self.incumbent.gap > WIDE * self.enough:
             self._pass_messages()
         limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
         if not self.incumbent.is_proven and not (self.passed and limited):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.network import FloatArray, IntArray, Network
+from planner.network import BoolArray, FloatArray, IntArray, Network
 from planner.solvers.dual import PACES, Best, Dual
 from planner.solvers.kernels.forests import improve, space_for
 from planner.solvers.kernels.memory import empty_tree, fill
@@ -170,6 +170,19 @@ class Team:
     @property
     def best(self) -> Best:
         return min((worker.best for worker in self.workers), key=lambda best: best.cost)
+
+    def kept(self, cost: float) -> BoolArray:
+        """For each candidate whether a choice with it may cost no more than this."""
+        return self._lead.kept(cost)
+
+    @property
+    def best_price(self) -> FloatArray:
+        """Of memory at each time point, at the highest bound of the last cycles, shape (T,)."""
+        return self._lead.best_price
+
+    @property
+    def _lead(self) -> Dual:
+        return max((worker.dual for worker in self.workers), key=lambda dual: dual.level)
 
     def leanest(self) -> IntArray:
         """The choice whose nodes each hold least memory, summed over time."""

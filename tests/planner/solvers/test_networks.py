@@ -67,10 +67,11 @@ def test_prices_bound_the_optimum(problem: Problem) -> None:
         assert dual.bound <= best.cost_s * (1 + 1e-9)
 
 
-def test_pairs_with_memory_are_not_reduced_away() -> None:
-    problem = _with_memory_of_pairs()
+def test_what_reductions_do_not_know_is_refused() -> None:
     with pytest.raises(ValueError, match="pairs hold memory"):
-        reduced(network_of(problem))
+        reduced(network_of(_with_memory_of_pairs(layers=1)))
+    with pytest.raises(ValueError, match="share matrices"):
+        reduced(network_of(deep_problem(layers=2)))
 
 
 def test_neighbourhoods_close_what_prices_leave_open() -> None:
@@ -95,8 +96,8 @@ def test_the_same_seed_gives_the_same_answer_on_any_number_of_cores() -> None:
     assert found[0].bound_s == found[1].bound_s
 
 
-def _with_memory_of_pairs() -> Problem:
-    problem = deep_problem(layers=2, limit=1e9)
+def _with_memory_of_pairs(layers: int) -> Problem:
+    problem = deep_problem(layers, limit=1e9)
     tables = tuple(
         dataclasses.replace(table, memory_bytes=(np.ones_like(table.time_s),))
         for table in problem.edge_tables
