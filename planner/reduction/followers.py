@@ -5,6 +5,7 @@ neighbour, the neighbour is no decision.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,14 +14,26 @@ from planner.reduction.edges import merged_edges
 from planner.reduction.forbidden import column_slot
 from planner.reduction.state import State
 
+Maps: TypeAlias = dict[int, IntArray]
+"""For each follower its candidate by that of its leader."""
+
 
 def without_followers(state: State) -> State:
     """The state in which every node that follows another one is part of it."""
     net = state.network
-    forest = _forest(net)
-    if forest is None:
-        return state
-    return _folded(state, forest)
+    found = _followers(net)
+    return state if found is None else folded(state, *found)
+
+
+def folded(state: State, leader: IntArray, maps: Maps) -> State:
+    """The state in which nodes are part of others.
+
+    Args:
+        state: the state.
+        leader: for each node the one that it follows, which may follow another; itself if none.
+        maps: for each follower its candidate by that of its leader.
+    """
+    return _folded(state, _composed(state.network, leader, maps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +46,7 @@ class _Forest:
     follows: IntArray
 
 
-def _forest(net: Network) -> _Forest | None:
+def _followers(net: Network) -> tuple[IntArray, Maps] | None:
     if not len(net.edges):
         return None
     allowed = net.edge_cost < FORBIDDEN
@@ -47,8 +60,7 @@ def _forest(net: Network) -> _Forest | None:
     if not (forward.any() or backward.any()):
         return None
     leader, edge_of = _leaders(net, forward, backward)
-    maps = _maps(net, allowed, edge_of)
-    return _composed(net, leader, maps)
+    return leader, _maps(net, allowed, edge_of)
 
 
 def _leaders(net: Network, forward: BoolArray, backward: BoolArray) -> tuple[IntArray, IntArray]:
@@ -78,7 +90,7 @@ def _leaders(net: Network, forward: BoolArray, backward: BoolArray) -> tuple[Int
     return np.array(leader), np.array(edge_of)
 
 
-def _maps(net: Network, allowed: BoolArray, edge_of: IntArray) -> dict[int, IntArray]:
+def _maps(net: Network, allowed: BoolArray, edge_of: IntArray) -> Maps:
     """For each follower its candidate by that of its leader."""
     out: dict[int, IntArray] = {}
     sizes, first = net.sizes, net.edge_first
@@ -90,7 +102,7 @@ def _maps(net: Network, allowed: BoolArray, edge_of: IntArray) -> dict[int, IntA
     return out
 
 
-def _composed(net: Network, leader: IntArray, maps: dict[int, IntArray]) -> _Forest:
+def _composed(net: Network, leader: IntArray, maps: Maps) -> _Forest:
     """Leaders of leaders, and the maps one after the other."""
     parents = leader.tolist()
     ends: dict[int, tuple[int, IntArray]] = {}

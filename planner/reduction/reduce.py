@@ -11,6 +11,7 @@ from planner.reduction.dominance import without_dominated
 from planner.reduction.edges import merged_edges, without_sums
 from planner.reduction.followers import without_followers
 from planner.reduction.forbidden import without_forbidden
+from planner.reduction.leaves import without_leaves
 from planner.reduction.memory import with_base, with_deciding_times
 from planner.reduction.state import State, untouched
 
@@ -63,7 +64,7 @@ def reduced(network: Network) -> Reduced:
         state = without_followers(state)
         state = _remade(state, without_sums(state.network))
         state = _remade(state, with_deciding_times(with_base(state.network)))
-        state = without_dominated(state)
+        state = without_leaves(without_dominated(state))
     return Reduced(network, state)
 
 

@@ -59,3 +59,14 @@ def test_reducing_twice_changes_nothing(net: Network) -> None:
     twice = reduced(once).network
     assert np.array_equal(once.cost, twice.cost)
     assert np.array_equal(once.edge_cost, twice.edge_cost)
+
+
+@settings(max_examples=200)
+@given(networks(loose=True))
+def test_no_leaf_without_memory_is_left(net: Network) -> None:
+    try:
+        left = reduced(net).network
+    except NoAnswerError:
+        return
+    degree = np.bincount(left.edges.ravel(), minlength=left.nodes)
+    assert left.nodes == 1 or (degree > 1).all()
