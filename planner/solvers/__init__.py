@@ -35,6 +35,8 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ilp": ("planner.solvers.ilp", "IntegerProgramming"),
         "local_search": ("planner.solvers.local_search", "LocalSearch"),
         "lagrangian": ("planner.solvers.local_search", "Lagrangian"),
+        "recursive_bisection": ("planner.solvers.recursive_bisection", "RecursiveBisection"),
+        "propagation": ("planner.solvers.propagation", "Propagation"),
         "exhaustive": ("planner.solvers.exhaustive", "Exhaustive"),
     }
 )

@@ -51,6 +51,8 @@ class Solution:
     with more of them, the least that was seen."""
     truncated: bool
     """Whether the deadline cut the work short, so that another machine may answer differently."""
+    interrupted: bool = False
+    """Whether the user did (Ctrl-C); this is the best until then."""
     log: tuple[str, ...] = ()
     """What was done, in order, for people."""
 

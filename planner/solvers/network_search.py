@@ -19,27 +19,28 @@ from planner.network import IntArray, Network, highest_cost
 from planner.reduction import Reduced, reduced
 from planner.reduction.forbidden import NoAnswerError
 from planner.reduction.narrowing import without
+from planner.solvers.background import Task
 from planner.solvers.dual import Best, settled
-from planner.solvers.network_ilp import pairs_allowed, peaks, prove
+from planner.solvers.network_mip import pairs_allowed, peaks, prove
 from planner.solvers.team import Team
 
 ROUNDS = 400
 """Of the workers, for each unit of effort."""
 HINT_ROUNDS = 60
 """The same where a proof follows, which wants a good answer to start from."""
-HINT_SHARE = 0.12
-"""Of the time left, for the same."""
+HINT_SHARE, HINT_CYCLES = 0.12, 3
+"""Of the time left, and of every worker, for the same."""
 WORKERS = 2
 """As many on any number of cores."""
-PROVABLE_PAIRS = 100_000
+PROVABLE_PAIRS = 200_000
 """Allowed pairs up to which integer programming is tried,"""
 HOPEFUL_PAIRS = 1_000_000
 """and of how many such a rest is hoped for when dear candidates are left out."""
 ROWS = 10
 ENOUGH = 1e-9
 """Relative gap that is none."""
-PROOF_WORK = 60.0
-"""CP-SAT's own measure of work, for each unit of effort."""
+PROOF_NODES = 2000
+"""Of each search tree of a proof, for each unit of effort."""
 
 Report = Callable[[str, float, float], None]
 """Receives what happened, the best cost and the best bound."""
@@ -140,19 +141,24 @@ class _Search:
         team = Team(net, WORKERS, self.limits.seed)
         with ThreadPoolExecutor(self.limits.threads) as pool:
             if hopeful:
-                self._let_work(team, pool, HINT_ROUNDS, HINT_SHARE)
-                if not self._is_over and self._prove(net, team):
+                self._let_work(team, pool, HINT_ROUNDS, HINT_SHARE, cycles=HINT_CYCLES)
+                if not self._is_over and self._prove(net, team, pool):
                     return
             if not self._is_over:
                 self._let_work(team, pool, ROUNDS, 1.0)
 
     def _let_work(
-        self, team: Team, pool: ThreadPoolExecutor, per_effort: int, share: float
+        self,
+        team: Team,
+        pool: ThreadPoolExecutor,
+        per_effort: int,
+        share: float,
+        cycles: float = np.inf,
     ) -> None:
         for _ in self._rounds(per_effort, share):
             team.round(pool)
             self._take(team.best, team.bound, team.what)
-            if self._is_over:
+            if self._is_over or team.cycles >= cycles:
                 return
 
     def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
@@ -167,7 +173,7 @@ class _Search:
             yield number
             number += 1
 
-    def _prove(self, net: Network, team: Team) -> bool:
+    def _prove(self, net: Network, team: Team, pool: ThreadPoolExecutor) -> bool:
         """Integer programming on what is left without the candidates that no better answer has;
         whether that was small enough to try.
         """
@@ -183,24 +189,28 @@ class _Search:
             return False
         self._say(f"{len(core.network.cost)} of {len(net.cost)} candidates may be in a better one")
 
-        def take(choice: IntArray | None, cost: float, bound: float, what: str) -> None:
-            # What was left out costs more than the answer that was known then.
-            whole = None if choice is None else small.widened(core.expanded(choice))
-            self._take(Best(whole, cost), min(bound, self.best.cost, cost), what)
-
-        limit, effort = self.limits.time_limit_s, self.limits.effort
-        deadline = np.inf if limit is None else self.started + limit - _MARGIN_S
         first = None
         if self.best.choice is not None:
             first = settled(core, small.narrowed(self.best.choice, kept, net))
         rows = [] if first is None else peaks(core.network, first, ROWS, least=-np.inf)
-        found = prove(
-            core.network, first, rows, deadline, self.limits.threads, self.limits.seed,
-            work=None if effort is None else PROOF_WORK * effort,
-            report=lambda choice, cost, bound: take(choice, cost, bound, "programming"),
-        )  # fmt: skip
-        take(found.choice, found.cost, found.bound, "integer programming")
-        self.truncated = not found.optimal
+        limit, effort = self.limits.time_limit_s, self.limits.effort
+        deadline = np.inf if limit is None else self.started + limit - _MARGIN_S
+        nodes = None if effort is None else PROOF_NODES * effort
+        task = Task(
+            lambda report: prove(
+                core.network, first, rows, deadline, self.limits.seed, nodes=nodes, report=report
+            )
+        )
+        target, optimal = self.best.cost, False
+        for found in task.reports(between=lambda: effort is None and team.round(pool)):
+            optimal = found.optimal
+            whole = None
+            if found.choice is not None:
+                whole = small.widened(core.expanded(found.choice))
+            # What was left out costs more than the answer that was known then.
+            self._take(Best(whole, found.cost), min(found.bound, target), "integer programming")
+            self._take(team.best, self.bound, "neighbourhoods")
+        self.truncated = not optimal
         return True
 
     @property

@@ -21,6 +21,7 @@ from planner.solvers.dynamic_programming import DynamicProgramming
 from planner.solvers.ledger import Ledger
 from planner.solvers.neighbourhoods import improve
 from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.recursive_bisection import RecursiveBisection
 from planner.solvers.relaxation import exact_relaxation
 from planner.solvers.views import LARGEST_BUCKET
 
@@ -31,9 +32,12 @@ WIDE = 2.0
 POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
-"""Share of the work of elimination that this may not use."""
+"""Share of the work that this may not use."""
 ELIMINATION_EFFORT, MESSAGE_EFFORT = 3, 4
 """Units of work of each part for one of the whole; both mostly end long before."""
+PRICES = 50
+"""Prices on memory that elimination mostly tries; where it cannot try so many, the cluster is
+halved first, whose answers are good already."""
 MAX_PAIRS = 60_000
 """Pairs of candidates over all edges up to which integer programming is worth its time; for more
 than that message passing is worth the time to load its compiled loops."""
@@ -45,9 +49,18 @@ class Portfolio:
     name: ClassVar[str] = "portfolio"
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
-        """Solve with the solvers that suit the problem."""
+        """Solve with the solvers that suit the problem; Ctrl-C ends that with the best so far.
+
+        Raises:
+            KeyboardInterrupt: there was no answer yet.
+        """
         run = _Run(problem, budget, progress)
-        run.search()
+        try:
+            run.search()
+        except KeyboardInterrupt:
+            if run.incumbent.choice is None:
+                raise
+            return replace(run.incumbent.solution(truncated=True), interrupted=True)
         found = run.incumbent.solution(truncated=run.truncated)
         if not run.is_open or run.truncated or run.is_large:
             return found
@@ -85,18 +98,32 @@ class _Run:
         """Elimination, message passing and neighbourhoods as far as they are needed."""
         meter = Meter(replace(self.budget, effort=ELIMINATION_EFFORT * max(1, self.budget.effort)))
         exact = exact_relaxation(self.incumbent.ledger, meter, 2 * LARGEST_BUCKET)
+        limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
         if exact is None and self.is_large:
             self._pass_messages()
+        elif exact is not None and limited and PRICES * exact.work > meter.left:
+            self._halve()
         if self.is_open:
             DynamicProgramming().run(self.incumbent, meter, exact)
             self.truncated |= meter.truncated
         if self.is_large and not self.passed and self.incumbent.gap > WIDE * self.enough:
             self._pass_messages()
-        limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
         if not self.incumbent.is_proven and not (self.passed and limited):
-            meter.reserve(POLISH_RESERVED if self.passed else 0.0)
-            improve(self.incumbent, meter, self.budget.seed, POLISHED if self.passed else ENOUGH)
-            self.truncated |= meter.truncated
+            self._polish()
+
+    def _polish(self) -> None:
+        meter = Meter(self.budget_left())
+        meter.reserve(POLISH_RESERVED if self.passed else 0.0)
+        enough = POLISHED if self.passed else self.enough * max(1, self.budget.effort)
+        improve(self.incumbent, meter, self.budget.seed, enough)
+        self.truncated |= meter.truncated
+
+    def _halve(self) -> None:
+        meter = Meter(self.budget_left())
+        RecursiveBisection().run(self.incumbent, meter)
+        self.truncated |= meter.truncated
+        # Elimination is slow here, so it must have something to gain.
+        self.enough *= WIDE
 
     def _pass_messages(self) -> None:
         self.passed = True

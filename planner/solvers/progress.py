@@ -122,7 +122,7 @@ class Incumbent:
         if proof == "optimal":
             bound_s = cost_s
         peak_bytes = math.inf if choice is None else self.problem.peak_bytes(choice)
-        return Solution(choice, cost_s, bound_s, proof, peak_bytes, truncated, tuple(self.log))
+        return Solution(choice, cost_s, bound_s, proof, peak_bytes, truncated, log=tuple(self.log))
 
     def _proof(self) -> Proof:
         if self.infeasible:

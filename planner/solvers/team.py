@@ -163,9 +163,10 @@ class Team:
             for number in range(workers)
         ]
 
-    def round(self, pool: ThreadPoolExecutor) -> None:
-        """One unit of work of every worker."""
+    def round(self, pool: ThreadPoolExecutor) -> bool:
+        """One unit of work of every worker; True."""
         list(pool.map(Worker.work, self.workers))
+        return True
 
     @property
     def best(self) -> Best:

@@ -20,7 +20,7 @@ def test_every_solver_is_loaded_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOLVERS)
 @given(problem=problems(limited=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(
     name: str, problem: Problem
 ) -> None:
@@ -39,7 +39,7 @@ def test_every_solver_reports_the_cost_of_the_problem_and_a_valid_bound(
 
 @pytest.mark.parametrize("name", ["ilp", "exhaustive"])
 @given(problem=problems(limited=True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_exact_solvers_agree(name: str, problem: Problem) -> None:
     found = solver_by_name(name).solve(problem, Budget())
     optimum = Exhaustive().solve(problem, Budget())
@@ -71,3 +71,32 @@ def test_importing_the_solvers_does_not_import_ortools() -> None:
     code = "import sys, planner, planner.solvers, planner.solvers.portfolio; "
     code += "sys.exit('ortools' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_interrupted_search_answers_with_the_best_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    problem = deep_problem(layers=10)
+    free = solver_by_name("dynamic_programming").solve(problem, Budget())
+    tight = dataclasses.replace(problem, memory_limit_bytes=0.6 * free.peak_bytes)
+    monkeypatch.setattr("planner.solvers.portfolio._Run._pass_messages", interrupt)
+    monkeypatch.setattr("planner.solvers.portfolio.improve", interrupt)
+    monkeypatch.setattr("planner.solvers.portfolio.WIDE", 0.0)
+    found = solver_by_name("portfolio").solve(tight, Budget())
+    assert found.interrupted
+    assert found.truncated
+    assert found.is_answer
+
+
+def test_an_interruption_before_the_first_answer_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("planner.solvers.portfolio.DynamicProgramming.run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        solver_by_name("portfolio").solve(deep_problem(layers=3), Budget())

@@ -1,0 +1,192 @@
+"""Sharding propagation: what is given stays, and the rest follows at least communication.
+
+MindSpore's search mode of that name. From the operators that the user configured it goes from
+neighbour to neighbour and gives each the strategy that costs the least on the edges to those that
+have one; then the fastest of these. What was decided is never reconsidered, so the answer comes at
+once and is as good as the pins are.
+
+Source: MindSpore 2.7.0, `graph_costmodel.cc` (breadth first from the configured operators) and
+`edge_costmodel.cc` (CompareSwcCost: communication, then computation, then the operator's own).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.problem import Problem
+from planner.solvers.constrained import solve_without_limit
+from planner.solvers.contract import Budget, Progress, Solution
+from planner.solvers.elimination import Numbers
+from planner.solvers.ledger import Ledger, Prices
+from planner.solvers.message_passing import MessagePassing
+from planner.solvers.price_ladder import climb, join
+from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.relaxation import Relaxed
+
+TIE = 1e-9
+"""Relative distance of two communication times that are the same but for rounding."""
+
+Link = tuple[int, int, bool]
+"""An edge, its other end, and whether that comes first in the edge."""
+
+
+class Propagation:
+    """Follows the pins; without any it starts where a choice was made already, as MindSpore does.
+
+    - Pinned nodes (`Problem.pinned`) come first. Several candidates may be left of one: it takes
+      the fastest, or what fits to pins beside it.
+    - Without pins the start is every node with a single candidate, such as the inputs: MindSpore
+      starts from the strategy of the dataset. In a part of the graph without one it is the node
+      that takes longest, at its fastest candidate, where MindSpore takes the first strategy.
+    - A node regards all neighbours that are decided, not only the one that led to it. MindSpore
+      lets an operator with several inputs wait for them instead.
+    - If the answer does not fit into memory, a node takes what costs least in all: communication,
+      its own time and a price on memory, which rises until the answer fits. If it never does, the
+      proof is `none` and the leanest choice seen is given, or `infeasible` where the bound shows
+      it.
+
+    The bound is one sweep of messages (`MessagePassing.bound`) under the same prices.
+    """
+
+    name: ClassVar[str] = "propagation"
+
+    def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
+        """Solve; proofs are `bounded`, `optimal` where the bound is met, `none`, `infeasible`."""
+        meter, ledger = Meter(budget), Ledger(problem)
+        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
+        incumbent = Incumbent(ledger, limits, progress)
+        wave = Wave(ledger, meter)
+        incumbent.note(f"{len(problem.sizes)} nodes follow from {wave.starts}")
+        profile = solve_without_limit(wave, incumbent)
+        if incumbent.overfull(profile) is not None:
+            climb(wave, incumbent, meter, profile)
+            join(incumbent, tuple(wave.found))
+        return incumbent.solution(truncated=meter.truncated)
+
+
+class Wave:
+    """Goes over the graph once for each set of prices, always in the same order."""
+
+    def __init__(self, ledger: Ledger, meter: Meter) -> None:
+        problem = ledger.problem
+        self._ledger, self._meter = ledger, meter
+        self._messages = MessagePassing(len(problem.sizes), problem.edges)
+        order, self.starts = _order(problem)
+        self._steps = _steps(problem, order)
+        self._avoided_s = math.inf
+        self.found: dict[tuple[int, ...], None] = {}
+        """Answers under all prices so far, each once."""
+        areas = [table.time_s.size for table in problem.edge_tables]
+        self._work = 2 * sum(areas[table] for table in problem.edge_table_of)
+
+    def solve(self, prices: Prices | None = None) -> Relaxed:
+        """What follows under prices, and a bound on the priced cost."""
+        numbers = self._ledger.numbers(prices)
+        self._meter.charge(self._work, len(self._steps))
+        choice = self._follow(numbers, prices)
+        self.found[choice] = None
+        if prices is None:
+            self._avoided_s = self._ledger.problem.cost_s(choice)
+        one_price = prices is None or prices.later_per_byte is None
+        return Relaxed(choice, self._messages.bound(numbers) if one_price else -math.inf)
+
+    def _follow(self, numbers: Numbers, prices: Prices | None) -> tuple[int, ...]:
+        choice = [0] * len(self._steps)
+        for node, decided in self._steps:
+            own = numbers.vectors[numbers.vector_of[node]]
+            if len(own) == 1:
+                continue
+            sent = np.zeros_like(own)
+            for edge, other, forward in decided:
+                matrix = numbers.matrices[numbers.matrix_of[edge]]
+                sent = sent + (matrix[choice[other]] if forward else matrix[:, choice[other]])
+            if prices is None:
+                least = float(sent.min())
+                own = np.where(sent <= least + TIE * abs(least), own, math.inf)
+            else:
+                avoided = self._is_avoided(node, decided, choice)
+                own = np.where(avoided, math.inf, own + sent)
+            choice[node] = int(own.argmin())
+        return tuple(choice)
+
+    def _is_avoided(
+        self, node: int, decided: Sequence[Link], choice: Sequence[int]
+    ) -> NDArray[np.bool_]:
+        """Candidates that no saving of memory is worth; not all of them.
+
+        A target may forbid a pair by a very large time. One that takes longer than the whole
+        answer without prices is held to be forbidden.
+        """
+        problem = self._ledger.problem
+        table = problem.node_table_of[node]
+        sent = np.zeros_like(problem.node_tables[table].time_s)
+        for edge, other, forward in decided:
+            matrix = problem.edge_tables[problem.edge_table_of[edge]].time_s
+            sent = sent + (matrix[choice[other]] if forward else matrix[:, choice[other]])
+        return np.asarray(sent > max(self._avoided_s, float(sent.min())))
+
+
+def _order(problem: Problem) -> tuple[list[int], str]:
+    """All nodes, breadth first from where it starts, and what that is in words."""
+    sizes, neighbours = problem.sizes, _neighbours(problem)
+    single = [node for node, size in enumerate(sizes) if size == 1]
+    starts = list(problem.pinned) or single
+    kind = "pinned nodes" if problem.pinned else "nodes without a choice"
+    order = _wave(starts, neighbours, set())
+    reached = set(order)
+    heaviest = sorted(range(len(sizes)), key=lambda node: (-_least_s(problem, node), node))
+    alone = 0
+    for candidates in (single, heaviest):
+        for node in candidates:
+            if node not in reached:
+                alone += 1
+                part = _wave([node], neighbours, reached)
+                order += part
+                reached.update(part)
+    rest = f" and {alone} more in parts that these do not reach" if alone and starts else ""
+    return order, f"{len(starts) or alone} {kind if starts else 'heaviest nodes'}{rest}"
+
+
+def _wave(
+    starts: Iterable[int], neighbours: Sequence[Sequence[int]], reached: set[int]
+) -> list[int]:
+    seen = dict.fromkeys(starts)
+    queue = deque(seen)
+    while queue:
+        for other in neighbours[queue.popleft()]:
+            if other not in seen and other not in reached:
+                seen[other] = None
+                queue.append(other)
+    return list(seen)
+
+
+def _neighbours(problem: Problem) -> list[list[int]]:
+    """Ascending, each once."""
+    found: list[set[int]] = [set() for _ in problem.node_table_of]
+    for u, v in problem.edges:
+        found[u].add(v)
+        found[v].add(u)
+    return [sorted(own) for own in found]
+
+
+def _least_s(problem: Problem, node: int) -> float:
+    return float(problem.node_tables[problem.node_table_of[node]].time_s.min())
+
+
+def _steps(problem: Problem, order: Sequence[int]) -> list[tuple[int, list[Link]]]:
+    """Every node in order with its edges to those that are decided before it."""
+    place = {node: position for position, node in enumerate(order)}
+    sizes = problem.sizes
+    decided: list[list[Link]] = [[] for _ in order]
+    for edge, (u, v) in enumerate(problem.edges):
+        if sizes[u] == 1 or (place[u] < place[v] and sizes[v] > 1):
+            decided[v].append((edge, u, True))
+        else:
+            decided[u].append((edge, v, False))
+    return [(node, decided[node]) for node in order]
