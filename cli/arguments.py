@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MAX_DEVICES = 2**20
 """Larger than any machine there is; keeps a slip of the finger from filling the memory."""
 MAX_TUPLE_TEXT = 10_000
+MAX_SHOWN = 200
+"""Characters of a faulty argument that a message repeats."""
 
 _TUPLES = re.compile(r"[\d,()\[\]\s]*")
 
@@ -85,6 +87,16 @@ def bindings(texts: Sequence[str]) -> dict[str, int | Symbol]:
     return found
 
 
+def with_sequence(bind: Sequence[str] | None, sequence: int | None) -> list[str]:
+    """The bindings, with the length of a sequence among them if it is given.
+
+    >>> with_sequence(["batch=8"], 4096)
+    ['batch=8', 'sequence=4096']
+    """
+    given = [] if sequence is None else [f"sequence={at_least_one(sequence, '--sequence')}"]
+    return [*(bind or []), *given]
+
+
 def _size(number: str, text: str) -> int | Symbol | None:
     if re.fullmatch(r"[1-9]\d{0,12}", number):
         return int(number)
@@ -115,6 +127,27 @@ def dataset_strategy(text: str | None) -> str | tuple[tuple[int, ...], ...] | No
             "write data_parallel, full_batch, or cuts for every input, such as '((8,1),(8,1))'",
         )
     return value
+
+
+def pins(texts: Sequence[str]) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
+    """Names of operators with the cuts that they are held to, each given once.
+
+    >>> pins(["layers.*.up=((2,4),(4,1))"])
+    (('layers.*.up', ((2, 4), (4, 1))),)
+    """
+    found: dict[tuple[str, tuple[tuple[int, ...], ...]], None] = {}
+    for text in texts:
+        name, _, strategy = (part.strip() for part in text.rpartition("="))
+        cuts = _tuples(strategy)
+        if not name or cuts is None:
+            raise UserError(
+                f"{text[:MAX_SHOWN]!r} pins no operator",
+                "--pin",
+                "write the operator's name and the cuts of every input, such as "
+                "--pin 'NAME=((2,4),(4,1))'",
+            )
+        found[name, cuts] = None
+    return tuple(sorted(found))
 
 
 def _tuples(text: str) -> tuple[tuple[int, ...], ...] | None:

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from importers.onnx import import_onnx
+from importers.model_file import FileFacts, model_format
 from importers.onnx_coverage import (
     KindCoverage,
     family_of,
     gradient_text,
-    kinds_in,
     operator_coverage,
     rule_text,
 )
-from importers.onnx_file import read_model
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
@@ -67,12 +65,14 @@ def model_kinds(
     rules: Sequence[tuple[str, str]],
 ) -> tuple[ModelKind, ...]:
     """The coverage of the kinds in a model file, those without a rule first."""
-    nodes = kinds_in(read_model(path))
-    graph = annotated(import_onnx(path, sample_points(bind)[0]), rules)
+    source = model_format(path)
+    facts = source.facts(path)
+    nodes = facts.kinds
+    graph = annotated(source.graph(path, sample_points(bind)[0]), rules)
     if batch is not None:
         graph = with_batch(graph, batch)
         check_annotations(graph)
-    found = [*_in_graph(graph, nodes), *_in_file_only(graph, nodes)]
+    found = [*_in_graph(graph, nodes), *_in_file_only(graph, facts)]
     return tuple(sorted(found, key=lambda k: (k.known, -max(k.nodes, k.operators), k.kind)))
 
 
@@ -97,17 +97,19 @@ def _in_graph(graph: OpGraph, nodes: Mapping[str, int]) -> Iterator[ModelKind]:
         )
 
 
-def _in_file_only(graph: OpGraph, nodes: Mapping[str, int]) -> Iterator[ModelKind]:
+def _in_file_only(graph: OpGraph, facts: FileFacts) -> Iterator[ModelKind]:
     """Kinds that the import leaves nothing of."""
     left = {op.kind for op in graph.ops}
     known = {each.kind: each for each in operator_coverage()}
-    for kind, count in nodes.items():
+    for kind, count in facts.kinds.items():
         if kind not in left:
-            yield _gone(kind, count, known.get(kind))
+            yield _gone(kind, count, known.get(kind), facts.becomes.get(kind, ()))
 
 
-def _gone(kind: str, count: int, coverage: KindCoverage | None) -> ModelKind:
-    becomes = coverage.becomes if coverage is not None else ()
+def _gone(
+    kind: str, count: int, coverage: KindCoverage | None, others: tuple[str, ...]
+) -> ModelKind:
+    becomes = coverage.becomes if coverage is not None else others
     return ModelKind(
         kind=kind,
         nodes=count,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
-from cli.arguments import at_least_one, bindings
+from cli.arguments import at_least_one, bindings, with_sequence
 from cli.errors import UserError
 from cli.rules import rules as given_rules
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   planner inspect model.onnx --bind batch=32,seq=4096
-  planner inspect model.onnx.gz --batch 64 --json
+  planner inspect llama3-70b --batch 64 --sequence 8192 --json
   planner inspect --operators
 
 \b
@@ -30,13 +30,14 @@ def inspect(
     *,
     bind: options.Bind = None,
     batch: options.Batch = None,
+    sequence: options.SequenceLength = None,
     operators: options.Operators = False,
     rule: options.Rule = None,
     rules: options.Rules = None,
     as_json: options.Json = False,
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
-    bound, given = bindings(bind or []), given_rules(rule, rules)
+    bound, given = bindings(with_sequence(bind, sequence)), given_rules(rule, rules)
     if batch is not None:
         at_least_one(batch, "--batch")
     if model is None:
@@ -44,7 +45,7 @@ def inspect(
             raise UserError(
                 "no model is named",
                 "planner inspect",
-                "name an .onnx file; only --operators, by itself, needs none",
+                "name a model; only --operators, by itself, needs none",
             )
         _print_catalogue(as_json=as_json)
     elif operators:

@@ -17,6 +17,8 @@ from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
 from cli.show import EPILOG as SHOW_EPILOG
 from cli.show import show
+from cli.sizes import EPILOG as SIZES_EPILOG
+from cli.sizes import sizes
 from cli.solve import EPILOG as SOLVE_EPILOG
 from cli.solve import solve
 from cli.verify import EPILOG as VERIFY_EPILOG
@@ -39,6 +41,7 @@ app = typer.Typer(
 )
 app.command(epilog=SEARCH_EPILOG)(search)
 app.command(epilog=INSPECT_EPILOG)(inspect)
+app.command(epilog=SIZES_EPILOG)(sizes)
 app.command(epilog=SHOW_EPILOG)(show)
 app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=EXPORT_EPILOG)(export)

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from exporters.folding import common_scope
-from importers.onnx import import_onnx
-from importers.onnx_file import read_model
+from importers.model_file import FileFacts, model_format
 from ir.batch import find_batch, with_batch
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
@@ -114,8 +113,9 @@ def model_facts(
     rules: Sequence[tuple[str, str]] = (),
 ) -> ModelFacts:
     """Facts of the model in a file, in normal form, at the largest size of every range."""
-    model = read_model(path)
-    graph = annotated(import_onnx(path, sample_points(bind)[0]), rules)
+    source = model_format(path)
+    file = source.facts(path)
+    graph = annotated(source.graph(path, sample_points(bind)[0]), rules)
     if batch is not None:
         graph = with_batch(graph, batch)
     graph = normalise(graph)
@@ -127,10 +127,10 @@ def model_facts(
         dtypes[tensor.dtype] += tensor.elements
     return ModelFacts(
         name=graph.name,
-        file=_file_facts(model),
+        file={"producer": file.producer, "opsets": dict(file.opsets), "nodes": file.nodes},
         inputs={n: (graph.tensors[n].dtype, graph.tensors[n].dims) for n in graph.inputs},
         batch=graph.batch or find_batch(graph),
-        dynamic_dims=_dynamic_dims(model, graph, bind),
+        dynamic_dims=_dynamic_dims(file, graph, bind),
         operators=len(graph.ops),
         kinds=_kinds(graph, flops),
         composites=dict(Counter(op.label for op in graph.ops if op.parts).most_common()),
@@ -147,32 +147,17 @@ def model_facts(
     )
 
 
-def _file_facts(model: Any) -> dict[str, object]:
-    return {
-        "producer": f"{model.producer_name} {model.producer_version}".strip(),
-        "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
-        "nodes": len(model.graph.node),
-    }
-
-
-def _dynamic_dims(model: Any, graph: OpGraph, bind: Binding) -> tuple[DynamicDim, ...]:
+def _dynamic_dims(file: FileFacts, graph: OpGraph, bind: Binding) -> tuple[DynamicDim, ...]:
     out: list[DynamicDim] = []
-    stored = {t.name for t in model.graph.initializer}
-    for value in model.graph.input:
-        if value.name in stored:
-            continue
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value"):
-                continue
-            name = dim.dim_param or f"{value.name}.{axis}"
-            known = graph.tensors.get(value.name)
-            bound, size = bind.get(name), None
-            if known and axis < len(known.dims):
-                size = known.dims[axis]
-            elif bound is not None:
-                size = bound.value if isinstance(bound, Symbol) else bound
-            sizes = str(bound) if isinstance(bound, Symbol) else ""
-            out.append(DynamicDim(value.name, axis, name, size, sizes))
+    for dim in file.open_dims:
+        known = graph.tensors.get(dim.tensor)
+        bound, size = bind.get(dim.name), None
+        if known and dim.axis < len(known.dims):
+            size = known.dims[dim.axis]
+        elif bound is not None:
+            size = bound.value if isinstance(bound, Symbol) else bound
+        sizes = str(bound) if isinstance(bound, Symbol) else ""
+        out.append(DynamicDim(dim.tensor, dim.axis, dim.name, size, sizes))
     return tuple(out)
 
 

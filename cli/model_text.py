@@ -34,7 +34,12 @@ def _headline(facts: ModelFacts, out: Console) -> None:
     versions = opsets.items() if isinstance(opsets, dict) else ()
     opset = ", ".join(f"{domain} {version}" for domain, version in versions)
     out.print(Text(facts.name, style="bold"))
-    out.print(f"  file        opset {opset}; {facts.file['nodes']} nodes; by {_producer(facts)}")
+    nodes = f"{facts.file['nodes']} nodes"
+    out.print(
+        f"  file        opset {opset}; {nodes}; by {_producer(facts)}"
+        if opset
+        else f"  file        {_producer(facts)}; {nodes}"
+    )
     for name, (dtype, dims) in facts.inputs.items():
         out.print(f"  input       {name} {dtype} {'x'.join(map(str, dims)) or 'scalar'}")
     for dim in facts.dynamic_dims:

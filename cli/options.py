@@ -11,19 +11,14 @@ PHASES = ("train", "infer")
 DTYPES = ("bf16", "fp16", "fp32")
 ATTENTION = ("fused", "decomposed")
 
-Model: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL", help="The model: .onnx or .onnx.gz. Its weights are not needed."
-    ),
-]
+_MODEL_HELP = (
+    "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, a Hugging Face config.json, or a name "
+    "that `planner sizes --list` prints. Its weights are not needed."
+)
+Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL_HELP)]
 OptionalModel: TypeAlias = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="MODEL",
-        help="The model: .onnx or .onnx.gz. Its weights are not needed.",
-        show_default=False,
-    ),
+    typer.Argument(metavar="MODEL", help=_MODEL_HELP, show_default=False),
 ]
 Operators: TypeAlias = Annotated[
     bool,
@@ -64,6 +59,15 @@ Batch: TypeAlias = Annotated[
         metavar="N",
         help="Another global batch than the one that the model was exported with.",
         show_default="the model's",
+    ),
+]
+SequenceLength: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence",
+        metavar="N",
+        help="Tokens in a sequence, for a model given by its sizes. The same as --bind sequence=N.",
+        show_default="as many as it has positions, 4096 at most",
     ),
 ]
 Phase: TypeAlias = Annotated[
@@ -123,7 +127,8 @@ Solver: TypeAlias = Annotated[
     typer.Option(
         "--solver",
         metavar="NAME",
-        help="Who decides: portfolio, dynamic_programming, ilp or exhaustive.",
+        help="Who decides: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
+        "recursive_bisection (at once, at any width), propagation (from the pins) or exhaustive.",
     ),
 ]
 TimeLimit: TypeAlias = Annotated[
@@ -175,6 +180,26 @@ Rules: TypeAlias = Annotated[
         metavar="FILE",
         help="A file of such rules, one on each line; # begins a comment.",
         show_default=False,
+    ),
+]
+Pin: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="NAME=CUTS",
+        help="Cuts of an operator's inputs that the plan must keep, as in MindSpore's in_strategy, "
+        "such as 'model.layers.*.mlp.up_proj=((16,1,1),(1,1))'. NAME is a name or a scope, with "
+        "wildcards, and may have the operator's kind before it. May be repeated.",
+        show_default=False,
+    ),
+]
+Cost: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--cost",
+        metavar="time|mindspore",
+        help="What is minimised: the time of a step, or the cost that MindSpore's own searches "
+        "minimise, to repeat and compare their choices. The times printed are the planner's.",
     ),
 ]
 OutputFolder: TypeAlias = Annotated[

@@ -29,6 +29,7 @@ def found(plan: Plan, files: Sequence[Path]) -> dict[str, object]:
         "baselines": [asdict(b) for b in plan.baselines],
         "communicators": communicators(plan),
         "files": [str(p) for p in files],
+        **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
     }
 
 

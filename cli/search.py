@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli import options
-from cli.arguments import device_count
+from cli.arguments import device_count, with_sequence
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
 from cli.progress import Progress
@@ -26,7 +26,7 @@ EPILOG = """\b
 Examples:
   planner search model.onnx --devices 16 --batch 64 -o plan
   planner search model.onnx --devices 8 --cluster dgx-h100 --target jax --bind batch=8..64/8,seq=512
-  planner search model.onnx --devices 4 --phase infer --memory 40GiB --json
+  planner search llama3-70b --devices 64 --sequence 8192 --phase infer --memory 40GiB --json
 
 \b
 Exit status: 0 planned, 1 no plan fits into memory, 2 a fault in the command or the model."""
@@ -39,6 +39,7 @@ def search(  # noqa: PLR0913  one parameter per option
     cluster: options.ClusterName = "atlas-800t-a2",
     bind: options.Bind = None,
     batch: options.Batch = None,
+    sequence: options.SequenceLength = None,
     phase: options.Phase = "train",
     optimizer: options.OptimizerName = "adamw",
     dtype: options.Dtype = None,
@@ -52,6 +53,8 @@ def search(  # noqa: PLR0913  one parameter per option
     all_to_all: options.AllToAll = True,
     rule: options.Rule = None,
     rules: options.Rules = None,
+    pin: options.Pin = None,
+    cost: options.Cost = "time",
     output: options.OutputFolder = None,
     as_json: options.Json = False,
 ) -> None:
@@ -61,9 +64,11 @@ def search(  # noqa: PLR0913  one parameter per option
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     request = search_request(
-        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch, bind=bind or [], memory=memory,
+        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
+        bind=with_sequence(bind, sequence), memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
         effort=effort, attention=attention, all_to_all=all_to_all, rules=given_rules(rule, rules),
+        pins=pin or [], cost=cost,
     )  # fmt: skip
     computer = machine(cluster, devices, request)
     if output is not None:
@@ -77,12 +82,12 @@ def search(  # noqa: PLR0913  one parameter per option
 
 
 def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
-    from importers.onnx import import_onnx  # noqa: PLC0415
+    from importers.model_file import import_model_file  # noqa: PLC0415
     from planner.search import search as find  # noqa: PLC0415
 
     with Progress() as progress:
         progress(f"reading {model.name}")
-        return find(import_onnx(model, dict(request.bind)), cluster, request, progress)
+        return find(import_model_file(model, dict(request.bind)), cluster, request, progress)
 
 
 def _deliver(plan: Plan, output: Path | None, target: str, *, as_json: bool) -> None:

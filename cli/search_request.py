@@ -8,6 +8,7 @@ from cli import arguments, options
 from costmodel.memory import Optimizer
 from planner.dialects import TARGETS
 from planner.preparation import dialect_of
+from planner.pricing import COSTS
 from planner.request import SearchRequest
 from planner.solvers import SOLVERS
 from topology.catalogue import named_cluster
@@ -30,6 +31,8 @@ def search_request(  # noqa: PLR0913  one parameter per option
     attention: str,
     all_to_all: bool,
     rules: tuple[tuple[str, str], ...],
+    pins: Sequence[str],
+    cost: str,
 ) -> SearchRequest:
     """The request in these options.
 
@@ -57,6 +60,8 @@ def search_request(  # noqa: PLR0913  one parameter per option
         all_to_all=all_to_all,
         bind=tuple(sorted(arguments.bindings(bind).items())),
         rules=rules,
+        pins=arguments.pins(pins),
+        cost=one_of(cost, COSTS, "--cost", "cost"),
     )
 
 

@@ -126,15 +126,15 @@ def _values(model: Path, plan: Plan, smaller: Plan, seed: int) -> dict[str, Arra
     """Numbers of everything that no operator makes, after a check that the model is the plan's."""
     from executors.reference import given_tensors  # noqa: PLC0415
     from executors.values import numbers  # noqa: PLC0415
-    from importers.onnx import import_onnx  # noqa: PLC0415
-    from importers.onnx_constants import constant_values  # noqa: PLC0415
+    from importers.model_file import model_format  # noqa: PLC0415
     from planner.same_graph import bindings, planned_graph  # noqa: PLC0415
 
     bind = bindings(plan)
-    graph = import_onnx(model, bind)
+    source = model_format(model)
+    graph = source.graph(model, bind)
     planned_graph(plan, graph)
     names = given_tensors(smaller)
-    return numbers(smaller.graph, names, constant_values(model, names, graph.symbols), seed)
+    return numbers(smaller.graph, names, source.numbers(model, names, graph.symbols), seed)
 
 
 def _print(verdict: Verdict | Judgement, plan: Plan, notes: list[str], *, as_json: bool) -> None:

@@ -94,6 +94,9 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
     moving = (held != wanted) & (held != NOWHERE)
     at_once = moving & ~_any(moving & (wanted != NOWHERE)) if exchange else moving
     yield from _gather(held, at_once, from_last=True)
+    if not exchange:
+        yield from _slices(held, wanted)
+        return
     left = np.flatnonzero(_any(held != wanted))
     while left.size:
         here, there = held[:, left], wanted[:, left]
@@ -109,6 +112,20 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
             held[move.axis, left[move.pairs]] = NOWHERE
             yield Move(Action.GATHER, move.axis, left[move.pairs])
         left = left[_any(here != there)]
+
+
+def as_tuple(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
+    """As a key; a tuple is taken as it is, for it may know its hash."""
+    return layouts if isinstance(layouts, tuple) else tuple(layouts)
+
+
+def _slices(held: IntArray, wanted: IntArray) -> Iterator[Move]:
+    """What is left once everything that moves is gathered: no place is taken."""
+    for axis in range(len(held)):
+        pairs = np.flatnonzero((held[axis] == NOWHERE) & (wanted[axis] != NOWHERE))
+        if pairs.size:
+            held[axis, pairs] = wanted[axis, pairs]
+            yield Move(Action.SLICE, axis, pairs)
 
 
 def layout_of(held: IntArray, last: IntArray, dims: int, sizes: tuple[int, ...]) -> Layout:

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, CollectiveModel
-from costmodel.mindspore_inference import NOWHERE, Action, Pairs, layout_of, moves, paired
+from costmodel.mindspore_inference import (
+    NOWHERE,
+    Action,
+    Pairs,
+    as_tuple,
+    layout_of,
+    moves,
+    paired,
+)
 from costmodel.redistribution import Shardable, Step
 from ir.dtypes import dtype_bytes
 from ir.layout import Layout
@@ -48,7 +56,7 @@ class MindsporeRedistribution:
         self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
     ) -> FloatArray:
         """Seconds from each source to each target, forward, shape (len(sources), len(targets))."""
-        key = (tuple(sources), tuple(targets))
+        key = (as_tuple(sources), as_tuple(targets))
         if key not in self._coefficients:
             self._coefficients[key] = self._all_coefficients(sources, targets)
         latency, per_byte = self._coefficients[key]

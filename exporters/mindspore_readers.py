@@ -132,15 +132,22 @@ def _readers_in(
     op: Op, graph: OpGraph, planned: PlannedOperator, sizes: tuple[int, ...]
 ) -> Iterator[Reader]:
     split = tuple(factor for _, factor in planned.split)
-    view = OpView(op, graph)
-    if op.kind not in {"Fused", "Attention"} or not op.parts:
-        yield _reader(view, lookup(op.kind).rule(view), split, sizes)
+    for part, rule in parts_of(OpView(op, graph)):
+        yield _reader(part, rule, split, sizes)
+
+
+def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
+    """An operator, or every part of a composite in order, each with its rule in the factors that
+    the plan assigns axes to.
+    """
+    if view.op.kind not in {"Fused", "Attention"} or not view.op.parts:
+        yield view, lookup(view.op.kind).rule(view)
         return
-    maps = dict(tensor_maps(view) if op.kind == "Fused" else _outer_maps(view))
-    for part in op.parts:
-        inner = OpView(part, graph)
+    maps = dict(tensor_maps(view) if view.op.kind == "Fused" else _outer_maps(view))
+    for part in view.op.parts:
+        inner = OpView(part, view.graph)
         rule = _in_composite(inner, maps)
-        yield _reader(inner, rule, split, sizes)
+        yield inner, rule
         for name, mapping in zip(part.outputs, rule.results, strict=True):
             maps.setdefault(name, mapping or ())
 

@@ -144,6 +144,18 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Objective:
+    """What a search minimised instead of the time of a step, and how well."""
+
+    cost: str
+    """`mindspore`: MindSpore's own cost, in weighted bytes (docs/costmodel.md)."""
+    value: float
+    bound: float
+    """No strategy of the space has less."""
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """What a scheme that people know by name would take, priced by the same model."""
 
@@ -181,6 +193,8 @@ class Plan:
     baselines: tuple[Baseline, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """What was assumed, for the reader."""
+    objective: Objective | None = None
+    """None if the time of a step was minimised."""
 
     @property
     def parameters(self) -> tuple[PlannedTensor, ...]:

@@ -19,6 +19,7 @@ from ir.plan import (
     Baseline,
     Bound,
     Estimate,
+    Objective,
     Plan,
     PlannedCollective,
     PlannedOperator,
@@ -59,6 +60,7 @@ class PlanFile:
     bound: Bound
     baselines: tuple[Baseline, ...]
     notes: tuple[str, ...]
+    objective: Objective | None = None
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -72,6 +74,8 @@ def plan_to_json(plan: Plan) -> str:
             values[item.name] = [asdict(v) for v in value]
         elif item.name in {"estimate", "space", "bound"}:
             values[item.name] = asdict(value)
+        elif item.name == "objective":
+            values |= {} if value is None else {"objective": asdict(value)}
         else:
             values[item.name] = value
     return json.dumps(values, indent=1, ensure_ascii=False, default=_plain) + "\n"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,16 @@ from ir.graph import Op, Tensor
 from ir.ops import Engine, OperatorEntry, OpView, lookup
 from ir.rule import FactorMap, ShardingRule
 from planner.dialects import Assignment, Dialect, shard_counts
-from planner.ports import Port, axes_of, local_elements, operand_state, port_of, result_state
+from planner.ports import (
+    Port,
+    axes_of,
+    local_elements,
+    operand_state,
+    port_elements,
+    port_of,
+    result_state,
+    whole_port,
+)
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
@@ -68,6 +77,8 @@ class OpPricer:
     dialect: Dialect
     operators: OperatorModel
     collectives: CollectiveModel
+    _once_s: dict[tuple[tuple[int, ...], float], float] = field(default_factory=dict)
+    _ports: dict[tuple[FactorMap, tuple[Assignment, ...]], Port] = field(default_factory=dict)
 
     def candidates(self, view: OpView, gradient: Sequence[bool]) -> OpCandidates:
         """Candidates of an operator.
@@ -85,13 +96,11 @@ class OpPricer:
             self._operand_port(m, t, found) for m, t in zip(rule.operands, view.inputs, strict=True)
         )
         results = tuple(
-            None
-            if m is None
-            else port_of([result_state(m, a, s, partial=self.dialect.partial_edges) for a in found])
+            None if m is None else self._result_port(m, s, found)
             for m, s in zip(rule.results, summed, strict=True)
         )
-        work = _Work(self, view, entry, rule, found)
-        inner = tuple(tuple(self._inner(rule, a, view, summed, backward)) for a in found)
+        work = _Work(self, view, entry, rule, found, _share(rule, found, self.mesh))
+        inner = self._all_inner(rule, found, view, summed, backward)
         return OpCandidates(
             assignments=tuple(found),
             left_out=left_out,
@@ -111,8 +120,39 @@ class OpPricer:
     ) -> Port | None:
         if mapping is None or tensor is None:
             return None
-        return port_of(
-            [operand_state(mapping, a, partial=self.dialect.partial_edges) for a in found]
+        if not self.dialect.partial_edges:
+            return self._whole_port(mapping, found)
+        return port_of([operand_state(mapping, a, partial=True) for a in found])
+
+    def _result_port(
+        self, mapping: FactorMap, summed: frozenset[int], found: Sequence[Assignment]
+    ) -> Port:
+        if not self.dialect.partial_edges:
+            return self._whole_port(mapping, found)
+        return port_of([result_state(mapping, a, summed, partial=True) for a in found])
+
+    def _whole_port(self, mapping: FactorMap, found: Sequence[Assignment]) -> Port:
+        """Operators of one form have the same port, whatever their sizes are."""
+        key = (mapping, tuple(found))
+        if key not in self._ports:
+            self._ports[key] = whole_port(mapping, found)
+        return self._ports[key]
+
+    def _all_inner(
+        self,
+        rule: ShardingRule,
+        found: Sequence[Assignment],
+        view: OpView,
+        summed: list[frozenset[int]],
+        backward: bool,
+    ) -> tuple[tuple[InnerCollective, ...], ...]:
+        """Communication inside, per candidate."""
+        reduced = {f for item in rule.internal for f in item.factors}
+        if not self.dialect.partial_edges:
+            reduced.update(*summed)
+        return tuple(
+            () if reduced.isdisjoint(a) else tuple(self._inner(rule, a, view, summed, backward))
+            for a in found
         )
 
     def _inner(
@@ -123,7 +163,7 @@ class OpPricer:
         summed: list[frozenset[int]],
         backward: bool,
     ) -> list[InnerCollective]:
-        shards = shard_counts(assignment, self.mesh)
+        shards = shard_counts(assignment, self.mesh) if rule.internal else {}
         out: list[InnerCollective] = []
         for item in rule.internal:
             axes = axes_of(assignment, item.factors)
@@ -136,7 +176,7 @@ class OpPricer:
                 out.append(self._message(axes, nbytes, item.forward, back))
         if not self.dialect.partial_edges:
             for mapping, terms, tensor in zip(rule.results, summed, view.outputs, strict=False):
-                axes = axes_of(assignment, tuple(terms))
+                axes = axes_of(assignment, tuple(terms)) if terms else ()
                 if axes and mapping is not None:
                     nbytes = self._result_bytes(mapping, assignment, tensor)
                     out.append(self._message(axes, nbytes, 1, int(backward)))
@@ -149,7 +189,10 @@ class OpPricer:
     def _message(
         self, axes: tuple[int, ...], nbytes: float, forward: int, backward: int
     ) -> InnerCollective:
-        once = float(self.collectives.time_s(Collective.ALL_REDUCE, nbytes, axes))
+        if (axes, nbytes) not in self._once_s:
+            found = self.collectives.time_s(Collective.ALL_REDUCE, nbytes, axes)
+            self._once_s[axes, nbytes] = float(found)
+        once = self._once_s[axes, nbytes]
         return InnerCollective(
             Collective.ALL_REDUCE, axes, nbytes, forward, backward, once * (forward + backward)
         )
@@ -171,6 +214,18 @@ def _moved(view: OpView) -> int:
     return sum(t.nbytes for t in (*view.inputs, *view.outputs) if t is not None)
 
 
+def _share(rule: ShardingRule, found: Sequence[Assignment], mesh: Mesh) -> FloatArray:
+    """Share of the iteration space that the busiest device computes, shape (C,)."""
+    shares = []
+    for assignment in found:
+        share = 1.0
+        for factor, count in shard_counts(assignment, mesh).items():
+            size = rule.sizes[factor]
+            share *= -(-size // count) / size
+        shares.append(share)
+    return np.array(shares)
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Arithmetic and traffic of the candidates of one operator."""
@@ -180,17 +235,8 @@ class _Work:
     entry: OperatorEntry
     rule: ShardingRule
     found: Sequence[Assignment]
-
-    def share(self) -> FloatArray:
-        """Share of the iteration space that the busiest device computes, shape (C,)."""
-        shares = []
-        for assignment in self.found:
-            share = 1.0
-            for factor, count in shard_counts(assignment, self.pricer.mesh).items():
-                size = self.rule.sizes[factor]
-                share *= -(-size // count) / size
-            shares.append(share)
-        return np.array(shares)
+    share: FloatArray
+    """Share of the iteration space that the busiest device computes, shape (C,)."""
 
     def local_bytes(self, port: Port | None, tensor: Tensor | None) -> FloatArray:
         """Bytes of a tensor on one device, shape (C,); one without a layout is read whole."""
@@ -198,11 +244,8 @@ class _Work:
             return np.zeros(len(self.found))
         if port is None:
             return np.full(len(self.found), float(tensor.nbytes))
-        size = dtype_bytes(tensor.dtype)
-        per_state = np.array(
-            [local_elements(tensor.dims, s.forward, self.pricer.mesh) * size for s in port.states]
-        )
-        return np.asarray(per_state[port.of], dtype=np.float64)
+        per_state = port_elements(tensor.dims, port, self.pricer.mesh) * dtype_bytes(tensor.dtype)
+        return np.asarray(per_state[port.of])
 
     def time_s(
         self, share: FloatArray, nbytes: FloatArray, launches: int, ratio: float = 1.0
@@ -229,7 +272,7 @@ class _Work:
                 ),
                 start=np.zeros(len(self.found)),
             )
-        return self.time_s(self.share(), traffic, 1)
+        return self.time_s(self.share, traffic, 1)
 
     def _result_share(self, results: Sequence[Port | None]) -> FloatArray:
         if not self.view.outputs:
@@ -260,7 +303,7 @@ class _Work:
                 traffic = traffic + self.local_bytes(port, tensor) * (2 if flag else 1)
         separate = self.entry.engine in {Engine.MATRIX, Engine.CONVOLUTION}
         return self.time_s(
-            self.share(), traffic, wanted if separate else 1, self.entry.backward_ratio * wanted
+            self.share, traffic, wanted if separate else 1, self.entry.backward_ratio * wanted
         )
 
 
@@ -275,7 +318,7 @@ def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) ->
             return ()
         tensor = tensors[name]
         same = number.setdefault(name, len(number))
-        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role.value
+        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role
 
     attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
     inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)

@@ -64,7 +64,12 @@ class Dialect:
         limit.
         """
         factors = self._factors(rule, entry)
-        found = [a for a in self._enumerate(factors, mesh, gradient) if self._fits(a, rule, mesh)]
+        compound = _compound_factors(rule)
+        found = [
+            assignment
+            for assignment in self._enumerate(factors, mesh, gradient)
+            if self._fits(assignment, rule, mesh, compound)
+        ]
         if self.cut_counts:
             found = [a for a in found if _lookup_alone(a, rule)]
         if len(found) <= MAX_CANDIDATES:
@@ -93,16 +98,10 @@ class Dialect:
         free = (REPLICATED, GRADIENT_PARTIAL) if terms else (REPLICATED,)
         return itertools.product((*factors, *free), repeat=len(mesh.axes))
 
-    def _fits(self, assignment: Assignment, rule: ShardingRule, mesh: Mesh) -> bool:
+    def _fits(
+        self, assignment: Assignment, rule: ShardingRule, mesh: Mesh, compound: set[int]
+    ) -> bool:
         shards = shard_counts(assignment, mesh)
-        compound = {
-            f
-            for m in (*rule.operands, *rule.results)
-            if m is not None
-            for d in m
-            if len(d) > 1
-            for f in d
-        }
         for factor, count in shards.items():
             size = rule.sizes[factor]
             if not rule.is_fixed(factor) and rule.divisors[factor] % count:
@@ -112,12 +111,18 @@ class Dialect:
                 1 + (0.0 if factor in compound else self.max_waste)
             ):
                 return False
-        return all(
+        return not compound or all(
             _contiguous(d, rule, shards)
             for m in (*rule.operands, *rule.results)
             if m is not None
             for d in m
         )
+
+
+def _compound_factors(rule: ShardingRule) -> set[int]:
+    """Factors that share a dimension with another."""
+    maps = (m for m in (*rule.operands, *rule.results) if m is not None)
+    return {f for mapping in maps for dim in mapping if len(dim) > 1 for f in dim}
 
 
 def shard_counts(assignment: Assignment, mesh: Mesh) -> dict[int, int]:

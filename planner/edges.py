@@ -15,7 +15,7 @@ from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, S
 from ir.dtypes import dtype_bytes
 from ir.layout import Layout
 from planner.dialects import Dialect
-from planner.ports import Port, PortState, local_elements
+from planner.ports import Port, PortState, local_elements, port_elements
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
@@ -130,17 +130,17 @@ class MindsporeEdges:
     model: CollectiveModel
     mesh: Mesh
     _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
+    _mirrors: dict[tuple[Layout, ...], FloatArray] = field(default_factory=dict)
 
     def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
         total = forward * (1 + int(kind.regathered) + int(kind.gradient))
         if kind.parameter:
             if kind.gradient:
-                mirror = [self._mirrored(s, kind.tensor) for s in source.forward]
-                total = total + np.array([m.time_s if m else 0.0 for m in mirror])[:, None]
-            total = np.where(_used_as(source, target), total, UNREACHABLE_S)
+                total = total + self._mirror_s(kind.tensor, source)[:, None]
+            total = np.where(is_used_as(source, target), total, UNREACHABLE_S)
         if kind.tied:
-            total = np.where(_same(source, target), total, UNREACHABLE_S)
+            total = np.where(is_same(source, target), total, UNREACHABLE_S)
         return np.minimum(total, UNREACHABLE_S)
 
     def transfers(
@@ -168,11 +168,28 @@ class MindsporeEdges:
         axes = range(len(self.mesh.axes))
         return Layout(layout.dims, tuple(a for a in axes if a not in layout.split_axes))
 
+    def _mirror_s(self, tensor: Shardable, source: Port) -> FloatArray:
+        """Seconds of `_mirrored` for a parameter in each state, shape (states,)."""
+        if source.forward not in self._mirrors:
+            found = [self._mirror_coefficients(layout) for layout in source.forward]
+            self._mirrors[source.forward] = np.array(found, dtype=np.float64).T
+        latency, per_byte = self._mirrors[source.forward]
+        nbytes = port_elements(tensor.dims, source, self.mesh) * dtype_bytes(tensor.dtype)
+        return np.asarray(latency * tensor.latency_scale + nbytes * per_byte)
+
+    def _mirror_coefficients(self, rest: Layout) -> tuple[float, float]:
+        axes = self._copies(rest)
+        return self.model.coefficients(Collective.ALL_REDUCE, axes) if axes else (0.0, 0.0)
+
+    def _copies(self, rest: Layout) -> tuple[int, ...]:
+        """Axes that do not split a parameter at rest."""
+        return tuple(a for a in range(len(self.mesh.axes)) if a not in rest.split_axes)
+
     def _mirrored(self, rest: Layout, tensor: Shardable) -> Step | None:
         """All-reduce of the gradient over the axes that do not split the parameter at rest."""
         key = (rest, tensor)
         if key not in self._mirror:
-            axes = tuple(a for a in range(len(self.mesh.axes)) if a not in rest.split_axes)
+            axes = self._copies(rest)
             if not axes:
                 self._mirror[key] = None
             else:
@@ -184,17 +201,27 @@ class MindsporeEdges:
         return self._mirror[key]
 
 
-def _used_as(source: Port, target: Port) -> NDArray[np.bool_]:
+def is_used_as(source: Port, target: Port) -> NDArray[np.bool_]:
     """Where an operator reads a parameter in the layout that the parameter has in use.
 
     A parameter of MindSpore has one layout for all its readers; `gradient` of its state holds it.
     """
-    return np.array([[s.gradient == t for t in target.forward] for s in source.states], dtype=bool)
+    return _equal(source.gradient, target.forward)
 
 
-def _same(source: Port, target: Port) -> NDArray[np.bool_]:
+def is_same(source: Port, target: Port) -> NDArray[np.bool_]:
     """Where a tensor is read in the layout that it has."""
-    return np.array([[s == t for t in target.forward] for s in source.forward], dtype=bool)
+    return _equal(source.forward, target.forward)
+
+
+def _equal(sources: Sequence[Layout], targets: Sequence[Layout]) -> NDArray[np.bool_]:
+    """Which pairs are alike, shape (len(sources), len(targets))."""
+    number: dict[Layout, int] = {}
+    own, other = (
+        np.array([number.setdefault(x, len(number)) for x in side], dtype=np.intp)
+        for side in (sources, targets)
+    )
+    return np.asarray(own[:, None] == other[None, :])
 
 
 def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePricer:

@@ -27,6 +27,8 @@ class Liveness:
     """Position of the last operator that reads a tensor forward."""
     position: Mapping[str, int]
     """Position of each operator by name."""
+    read: Mapping[str, tuple[str, ...]]
+    """By operator the operands and results that its backward pass reads; empty unless derived."""
 
     @property
     def time_points(self) -> int:
@@ -41,7 +43,7 @@ class Liveness:
 
     def is_read_back(self, op: Op, name: str) -> bool:
         """Whether the backward pass of an operator reads one of its operands or results."""
-        return self.derived and name in read_back(op, self.gradient)
+        return name in self.read.get(op.name, ())
 
     def held_until(self, tensor: str) -> int:
         """First point at which a saved tensor is no longer needed."""
@@ -53,24 +55,24 @@ def analyse(graph: OpGraph, *, training: bool) -> Liveness:
     derived = training and not graph.is_training_step
     gradient = tensors_with_gradient(graph) if derived else frozenset()
     last: dict[str, int] = {}
+    read: dict[str, tuple[str, ...]] = {}
     saved: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
         for name in op.inputs:
             last[name] = index
         if derived:
-            for name in needed_tensors(op, graph, gradient):
+            read[op.name] = read_back(op, gradient)
+            for name in _kept(read[op.name], graph):
                 saved.setdefault(name, []).append(index)
     position = {op.name: i for i, op in enumerate(graph.ops)}
     return Liveness(
-        graph, derived, gradient, {n: tuple(v) for n, v in saved.items()}, last, position
+        graph, derived, gradient, {n: tuple(v) for n, v in saved.items()}, last, position, read
     )
 
 
-def needed_tensors(op: Op, graph: OpGraph, gradient: frozenset[str]) -> tuple[str, ...]:
-    """Tensors that the backward pass of an operator reads, without weights and constants."""
-    names = read_back(op, gradient)
-    kept = [n for n in names if graph.tensors[n].role in {Role.ACTIVATION, Role.INPUT}]
-    return tuple(kept)
+def _kept(names: tuple[str, ...], graph: OpGraph) -> tuple[str, ...]:
+    """Tensors that are kept for a backward pass that reads these: no weights, no constants."""
+    return tuple(n for n in names if graph.tensors[n].role in {Role.ACTIVATION, Role.INPUT})
 
 
 def recomputable(op: Op, liveness: Liveness) -> bool:

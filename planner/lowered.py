@@ -78,6 +78,8 @@ class Setting:
     memory_limit_bytes: float
     recompute: bool = False
     """Offer saved tensors to be computed again; only worth its candidates when memory binds."""
+    cost: str = "time"
+    """In what the problem is priced (`planner.pricing`)."""
 
 
 @dataclass(frozen=True, eq=False)

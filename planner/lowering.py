@@ -18,12 +18,14 @@ from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import replicated
 from ir.ops import OpView
+from planner.axis_choice import layout_axes, node_axes
 from planner.candidates import OpCandidates, OpPricer, signature
-from planner.edges import EdgeKind, EdgePricer, edge_pricer
+from planner.edges import EdgeKind, EdgePricer, edge_pricer, is_same
 from planner.holdings import Holding, Holdings, recomputed_names, table_of
 from planner.liveness import Liveness
 from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
 from planner.ports import Port, PortState, local_elements, port_elements, port_of, twice
+from planner.pricing import MINDSPORE, Pricing, TimePricing
 from planner.problem import EdgeTable, Interval, NodeTable
 from planner.problem_builder import ProblemBuilder
 from planner.tensor_layouts import parameter_states, shared_states
@@ -69,7 +71,7 @@ class _Lowering:
     edges: list[Edge] = field(default_factory=list)
     sources: dict[str, _Source] = field(default_factory=dict)
     candidates: dict[str, OpCandidates] = field(default_factory=dict)
-    signatures: dict[str, Hashable] = field(default_factory=dict)
+    signatures: dict[str, int] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
     ports: dict[Hashable, Port] = field(default_factory=dict)
     left_out: int = 0
@@ -77,6 +79,9 @@ class _Lowering:
     makers: dict[str, Op] = field(init=False)
     operators: OperatorModel = field(init=False)
     pricer: EdgePricer = field(init=False)
+    pricing: Pricing = field(init=False)
+    costs: dict[str, FloatArray] = field(default_factory=dict)
+    gradients: dict[str, tuple[bool, ...]] = field(default_factory=dict)
     holdings: Holdings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +89,7 @@ class _Lowering:
         self.operators = OperatorModel(setting.cluster.chip)
         model = CollectiveModel(setting.cluster, setting.mesh)
         self.pricer = edge_pricer(setting.dialect, setting.mesh, model)
+        self.pricing = self._pricing()
         self.readers, self.makers = self.graph.consumers(), self.graph.producers()
         self._price_operators(OpPricer(setting.mesh, setting.dialect, self.operators, model))
         self.holdings = Holdings(
@@ -99,15 +105,26 @@ class _Lowering:
     def graph(self) -> OpGraph:
         return self.liveness.graph
 
+    def _pricing(self) -> Pricing:
+        if self.setting.cost != MINDSPORE:
+            return TimePricing(self.operators, self.pricer)
+        from planner.pricing_mindspore import mindspore_pricing  # noqa: PLC0415  seldom asked for
+
+        return mindspore_pricing(self.setting)
+
     def _price_operators(self, pricer: OpPricer) -> None:
-        known: dict[Hashable, OpCandidates] = {}
+        known: dict[Hashable, int] = {}
+        priced: list[tuple[OpCandidates, FloatArray]] = []
         for op in self.graph.ops:
-            gradient = self.liveness.operand_gradients(op)
+            gradient = self.gradients[op.name] = self.liveness.operand_gradients(op)
             key = (signature(op, self.graph.tensors), gradient)
-            if key not in known:
-                known[key] = pricer.candidates(OpView(op, self.graph), gradient)
-            self.candidates[op.name] = known[key]
-            self.signatures[op.name] = key
+            number = known.setdefault(key, len(priced))
+            if number == len(priced):
+                view = OpView(op, self.graph)
+                found = pricer.candidates(view, gradient)
+                priced.append((found, self.pricing.operator(view, found)))
+            self.candidates[op.name], self.costs[op.name] = priced[number]
+            self.signatures[op.name] = number
 
     def run(self) -> Lowered:
         for op in self.graph.ops:
@@ -133,9 +150,13 @@ class _Lowering:
         self.nodes.append(node)
         shape = tuple((h.cause, h.again_s is not None) for h in holdings)
         intervals = tuple(h.interval for h in holdings)
-        return self.builder.add_node(
-            (node.kind, key, shape), lambda: table_of(time_s, holdings), intervals
-        )
+
+        def make() -> NodeTable:
+            held = [self.pricing.holding(h) for h in holdings]
+            table, count = table_of(time_s, held), len(self.setting.mesh.axes)
+            return replace(table, axes=node_axes(node, count))
+
+        return self.builder.add_node((node.kind, key, shape), make, intervals)
 
     # Parameters, inputs, and tensors with several readers
 
@@ -172,9 +193,10 @@ class _Lowering:
 
     def _parameter_table(self, tensor: Tensor, port: Port, cost: ParameterBytes) -> NodeTable:
         local = port_elements(tensor.dims, port, self.setting.mesh)
-        update = self.operators.stream_s(local * cost.moved_by_update)
+        update = self.pricing.update(local * cost.moved_by_update)
         parts = (cost.weight, cost.gradient, cost.master, cost.moments)
-        return NodeTable(update[port.of], tuple((local * part)[port.of] for part in parts))
+        held = tuple((local * part)[port.of] for part in parts)
+        return NodeTable(update[port.of], held, layout_axes(port, len(self.setting.mesh.axes)))
 
     def _add_input(self, tensor: Tensor) -> None:
         layout = self.setting.input_layouts[tensor.name]
@@ -253,7 +275,8 @@ class _Lowering:
         causes = tuple(h.cause for h in holdings)
         whole_s = tuple(float(h.again_s.sum()) for h in holdings if h.again_s is not None)
         node = Node(NodeKind.OPERATOR, op.name, found, None, causes, again)
-        number = self._add_node(node, (self.signatures[op.name], whole_s), found.time_s, holdings)
+        key = (self.signatures[op.name], whole_s)
+        number = self._add_node(node, key, self.costs[op.name], holdings)
         for index, name in enumerate(op.inputs):
             port = found.operands[index]
             if name and port is not None and name in self.sources:
@@ -293,7 +316,7 @@ class _Lowering:
         tensor = self.graph.tensors[op.inputs[index]]
         source = self.sources[tensor.name]
         at_rest = self.nodes[source.node].kind is NodeKind.PARAMETER
-        gradient = self.liveness.operand_gradients(op)[index]
+        gradient = self.gradients[op.name][index]
         kind = self._edge_kind(tensor, [op], gradient=gradient, parameter=at_rest)
         if not at_rest and tensor.role is Role.PARAMETER and self.setting.dialect.cut_counts:
             kind = replace(kind, tied=True)
@@ -330,23 +353,18 @@ class _Lowering:
         operand: int = -1,
         copies: tuple[_Copy, ...] = (),
     ) -> None:
+        shared = self.nodes[node].kind is NodeKind.TENSOR
+        price = self.pricing.branch if shared else self.pricing.edge
+
         def make() -> EdgeTable:
             spread = np.ix_(source.port.of, port.of)
-            times = self.pricer.times(kind, source.port, port)[spread]
+            times = price(kind, source.port, port)[spread]
             if not copies:
                 return EdgeTable(times)
             nbytes = port_elements(tensor.dims, port, self.setting.mesh) * dtype_bytes(tensor.dtype)
-            held = _differs(source.port, port) * nbytes[None, :]
+            held = ~is_same(source.port, port) * nbytes[None, :]
             return EdgeTable(times, tuple((held * c.count)[spread] for c in copies))
 
         key = (source.result, operand, kind, tuple(c.count for c in copies))
         self.builder.add_edge((source.node, node), key, make, tuple(c.interval for c in copies))
         self.edges.append(Edge(tensor.name, source.node, node, kind, source.port, port, operand))
-
-
-def _differs(source: Port, target: Port) -> FloatArray:
-    """1 where the forward layouts of two states differ, shape (source states, target states)."""
-    number: dict[object, int] = {}
-    mine = np.array([number.setdefault(x, len(number)) for x in source.forward])
-    other = np.array([number.setdefault(x, len(number)) for x in target.forward])
-    return np.asarray(mine[:, None] != other[None, :], dtype=np.float64)

@@ -43,6 +43,17 @@ class PortKey:
         return self is other or (isinstance(other, PortKey) and self._parts == other._parts)
 
 
+class Layouts(tuple[Layout, ...]):  # noqa: SLOT001  a tuple with slots cannot keep its hash
+    """Layouts in order, hashed once."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+
 @dataclass(frozen=True, eq=False)
 class Port:
     """What a node's candidates do to one tensor."""
@@ -57,13 +68,31 @@ class Port:
         """Equal for ports that are alike."""
         return PortKey(self.states, self.of.tobytes())
 
-    @property
-    def forward(self) -> tuple[Layout, ...]:
-        return tuple(s.forward for s in self.states)
+    @cached_property
+    def elements(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.float64]]:
+        """What `port_elements` found for some dims on some mesh."""
+        return {}
 
-    @property
+    def pieces(self, sizes: tuple[int, ...]) -> NDArray[np.int64]:
+        """Pieces of every dimension in each state, shape (states, dims), on such a mesh."""
+        if sizes not in self.cuts:
+            found = [state.forward.shards(sizes) for state in self.states]
+            shape = (len(found), len(self.states[0].forward.dims))
+            self.cuts[sizes] = np.array(found, dtype=np.int64).reshape(shape)
+        return self.cuts[sizes]
+
+    @cached_property
+    def cuts(self) -> dict[tuple[int, ...], NDArray[np.int64]]:
+        """What `pieces` found on some meshes."""
+        return {}
+
+    @cached_property
+    def forward(self) -> tuple[Layout, ...]:
+        return Layouts(s.forward for s in self.states)
+
+    @cached_property
     def gradient(self) -> tuple[Layout, ...]:
-        return tuple(s.gradient for s in self.states)
+        return Layouts(s.gradient for s in self.states)
 
 
 def port_of(states: Sequence[PortState]) -> Port:
@@ -73,10 +102,24 @@ def port_of(states: Sequence[PortState]) -> Port:
     return Port(tuple(number), of)
 
 
+def whole_port(mapping: FactorMap, assignments: Sequence[Assignment]) -> Port:
+    """The port of an operand or a result where no sums are kept partial between operators."""
+    number: dict[tuple[tuple[int, ...], ...], int] = {}
+    found = [number.setdefault(tensor_dims(mapping, a), len(number)) for a in assignments]
+    layouts = (Layout(dims) for dims in number)
+    return Port(tuple(PortState(x, x) for x in layouts), np.array(found, dtype=np.intp))
+
+
 def tensor_dims(mapping: FactorMap, assignment: Assignment) -> tuple[tuple[int, ...], ...]:
     """Mesh axes of every dimension: those of its factors, in their order."""
+    places: dict[int, tuple[int, ...]] = {}
+    for axis, factor in enumerate(assignment):
+        places[factor] = (*places.get(factor, ()), axis)
     return tuple(
-        tuple(a for f in dim for a, g in enumerate(assignment) if g == f) for dim in mapping
+        places.get(dim[0], ())
+        if len(dim) == 1
+        else tuple(axis for factor in dim for axis in places.get(factor, ()))
+        for dim in mapping
     )
 
 
@@ -122,10 +165,12 @@ def local_elements(dims: Sequence[int], layout: Layout, mesh: Mesh) -> int:
 
 def port_elements(dims: Sequence[int], port: Port, mesh: Mesh) -> NDArray[np.float64]:
     """Elements of the largest shard in every state of a port, shape (states,)."""
-    sizes = mesh.sizes
-    return np.array(
-        [math.prod(s.forward.local_dims(dims, sizes)) for s in port.states], dtype=np.float64
-    )
+    key = (tuple(dims), mesh.sizes)
+    if key not in port.elements:
+        sizes = np.array(dims, dtype=np.int64)
+        local = -(-sizes // port.pieces(mesh.sizes))
+        port.elements[key] = local.prod(axis=1).astype(np.float64)
+    return port.elements[key]
 
 
 def twice(port: Port) -> Port:

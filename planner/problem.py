@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
 Interval: TypeAlias = tuple[int, int]
 
 ROUNDING = 1e-12
@@ -29,6 +30,9 @@ class NodeTable:
     """Seconds per candidate, shape (C,), finite; a candidate to avoid has a large number."""
     memory_bytes: tuple[FloatArray, ...] = ()
     """Bytes per candidate, one (C,) vector for each live interval of the node."""
+    axes: IntArray | None = None
+    """A hint: what each candidate does with every axis of the machine, slowest axis first, shape
+    (C, A). 0 is nothing, other numbers are only names; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +67,8 @@ class Problem:
     """Number of time points, e.g. 1 if only the end of the forward pass can bind."""
     memory_limit_bytes: float
     """Bytes that no time point may exceed; `math.inf` for no limit."""
+    pinned: tuple[int, ...] = ()
+    """A hint: nodes whose candidates the user restricted, ascending."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -153,6 +159,9 @@ def _violations(problem: Problem) -> Iterator[str]:
     yield from _length_violations(problem)
     for number, node_table in enumerate(problem.node_tables):
         yield from _table_violations(f"node table {number}", node_table, dimensions=1)
+        axes = node_table.axes
+        if axes is not None and (axes.ndim != 2 or len(axes) != len(node_table.time_s)):
+            yield f"node table {number}: axes has shape {axes.shape}; one row per candidate needed"
     for number, edge_table in enumerate(problem.edge_tables):
         yield from _table_violations(f"edge table {number}", edge_table, dimensions=2)
     yield from _node_violations(problem)
@@ -169,6 +178,8 @@ def _length_violations(problem: Problem) -> Iterator[str]:
         yield f"edge_intervals has {len(problem.edge_intervals)} entries for {edges} edges"
     if problem.time_points < 0:
         yield f"time_points is {problem.time_points}; it must be 0 or more"
+    if not all(0 <= node < nodes for node in problem.pinned):
+        yield f"pinned has {problem.pinned}; there are {nodes} nodes"
     if not problem.memory_limit_bytes >= 0:
         yield f"memory_limit_bytes is {problem.memory_limit_bytes}; it must be 0 or more"
 

@@ -26,10 +26,10 @@ class ProblemBuilder:
         self, key: Hashable, make: Callable[[], NodeTable], intervals: tuple[Interval, ...]
     ) -> int:
         """A node; `make` runs only for a key not seen before. Returns its number."""
-        if key not in self._nodes:
-            self._nodes[key] = len(self.node_tables)
+        number = self._nodes.setdefault(key, len(self.node_tables))
+        if number == len(self.node_tables):
             self.node_tables.append(make())
-        self.node_table_of.append(self._nodes[key])
+        self.node_table_of.append(number)
         self.node_intervals.append(intervals)
         return len(self.node_table_of) - 1
 
@@ -42,11 +42,11 @@ class ProblemBuilder:
     ) -> None:
         """An edge, indexed [choice of pair[0], choice of pair[1]]."""
         full = (self.node_table_of[pair[0]], self.node_table_of[pair[1]], key)
-        if full not in self._edges:
-            self._edges[full] = len(self.edge_tables)
+        number = self._edges.setdefault(full, len(self.edge_tables))
+        if number == len(self.edge_tables):
             self.edge_tables.append(make())
         self.edges.append(pair)
-        self.edge_table_of.append(self._edges[full])
+        self.edge_table_of.append(number)
         self.edge_intervals.append(intervals)
 
     def build(self, time_points: int, memory_limit_bytes: float) -> Problem:

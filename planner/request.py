@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
 
 from costmodel.memory import Optimizer
 from ir.plan import Baseline
 from ir.symbols import Symbol
+
+Cuts: TypeAlias = tuple[tuple[int, ...], ...]
+"""In how many parts each dimension of each input is cut: MindSpore's `in_strategy`."""
 
 
 class RequestError(ValueError):
@@ -64,11 +68,15 @@ class SearchRequest:
     all_to_all: bool = True
     """MindSpore may exchange slices, as it does under AutoParallel; no choice for other targets."""
     seed: int = 0
-    threads: int = 1
+    threads: int = 2
     bind: tuple[tuple[str, int | Symbol], ...] = field(default=())
     """What dynamic dimensions were bound to, for the record."""
     rules: tuple[tuple[str, str], ...] = field(default=())
     """Kinds of operators that the catalogue lacks, each with its sharding rule."""
+    cost: str = "time"
+    """What is minimised: `time`, or `mindspore`, MindSpore's own cost."""
+    pins: tuple[tuple[str, Cuts], ...] = field(default=())
+    """Names of operators, wildcards allowed, each with the cuts that they are held to."""
 
     def to_dict(self) -> dict[str, object]:
         """Record for plan.json: what decides the answer, so neither threads nor the time limit.
@@ -83,6 +91,12 @@ class SearchRequest:
             [name, size if isinstance(size, int) else str(size)] for name, size in self.bind
         ]
         data["rules"] = [list(pair) for pair in self.rules]
+        if self.pins:
+            data["pins"] = [[name, [list(own) for own in cuts]] for name, cuts in self.pins]
+        else:
+            del data["pins"]
+        if self.cost == "time":
+            del data["cost"]
         if isinstance(self.dataset_strategy, tuple):
             data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
         return data

@@ -28,7 +28,8 @@ def restricted(problem: Problem, allowed: Sequence[IndexArray]) -> Problem:
             nodes[key] = len(node_tables)
             old = problem.node_tables[table]
             memory = tuple(v[keep] for v in old.memory_bytes)
-            node_tables.append(NodeTable(old.time_s[keep], memory))
+            axes = None if old.axes is None else old.axes[keep]
+            node_tables.append(NodeTable(old.time_s[keep], memory, axes))
         node_table_of.append(nodes[key])
     edges: dict[tuple[int, bytes, bytes], int] = {}
     edge_tables: list[EdgeTable] = []

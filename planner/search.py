@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ir.graph import OpGraph
-from ir.plan import Baseline, Bound, Plan
+from ir.plan import Baseline, Bound, Objective, Plan
 from planner.baselines import baselines
 from planner.dialects import Dialect
 from planner.evidence import Evidence, space_of
@@ -16,10 +16,14 @@ from planner.fit import check_states, infeasible
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
+from planner.pinning import meshes_for, pinned
+from planner.pins import pin_notes, pins_of
 from planner.preparation import dialect_of, input_layouts, input_notes, prepare
+from planner.pricing import TIME, check_cost
 from planner.request import RequestError, SearchRequest
 from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
 from planner.solvers.relaxation import elimination_work
+from planner.strategy_cost import completed, same_splits
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
@@ -59,10 +63,18 @@ def search(
         f"{len(ready.ops)} operators, {len(ready.parameters)} parameters "
         f"on {cluster.devices} devices of {cluster.name}"
     )
+    check_cost(request.cost, dialect, ready)
     check_states(ready, cluster, request)
     hunt = _Hunt(analyse(ready, training=request.training), cluster, dialect, request, report)
+    notes = [*notes, *pin_notes(hunt.pins)]
     outcomes = hunt.outcomes()
-    best, beside = _beside_baselines(min(outcomes, key=lambda o: o.rank))
+    best = min(outcomes, key=lambda o: o.rank)
+    if request.cost != TIME and best.fits:
+        in_time, fastest = hunt.in_time(best)
+        beside = tuple(baseline for baseline, _ in baselines(in_time.lowered))
+        plan = _plan(in_time, fastest, request, notes, beside)
+        return _with_objective(plan, _objective(request.cost, best.solution, outcomes))
+    best, beside = _beside_baselines(best) if request.cost == TIME else (best, ())
     if not best.fits:
         raise infeasible(best.lowered, best.solution, request, beside)
     return _plan(best, outcomes, request, notes, beside)
@@ -104,10 +116,12 @@ class _Hunt:
         report: Report,
     ) -> None:
         self.liveness, self.cluster, self.dialect = liveness, cluster, dialect
-        self.request, self.report = request, report
+        self.request, self.report, self.cost = request, report, request.cost
+        self.pins = pins_of(liveness.graph, request.pins)
         limit_s = request.time_limit_s
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
         self.coarse: _Outcome | None = None
+        self.interrupted = False
 
     def outcomes(self) -> list[_Outcome]:
         """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
@@ -117,13 +131,15 @@ class _Hunt:
         Finer meshes are tried on problems small enough, and the fastest without a memory limit is
         kept if it gains.
         """
-        first, *finer = self.dialect.meshes(self.cluster)
+        first, *finer = self._meshes(self.dialect.meshes(self.cluster))
         lead = self._unlimited(first)
         if not lead.fits and _gap(lead.solution) > WIDE_GAP:
             coarse = self._on_coarser_mesh()
             if coarse is not None and coarse.fits:
                 return [coarse]
         kept = [lead]
+        if self.interrupted:
+            finer = []
         if elimination_work(lead.lowered.problem) <= FINER_MESH_WORK * self.request.effort:
             tried = [self._unlimited(mesh) for mesh in finer]
             target_s = lead.solution.cost_s * (1 - WORTHWHILE)
@@ -136,16 +152,32 @@ class _Hunt:
             out.append(self._within_buffers(found))
         return self._or_coarser(out)
 
+    def _meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+        """Those on which everything pinned can be kept."""
+        return meshes_for(self.liveness.graph, self.pins, self.dialect, meshes)
+
+    def _keeps_pins(self, mesh: Mesh) -> bool:
+        try:
+            return bool(self._meshes([mesh]))
+        except RequestError:
+            return False
+
+    def _lower(self, setting: Setting) -> Lowered:
+        return pinned(lower(self.liveness, setting), self.pins)
+
     def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
         """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
         best = min(found, key=lambda o: o.rank)
         if best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
             return found
+        if self.interrupted and best.fits:
+            return found
         coarse = self._on_coarser_mesh()
         return [coarse] if coarse is not None and coarse.rank < best.rank else found
 
     def _on_coarser_mesh(self) -> _Outcome | None:
-        if self.coarse is None and (mesh := self.dialect.coarser_mesh(self.cluster)) is not None:
+        mesh = self.dialect.coarser_mesh(self.cluster)
+        if self.coarse is None and mesh is not None and self._keeps_pins(mesh):
             free = self._unlimited(mesh)
             self.coarse = self._within_buffers(free if free.fits else self._limited(free))
         return self.coarse
@@ -161,8 +193,9 @@ class _Hunt:
             self.request.optimizer,
             input_layouts(self.liveness.graph, mesh, self.dialect, self.request),
             limit,
+            cost=self.cost,
         )
-        lowered = lower(self.liveness, setting)
+        lowered = self._lower(setting)
         sizes = lowered.problem.sizes
         self.report(f"mesh {_shape(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
         return _Outcome(lowered, self._solve(lowered, math.inf))
@@ -189,10 +222,30 @@ class _Hunt:
             f"of {limit / 2**30:.1f} GiB"
         )
         if self.liveness.derived:
-            lowered = lower(self.liveness, replace(setting, recompute=True))
+            lowered = self._lower(replace(setting, recompute=True))
         tight = self._solve(lowered, limit)
         bound_s = max(tight.bound_s, free.solution.bound_s)
         return _Outcome(lowered, replace(tight, bound_s=bound_s))
+
+    def in_time(self, found: _Outcome) -> tuple[_Outcome, list[_Outcome]]:
+        """What was found at another cost, in seconds, and the fastest plans beside it.
+
+        What that cost does not decide, such as layouts at rest, is chosen for the least time.
+        """
+        self.report("the same in seconds, and the fastest plan for comparison")
+        self.cost, self.coarse = TIME, None
+        lowered = self._lower(replace(found.lowered.setting, cost=TIME))
+        problem, choice = lowered.problem, found.solution.choice or ()
+        allowed = same_splits(lowered, choice)
+        kept = replace(
+            found.solution, cost_s=problem.cost_s(choice), peak_bytes=problem.peak_bytes(choice)
+        )
+        limits = (math.inf, problem.memory_limit_bytes)
+        better = [completed(problem, allowed, limit) for limit in limits]
+        fine = [s for s in better if s.choice is not None and _fits_beside_buffers(lowered, s)]
+        best = min((*fine, kept), key=lambda s: s.cost_s)
+        solution = replace(best, proof="bounded", truncated=found.solution.truncated)
+        return _Outcome(lowered, solution), self.outcomes()
 
     def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
         problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
@@ -200,16 +253,38 @@ class _Hunt:
         request = self.request
         budget = Budget(request.effort, left, request.seed, request.threads)
         try:
-            return solver_by_name(request.solver).solve(problem, budget, self._progress)
+            found = solver_by_name(request.solver).solve(problem, budget, self._progress)
         except ProblemTooLargeError as error:
             raise RequestError(
                 f"{error}\n  at:  --solver {request.solver}\n  fix: leave --solver out"
             ) from error
+        if found.interrupted:
+            self.report("interrupted: ending with what is quick to find")
+            self.deadline, self.interrupted = time.monotonic(), True
+        return found
 
     def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
-        best = f"best {cost_s:.6g} s" if math.isfinite(cost_s) else "nothing that fits yet"
-        bound = f", bound {bound_s:.6g} s" if math.isfinite(bound_s) else ""
+        unit = " s" if self.cost == TIME else ""
+        best = f"best {cost_s:.6g}{unit}" if math.isfinite(cost_s) else "nothing that fits yet"
+        bound = f", bound {bound_s:.6g}{unit}" if math.isfinite(bound_s) else ""
         self.report(f"{stage}: {best}{bound}")
+
+
+def _fits_beside_buffers(lowered: Lowered, solution: Solution) -> bool:
+    excess = Evidence(lowered, solution.choice or ()).buffer_excess_bytes()
+    return lowered.problem.fits(solution.peak_bytes + excess)
+
+
+def _objective(cost: str, solution: Solution, outcomes: list[_Outcome]) -> Objective:
+    bound = min(solution.cost_s, *(o.solution.bound_s for o in outcomes))
+    return Objective(cost, solution.cost_s, bound, solution.proof)
+
+
+def _with_objective(plan: Plan, objective: Objective) -> Plan:
+    least = "the least" if objective.proof == "optimal" else f"at least {objective.bound:.6g}"
+    value = f"{objective.value:.6g} ({least} of the space)"
+    note = f"minimised by --cost {objective.cost}: {value}; times and bounds are the planner's"
+    return replace(plan, objective=objective, notes=(note, *plan.notes))
 
 
 def _beside_baselines(best: _Outcome) -> tuple[_Outcome, tuple[Baseline, ...]]:
@@ -245,7 +320,7 @@ def _plan(
     estimate = evidence.estimate(collectives)
     bound_s = min(estimate.step_time_s, *(o.solution.bound_s for o in outcomes))
     gap = (estimate.step_time_s - bound_s) / bound_s if bound_s > 0 else 0.0
-    truncated = any(o.solution.truncated for o in outcomes)
+    truncated = any(o.solution.truncated for o in (best, *outcomes))
     return Plan(
         graph=graph,
         digest=graph.digest(),

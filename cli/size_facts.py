@@ -1,0 +1,67 @@
+"""What the sizes of a network amount to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from importers.hf_config import import_config
+from ir.graph import OpGraph
+from ir.normalise import main_dtype, normalise
+from ir.ops import OpView, lookup
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """A network in numbers."""
+
+    name: str
+    parameters: int
+    parameters_per_token: int
+    """Without the experts that a token is not sent to."""
+    parameter_bytes: int
+    dtype: str
+    inputs: Mapping[str, tuple[int, ...]]
+    """Dims by name, at batch 1."""
+    forward_flops: int
+    """Of one sample of these dims."""
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def size_facts(config: Mapping[str, object], name: str, sequence: int | None = None) -> SizeFacts:
+    """The facts of a configuration, at one sample.
+
+    Raises:
+        ModelError: it describes no network.
+    """
+    bind = {} if sequence is None else {"sequence": sequence}
+    graph = import_config(config, name, "the sizes given", bind)
+    ready = normalise(graph)
+    parameters = sum(t.elements for t in graph.parameters)
+    return SizeFacts(
+        name=name,
+        parameters=parameters,
+        parameters_per_token=parameters - _idle(ready),
+        parameter_bytes=sum(t.nbytes for t in graph.parameters),
+        dtype=main_dtype(graph),
+        inputs={n: graph.tensors[n].dims for n in graph.inputs},
+        forward_flops=sum(lookup(op.kind).flops(OpView(op, ready)) for op in ready.ops),
+        notes=graph.notes,
+    )
+
+
+def _idle(graph: OpGraph) -> int:
+    """Elements of the experts that a token passes by."""
+    idle = 0
+    tokens = graph.tensors[graph.inputs[0]].elements
+    for op in graph.ops:
+        if op.kind == "ExpertMatMul":
+            view = OpView(op, graph)
+            weight, slots = view.dims(1), math.prod(view.dims(0)[:2])
+            taken = min(weight[0], -(-slots // tokens))
+            idle += math.prod(weight) // weight[0] * (weight[0] - taken)
+    return idle

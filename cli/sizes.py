@@ -1,0 +1,142 @@
+"""`planner sizes`: a network from its sizes, without a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import options
+from cli import size_options as sizes_of
+from cli.arguments import at_least_one, one_of
+from cli.errors import UserError
+from cli.files import check_folder, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cli.size_facts import SizeFacts
+
+EPILOG = """\b
+Examples:
+  planner sizes --list
+  planner sizes --layers 80 --hidden 8192 --heads 64 --kv-heads 8 --ffn 28672 \\
+      --vocabulary 128256 -o model.json
+  planner sizes deepseek-v3 --layers 30 --experts 128 -o smaller.json
+
+\b
+Exit status: 0 done, 2 a fault in the command or the sizes."""
+
+
+def sizes(  # noqa: PLR0913  one parameter per option
+    model: sizes_of.BaseModel = None,
+    *,
+    layers: sizes_of.Layers = None,
+    hidden: sizes_of.Hidden = None,
+    heads: sizes_of.Heads = None,
+    kv_heads: sizes_of.KeyHeads = None,
+    head_width: sizes_of.HeadWidth = None,
+    ffn: sizes_of.FeedForward = None,
+    vocabulary: sizes_of.Vocabulary = None,
+    experts: sizes_of.Experts = None,
+    experts_per_token: sizes_of.ExpertsPerToken = None,
+    expert_ffn: sizes_of.ExpertWidth = None,
+    tied: sizes_of.Tied = None,
+    dtype: options.Dtype = None,
+    sequence: options.SequenceLength = None,
+    listing: sizes_of.Listing = False,
+    output: sizes_of.SizesFile = None,
+    as_json: options.Json = False,
+) -> None:
+    """Describe a network by its sizes, or change those of a published one."""
+    given = {
+        "layers": layers, "hidden": hidden, "heads": heads, "key heads": kv_heads,
+        "head width": head_width, "feed-forward": ffn, "vocabulary": vocabulary,
+        "experts": experts, "experts per token": experts_per_token, "expert width": expert_ffn,
+        "tied": tied,
+    }  # fmt: skip
+    if sequence is not None:
+        at_least_one(sequence, "--sequence")
+    wanted = {meaning: size for meaning, size in given.items() if size is not None}
+    if listing:
+        _print_list(as_json=as_json)
+        return
+    if model is None and not wanted:
+        raise UserError(
+            "no sizes are given",
+            "planner sizes",
+            "name a published model (--list prints them), or give sizes such as --layers 80",
+        )
+    if output is not None:
+        _check_output(output)
+    config = _configuration(model, wanted, dtype)
+    from cli.size_facts import size_facts  # noqa: PLC0415  half a second of imports
+
+    facts = size_facts(config, _name(model, output), sequence)
+    if output is not None:
+        write_files(output.parent, {output.name: lambda path: _write(path, config)})
+    _print_facts(facts, config, output, as_json=as_json)
+
+
+def _check_output(output: Path) -> None:
+    if output.suffix != ".json":
+        raise UserError(
+            f"{output.name} is no name of a config.json",
+            f"-o {output}",
+            "end it in .json: by that the other commands know it",
+        )
+    check_folder(output.parent)
+
+
+def _configuration(
+    model: str | None, wanted: Mapping[str, int | bool], dtype: str | None
+) -> Mapping[str, object]:
+    from importers.sizes import PLAIN, configuration, with_sizes  # noqa: PLC0415
+    from ir.dtypes import SHORT_NAMES  # noqa: PLC0415
+
+    changes: dict[str, int | bool | str] = dict(wanted)
+    if dtype is not None:
+        changes["element type"] = SHORT_NAMES[
+            one_of(dtype, options.DTYPES, "--dtype", "element type")
+        ]
+    return with_sizes(PLAIN if model is None else configuration(model), changes)
+
+
+def _name(model: str | None, output: Path | None) -> str:
+    if output is not None:
+        return output.stem
+    return "model" if model is None else Path(model).stem if model.endswith(".json") else model
+
+
+def _write(path: Path, config: Mapping[str, object]) -> None:
+    path.write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
+
+
+def _print_list(*, as_json: bool) -> None:
+    from cli.size_text import print_list  # noqa: PLC0415  brings in rich
+    from importers.sizes import published, published_names  # noqa: PLC0415
+
+    models = [published(name) for name in published_names()]
+    if as_json:
+        from dataclasses import asdict  # noqa: PLC0415
+
+        print(json.dumps({"models": [asdict(each) for each in models]}))
+        return
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_list(models, out)
+
+
+def _print_facts(
+    facts: SizeFacts, config: Mapping[str, object], output: Path | None, *, as_json: bool
+) -> None:
+    if as_json:
+        written = None if output is None else str(output)
+        print(json.dumps(facts.to_dict() | {"config": dict(config), "output": written}))
+        return
+    from cli.size_text import print_sizes  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_sizes(facts, config, output, out)

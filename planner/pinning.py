@@ -1,0 +1,197 @@
+"""Pins on a mesh and in a lowered problem: only candidates that cut as asked are left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ir.graph import OpGraph
+from ir.layout import Layout
+from ir.ops import OpView, lookup
+from ir.rule import FactorMap
+from planner.candidates import OpCandidates
+from planner.dialects import Dialect
+from planner.lowered import Lowered, Node, NodeKind
+from planner.pins import Pin, cuts_text, listed
+from planner.ports import Port, tensor_dims
+from planner.request import Cuts, RequestError
+from planner.restriction import restricted
+from topology.mesh import Mesh
+
+IndexArray = NDArray[np.intp]
+
+
+def meshes_for(
+    graph: OpGraph, pins: Sequence[Pin], dialect: Dialect, meshes: Sequence[Mesh]
+) -> tuple[Mesh, ...]:
+    """The meshes on which every pin can be kept, in their order.
+
+    Raises:
+        RequestError: there is none; the message has the cuts that exist.
+    """
+    if not pins:
+        return tuple(meshes)
+    known: dict[tuple[object, ...], list[list[Cuts]]] = {}
+    fitting = [True] * len(meshes)
+    for pin in pins:
+        view = OpView(pin.op, graph)
+        key = (
+            lookup(pin.op.kind).rule(view),
+            pin.op.divisors,
+            tuple(t and t.dims for t in view.inputs),
+        )
+        if key not in known:
+            known[key] = [_offered(view, dialect, mesh) for mesh in meshes]
+        keeps = [any(_agrees(pin, cuts) for cuts in offered) for offered in known[key]]
+        if not any(keeps):
+            raise _nothing_offered(pin, view, known[key], meshes)
+        fitting = [a and b for a, b in zip(fitting, keeps, strict=True)]
+    if not any(fitting):
+        raise RequestError(
+            "no one mesh of this machine has all pinned strategies\n"
+            f"  at:  {listed(list(dict.fromkeys(pin.text for pin in pins)), 3)}\n"
+            "  fix: pin fewer operators, or cut them over the same groups of devices"
+        )
+    return tuple(mesh for mesh, fits in zip(meshes, fitting, strict=True) if fits)
+
+
+def pinned(lowered: Lowered, pins: Sequence[Pin]) -> Lowered:
+    """The problem in which pinned operators have only the candidates that cut as asked.
+
+    Raises:
+        RequestError: a pinned operator has no such candidate.
+    """
+    if not pins:
+        return lowered
+    wanted = {pin.op.name: pin for pin in pins}
+    allowed: list[IndexArray] = []
+    nodes: list[Node] = []
+    held: list[int] = []
+    for number, (node, size) in enumerate(zip(lowered.nodes, lowered.problem.sizes, strict=True)):
+        found = node.candidates
+        if node.kind is not NodeKind.OPERATOR or node.name not in wanted or found is None:
+            allowed.append(np.arange(size))
+            nodes.append(node)
+            continue
+        keep = _kept(wanted[node.name], found, lowered.setting.mesh)
+        count = len(found.assignments)
+        allowed.append(np.concatenate([keep + start for start in range(0, size, count)]))
+        nodes.append(replace(node, candidates=_subset(found, keep)))
+        held.append(number)
+    edges = tuple(
+        replace(
+            edge,
+            source_port=_narrowed(edge.source_port, allowed[edge.source]),
+            target_port=_narrowed(edge.target_port, allowed[edge.target]),
+        )
+        for edge in lowered.edges
+    )
+    problem = replace(restricted(lowered.problem, allowed), pinned=tuple(held))
+    return replace(lowered, problem=problem, nodes=tuple(nodes), edges=edges)
+
+
+def _offered(view: OpView, dialect: Dialect, mesh: Mesh) -> list[Cuts]:
+    """Cuts of all operands in every candidate of an operator on a mesh, each once."""
+    entry = lookup(view.op.kind)
+    rule = replace(entry.rule(view), divisors=view.op.divisors)
+    # Whether gradients are wanted adds candidates, but none that cuts otherwise.
+    found, _ = dialect.assignments(rule, entry, mesh, gradient=False)
+    ranks = [len(t.dims) if t is not None else 0 for t in view.inputs]
+
+    def shards(
+        mapping: FactorMap | None, rank: int, assignment: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        if mapping is None:
+            return (1,) * rank
+        return Layout(tensor_dims(mapping, assignment)).shards(mesh.sizes)
+
+    every = (
+        tuple(shards(m, rank, a) for m, rank in zip(rule.operands, ranks, strict=True))
+        for a in found
+    )
+    return list(dict.fromkeys(every))
+
+
+def _agrees(pin: Pin, cuts: Cuts) -> bool:
+    pairs = zip(pin.cuts, cuts, strict=True)
+    return all(wanted is None or wanted == own for wanted, own in pairs)
+
+
+def _kept(pin: Pin, found: OpCandidates, mesh: Mesh) -> IndexArray:
+    keep = np.ones(len(found.assignments), dtype=bool)
+    for wanted, port in zip(pin.cuts, found.operands, strict=True):
+        if wanted is None:
+            continue
+        if port is None:
+            keep &= all(cut == 1 for cut in wanted)
+        else:
+            same = np.array([s.forward.shards(mesh.sizes) == wanted for s in port.states])
+            keep &= same[port.of]
+    if not keep.any():
+        raise RequestError(
+            f"operator {pin.op.name} ({pin.op.label}) has no candidate that cuts its inputs so\n"
+            f"  at:  {pin.text}\n  fix: pin it otherwise"
+        )
+    return np.flatnonzero(keep)
+
+
+def _subset(found: OpCandidates, keep: IndexArray) -> OpCandidates:
+    def narrowed(ports: Sequence[Port | None]) -> tuple[Port | None, ...]:
+        return tuple(None if port is None else Port(port.states, port.of[keep]) for port in ports)
+
+    return replace(
+        found,
+        assignments=tuple(found.assignments[i] for i in keep),
+        operands=narrowed(found.operands),
+        results=narrowed(found.results),
+        forward_s=found.forward_s[keep],
+        backward_s=found.backward_s[keep],
+        inner=tuple(found.inner[i] for i in keep),
+        inner_s=found.inner_s[keep],
+    )
+
+
+def _narrowed(port: Port, keep: IndexArray) -> Port:
+    return port if len(keep) == len(port.of) else Port(port.states, port.of[keep])
+
+
+def _nothing_offered(
+    pin: Pin, view: OpView, offered: Sequence[Sequence[Cuts]], meshes: Sequence[Mesh]
+) -> RequestError:
+    """The error for cuts that no candidate has, with the ones that exist, the nearest first."""
+    places = [i for i, wanted in enumerate(pin.cuts) if wanted is not None]
+    shown = dict.fromkeys(tuple(cuts[i] for i in places) for own in offered for cuts in own)
+    wanted = tuple(pin.cuts[i] or () for i in places)
+    near = sorted(shown, key=lambda cuts: (_distance(cuts, wanted), cuts))
+    reason = _reason(pin, view, max(mesh.size for mesh in meshes))
+    return RequestError(
+        f"operator {pin.op.name} ({pin.op.label}) cannot be cut so: {reason}\n"
+        f"  at:  {pin.text}\n"
+        f"  fix: use one of the strategies that exist: {listed([cuts_text(c) for c in near])}"
+    )
+
+
+def _distance(cuts: Cuts, wanted: Cuts) -> float:
+    return sum(
+        abs(math.log2(a / b))
+        for own, other in zip(cuts, wanted, strict=True)
+        for a, b in zip(own, other, strict=True)
+    )
+
+
+def _reason(pin: Pin, view: OpView, devices: int) -> str:
+    for wanted, tensor in zip(pin.cuts, view.inputs, strict=True):
+        if wanted is None or tensor is None:
+            continue
+        pieces = math.prod(wanted)
+        if devices % pieces:
+            return f"{pieces} pieces of {tensor.name} do not divide the {devices} devices"
+        divisors = tensor.divisors or tensor.dims
+        for place, (size, cut) in enumerate(zip(divisors, wanted, strict=True)):
+            if size % cut:
+                return f"dimension {place} of {tensor.name}, {size}, does not split {cut} ways"
+    return "no candidate has these cuts together, as the operator's rule and the target want them"

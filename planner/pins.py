@@ -1,0 +1,175 @@
+"""Operators whose split the user gives: which operators a pin names, and which cuts it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from exporters.folding import common_scope
+from ir.graph import Op, OpGraph, Role
+from planner.request import Cuts, RequestError
+
+MOST_SHOWN = 8
+"""Names or cuts that a message lists; the rest is counted."""
+LONGEST_NAME = 1000
+"""A longer pattern is no slip of the finger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What one operator is held to."""
+
+    op: Op
+    text: str
+    """The option, for messages."""
+    cuts: tuple[tuple[int, ...] | None, ...]
+    """Cuts of the dims of every operand; None leaves an operand free."""
+
+
+def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]:
+    """The operators that are pinned, in the order of the graph.
+
+    Args:
+        graph: as it is planned.
+        pins: names of operators with the cuts of their inputs, as `SearchRequest.pins` has them.
+
+    Raises:
+        RequestError: a name fits no operator or operators of several kinds, an operator has other
+            inputs or dims, or two pins hold it to different cuts.
+    """
+    found: dict[str, Pin] = {}
+    for name, cuts in pins:
+        text = pin_text(name, cuts)
+        for op in _named(graph, name, text):
+            pin = Pin(op, text, _by_operand(graph, op, cuts, text))
+            other = found.setdefault(op.name, pin)
+            if other.cuts != pin.cuts:
+                raise RequestError(
+                    f"operator {op.name} ({op.label}) is pinned twice\n"
+                    f"  at:  {other.text} and {text}\n"
+                    "  fix: give every operator one strategy"
+                )
+    return tuple(found[op.name] for op in graph.ops if op.name in found)
+
+
+def pin_notes(pins: Sequence[Pin]) -> list[str]:
+    """What is pinned, a line for each option."""
+    by_text: dict[str, list[Op]] = {}
+    for pin in pins:
+        by_text.setdefault(pin.text, []).append(pin.op)
+    return [
+        f"pinned by {text}: {_counted(ops)} ({listed([op.name for op in ops], 3)})"
+        for text, ops in by_text.items()
+    ]
+
+
+def pin_text(name: str, cuts: Cuts) -> str:
+    """The option as it is written.
+
+    >>> pin_text("node_linear", ((2, 4), (4,)))
+    "--pin 'node_linear=((2,4),(4,))'"
+    """
+    return f"--pin '{name}={cuts_text(cuts)}'"
+
+
+def cuts_text(cuts: Cuts) -> str:
+    """Cuts of all inputs as Python and MindSpore write them, without spaces."""
+    return repr(cuts).replace(" ", "")
+
+
+def listed(items: Sequence[str], most: int = MOST_SHOWN) -> str:
+    """The first items, and how many more there are."""
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + rest
+
+
+def _counted(ops: Sequence[Op]) -> str:
+    return f"{len(ops)} x {ops[0].label}"
+
+
+def _named(graph: OpGraph, name: str, text: str) -> list[Op]:
+    """Operators of a name or scope, wildcards allowed, behind their kind if that is given."""
+    if len(name) > LONGEST_NAME:
+        raise RequestError(
+            f"the name of a pin has {len(name)} characters\n  at:  --pin\n"
+            f"  fix: use {LONGEST_NAME} at most, and wildcards where many operators are meant"
+        )
+    found = _matching(graph, graph.ops, name)
+    if not found:
+        kind, _, rest = name.partition(" ")
+        alike = [op for op in graph.ops if kind in {op.kind, op.label}]
+        found = _matching(graph, alike, rest.strip()) if rest else []
+    labels = list(dict.fromkeys(op.label for op in found))
+    if not found:
+        raise RequestError(
+            f"the model has no operator {name!r}\n  at:  {text}\n{_closest(graph, name)}"
+        )
+    if len(labels) > 1:
+        raise RequestError(
+            f"{name!r} names operators of {len(labels)} kinds: {listed(labels)}\n  at:  {text}\n"
+            f"  fix: put the kind before the name, such as '{labels[0]} {name}=...'"
+        )
+    return found
+
+
+def _matching(graph: OpGraph, ops: Sequence[Op], name: str) -> list[Op]:
+    """By name, else by scope, else by wildcards over both."""
+    prefix = len(common_scope(op.scope for op in graph.ops))
+    exact = [op for op in ops if op.name == name]
+    scoped = [op for op in ops if op.scope and name in {op.scope, op.scope[prefix:]}]
+    if exact or scoped or not any(sign in name for sign in "*?["):
+        return exact or scoped
+    return [
+        op
+        for op in ops
+        if any(fnmatchcase(x, name) for x in (op.name, op.scope, op.scope[prefix:]) if x)
+    ]
+
+
+def _closest(graph: OpGraph, name: str) -> str:
+    known = list(dict.fromkeys(n for op in graph.ops for n in (op.name, op.scope) if n))
+    wanted = name.rpartition(" ")[2]
+    close = [n for n in known if wanted and n.endswith(wanted)]
+    close = close or get_close_matches(wanted, known, n=MOST_SHOWN, cutoff=0.5)
+    if close:
+        return f"  fix: use a name or a scope; the closest are {listed(close)}"
+    return "  fix: use a name or a scope; `planner inspect MODEL` shows them, and * stands for any"
+
+
+def _by_operand(
+    graph: OpGraph, op: Op, cuts: Cuts, text: str
+) -> tuple[tuple[int, ...] | None, ...]:
+    """The cuts of every operand.
+
+    MindSpore's strategies leave out what is no tensor there: scalars, and constants that a
+    composite operator brings with it, may be left out here.
+    """
+    if any(cut < 1 for own in cuts for cut in own):
+        raise RequestError(f"a cut below 1\n  at:  {text}\n  fix: write 1 for what stays whole")
+    dims = {name: graph.tensors[name].dims for name in op.inputs if name}
+    present = [i for i, name in enumerate(op.inputs) if name]
+    arrays = [i for i in present if dims[op.inputs[i]]]
+    moving = [i for i in arrays if graph.tensors[op.inputs[i]].role is not Role.CONSTANT]
+    for places in (present, arrays, moving):
+        ranks = [len(dims[op.inputs[i]]) for i in places]
+        if ranks == [len(own) for own in cuts]:
+            given: Mapping[int, tuple[int, ...]] = dict(zip(places, cuts, strict=True))
+            return tuple(given.get(i) for i in range(len(op.inputs)))
+    shown = "; ".join(f"{op.inputs[i]} {_dims(dims[op.inputs[i]])}" for i in moving or present)
+    example = tuple((1,) * len(dims[op.inputs[i]]) for i in moving or present)
+    raise RequestError(
+        f"operator {op.name} ({op.label}) has other inputs than {_count_text(cuts)}\n"
+        f"  at:  {text}\n"
+        f"  fix: give one cut for each dimension of {shown}, such as {cuts_text(example)}"
+    )
+
+
+def _count_text(cuts: Cuts) -> str:
+    ranks = ", ".join(str(len(own)) for own in cuts)
+    return f"{len(cuts)} with {ranks} dims" if cuts else "none"
+
+
+def _dims(dims: Sequence[int]) -> str:
+    return "x".join(str(size) for size in dims) or "without dims"

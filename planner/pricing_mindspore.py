@@ -1,0 +1,167 @@
+"""The tables of a problem in MindSpore's own cost: weighted bytes of slices.
+
+A parameter costs nothing by itself: its gradient is a cost of the operator that reads it. MindSpore
+has no node for a tensor with several readers; here it is held to the layout of its maker, and every
+reader pays for its own redistribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.mindspore_cost import (
+    FORBIDDEN,
+    Slices,
+    Weights,
+    operator_bytes,
+    operator_cost,
+)
+from costmodel.mindspore_cost_edges import MindsporeEdgeCost
+from exporters.mindspore_primitives import PrimitiveForm, primitive_form
+from exporters.mindspore_readers import parts_of
+from ir.dtypes import dtype_bytes
+from ir.graph import Role, Tensor
+from ir.ops import OpView
+from ir.rule import FactorMap
+from planner.candidates import FloatArray, OpCandidates
+from planner.edges import EdgeKind, is_same, is_used_as
+from planner.holdings import Holding
+from planner.lowered import Setting
+from planner.ports import Port
+from topology.mesh import Mesh
+
+ASCEND, ASCEND_BETA, GPU_BETA = "ascend", 400.0, 50.0
+"""MindSpore counts a byte that is sent by the kind of device.
+
+Source: MindSpore 2.7.0, `frontend/parallel/costmodel_context.cc`.
+"""
+ENDS = frozenset({"Loss", "Output"})
+"""Operators that the planner puts behind the results of a network; MindSpore's has them not."""
+
+
+@dataclass(frozen=True, slots=True)
+class MindsporePricing:
+    """Costs on one mesh."""
+
+    mesh: Mesh
+    edges: MindsporeEdgeCost
+    weights: Weights
+
+    def operator(self, view: OpView, found: OpCandidates) -> FloatArray:
+        """Sum over the primitives of the operator: a composite has several."""
+        total = np.zeros(len(found.assignments))
+        if view.op.kind in ENDS:
+            return total
+        cuts = _Cuts(found, self.mesh)
+        for part, rule in parts_of(view):
+            form = primitive_form(part, rule)
+            slices = _slices(part, form, cuts)
+            name = form.name or part.op.kind
+            nbytes = operator_bytes(name, slices)
+            total += operator_cost(nbytes, slices.rows, self.mesh.size, self.weights)
+        return total
+
+    def update(self, nbytes: FloatArray) -> FloatArray:
+        return np.zeros_like(nbytes)
+
+    def holding(self, holding: Holding) -> Holding:
+        """MindSpore's cost knows nothing of tensors that are computed again."""
+        if holding.again_s is None:
+            return holding
+        return replace(holding, again_s=np.zeros_like(holding.again_s))
+
+    def edge(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        if kind.parameter:
+            return np.where(is_used_as(source, target), 0.0, FORBIDDEN)
+        if kind.tied:
+            return np.where(is_same(source, target), 0.0, FORBIDDEN)
+        tensor = kind.tensor
+        nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
+        boolean = tensor.dtype == "bool"
+        return self.edges.pair_cost(
+            tensor.dims, nbytes, source.forward, target.forward, boolean=boolean
+        )
+
+    def branch(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        if kind.parameter or len(target.states) == 1:
+            return self.edge(kind, source, target)
+        return np.where(is_same(source, target), 0.0, FORBIDDEN)
+
+
+def mindspore_pricing(setting: Setting) -> MindsporePricing:
+    """The pricing of a setting: weights are those of MindSpore's defaults for the machine."""
+    beta = ASCEND_BETA if setting.cluster.chip.name.startswith(ASCEND) else GPU_BETA
+    weights = Weights(beta=beta, training=setting.training)
+    edges = MindsporeEdgeCost(setting.mesh, setting.dialect.all_to_all, weights)
+    return MindsporePricing(setting.mesh, edges, weights)
+
+
+class _Cuts:
+    """In how many pieces the candidates of an operator cut its factors."""
+
+    def __init__(self, found: OpCandidates, mesh: Mesh) -> None:
+        self.devices = mesh.size
+        self.assignments: NDArray[np.intp] = np.array(found.assignments, dtype=np.intp)
+        self.sizes = np.array(mesh.sizes, dtype=np.float64)
+        self._known: dict[tuple[int, ...], FloatArray] = {}
+
+    def count(self, factors: tuple[int, ...]) -> FloatArray:
+        """Pieces of a dimension of these factors, shape (C,)."""
+        if factors not in self._known:
+            split = np.isin(self.assignments, factors)
+            self._known[factors] = np.where(split, self.sizes, 1.0).prod(axis=1)
+        return self._known[factors]
+
+    def pieces(self, mapping: FactorMap) -> FloatArray:
+        """Pieces of a tensor, shape (C,)."""
+        return self.count(tuple(f for dim in mapping for f in dim))
+
+
+def _slices(view: OpView, form: PrimitiveForm, cuts: _Cuts) -> Slices:
+    """What one device has of the tensors of a primitive; what the network holds as a constant and
+    the graph does not have counts as its form says.
+    """
+    tensors = [tensor for tensor in view.inputs if tensor is not None]
+    width = [_width(tensors, i) for i in range(len(form.inputs))]
+    pieces = tuple(cuts.pieces(mapping) for mapping in form.inputs)
+    inputs = tuple(
+        math.prod(dims) * size / count
+        for dims, size, count in zip(form.dims, width, pieces, strict=True)
+    )
+    results = tuple(zip(form.results, view.outputs, strict=False))
+    outputs = tuple(tensor.nbytes / cuts.pieces(mapping) for mapping, tensor in results)
+    none = np.ones(len(cuts.assignments))
+    first = form.inputs[0] if form.inputs else ()
+    return Slices(
+        inputs=inputs or (0.0 * none,),
+        outputs=outputs or (0.0 * none,),
+        pieces=pieces or (none,),
+        trained=tuple(_is_trained(tensors, i) for i in range(max(len(form.inputs), 1))),
+        summed=cuts.count(tuple(_summed(form))) > 1,
+        rows=cuts.count(first[0]) if first else none,
+        devices=cuts.devices,
+        second_dim=cuts.count(first[1]) > 1 if len(first) > 1 else none > 1,
+        looked_up=cuts.count(tuple(form.looked_up)) > 1,
+    )
+
+
+def _summed(form: PrimitiveForm) -> Iterator[int]:
+    """Factors of the inputs that the first result lacks."""
+    kept = {f for dim in (form.results[0] if form.results else ()) for f in dim}
+    found = {f for mapping in form.inputs for dim in mapping for f in dim}
+    yield from sorted(found - kept)
+
+
+def _width(tensors: Sequence[Tensor], index: int) -> float:
+    """Bytes of an element of an input; one that the primitive has on top is like the first."""
+    found = tensors[index] if index < len(tensors) else tensors[0] if tensors else None
+    return 4.0 if found is None else dtype_bytes(found.dtype)
+
+
+def _is_trained(tensors: Sequence[Tensor], index: int) -> bool:
+    return index < len(tensors) and tensors[index].role is Role.PARAMETER

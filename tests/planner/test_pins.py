@@ -1,0 +1,268 @@
+"""Pins: which operators a name means, which cuts it may have, and one clear error otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from ir.graph import OpGraph
+from ir.plan import Plan
+from ir.plan_file import plan_from_json, plan_to_json
+from planner.pinning import pinned
+from planner.pins import LONGEST_NAME, pin_notes, pin_text, pins_of
+from planner.ports import Port, PortState
+from planner.request import Cuts, RequestError, SearchRequest
+from planner.search import search
+from planner.solvers import SOLVERS, Budget, solver_by_name
+from planner.solvers.exhaustive import Exhaustive
+from tests.builders import attention_block, mlp
+from tests.planner.lowering_of import lowered_on
+from topology.catalogue import named_cluster
+from topology.mesh import prime_mesh, tier_mesh
+
+Pins = tuple[tuple[str, Cuts], ...]
+ROWS: Cuts = ((4, 1), (1, 1))
+COLUMNS: Cuts = ((1, 1), (1, 4))
+
+
+def scoped(graph: OpGraph) -> OpGraph:
+    """The graph with a scope on every operator: two in each module."""
+    ops = [replace(op, scope=f"m.layers.{i // 2}.part") for i, op in enumerate(graph.ops)]
+    return graph.with_ops(ops)
+
+
+def names(graph: OpGraph, name: str, cuts: Cuts = ROWS) -> list[str]:
+    return [pin.op.name for pin in pins_of(graph, ((name, cuts),))]
+
+
+def planned(
+    pins: Pins,
+    *,
+    devices: int = 4,
+    graph: OpGraph | None = None,
+    target: str = "mindspore",
+    solver: str = "portfolio",
+) -> Plan:
+    asked = SearchRequest(pins=pins, target=target, solver=solver)
+    return search(graph or mlp(2), named_cluster("atlas-800t-a2", devices), asked)
+
+
+def cuts_of(plan: Plan, name: str) -> Cuts:
+    sizes = {axis: size for axis, size, _ in plan.mesh}
+    (op,) = (op for op in plan.operators if op.name == name)
+    return tuple(
+        tuple(math.prod(sizes[a] for a in dim) for dim in layout.dims)
+        for layout in op.inputs
+        if layout is not None
+    )
+
+
+def test_a_name_a_scope_and_wildcards_name_operators() -> None:
+    graph = scoped(mlp(4))
+    products = [op.name for op in graph.ops if op.kind == "MatMul"]
+    assert names(graph, products[1]) == [products[1]]
+    assert names(graph, "op_matmul_*") == products
+    assert names(graph, "MatMul m.layers.0.part") == [products[0]]
+    assert names(graph, "MatMul layers.*") == products
+    assert names(graph, "MatMul *") == products
+
+
+def test_a_scope_with_operators_of_several_kinds_wants_the_kind() -> None:
+    with pytest.raises(
+        RequestError, match=r"2 kinds: MatMul, Relu\n.*\n.*'MatMul layers\.0\.part="
+    ):
+        names(scoped(mlp(4)), "layers.0.part")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("op_matmull_0", "closest are op_matmul_0"),
+        ("Conv op_matmul_0", "closest are op_matmul_0"),
+        ("zzz", "`planner inspect MODEL` shows them"),
+        ("x" * (LONGEST_NAME + 1), "use 1000 at most"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_closest(name: str, fix: str) -> None:
+    with pytest.raises(RequestError) as error:
+        names(mlp(2), name)
+    assert fix in str(error.value)
+    assert "\n  at:  --pin" in str(error.value)
+
+
+def test_the_end_of_a_scope_is_enough_for_a_hint() -> None:
+    with pytest.raises(RequestError, match=r"closest are m\.layers\.0\.part, m\.layers\.1\.part"):
+        names(scoped(mlp(4)), "part")
+
+
+@pytest.mark.parametrize("cuts", [((4, 1),), ((4,), (1, 1)), ((4, 1), (1, 1), (1,)), ()])
+def test_other_inputs_are_refused_with_those_there_are(cuts: Cuts) -> None:
+    with pytest.raises(RequestError, match=r"x 64x256; layers\.0\.weight 256x1024, such as") as e:
+        names(mlp(1), "op_matmul_0", cuts)
+    assert "operator op_matmul_0 (MatMul) has other inputs than" in str(e.value)
+    with pytest.raises(RequestError, match="a cut below 1"):
+        names(mlp(1), "op_matmul_0", ((0, 1), (1, 1)))
+
+
+def test_two_strategies_for_one_operator_are_refused() -> None:
+    pins = (("op_matmul_0", ROWS), ("op_matmul_*", COLUMNS))
+    with pytest.raises(RequestError, match="pinned twice") as error:
+        pins_of(mlp(4), pins)
+    assert pin_text(*pins[0]) in str(error.value)
+    assert pin_text(*pins[1]) in str(error.value)
+    assert len(pins_of(mlp(4), (("op_matmul_0", ROWS), ("op_matmul_*", ROWS)))) == 4
+
+
+@pytest.mark.parametrize(
+    ("cuts", "reason"),
+    [
+        (((3, 1), (1, 1)), "3 pieces of x do not divide the 4 devices"),
+        (((8, 1), (1, 1)), "8 pieces of x do not divide the 4 devices"),
+        (((1, 2), (1, 1)), "no candidate has these cuts together"),
+    ],
+)
+def test_cuts_that_no_candidate_has_are_refused_with_those_that_exist(
+    cuts: Cuts, reason: str
+) -> None:
+    with pytest.raises(RequestError) as error:
+        planned((("op_matmul_0", cuts),))
+    what, at, fix = str(error.value).splitlines()
+    assert reason in what
+    assert at == f"  at:  {pin_text('op_matmul_0', cuts)}"
+    assert fix.startswith("  fix: use one of the strategies that exist: ((")
+
+
+def test_a_dimension_that_does_not_divide_is_named() -> None:
+    with pytest.raises(RequestError, match="dimension 0 of x, 6, does not split 4 ways"):
+        planned((("op_matmul_0", ROWS),), graph=mlp(1, batch=6))
+
+
+def test_a_strategy_that_is_offered_can_be_pinned() -> None:
+    with pytest.raises(RequestError) as error:
+        planned((("op_matmul_0", ((3, 1), (1, 1))),))
+    offered = str(error.value).rpartition("exist: ")[2].split(" and ")[0]
+    for text in offered.replace(", (", "|(").split("|"):
+        cuts: Cuts = eval(text)
+        assert cuts_of(planned((("op_matmul_0", cuts),)), "op_matmul_0") == cuts
+
+
+@pytest.mark.parametrize("target", ["mindspore", "generic"])
+@pytest.mark.parametrize("cuts", [COLUMNS, ((2, 2), (2, 1))])
+@pytest.mark.parametrize("solver", [s for s in SOLVERS if s != "exhaustive"])
+def test_every_solver_keeps_the_pins_on_every_target(solver: str, cuts: Cuts, target: str) -> None:
+    plan = planned((("op_matmul_0", cuts),), solver=solver, target=target)
+    assert cuts_of(plan, "op_matmul_0") == cuts
+
+
+def test_no_baseline_gets_past_a_pin() -> None:
+    """Data parallelism is the fastest plan of this model, and the pin forbids it."""
+    free, held = planned(()), planned((("op_matmul_0", ((1, 1), (1, 1))),))
+    assert held.estimate.step_time_s > free.estimate.step_time_s
+    assert cuts_of(held, "op_matmul_0") == ((1, 1), (1, 1))
+
+
+def test_pins_are_in_the_plan_and_come_back_with_it() -> None:
+    plan = planned((("MatMul *", COLUMNS),), graph=mlp(3))
+    assert plan.request["pins"] == [["MatMul *", [[1, 1], [1, 4]]]]
+    assert plan_from_json(plan_to_json(plan)) == plan
+    (note,) = (n for n in plan.notes if n.startswith("pinned"))
+    assert note.endswith("3 x MatMul (op_matmul_0, op_matmul_2, op_matmul_4)")
+    assert "pins" not in planned(()).request
+    assert not [n for n in planned(()).notes if "pinned" in n]
+
+
+def test_notes_count_what_they_do_not_name() -> None:
+    (note,) = pin_notes(pins_of(mlp(9), (("op_matmul_*", ROWS),)))
+    assert note.endswith("9 x MatMul (op_matmul_0, op_matmul_2, op_matmul_4 and 6 more)")
+
+
+def test_constants_and_scalars_may_be_left_out() -> None:
+    graph = attention_block()
+    full: Cuts = ((2, 1, 1, 1),) * 3
+    assert names(graph, "Attention *", full) == ["op_attention_10"]
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("target", ["mindspore", "generic"])
+def test_a_pinned_problem_is_the_problem_with_fewer_candidates(
+    target: str, *, recompute: bool
+) -> None:
+    """Pinning the optimum's own strategies changes nothing; any other never gains."""
+    cluster = named_cluster("atlas-800t-a2", 4)
+    request = SearchRequest(target=target)
+    mesh = prime_mesh(cluster, 6) if target == "mindspore" else tier_mesh(cluster)
+    lowered = lowered_on(mlp(2), cluster, mesh, request, recompute=recompute)
+    graph = lowered.liveness.graph
+    best = solver_by_name("dynamic_programming").solve(lowered.problem, Budget())
+    for cuts in (ROWS, COLUMNS, ((1, 4), (4, 1))):
+        held = pinned(lowered, pins_of(graph, (("op_matmul_0", cuts),)))
+        held.problem.validate()
+        (number,) = held.problem.pinned
+        found = held.nodes[number].candidates
+        assert found is not None
+        shards = {s.forward.shards(mesh.sizes) for s in _states(found.operands[0])}
+        assert shards == {cuts[0]}
+        assert held.problem.sizes[number] % len(found.assignments) == 0
+        answer = solver_by_name("dynamic_programming").solve(held.problem, Budget())
+        assert answer.proof == best.proof == "optimal"
+        assert answer.cost_s >= best.cost_s * (1 - 1e-12)
+
+
+def _states(port: Port | None) -> list[PortState]:
+    assert port is not None
+    return [port.states[i] for i in port.of]
+
+
+def test_a_pinned_problem_has_the_optimum_of_its_candidates() -> None:
+    cluster = named_cluster("atlas-800t-a2", 2)
+    lowered = lowered_on(mlp(1), cluster, tier_mesh(cluster), SearchRequest(target="generic"))
+    graph = lowered.liveness.graph
+    costs = {}
+    for cuts in (((2, 1), (1, 1)), ((1, 1), (1, 2)), ((1, 2), (2, 1)), ((1, 1), (1, 1))):
+        held = pinned(lowered, pins_of(graph, (("op_matmul_0", cuts),)))
+        costs[cuts] = Exhaustive().solve(held.problem, Budget()).cost_s
+    assert min(costs.values()) == Exhaustive().solve(lowered.problem, Budget()).cost_s
+    assert len(set(costs.values())) == 4
+
+
+def test_free_targets_search_only_meshes_that_have_the_cuts() -> None:
+    """Two pieces of eight cards exist on the finer mesh alone."""
+    plan = planned((("op_matmul_0", ((2, 1), (1, 4))),), devices=8, target="generic")
+    assert cuts_of(plan, "op_matmul_0") == ((2, 1), (1, 4))
+    assert all(len(mesh) > 1 for mesh in plan.space.meshes)
+
+
+def test_pins_that_no_one_mesh_has_together_are_refused() -> None:
+    """Six servers of eight cards: one mesh splits the six, another the eight, none both."""
+    thirds, quarters = (("op_matmul_0", ((3, 1), (1, 1))), ("op_matmul_2", ((4, 1), (1, 1))))
+
+    def found(*pins: tuple[str, Cuts]) -> Plan:
+        return planned(pins, devices=48, target="generic", graph=mlp(2, 96))
+
+    for name, cuts in (thirds, quarters):
+        assert cuts_of(found((name, cuts)), name) == cuts
+    with pytest.raises(RequestError, match="no one mesh of this machine has all pinned strategies"):
+        found(thirds, quarters)
+
+
+def test_a_pinned_operator_may_still_compute_its_operand_again() -> None:
+    cluster = named_cluster("atlas-800t-a2", 4)
+    request = SearchRequest(target="generic")
+    lowered = lowered_on(attention_block(), cluster, tier_mesh(cluster), request, recompute=True)
+    cuts: Cuts = ((4, 1, 1), (1, 1))
+    held = pinned(lowered, pins_of(lowered.liveness.graph, (("op_matmul_13", cuts),)))
+    (number,) = held.problem.pinned
+    node, whole = held.nodes[number], lowered.nodes[number]
+    assert node.candidates is not None
+    assert whole.candidates is not None
+    assert node.recomputes == whole.recomputes != ()
+    count = len(node.candidates.assignments)
+    assert held.problem.sizes[number] == 2 * count < lowered.problem.sizes[number]
+    assert set(node.candidates.assignments) < set(whole.candidates.assignments)
+    table = held.problem.node_tables[held.problem.node_table_of[number]]
+    assert (table.time_s[count:] > table.time_s[:count]).all()
+    for before, after in zip(lowered.edges, held.edges, strict=True):
+        assert len(after.target_port.of) == held.problem.sizes[after.target]
+        assert after.target_port.states == before.target_port.states
