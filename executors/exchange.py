@@ -91,7 +91,7 @@ class _Move:
             window = missing[here]
             if not window.any():
                 continue
-            out[here] += np.where(window, self.tensor.shards[source][there], 0)
+            out[here] += np.where(window, self.tensor.shards[source][there], out.dtype.type(0))
             missing[here] = False
             if source != rank:
                 self.partners[rank].add(source)

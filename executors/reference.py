@@ -97,6 +97,7 @@ class Forward:
         self.shared = {t.name: t for t in plan.tensors if t.role == "shared"}
         self.paths = paths_of(plan.collectives, FORWARD)
         self.around = Around(self.mesh, constants=values)
+        self.traced = frozenset(plan.graph.gradients.values())
         self.inside_log: dict[str, list[Communication]] = {}
 
     def step(self, op: Op) -> None:
@@ -120,7 +121,7 @@ class Forward:
         self.inside_log[op.name] = sent
         for name, result in zip((n for n in op.outputs if n), results, strict=True):
             self._keep(name, result)
-            if op.kind == "Loss":
+            if op.kind == "Loss" or name in self.traced:
                 self.run.outputs[name] = whole(self.held[name])
 
     def _results(

@@ -146,13 +146,14 @@ def run_whole(
     """Outputs of a graph on one device, and the operators that could not be run.
 
     What a loss computes counts as an output, as in a split run, and in training the gradient of
-    every parameter.
+    every parameter; those of a traced training step are made by its own operators.
     """
     held = {n: spread(a, Layout(((),) * a.ndim), _ONE) for n, a in values.items()}
     outputs: dict[str, Array] = {}
     failed: dict[str, str] = {}
     read: dict[str, list[Spread | None]] = {}
     around = Around(_ONE, constants=values)
+    wanted = frozenset(graph.gradients.values())
     for op in graph.ops:
         operands = [held.get(n) for n in op.inputs]
         if any(n and n not in held for n in op.inputs):
@@ -169,8 +170,7 @@ def run_whole(
         made = zip((n for n in op.outputs if n), found, strict=True)
         held.update((n, t) for n, t in made if n not in values)
         read[op.name] = operands
-        if op.kind == "Loss":
-            outputs[op.outputs[0]] = whole(found[0])
+        outputs.update((n, whole(held[n])) for n in op.outputs if n in wanted or op.kind == "Loss")
     if training:
         outputs.update(_gradients(graph, values, held, read, failed))
     return outputs, failed

@@ -41,7 +41,7 @@ def import_onnx(path: Path, bind: Binding | None = None) -> OpGraph:
         SymbolError: too many dimensions have ranges.
     """
     points = sample_points(bind or {})
-    with _blamed(str(path)):
+    with blamed(str(path)):
         model = read_model(path)
         for point in points:
             check_bindings(model, point)
@@ -64,19 +64,28 @@ def _at(
 
 
 def import_model(
-    model: onnx.ModelProto, name: str, bind: Mapping[str, int] | None = None
+    model: onnx.ModelProto,
+    name: str,
+    bind: Mapping[str, int] | None = None,
+    trained: frozenset[str] | None = None,
 ) -> OpGraph:
     """As `import_onnx`, from a model at hand that was checked before.
+
+    Args:
+        model: the model.
+        name: what the graph is called.
+        bind: sizes of its dynamic dimensions.
+        trained: its stored tensors that are parameters, where that is known.
 
     Raises:
         ModelError: it cannot be planned from.
     """
-    with _blamed(name):
-        return with_gradients(_graph(model, name, bind or {}))
+    with blamed(name):
+        return with_gradients(_graph(model, name, bind or {}, trained))
 
 
 @contextmanager
-def _blamed(where: str) -> Iterator[None]:
+def blamed(where: str) -> Iterator[None]:
     """Turn whatever reading stumbles over into one error that says where."""
     try:
         yield
@@ -92,8 +101,13 @@ def _blamed(where: str) -> Iterator[None]:
         ) from error
 
 
-def _graph(model: onnx.ModelProto, name: str, bound: Mapping[str, int]) -> OpGraph:
-    inference = ShapeInference(model, bound)
+def _graph(
+    model: onnx.ModelProto,
+    name: str,
+    bound: Mapping[str, int],
+    trained: frozenset[str] | None,
+) -> OpGraph:
+    inference = ShapeInference(model, bound, trained=trained)
     found = _uniquely_named(_walk(model.graph.node, inference))
     facts = inference.facts
     stored = {t.name for t in model.graph.initializer}
@@ -119,7 +133,7 @@ def _graph(model: onnx.ModelProto, name: str, bound: Mapping[str, int]) -> OpGra
 def _walk(nodes: Sequence[onnx.NodeProto], inference: ShapeInference) -> Iterator[Op]:
     """Operators of the nodes, in order; `If` with a constant condition is one of its branches."""
     for index, node in enumerate(nodes):
-        with _blamed(describe(node, index)):
+        with blamed(describe(node, index)):
             branch = _branch(node, inference)
             if branch is None:
                 name_results(node, inference.facts)

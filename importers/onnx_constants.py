@@ -34,7 +34,13 @@ def constant_values(
     Raises:
         ModelError: the file cannot be read.
     """
-    model = read_model(path)
+    return model_values(read_model(path), names, bind)
+
+
+def model_values(
+    model: onnx.ModelProto, names: Iterable[str], bind: Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """As `constant_values`, from a model at hand that was checked before."""
     inference = ShapeInference(model, bind or {})
     for node in model.graph.node:
         inference.visit(node)

@@ -79,6 +79,8 @@ class ShapeInference:
     model: onnx.ModelProto
     bound: Mapping[str, int]
     facts: TensorFacts = field(default_factory=TensorFacts)
+    trained: frozenset[str] | None = None
+    """Stored tensors that are parameters; None where that must be told from their use."""
     _weight_uses: set[str] = field(default_factory=set)
     _external: bool = False
     _annotations: dict[str, onnx.TypeProto] = field(default_factory=dict)
@@ -113,6 +115,9 @@ class ShapeInference:
         value = tensor_value(tensor)
         if value is not None:
             self.facts.value[name] = value
+        if self.trained is not None:
+            (self.facts.weights if name in self.trained else self.facts.constant).add(name)
+            return
         numbers = "float" in self.facts.dtype[name] and math.prod(tensor.dims) > 1
         used = name in self._weight_uses and not self._is_filling(name, value)
         if numbers and (used or not (inline or is_plain(name, value))):

@@ -1,0 +1,254 @@
+"""Models of every kind behind one protocol: what MODEL on the command line can be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from importers.json_file import is_there
+from importers.torch_recognition import is_fx_graph
+
+if TYPE_CHECKING:
+    import onnx
+
+    from importers.onnx_values import Array
+    from ir.graph import OpGraph
+    from ir.symbols import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDim:
+    """A dimension of an input that the file leaves open."""
+
+    tensor: str
+    axis: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a model file says of itself."""
+
+    producer: str
+    opsets: Mapping[str, int]
+    """Version of every operator set by domain, e.g. `{"ai.onnx": 20}`; none but for ONNX."""
+    kinds: Mapping[str, int]
+    """Nodes by kind, as the file names them."""
+    open_dims: tuple[OpenDim, ...]
+    becomes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Kinds of ONNX that kinds of the file are converted to, where these are others."""
+
+    @property
+    def nodes(self) -> int:
+        return sum(self.kinds.values())
+
+
+class ModelFormat(Protocol):
+    """One way in. Its methods raise `ModelError` for a file that cannot be read."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        """The operator graph, with sizes for its open dimensions."""
+        ...
+
+    def facts(self, path: Path) -> FileFacts: ...
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Arrays that the file holds, of those tensors."""
+        ...
+
+
+def model_format(path: Path) -> ModelFormat:
+    """The way in for a file, by its name; what has no file may be the name of a published model.
+
+    Raises:
+        ModelError: there is neither a file nor a published model of this name.
+    """
+    lower = path.name.lower()
+    if lower.endswith(".json") and is_fx_graph(path):
+        return _TORCH
+    known = [each for suffix, each in _BY_SUFFIX if lower.endswith(suffix)]
+    if known or is_there(path) or path.name != str(path):
+        return known[0] if known else _ONNX
+    from importers.sizes import check_published  # noqa: PLC0415  brings in yaml
+
+    check_published(str(path))
+    return _PUBLISHED
+
+
+def import_model_file(path: Path, bind: Binding | None = None) -> OpGraph:
+    """The operator graph of a model file or of a published model."""
+    return model_format(path).graph(path, bind or {})
+
+
+class _Onnx:
+    """`.onnx` and `.onnx.gz`, and whatever has no other suffix that is known."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.onnx import import_onnx  # noqa: PLC0415  brings in onnx
+
+        return import_onnx(path, bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        from importers.onnx_coverage import kinds_in  # noqa: PLC0415
+        from importers.onnx_file import read_model  # noqa: PLC0415
+
+        model = read_model(path)
+        return FileFacts(
+            producer=f"{model.producer_name} {model.producer_version}".strip(),
+            opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+            kinds=kinds_in(model),
+            open_dims=tuple(_open_dims(model)),
+        )
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        from importers.onnx_constants import constant_values  # noqa: PLC0415
+
+        return constant_values(path, names, bind)
+
+
+def _open_dims(model: onnx.ModelProto) -> Iterable[OpenDim]:
+    stored = {t.name for t in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name in stored:
+            continue
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                yield OpenDim(value.name, axis, dim.dim_param or f"{value.name}.{axis}")
+
+
+class _Torch:
+    """A PyTorch program: a `.pt2` archive, or an FX graph as JSON."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.torch_export import import_torch  # noqa: PLC0415  brings in onnx
+
+        return import_torch(path, bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        from importers.torch_export.facts import program_facts  # noqa: PLC0415
+
+        found = program_facts(path)
+        dims = tuple(OpenDim(*each) for each in found.open_dims)
+        return FileFacts(found.producer, {}, found.kinds, dims, found.becomes)
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        from importers.torch_export import constant_values  # noqa: PLC0415
+
+        return constant_values(path, names, bind)
+
+
+class _MindIR:
+    """A `.mindir` file of MindSpore."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.mindir.reading import import_mindir  # noqa: PLC0415  brings in onnx
+
+        return import_mindir(path, bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        from importers.mindir.reading import mindir_facts  # noqa: PLC0415
+
+        found = mindir_facts(path)
+        return FileFacts(found.producer, {}, found.kinds, (), found.becomes)
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        from importers.mindir.reading import constant_values  # noqa: PLC0415
+
+        return constant_values(path, names, bind)
+
+
+class _StableHlo:
+    """A JAX program: StableHLO text."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.stablehlo import import_stablehlo  # noqa: PLC0415  brings in onnx
+
+        return import_stablehlo(path, bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        from importers.stablehlo.reading import program_facts  # noqa: PLC0415
+
+        found = program_facts(path)
+        return FileFacts(found.producer, {}, found.kinds, (), found.becomes)
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Those of constants: the text has no weights."""
+        from importers.stablehlo import constant_values  # noqa: PLC0415
+
+        return constant_values(path, names)
+
+
+class _Config:
+    """A Hugging Face config.json."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.hf_config import import_hf_config  # noqa: PLC0415
+
+        return import_hf_config(path, bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        from importers.hf_config import read_config  # noqa: PLC0415
+
+        classes = read_config(path).get("architectures")
+        first = classes[0] if isinstance(classes, list) and classes else ""
+        return _facts_of_sizes(self.graph(path, {}), f"sizes of {first or 'a transformer'}")
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Those of constants: sizes have no weights."""
+        from importers.hf_config import constant_values, read_config  # noqa: PLC0415
+
+        return constant_values(read_config(path), str(path), names, bind)
+
+
+class _Published:
+    """The name of a published model, whose sizes are bundled."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        from importers.sizes import import_published  # noqa: PLC0415
+
+        return import_published(str(path), bind)
+
+    def facts(self, path: Path) -> FileFacts:
+        return _facts_of_sizes(self.graph(path, {}), "published sizes")
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        """Those of constants."""
+        from importers.hf_config import constant_values  # noqa: PLC0415
+        from importers.sizes import published  # noqa: PLC0415
+
+        return constant_values(published(str(path)).config, str(path), names, bind)
+
+
+def _facts_of_sizes(graph: OpGraph, producer: str) -> FileFacts:
+    from importers.hf_config import open_dimensions  # noqa: PLC0415
+
+    kinds: Counter[str] = Counter(op.kind for op in graph.ops)
+    dims = tuple(OpenDim(*each) for each in open_dimensions(graph))
+    return FileFacts(producer, {}, kinds, dims)
+
+
+_ONNX, _CONFIG, _PUBLISHED, _TORCH = _Onnx(), _Config(), _Published(), _Torch()
+_MINDIR, _STABLEHLO = _MindIR(), _StableHlo()
+_BY_SUFFIX: tuple[tuple[str, ModelFormat], ...] = (
+    (".onnx", _ONNX), (".onnx.gz", _ONNX), (".pt2", _TORCH), (".fx.json", _TORCH),
+    (".mindir", _MINDIR), (".mlir", _STABLEHLO), (".stablehlo", _STABLEHLO),
+    (".json", _CONFIG),
+)  # fmt: skip
+"""By the end of the file's name; the first that fits counts. A file of another name is ONNX."""

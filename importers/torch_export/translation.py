@@ -1,0 +1,331 @@
+"""A program at bound sizes as an ONNX model: what the importer of ONNX makes a graph of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import onnx
+
+from importers.errors import ModelError
+from importers.onnx_checks import check_dims
+from importers.torch_export.aten import entry_of
+from importers.torch_export.call import Argument, Call, Unmade, UnsupportedError
+from importers.torch_export.program import (
+    Kind,
+    Meta,
+    Node,
+    Output,
+    Program,
+    Purpose,
+    Reference,
+    Size,
+    Value,
+)
+from importers.torch_export.sizes import number_of, size_of
+from importers.torch_export.writer import OPSET, Writer, type_code
+from ir.dtypes import SHORT_NAMES
+from ir.graph import Tensor
+
+VIEWS = frozenset(
+    {
+        "view", "_unsafe_view", "reshape", "transpose", "permute", "t", "slice", "select", "expand",
+        "unsqueeze", "squeeze", "split", "split_with_sizes", "chunk", "unbind", "flatten", "narrow",
+        "detach", "alias", "diagonal", "unfold", "view_as", "expand_as", "movedim", "unflatten",
+    }
+)  # fmt: skip
+"""Calls whose result may share the memory of their operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """An ONNX model, and what ONNX cannot say of it."""
+
+    model: onnx.ModelProto
+    trained: frozenset[str]
+    """Stored tensors that are parameters."""
+    gradients: Mapping[str, str]
+    """Parameter to the output that holds its gradient."""
+    tensors: Mapping[str, Tensor]
+    """As the tracer noted them."""
+    notes: tuple[str, ...]
+    kinds: Mapping[str, tuple[str, ...]]
+    """Operators of ONNX that the calls of each target became."""
+
+
+def translated(program: Program, bound: Mapping[str, int]) -> Translated:
+    """The program as an ONNX model.
+
+    Args:
+        program: as read.
+        bound: a size for every symbol.
+
+    Raises:
+        ModelError: a call that does not fit its operator, or a size that is unknown.
+    """
+    work = _Translation(program, bound)
+    work.run()
+    return work.finished()
+
+
+@dataclass(slots=True)
+class _Translation:
+    program: Program
+    bound: Mapping[str, int]
+    writer: Writer = field(default_factory=Writer)
+    values: dict[str, Tensor] = field(default_factory=dict)
+    """What holds each value of the program at this place of it."""
+    based: dict[str, str] = field(default_factory=dict)
+    """Value that a view was taken of."""
+    stale: set[str] = field(default_factory=set)
+    """Values whose memory was overwritten through a view of them."""
+    unmade: set[str] = field(default_factory=set)
+    """Results that operators of the catalogue do not have."""
+    trained: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    kinds: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        graph = self.writer.graph
+        graph.name = self.program.name
+        mutated = {o.of for o in self.program.outputs if o.purpose is Purpose.MUTATION}
+        for value, stored in self.program.stored.items():
+            tensor = self._declared(value, stored.name)
+            if stored.kind is Kind.PARAMETER:
+                self.trained.add(tensor.name)
+            if stored.kind is Kind.BUFFER and stored.name in mutated:
+                self.writer.describe(graph.input.add(), tensor)
+            else:
+                _outside(graph.initializer.add(), tensor)
+        for value in self.program.inputs:
+            self.writer.describe(graph.input.add(), self._declared(value, value))
+        for node, used in _live(self.program):
+            self._node(node, used)
+
+    def _declared(self, value: str, name: str) -> Tensor:
+        if value not in self.program.metas:
+            raise ModelError(
+                f"nothing tells the size of {name!r}",
+                self.program.name,
+                "trace with torch.export, which notes the shape of every value",
+            )
+        dims, dtype = self._type(self.program.metas[value], value)
+        self.values[value] = self.writer.tensor(name, dims, dtype)
+        return self.values[value]
+
+    def _type(self, meta: Meta, name: str) -> tuple[tuple[int, ...], str]:
+        where = f"tensor {name!r}"
+        dims = tuple(size_of(d, self.bound, where) if isinstance(d, str) else d for d in meta.dims)
+        check_dims(dims, where)
+        return dims, SHORT_NAMES.get(meta.dtype, meta.dtype)
+
+    def _node(self, node: Node, used: frozenset[int]) -> None:
+        entry = entry_of(node.target)
+        results = tuple(self._result(name) for name in node.results)
+        arguments = {k: self._argument(v, node) for k, v in node.named.items()}
+        positional = [self._argument(v, node) for v in node.positional]
+        if entry is not None:
+            if len(positional) > len(entry.parameters):
+                raise ModelError(
+                    f"{node.target} has {len(positional)} arguments", f"node {node.name!r}",
+                    "export the program again",
+                )  # fmt: skip
+            arguments = dict(zip(entry.parameters, positional, strict=False)) | arguments
+        else:
+            arguments = {f"#{i}": v for i, v in enumerate(positional)} | arguments
+        call = Call(self.writer, node, MappingProxyType(arguments), results, used)
+        count = len(self.writer.graph.node)
+        self._convert(call, entry.convert if entry is not None else _unknown)
+        written = (n.op_type for n in self.writer.graph.node[count:])
+        self.kinds.setdefault(node.target, {}).update(dict.fromkeys(written))
+        for index, name in enumerate(node.results):
+            if name and index in call.made:
+                self.values[name] = call.made[index]
+            elif name:
+                self.unmade.add(name)
+        self._track_memory(node, call)
+
+    def _convert(self, call: Call, convert: object) -> None:
+        count = len(self.writer.graph.node)
+        try:
+            if callable(convert):
+                convert(call)
+        except UnsupportedError:
+            del self.writer.graph.node[count:]
+            call.made.clear()
+            _unknown(call)
+
+    def _result(self, name: str) -> Tensor | None:
+        if not name:
+            return None
+        if name not in self.program.metas:
+            raise ModelError(
+                f"nothing tells the size of {name!r}",
+                self.program.name,
+                "trace with torch.export, which notes the shape of every value",
+            )
+        return self.writer.tensor(name, *self._type(self.program.metas[name], name))
+
+    def _argument(self, value: Value, node: Node) -> Argument:
+        if isinstance(value, Reference):
+            if value.name in self.stale:
+                raise ModelError(
+                    f"{value.name!r} is read after a view of it was written to",
+                    f"node {node.name!r}",
+                    "export with .run_decompositions(), which leaves no writing in place",
+                )
+            if value.name in self.unmade:
+                return Unmade(value.name)
+            if value.name not in self.values:
+                raise ModelError(
+                    f"{value.name!r} is read before it is made",
+                    f"node {node.name!r}",
+                    "export the program again",
+                )
+            return self.values[value.name]
+        if isinstance(value, Size):
+            number = number_of(value.text, self.bound)
+            return (
+                size_of(value.text, self.bound, f"node {node.name!r}")
+                if number is None
+                else (int(number) if number == int(number) else number)
+            )
+        if isinstance(value, tuple):
+            return tuple(self._argument(v, node) for v in value)
+        return value
+
+    def _track_memory(self, node: Node, call: Call) -> None:
+        """After writing in place, the operand is the result; what it is a view of is spoilt."""
+        base = node.target.split(".")[1] if "." in node.target else node.target
+        first = _first_reference(node)
+        if first is None:
+            return
+        if base in VIEWS:
+            self.based.update({r: first for r in node.results if r})
+        elif _in_place(node.target) and 0 in call.made:
+            self.values[first] = call.made[0]
+            self.based.update({r: self.based[first] for r in node.results if first in self.based})
+            spoilt = self.based.get(first)
+            while spoilt is not None and spoilt not in self.stale:
+                self.stale.add(spoilt)
+                spoilt = self.based.get(spoilt)
+
+    def finished(self) -> Translated:
+        outputs = [o for o in self.program.outputs if o.purpose is not Purpose.MUTATION]
+        dropped = len(self.program.outputs) - len(outputs)
+        if dropped:
+            self.notes.append(f"{dropped} results that only update buffers were left out")
+        gradients = self._deliver(outputs)
+        model = onnx.ModelProto(ir_version=10, producer_name=self.program.producer)
+        model.opset_import.add(domain="", version=OPSET)
+        model.graph.CopyFrom(self.writer.graph)
+        known = self.writer.known
+        return Translated(
+            model=model,
+            trained=frozenset(self.trained),
+            gradients=MappingProxyType(gradients),
+            tensors=known,
+            notes=tuple(self.notes),
+            kinds={target: tuple(found) for target, found in self.kinds.items()},
+        )
+
+    def _deliver(self, outputs: Iterable[Output]) -> dict[str, str]:
+        """Name the results; one that is an input, or two results at once, is copied."""
+        made = {n for node in self.writer.graph.node for n in node.output}
+        names: dict[str, str] = {}
+        gradients: dict[str, str] = {}
+        finals: list[tuple[str, Tensor]] = []
+        for output in outputs:
+            held = self.values.get(output.value)
+            if held is None:
+                raise ModelError(
+                    f"the result {output.value!r} is made by no node",
+                    self.program.name,
+                    "export the program again",
+                )
+            wanted = f"grad.{output.of}" if output.purpose is Purpose.GRADIENT else held.name
+            free = held.name in made and held.name not in names
+            if output.purpose is Purpose.GRADIENT:
+                gradients[output.of] = wanted
+            if free:
+                names[held.name] = wanted
+                finals.append((wanted, held))
+            else:
+                copy = self.writer.tensor(
+                    wanted if wanted != held.name else output.value, held.dims, held.dtype
+                )
+                self.writer.add("Identity", [held], [copy], name=f"{copy.name}/copy")
+                if output.purpose is Purpose.GRADIENT:
+                    gradients[output.of] = copy.name
+                finals.append((copy.name, held))
+        self.writer.rename({old: new for old, new in names.items() if old != new})
+        for name, held in finals:
+            self.writer.describe(self.writer.graph.output.add(), replace(held, name=name))
+        return gradients
+
+
+def _live(program: Program) -> list[tuple[Node, frozenset[int]]]:
+    """Nodes that some result depends on, each with the results that are read; what writes in place
+    stays.
+    """
+    wanted = {o.value for o in program.outputs if o.purpose is not Purpose.MUTATION}
+    kept: list[tuple[Node, frozenset[int]]] = []
+    for node in reversed(program.nodes):
+        used = {i for i, r in enumerate(node.results) if r in wanted}
+        if _in_place(node.target):
+            used.add(0)
+        if used:
+            wanted.update(_references((*node.positional, *node.named.values())))
+            kept.append((node, frozenset(used)))
+    kept.reverse()
+    return kept
+
+
+def _in_place(target: str) -> bool:
+    """Whether a call writes to its first operand."""
+    name = target.split(".")[1] if target.count(".") else target
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _references(values: Iterable[Value]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Reference):
+            yield value.name
+        elif isinstance(value, tuple):
+            yield from _references(value)
+
+
+def _outside(proto: onnx.TensorProto, tensor: Tensor) -> None:
+    """A stored tensor whose numbers are elsewhere."""
+    proto.name, proto.data_type = tensor.name, type_code(tensor.dtype)
+    proto.dims.extend(tensor.dims)
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    proto.external_data.add(key="location", value="weights")
+
+
+def _first_reference(node: Node) -> str | None:
+    values = [*node.positional, *node.named.values()]
+    return next((v.name for v in values if isinstance(v, Reference)), None)
+
+
+def _unknown(call: Call) -> None:
+    """A call that no table has: the operator keeps its name, and is described with `--rule`."""
+    space, _, name = call.node.target.partition(".")
+    kind = f"{space}::{name.removesuffix('.default')}" if name else f"call::{space}"
+    tensors = list(_tensors(call.arguments.values()))
+    attributes: dict[str, Any] = {
+        key: value
+        for key, value in call.arguments.items()
+        if isinstance(value, int | float | str) and key.isidentifier()
+    }
+    call.emit(kind, tensors, **attributes)
+
+
+def _tensors(arguments: Iterable[Argument]) -> Iterator[Tensor]:
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _tensors(argument)

@@ -1,0 +1,145 @@
+"""Layers, stacks of them, and the whole network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from importers.transformers.attention import Sight, attention
+from importers.transformers.entry import entered
+from importers.transformers.experts import mixture
+from importers.transformers.feed_forward import feed_forward
+from importers.transformers.fillings import Array
+from importers.transformers.head import answered
+from importers.transformers.norms import normalised
+from importers.transformers.positions import distance_bias
+from importers.transformers.records import Network, Stack
+from importers.transformers.writer import Value, Writer
+from ir.graph import OpGraph
+
+MOST_NUMBERS = 2**26
+"""Elements of a constant whose numbers are made."""
+
+
+def build_network(network: Network, batch: int, rows: tuple[int, ...]) -> OpGraph:
+    """The forward pass of a network.
+
+    Args:
+        network: its sizes.
+        batch: samples of one pass.
+        rows: of every stack, such as the length of the sequence.
+    """
+    writer, output = _written(network, batch, rows)
+    graph = writer.graph(network.name, [output], network.notes)
+    graph.validate()
+    return graph
+
+
+def constant_numbers(
+    network: Network, batch: int, rows: tuple[int, ...], names: Iterable[str]
+) -> dict[str, Array]:
+    """Arrays of those tensors that are constants of the network, and not too large."""
+    writer, _ = _written(network, batch, rows)
+    found = {name: writer.numbers(name, MOST_NUMBERS) for name in names}
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _written(network: Network, batch: int, rows: tuple[int, ...]) -> tuple[Writer, Value]:
+    """The operators of a network, and what it answers."""
+    writer = Writer(network.dtype)
+    made: Value | None = None
+    for stack, length in zip(network.stacks, rows, strict=True):
+        made = _Layers(writer, network, stack, batch, length).run(made)
+    if made is None:
+        raise ValueError("a network has at least one stack")
+    last = network.stacks[-1]
+    return writer, answered(writer, made, network.head, last.norm, last.names)
+
+
+class _Layers:
+    """The layers of one stack."""
+
+    def __init__(
+        self, writer: Writer, network: Network, stack: Stack, batch: int, rows: int
+    ) -> None:
+        self.writer, self.stack, self.names = writer, stack, stack.names
+        self.batch, self.rows, self.width = batch, rows, network.width
+
+    def run(self, memory: Value | None) -> Value:
+        """The rows behind the last layer; `memory` are those of the encoder."""
+        stack, names, writer = self.stack, self.names, self.writer
+        rows = entered(writer, stack.entry, stack.norm, names, self.width, self.batch, self.rows)
+        sight = self._sight()
+        for index in range(stack.layers):
+            rows = self._layer(index, rows, sight, memory)
+        return (
+            normalised(writer, rows, stack.norm, names["final_norm"]) if stack.final_norm else rows
+        )
+
+    def _sight(self) -> Sight:
+        stack, writer, rows = self.stack, self.writer, self.rows
+        if stack.attention.relative_buckets:
+            module = f"{self.names['layers']}.0.{self.names['distances']}"
+            sizes = stack.attention
+            bias = distance_bias(
+                writer, module, sizes.relative_buckets, sizes.heads, rows, causal=stack.causal
+            )
+            return Sight(stack.causal, bias=bias)
+        return Sight(stack.causal, bias=self._padding() if stack.entry.padded else None)
+
+    def _padding(self) -> Value:
+        """What hides the tokens that do not count, `[batch, 1, rows, rows]`."""
+        writer, batch, rows = self.writer, self.batch, self.rows
+        given = writer.input("attention_mask", (batch, rows), "int64")
+        told = writer.op("Cast", [given], (batch, rows), "bool")
+        told = writer.unsqueeze(writer.unsqueeze(told, 1), 1)
+        every = writer.constant("attention/rows", 1.0, (1, 1, rows, 1), "bool")
+        kept = writer.op("And", [every, told], (batch, 1, rows, rows), "bool")
+        zero = writer.constant("attention/zero", 0.0)
+        low = writer.constant("attention/lowest", -1e9)
+        return writer.op("Where", [kept, zero, low], writer.dims(kept), writer.dtype)
+
+    def _layer(self, index: int, rows: Value, sight: Sight, memory: Value | None) -> Value:
+        layer = f"{self.names['layers']}.{index}"
+        stack, writer = self.stack, self.writer
+
+        def attend(value: Value) -> Value:
+            module = _join(layer, self.names["attention"])
+            return attention(writer, value, stack.attention, stack.norm, self.names, module, sight)
+
+        def recall(value: Value) -> Value:
+            module = _join(layer, self.names["cross"])
+            sizes = replace(stack.attention, relative_buckets=0)
+            seen = Sight(causal=False)
+            return attention(writer, value, sizes, stack.norm, self.names, module, seen, memory)
+
+        def transform(value: Value) -> Value:
+            module = _join(layer, self.names["mlp"])
+            experts = stack.experts
+            if experts is not None and (experts.layers is None or index in experts.layers):
+                return mixture(writer, value, experts, self.names, module)
+            return feed_forward(writer, value, stack.feed_forward, self.names, module)
+
+        rows = self._block(layer, rows, "attention", attend)
+        if memory is not None:
+            rows = self._block(layer, rows, "cross", recall)
+        return self._block(layer, rows, "mlp", transform)
+
+    def _block(self, layer: str, rows: Value, part: str, body: Callable[[Value], Value]) -> Value:
+        """The rows and what a block makes of them, normalised where the stack says."""
+        writer, place = self.writer, self.stack.norms
+        module = f"{layer}.{self.names[f'{part}_norm']}"
+        given = rows
+        if place != "after":
+            given = normalised(writer, rows, self.stack.norm, module)
+        made = body(given)
+        if place == "both":
+            after = f"{layer}.{self.names[f'{part}_norm_after']}"
+            made = normalised(writer, made, self.stack.norm, after)
+        with writer.module(layer):
+            total = writer.op("Add", [rows, made], writer.dims(rows))
+        return normalised(writer, total, self.stack.norm, module) if place == "after" else total
+
+
+def _join(*parts: str) -> str:
+    return ".".join(p for p in parts if p)

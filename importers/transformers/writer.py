@@ -1,0 +1,213 @@
+"""Operators one after the other, with the dims of what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NewType
+
+from importers.transformers.fillings import Array, Filling, filled
+from ir.graph import AttributeValue, Op, OpGraph, Role, Tensor
+
+Value = NewType("Value", str)
+"""Name of a tensor of the graph."""
+
+_TO_THE_END = 2**63 - 1
+"""The end of a slice that goes to the end, as exporters write it."""
+
+
+class Writer:
+    """A graph in the making: every method appends one operator and returns what it makes."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self._tensors: dict[str, Tensor] = {}
+        self._ops: list[Op] = []
+        self._inputs: list[str] = []
+        self._scope = ""
+        self._counts: dict[str, int] = {}
+        self._fillings: dict[str, Filling] = {}
+
+    @contextmanager
+    def module(self, *path: str) -> Iterator[None]:
+        """Operators inside belong to this module; what they make is named after it."""
+        outer, self._scope = self._scope, ".".join(p for p in path if p)
+        yield
+        self._scope = outer
+
+    def graph(self, name: str, outputs: Sequence[Value], notes: Sequence[str]) -> OpGraph:
+        """The graph of everything written."""
+        return OpGraph(
+            name=name,
+            tensors=self._tensors,
+            ops=tuple(self._ops),
+            inputs=tuple(self._inputs),
+            outputs=tuple(outputs),
+            notes=tuple(notes),
+        )
+
+    def numbers(self, name: str, most_elements: int) -> Array | None:
+        """The array of a constant; None for other tensors, and for larger arrays."""
+        if name not in self._fillings or self._tensors[name].elements > most_elements:
+            return None
+        return self._fillings[name](self._tensors[name].dims)
+
+    def dims(self, value: Value) -> tuple[int, ...]:
+        return self._tensors[value].dims
+
+    def dtype_of(self, value: Value) -> str:
+        return self._tensors[value].dtype
+
+    def input(self, name: str, dims: Sequence[int], dtype: str) -> Value:
+        self._inputs.append(name)
+        return self._tensor(name, dims, dtype, Role.INPUT)
+
+    def parameter(self, name: str, *dims: int) -> Value:
+        """A weight; the same name is the same weight."""
+        return self._tensor(name, dims, self.dtype, Role.PARAMETER)
+
+    def constant(
+        self,
+        name: str,
+        filling: Filling | float,
+        dims: Sequence[int] = (),
+        dtype: str = "",
+    ) -> Value:
+        """Numbers that nobody trains, or one number; the same name is the same array."""
+        self._fillings[name] = filling if callable(filling) else filled(filling)
+        return self._tensor(name, dims, dtype or self.dtype, Role.CONSTANT)
+
+    def _tensor(self, name: str, dims: Sequence[int], dtype: str, role: Role) -> Value:
+        known = self._tensors.setdefault(name, Tensor(name, tuple(dims), dtype, role))
+        if known.dims != tuple(dims):
+            raise ValueError(f"{name} has dims {list(known.dims)} and {list(dims)}")
+        return Value(name)
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        dims: Sequence[int],
+        dtype: str = "",
+        **attributes: AttributeValue,
+    ) -> Value:
+        """An operator with one result, of its first operand's element type if none is given."""
+        return self.ops(kind, inputs, [(dims, dtype)], **attributes)[0]
+
+    def ops(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        results: Sequence[tuple[Sequence[int], str]],
+        **attributes: AttributeValue,
+    ) -> list[Value]:
+        """An operator with several results, given by their dims and element types."""
+        stem = f"{self._scope}/{kind}" if self._scope else kind
+        self._counts[stem] = count = self._counts.get(stem, 0) + 1
+        name = stem if count == 1 else f"{stem}_{count}"
+        made: list[Value] = []
+        for index, (dims, dtype) in enumerate(results):
+            result = f"{name}:{index}"
+            given = dtype or self._tensors[inputs[0]].dtype
+            self._tensors[result] = Tensor(result, tuple(dims), given)
+            made.append(Value(result))
+        self._ops.append(Op(name, kind, tuple(inputs), tuple(made), attributes, self._scope))
+        return made
+
+    def pointwise(self, kind: str, *inputs: Value, dtype: str = "") -> Value:
+        """An operator on every element, with the operands broadcast."""
+        ranks = [self.dims(v) for v in inputs]
+        rank = max(map(len, ranks))
+        padded = [(1,) * (rank - len(d)) + d for d in ranks]
+        wanted = dtype or self.dtype_of(inputs[-1])
+        return self.op(kind, inputs, [max(sizes) for sizes in zip(*padded, strict=True)], wanted)
+
+    def scaled(self, value: Value, name: str, factor: float) -> Value:
+        """The value times one number, a constant of that name."""
+        constant = self.constant(name, factor, (), self.dtype_of(value))
+        return self.pointwise("Mul", value, constant)
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        """The value in another element type; itself if that is the same."""
+        if self.dtype_of(value) == dtype:
+            return value
+        return self.op("Cast", [value], self.dims(value), dtype)
+
+    def reshape(self, value: Value, *dims: int) -> Value:
+        return self.op("Reshape", [value], dims)
+
+    def transpose(self, value: Value, *perm: int) -> Value:
+        old = self.dims(value)
+        return self.op("Transpose", [value], [old[p] for p in perm], perm=perm)
+
+    def unsqueeze(self, value: Value, axis: int) -> Value:
+        dims = list(self.dims(value))
+        dims.insert(axis, 1)
+        return self.op("Unsqueeze", [value], dims, axes=(axis,))
+
+    def squeeze(self, value: Value, axis: int) -> Value:
+        dims = list(self.dims(value))
+        del dims[axis]
+        return self.op("Squeeze", [value], dims, axes=(axis,))
+
+    def expand(self, value: Value, *dims: int) -> Value:
+        return self.op("Expand", [value], dims)
+
+    def split(self, value: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+        dims = self.dims(value)
+        results = [((*dims[:axis], size, *dims[axis + 1 :]), "") for size in sizes]
+        return self.ops("Split", [value], results, axis=axis)
+
+    def concat(self, axis: int, *values: Value) -> Value:
+        dims = list(self.dims(values[0]))
+        dims[axis] = sum(self.dims(v)[axis] for v in values)
+        return self.op("Concat", values, dims, axis=axis)
+
+    def cut(self, value: Value, axis: int, start: int, end: int | None, step: int = 1) -> Value:
+        """A slice of the last dimensions, `start` to `end` in steps."""
+        dims = list(self.dims(value))
+        dims[axis] = len(range(dims[axis])[start:end:step])
+        stop = _TO_THE_END if end is None else end
+        return self.op(
+            "Slice", [value], dims,
+            axes=(axis,), slice_axes=(axis,), starts=(start,), ends=(stop,), steps=(step,),
+        )  # fmt: skip
+
+    def reduce(self, kind: str, value: Value, axis: int, *, keep: bool = True) -> Value:
+        dims = list(self.dims(value))
+        dims[axis : axis + 1] = [1] if keep else []
+        return self.op(kind, [value], dims, axes=(axis,))
+
+    def matmul(self, left: Value, right: Value, *, transposed: bool = False) -> Value:
+        """A product over the last dimension; `transposed` takes the right matrix as it is stored,
+        columns first.
+        """
+        columns = self.dims(right)[-2 if transposed else -1]
+        dims = (*self.dims(left)[:-1], columns)
+        if transposed:
+            return self.op("MatMul", [left, right], dims, trans_b=1)
+        return self.op("MatMul", [left, right], dims)
+
+    def linear(self, value: Value, module: str, columns: int, *, bias: bool = False) -> Value:
+        """A product with a weight of (columns, rows), as `torch.nn.Linear` stores it."""
+        with self.module(module):
+            rows = self.dims(value)[-1]
+            weight = self.parameter(f"{module}.weight", columns, rows)
+            made = self.matmul(value, self.transpose(weight, 1, 0))
+            return self.biased(made, module, columns) if bias else made
+
+    def flat_linear(
+        self, value: Value, module: str, columns: int, flat: tuple[int, int] | None = None
+    ) -> Value:
+        """A product with bias over batch and rows as one dimension, the weight stored rows first
+        (`Conv1D` of GPT-2); `flat` are the dims of the left matrix where the value has others.
+        """
+        with self.module(module):
+            batch, *_, width = self.dims(value)
+            tall, wide = flat or (batch * self.dims(value)[1], width)
+            left = self.reshape(value, tall, wide)
+            made = self.matmul(left, self.parameter(f"{module}.weight", wide, columns))
+            return self.reshape(self.biased(made, module, columns), batch, tall // batch, columns)
+
+    def biased(self, value: Value, module: str, columns: int) -> Value:
+        return self.pointwise("Add", value, self.parameter(f"{module}.bias", columns))

@@ -1,0 +1,33 @@
+"""The sizes of published models."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+import data
+from importers.hf_families import FAMILIES
+from importers.sizes import published, published_names
+
+SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
+
+
+@pytest.mark.parametrize("name", published_names())
+def test_every_model_has_known_sources_and_its_family(name: str) -> None:
+    found = published(name)
+    assert found.source
+    assert set(found.source) <= set(SOURCES)
+    assert found.page
+    assert found.config["model_type"] in FAMILIES
+    assert re.fullmatch(r"[\d.]+ [MBT]", found.parameters)
+    assert all(isinstance(v, int | float | str | bool | list) for v in found.config.values())
+
+
+def test_every_family_of_the_brief_has_a_published_model() -> None:
+    kinds = {published(name).config["model_type"] for name in published_names()}
+    assert kinds >= {
+        "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3",
+        "gemma", "gemma2", "gemma3_text", "gpt2", "bert", "t5", "vit", "whisper", "kimi_k2",
+    }  # fmt: skip

@@ -1,0 +1,32 @@
+"""What PyTorch computed, from `tests/data/torch`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from executors.placement import Array
+from importers.onnx_constants import model_values
+from importers.torch_export.program import Program
+from importers.torch_export.translation import translated
+from ir.graph import OpGraph, Role
+
+DATA = Path(__file__).parents[2] / "data" / "torch"
+
+
+def recorded(name: str) -> Any:
+    return json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))
+
+
+def array_of(record: Mapping[str, Any]) -> Array:
+    return np.array(record["values"], dtype=record["dtype"]).reshape(record["shape"])
+
+
+def constants_of(graph: OpGraph, program: Program) -> dict[str, Array]:
+    names = [n for n, t in graph.tensors.items() if t.role is Role.CONSTANT]
+    return model_values(translated(program, {}).model, names)
