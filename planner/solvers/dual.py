@@ -16,7 +16,7 @@ from planner.network import BoolArray, FloatArray, IntArray, Network, offsets
 from planner.reduction import Reduced
 from planner.solvers.kernels.arrays import arrays_of
 from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.messages import backward, excesses, forward, priced
+from planner.solvers.kernels.messages import backward, forward, priced
 from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
 
 MEMORY = 0.99
@@ -44,6 +44,8 @@ KEPT = 3
 """Answers of a cycle that are remembered."""
 NOISE = 0.3
 """Of the logarithm of prices when a cycle begins anew."""
+
+NOT_WANTED = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Dual:
         self.passes += 1
         priced(self.arrays, self.paid, self.cost)
         forward(self.arrays, self.cost, self.at, self.message, self.choice)
-        inner = backward(self.arrays, self.cost, self.at, self.message)
+        inner = backward(self.arrays, self.cost, self.at, self.message, NOT_WANTED)
         bound = inner - float((self.price * self.room).sum())
         self.bound = max(self.bound, bound)
         self.waited += 1
@@ -215,10 +217,10 @@ class Dual:
         priced(self.arrays, paid, self.cost)
         for _ in range(SETTLING):
             forward(self.arrays, self.cost, self.at, self.message, self.choice)
-            backward(self.arrays, self.cost, self.at, self.message)
+            backward(self.arrays, self.cost, self.at, self.message, NOT_WANTED)
         forward(self.arrays, self.cost, self.at, self.message, self.choice)
         beyond = np.empty(len(self.cost))
-        inner = excesses(self.arrays, self.cost, self.at, self.message, beyond)
+        inner = backward(self.arrays, self.cost, self.at, self.message, beyond)
         bound = inner - float((self.best_price * self.room).sum())
         self.bound = max(self.bound, bound)
         allowed: BoolArray = bound + beyond <= cost + SAFE * (abs(cost) + abs(inner))

@@ -99,12 +99,27 @@ def _send_up(
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
-def backward(net: Arrays, cost: FloatArray, at: IntArray, message: FloatArray) -> float:
-    """Visit the nodes in reverse and return a bound of the cost, prices included."""
+def backward(
+    net: Arrays, cost: FloatArray, at: IntArray, message: FloatArray, beyond: FloatArray
+) -> float:
+    """Visit the nodes in reverse and return a bound of the cost, prices included.
+
+    The pass splits the cost of any choice into the bound and parts that are never negative: what a
+    node keeps of its own, and what is left of every edge. A choice with a certain candidate costs
+    at least the bound and the parts that all such choices have.
+
+    Args:
+        net: the network.
+        cost: costs of candidates, prices included.
+        at: where the message of each edge starts.
+        message: messages as a forward pass leaves them; receives those of this pass.
+        beyond: receives for each candidate a number by which every choice with it exceeds the
+            bound; or has no entries, which saves time.
+    """
     largest = 0
     for node in range(len(net.first) - 1):
         largest = max(largest, net.first[node + 1] - net.first[node])
-    belief, sent = np.empty(largest), np.empty(largest)
+    belief, sent, left = np.empty(largest), np.empty(largest), np.empty(largest)
     bound = 0.0
     for node in range(len(net.first) - 2, -1, -1):
         start, size = net.first[node], net.first[node + 1] - net.first[node]
@@ -122,9 +137,10 @@ def backward(net: Arrays, cost: FloatArray, at: IntArray, message: FloatArray) -
                 back += 1
         least = belief[:size].min()
         bound += least
+        share = 1.0 / max(back, ahead, 1)
         for c in range(size):
             belief[c] -= least
-        share = 1.0 / max(back, ahead, 1)
+            left[c] = (1.0 - back * share) * belief[c]
         for k in range(net.around_first[node], net.around_first[node + 1]):
             edge = net.around[k]
             if net.high[edge] == node:
@@ -132,6 +148,11 @@ def backward(net: Arrays, cost: FloatArray, at: IntArray, message: FloatArray) -
                 for c in range(size):
                     sent[c] = share * belief[c] - message[place + c]
                 bound += _send_down(net, edge, sent, size, place, message)
+                if len(beyond) > 0:
+                    _add_rest(net, edge, sent, size, place, message, left)
+        if len(beyond) > 0:
+            for c in range(size):
+                beyond[start + c] = max(left[c], 0.0)
     return bound
 
 
@@ -154,62 +175,6 @@ def _send_down(
     for d in range(width):
         message[place + d] -= lowest
     return lowest
-
-
-@njit(cache=True, nogil=True)
-def excesses(
-    net: Arrays, cost: FloatArray, at: IntArray, message: FloatArray, out: FloatArray
-) -> float:
-    """A backward pass that also bounds what each candidate costs beyond the bound.
-
-    The pass splits the cost of any choice into the bound and parts that are never negative: what a
-    node keeps of its own, and what is left of every edge. A choice with a certain candidate costs
-    at least the bound and the parts that all such choices have.
-
-    Args:
-        net: the network.
-        cost: costs of candidates, prices included.
-        at: where the message of each edge starts.
-        message: messages as a forward pass leaves them; receives those of the backward pass.
-        out: receives for each candidate a number that every choice with it exceeds the bound by.
-
-    Returns:
-        The bound of the cost, prices included.
-    """
-    largest = 0
-    for node in range(len(net.first) - 1):
-        largest = max(largest, net.first[node + 1] - net.first[node])
-    sent, left = np.empty(largest), np.empty(largest)
-    bound = 0.0
-    for node in range(len(net.first) - 2, -1, -1):
-        start, size = net.first[node], net.first[node + 1] - net.first[node]
-        back = ahead = 0
-        for c in range(size):
-            out[start + c] = cost[start + c]
-        for k in range(net.around_first[node], net.around_first[node + 1]):
-            edge = net.around[k]
-            for c in range(size):
-                out[start + c] += message[at[edge] + c]
-            if net.low[edge] == node:
-                ahead += 1
-            else:
-                back += 1
-        least = out[start : start + size].min()
-        bound += least
-        share = 1.0 / max(back, ahead, 1)
-        for c in range(size):
-            out[start + c] -= least
-            left[c] = (1.0 - back * share) * out[start + c]
-        for k in range(net.around_first[node], net.around_first[node + 1]):
-            edge = net.around[k]
-            if net.high[edge] == node:
-                for c in range(size):
-                    sent[c] = share * out[start + c] - message[at[edge] + c]
-                bound += _send_down(net, edge, sent, size, at[edge], message)
-                _add_rest(net, edge, sent, size, at[edge], message, left)
-        for c in range(size):
-            out[start + c] = max(left[c], 0.0)
-    return bound
 
 
 @njit(cache=True, nogil=True)
