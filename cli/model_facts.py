@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from exporters.folding import common_scope
 from importers.model_file import FileFacts, model_format
 from ir.batch import find_batch, with_batch
+from ir.canonical import canonical_digest
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
 from ir.ops import OpView, is_described, lookup
@@ -77,6 +78,8 @@ class ModelFacts:
     """A model in numbers, for one batch."""
 
     name: str
+    digest: str
+    """Hash of the normal form that names and order do not change."""
     file: Mapping[str, object]
     """What the file says of itself: producer, opsets, nodes."""
     inputs: Mapping[str, tuple[str, tuple[int, ...]]]
@@ -127,6 +130,7 @@ def model_facts(
         dtypes[tensor.dtype] += tensor.elements
     return ModelFacts(
         name=graph.name,
+        digest=canonical_digest(graph),
         file={"producer": file.producer, "opsets": dict(file.opsets), "nodes": file.nodes},
         inputs={n: (graph.tensors[n].dtype, graph.tensors[n].dims) for n in graph.inputs},
         batch=graph.batch or find_batch(graph),

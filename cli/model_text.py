@@ -54,6 +54,7 @@ def _headline(facts: ModelFacts, out: Console) -> None:
     flops = format_flops(facts.forward_flops).removesuffix("/s")
     out.print(f"  forward     {flops}, batch {facts.batch or 'unknown'}")
     out.print(f"  activations {_activations(facts)}")
+    out.print(f"  graph       {facts.digest[:12]}, the same for equal networks under other names")
 
 
 def _producer(facts: ModelFacts) -> str:

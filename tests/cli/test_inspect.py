@@ -11,7 +11,7 @@ import pytest
 Planner = Callable[..., Any]
 
 KEYS = {
-    "name", "file", "inputs", "batch", "dynamic_dims", "operators", "kinds", "composites",
+    "name", "digest", "file", "inputs", "batch", "dynamic_dims", "operators", "kinds", "composites",
     "unknown", "parameters", "parameter_elements", "parameter_bytes", "parameter_dtypes",
     "forward_flops", "activation_bytes", "blocks", "notes", "given_rules",
 }  # fmt: skip
@@ -39,6 +39,7 @@ def test_flops_and_activations_follow_the_batch(mlp: Path, planner: Planner) -> 
     assert twice["forward_flops"] == 2 * once["forward_flops"]
     assert twice["activation_bytes"] == 2 * once["activation_bytes"] > 0
     assert twice["parameter_bytes"] == once["parameter_bytes"]
+    assert twice["digest"] != once["digest"]
 
 
 def test_dynamic_dimensions_are_listed_with_their_values(
