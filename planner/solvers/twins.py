@@ -7,7 +7,7 @@ Keeping a tensor or computing it again are such twins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -130,27 +130,25 @@ def _classes(problem: Problem, sides: dict[Side, list[int]]) -> list[int]:
 
 def _grouped(problem: Problem, table: int, sides: Sequence[Side]) -> _Groups:
     count = problem.node_tables[table].time_s.shape[0]
-    group_of = np.zeros(count, dtype=np.intp)
-    for number, side in sides:
-        rows = _row_numbers(problem.edge_tables[number], side)
-        pairs = group_of * (int(rows.max(initial=0)) + 1) + rows
-        group_of = np.unique(pairs, return_inverse=True)[1]
-    _, first, inverse = np.unique(group_of, return_index=True, return_inverse=True)
+    columns = [_row_numbers(problem.edge_tables[number], side) for number, side in sides]
+    group_of = _numbered(np.stack(columns, axis=1) if columns else np.zeros((count, 0)))
     # Groups are numbered by their first candidate, so that groups of one leave the order as it is.
-    rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return _Groups(np.asarray(rank[inverse], dtype=np.intp), np.sort(first))
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(group_of), prepend=-1))
+    return _Groups(group_of, first)
 
 
 def _row_numbers(table: EdgeTable, side: int) -> IndexArray:
     """Equal numbers for candidates with equal rows (side 0) or columns (side 1)."""
-    number: dict[tuple[bytes, ...], int] = {}
-    arrays = list(_oriented(table, side))
-    rows = range(arrays[0].shape[0])
-    keys = [tuple(a[row].tobytes() for a in arrays) for row in rows]
-    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.intp)
+    matrices = (table.time_s, *table.memory_bytes)
+    return _numbered(np.concatenate([m if side == 0 else m.T for m in matrices], axis=1))
 
 
-def _oriented(table: EdgeTable, side: int) -> Iterator[FloatArray]:
-    for matrix in (table.time_s, *table.memory_bytes):
-        yield matrix if side == 0 else np.ascontiguousarray(matrix.T)
+def _numbered(matrix: FloatArray | IndexArray) -> IndexArray:
+    """Equal numbers for rows with equal bytes, from 0 on as they come."""
+    width = matrix.shape[1] * matrix.itemsize
+    if not width:
+        return np.zeros(len(matrix), dtype=np.intp)
+    data = matrix.tobytes()
+    known: dict[bytes, int] = {}
+    rows = (data[place : place + width] for place in range(0, len(data), width))
+    return np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.intp)
