@@ -188,7 +188,7 @@ class _StableHlo:
         """Those of constants: the text has no weights."""
         from importers.stablehlo import constant_values  # noqa: PLC0415
 
-        return constant_values(path, names)
+        return constant_values(path, names, bind)
 
 
 class _Config:

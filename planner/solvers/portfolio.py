@@ -33,8 +33,8 @@ POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
 """Share of the work that this may not use."""
-ELIMINATION_EFFORT, MESSAGE_EFFORT = 3, 4
-"""Units of work of each part for one of the whole; both mostly end long before."""
+ELIMINATION_EFFORT, HALVING_EFFORT, MESSAGE_EFFORT = 3, 4, 4
+"""Units of work of each part for one of the whole; all mostly end long before."""
 PRICES = 50
 """Prices on memory that elimination mostly tries; where it cannot try so many, the cluster is
 halved first, whose answers are good already."""
@@ -99,10 +99,13 @@ class _Run:
         meter = Meter(replace(self.budget, effort=ELIMINATION_EFFORT * max(1, self.budget.effort)))
         exact = exact_relaxation(self.incumbent.ledger, meter, 2 * LARGEST_BUCKET)
         limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
-        if exact is None and self.is_large:
-            self._pass_messages()
-        elif exact is not None and limited and PRICES * exact.work > meter.left:
-            self._halve()
+        if self.is_large and (exact is None or (limited and PRICES * exact.work > meter.left)):
+            self._halve(HALVING_EFFORT if exact is None else 1)
+            if exact is not None:
+                # Elimination is slow here, so it must have something to gain.
+                self.enough *= WIDE
+            elif self.is_open:
+                self._pass_messages()
         if self.is_open:
             DynamicProgramming().run(self.incumbent, meter, exact)
             self.truncated |= meter.truncated
@@ -118,12 +121,11 @@ class _Run:
         improve(self.incumbent, meter, self.budget.seed, enough)
         self.truncated |= meter.truncated
 
-    def _halve(self) -> None:
-        meter = Meter(self.budget_left())
+    def _halve(self, effort: int) -> None:
+        left = self.budget_left()
+        meter = Meter(replace(left, effort=effort * max(1, left.effort)))
         RecursiveBisection().run(self.incumbent, meter)
         self.truncated |= meter.truncated
-        # Elimination is slow here, so it must have something to gain.
-        self.enough *= WIDE
 
     def _pass_messages(self) -> None:
         self.passed = True

@@ -1,0 +1,184 @@
+"""A draft as an ONNX model: what the importer of ONNX makes a graph of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import onnx
+
+from importers.stablehlo.draft import Draft, Step
+from importers.torch_export.writer import OPSET, Writer, type_code
+from ir.graph import Tensor
+
+
+@dataclass(slots=True)
+class Emission:
+    """Steps become nodes."""
+
+    draft: Draft
+    writer: Writer = field(default_factory=Writer)
+
+    def constant(self, values: object, dtype: str) -> Tensor:
+        return self.writer.constant(values, dtype)
+
+    def held(self, name: str) -> Tensor | None:
+        """A tensor of the draft as one of the model."""
+        if not name:
+            return None
+        if name in self.draft.numbers:
+            return self.writer.constant(self.draft.numbers[name], self.draft.tensors[name].dtype)
+        if name not in self.writer.known:
+            self.writer.known[name] = self.draft.tensors[name]
+        return self.writer.known[name]
+
+    def node(self, step: Step, kind: str, inputs: list[Tensor | None], **attributes: Any) -> None:
+        outputs = [self.held(n) for n in step.outputs]
+        domain, _, plain = kind.rpartition("::")
+        self.writer.add(
+            plain, inputs, outputs, name=step.name, scope=step.scope, domain=domain, **attributes
+        )
+
+    def between(self, step: Step, kind: str, inputs: list[Tensor | None]) -> Tensor:
+        """A node on the way to a step's result, of the same dims."""
+        result = self.draft.tensors[step.outputs[0]]
+        made = self.writer.tensor(f"{step.name}/{kind}", result.dims, result.dtype)
+        self.writer.add(kind, inputs, [made], name=made.name, scope=step.scope)
+        return made
+
+
+def _reshape(work: Emission, step: Step) -> None:
+    """With only ones more or less, what exporters write for that."""
+    before = work.draft.tensors[step.inputs[0]].dims
+    after = work.draft.tensors[step.outputs[0]].dims
+    source = work.held(step.inputs[0])
+    more = _ones(before, after)
+    less = _ones(after, before)
+    if more:
+        work.node(step, "Unsqueeze", [source, work.constant(more, "int64")])
+    elif less:
+        work.node(step, "Squeeze", [source, work.constant(less, "int64")])
+    else:
+        work.node(step, "Reshape", [source, work.constant(list(after), "int64")])
+
+
+def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
+    """Places of ones that turn dims into others; none where that is not all."""
+    found: list[int] = []
+    rest = list(before)
+    for place, dim in enumerate(after):
+        if rest and rest[0] == dim and (dim != 1 or len(rest) == len(after) - place):
+            rest.pop(0)
+        elif dim == 1:
+            found.append(place)
+        else:
+            return []
+    return [] if rest else found
+
+
+def _expand(work: Emission, step: Step) -> None:
+    dims = work.draft.tensors[step.outputs[0]].dims
+    work.node(step, "Expand", [work.held(step.inputs[0]), work.constant(list(dims), "int64")])
+
+
+def _rsqrt(work: Emission, step: Step) -> None:
+    root = work.between(step, "Sqrt", [work.held(step.inputs[0])])
+    work.node(step, "Reciprocal", [root])
+
+
+def _erfc(work: Emission, step: Step) -> None:
+    tensor = work.draft.tensors[step.outputs[0]]
+    made = work.between(step, "Erf", [work.held(step.inputs[0])])
+    work.node(step, "Sub", [work.constant(1, tensor.dtype), made])
+
+
+def _lists(*names: str) -> Callable[[Emission, Step], None]:
+    """Lists of numbers that are operands in ONNX."""
+
+    def write(work: Emission, step: Step) -> None:
+        rest = {k: v for k, v in step.attributes.items() if k not in names}
+        operands: list[Tensor | None] = [work.held(n) for n in step.inputs]
+        operands += [work.constant(step.attributes[n], "int64") for n in names]
+        work.node(step, step.kind, operands, **rest)
+
+    return write
+
+
+def _pad(work: Emission, step: Step) -> None:
+    value, fill = (work.held(n) for n in step.inputs)
+    work.node(step, "Pad", [value, work.constant(step.attributes["pads"], "int64"), fill])
+
+
+def _cast(work: Emission, step: Step) -> None:
+    to = type_code(str(step.attributes["to"]))
+    work.node(step, "Cast", [work.held(step.inputs[0])], to=to)
+
+
+def _wide_places(work: Emission, step: Step) -> None:
+    """Places as 64-bit numbers, which these operators ask for."""
+    inputs = [work.held(n) for n in step.inputs]
+    places = inputs[1]
+    if places is not None and places.dtype != "int64":
+        made = work.writer.tensor(f"{step.name}/places", places.dims, "int64")
+        code = type_code("int64")
+        work.writer.add("Cast", [places], [made], name=made.name, scope=step.scope, to=code)
+        inputs[1] = made
+    work.node(step, step.kind, inputs, **step.attributes)
+
+
+_WRITTEN: Mapping[str, Callable[[Emission, Step], None]] = MappingProxyType(
+    {
+        "Reshape": _reshape, "Expand": _expand, "Rsqrt": _rsqrt, "Erfc": _erfc, "Pad": _pad,
+        "Cast": _cast, "GatherND": _wide_places, "ScatterND": _wide_places,
+        "Slice": _lists("starts", "ends", "axes", "steps"),
+        **dict.fromkeys(
+            ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"), _lists("axes")
+        ),
+    }
+)  # fmt: skip
+
+
+SPELLED = MappingProxyType({"Rsqrt": ("Sqrt", "Reciprocal"), "Erfc": ("Erf", "Sub")})
+"""Kinds that ONNX lacks, and what they are written as."""
+
+
+def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -> Emission:
+    """The nodes of a draft, without its results.
+
+    Args:
+        draft: the steps.
+        inputs: tensors that the caller gives.
+        stored: arguments that are weights or state.
+        producer: who wrote the program.
+    """
+    work = Emission(draft)
+    work.writer.graph.name = producer
+    work.writer.known.update({n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers})
+    for name in (*stored, *sorted(draft.outside)):
+        _outside(work.writer.graph.initializer.add(), draft.tensors[name])
+    for name in inputs:
+        work.writer.describe(work.writer.graph.input.add(), draft.tensors[name])
+    for step in draft.steps:
+        if step.kind in _WRITTEN:
+            _WRITTEN[step.kind](work, step)
+        else:
+            work.node(step, step.kind, [work.held(n) for n in step.inputs], **step.attributes)
+    return work
+
+
+def _outside(proto: onnx.TensorProto, tensor: Tensor) -> None:
+    """A stored tensor whose numbers are elsewhere."""
+    proto.name, proto.data_type = tensor.name, type_code(tensor.dtype)
+    proto.dims.extend(tensor.dims)
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    proto.external_data.add(key="location", value="weights")
+
+
+def finished(work: Emission, producer: str) -> onnx.ModelProto:
+    """The model."""
+    model = onnx.ModelProto(ir_version=10, producer_name=producer)
+    model.opset_import.add(domain="", version=OPSET)
+    model.graph.CopyFrom(work.writer.graph)
+    return model

@@ -1,0 +1,205 @@
+"""Lookups and updates by computed places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from importers.stablehlo.call import Call, Converter
+from importers.stablehlo.draft import Draft
+from importers.stablehlo.errors import UnsupportedError
+from importers.stablehlo.program import Attribute
+from importers.stablehlo.reductions import body_kind
+from importers.stablehlo.views import View, permuted, plain, reshaped
+
+
+def _record(call: Call, name: str) -> Mapping[str, Attribute]:
+    found = call.operation.attributes.get(name)
+    if not isinstance(found, dict):
+        raise call.fault(f"{name} is no record")
+    return found
+
+
+def _axes(record: Mapping[str, Attribute], name: str) -> tuple[int, ...]:
+    value = record.get(name, ())
+    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
+
+
+def without_guard(draft: Draft, name: str) -> str:
+    """Places before they were counted from the end where negative: lookups do that themselves."""
+    maker = draft.makers.get(name)
+    if maker is None:
+        return name
+    if maker.kind == "Where":
+        low, wrapped, own = (draft.makers.get(maker.inputs[0]), *maker.inputs[1:])
+        added = draft.makers.get(wrapped)
+        is_low = low is not None and low.kind == "Less" and low.inputs[0] == own
+        if is_low and added is not None and added.kind == "Add" and own in added.inputs:
+            return own
+    return name
+
+
+def _places(call: Call, view: View) -> View:
+    name = without_guard(call.draft, view.tensor)
+    return View(name, view.dims, view.axes)
+
+
+def _gather(call: Call) -> None:
+    value, places = call.operand(0), _places(call, call.operand(1))
+    record = _record(call, "dimension_numbers")
+    axes, gone = _axes(record, "start_index_map"), _axes(record, "collapsed_slice_dims")
+    batch = _axes(record, "operand_batching_dims")
+    offsets = _axes(record, "offset_dims")
+    vector = record.get("index_vector_dim", len(places.dims))
+    sizes = call.ints("slice_sizes")
+    rank = len(value.dims)
+    whole = all(sizes[i] == d for i, d in enumerate(value.dims) if i not in {*gone, *batch})
+    if len(sizes) != rank or not isinstance(vector, int):
+        raise call.fault("it names no sizes")
+    if tuple(sorted(axes)) != tuple(sorted(gone)) or not whole:
+        raise UnsupportedError
+    index = _without_vector(call, places, vector, len(axes))
+    if batch:
+        _along(call, value, index, axes, batch, _axes(record, "start_indices_batching_dims"))
+        return
+    shape = index.dims if len(axes) == 1 else index.dims[:-1]
+    if len(axes) == 1:
+        axis = axes[0]
+        dims = (*value.dims[:axis], *shape, *value.dims[axis + 1 :])
+        names = [call.whole(value), call.whole(index)]
+        made = call.step("Gather", names, dims, call.dtype(value), axis=axis)
+    else:
+        axis = 0
+        value = permuted(value, (*axes, *(i for i in range(rank) if i not in axes)))
+        dims = (*shape, *value.dims[len(axes) :])
+        names = [call.whole(value), call.whole(index)]
+        made = call.step("GatherND", names, dims, call.dtype(value))
+    call.finish(_spread(call, made, dims, len(shape), axis, offsets))
+
+
+def _without_vector(call: Call, places: View, vector: int, count: int) -> View:
+    """Places with the numbers of one place last; one number alone needs no dimension."""
+    rank = len(places.dims)
+    if vector > rank or (vector == rank and count != 1):
+        raise call.fault("its places have too few dimensions")
+    if vector < rank and places.dims[vector] != count:
+        raise call.fault(f"a place has {places.dims[vector]} numbers, not {count}")
+    if vector == rank:
+        return places
+    order = (*(i for i in range(rank) if i != vector), vector)
+    found = permuted(places, order)
+    return reshaped(call.draft, found, found.dims[:-1], call.scope) if count == 1 else found
+
+
+def _spread(
+    call: Call, name: str, dims: tuple[int, ...], count: int, axis: int, offsets: tuple[int, ...]
+) -> View:
+    """The result with the dimensions of places where the file has them."""
+    heads = list(range(axis, axis + count))
+    rest = [i for i in range(len(dims)) if i not in heads]
+    rank = len(dims)
+    if len(offsets) != len(rest):
+        raise call.fault("its dimensions do not match")
+    perm = [0] * rank
+    others = [i for i in range(rank) if i not in offsets]
+    if len(others) != len(heads):
+        raise call.fault("its dimensions do not match")
+    for place, own in [*zip(offsets, rest, strict=True), *zip(others, heads, strict=True)]:
+        perm[place] = own
+    return permuted(plain(call.draft, name), perm)
+
+
+def _along(
+    call: Call, value: View, index: View, axes: tuple[int, ...], batch: tuple[int, ...],
+    index_batch: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Elements along one dimension, with all others in step."""
+    order = _lined(value, index, axes, batch, index_batch)
+    lined = permuted(index, order)
+    names = [call.whole(value), call.whole(lined)]
+    made = call.step("GatherElements", names, lined.dims, call.dtype(value), axis=axes[0])
+    back = [order.index(i) for i in range(len(order))]
+    call.finish(permuted(plain(call.draft, made), back))
+
+
+def _lined(
+    value: View, index: View, axes: tuple[int, ...], batch: tuple[int, ...],
+    index_batch: tuple[int, ...],
+) -> list[int]:  # fmt: skip
+    """Dimensions of places in the order of the value, one of which is looked up."""
+    rank = len(value.dims)
+    if len(axes) != 1 or len(batch) != rank - 1 or len(index.dims) != rank:
+        raise UnsupportedError
+    if len(index_batch) != len(batch) or not set(index_batch) < set(range(rank)):
+        raise UnsupportedError
+    order: list[int] = [-1] * rank
+    for own, place in zip(batch, index_batch, strict=True):
+        order[own] = place
+    order[axes[0]] = next(i for i in range(rank) if i not in index_batch)
+    return order
+
+
+_UPDATES = MappingProxyType({"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"})
+
+
+def _scatter(call: Call) -> None:
+    """Whole slices are written at the coordinates of leading dimensions, or added."""
+    if len(call.operands) != 3 or len(call.operation.regions) != 1:
+        raise UnsupportedError
+    value, places, updates = (call.operand(i) for i in range(3))
+    record = _record(call, "scatter_dimension_numbers")
+    axes = _axes(record, "scatter_dims_to_operand_dims")
+    gone, windows = _axes(record, "inserted_window_dims"), _axes(record, "update_window_dims")
+    vector = record.get("index_vector_dim", len(places.dims))
+    if not isinstance(vector, int) or vector > len(places.dims):
+        raise call.fault("it names no dimension of places")
+    batch = _axes(record, "input_batching_dims")
+    if sorted(axes) != sorted(gone) or (batch and windows):
+        raise UnsupportedError
+    if batch:
+        index = _without_vector(call, _places(call, places), vector, len(axes))
+        given = _axes(record, "scatter_indices_batching_dims")
+        lined = _lined(value, index, axes, batch, given)
+        if updates.dims != index.dims:
+            raise UnsupportedError
+        names = [call.whole(v) for v in (value, permuted(index, lined), permuted(updates, lined))]
+        made = call.step(
+            "ScatterElements", names, value.dims, call.dtype(value), axis=axes[0],
+            reduction=_reduction(call),
+        )  # fmt: skip
+        call.finish_with(made)
+        return
+    rank = len(value.dims)
+    order = (*axes, *(i for i in range(rank) if i not in axes))
+    rows = permuted(value, order)
+    index = _places(call, places)
+    if vector == len(index.dims):
+        index = reshaped(call.draft, index, (*index.dims, 1), call.scope)
+    index = permuted(index, (*(i for i in range(len(index.dims)) if i != vector), vector))
+    heads = [i for i in range(len(updates.dims)) if i not in windows]
+    news = permuted(updates, (*heads, *windows))
+    if news.dims != (*index.dims[:-1], *rows.dims[len(axes) :]):
+        raise UnsupportedError
+    names = [call.whole(v) for v in (rows, index, news)]
+    how = _reduction(call)
+    made = call.step("ScatterND", names, rows.dims, call.dtype(value), reduction=how)
+    call.finish(permuted(plain(call.draft, made), [order.index(i) for i in range(rank)]))
+
+
+def _reduction(call: Call) -> str:
+    region = call.operation.regions[0]
+    last = region.operations[-1] if region.operations else None
+    if last is not None and len(region.operations) == 1 and last.operands == region.arguments[1:]:
+        return "none"
+    kind = body_kind(region)
+    if kind not in _UPDATES:
+        raise UnsupportedError
+    return _UPDATES[kind]
+
+
+INDEXING: Mapping[str, Converter] = MappingProxyType(
+    {
+        "stablehlo.gather": _gather,
+        "stablehlo.scatter": _scatter,
+    }
+)
