@@ -109,7 +109,7 @@ def _in_file_only(graph: OpGraph, facts: FileFacts) -> Iterator[ModelKind]:
 def _gone(
     kind: str, count: int, coverage: KindCoverage | None, others: tuple[str, ...]
 ) -> ModelKind:
-    becomes = coverage.becomes if coverage is not None else others
+    becomes = others or (coverage.becomes if coverage is not None else ())
     return ModelKind(
         kind=kind,
         nodes=count,

@@ -1,0 +1,172 @@
+"""The importer of MindIR files: what `mindspore.export` writes becomes a graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+
+from importers.clean_up import cleaned
+from importers.errors import ModelError
+from importers.mindir.file import open_model
+from importers.mindir.flattening import Flat, flattened
+from importers.mindir.parsing import parsed
+from importers.mindir.program import Stored
+from importers.mindir.rows import with_told_rows
+from importers.mindir.table import table
+from importers.mindir.translation import DOMAIN, Translated, translated
+from importers.mindir.wire import Data
+from importers.onnx import blamed, import_model
+from importers.onnx_constants import model_values
+from importers.onnx_values import Array
+from importers.torch_export.writer import type_code
+from ir.dtypes import dtype_bytes
+from ir.graph import OpGraph
+from ir.symbols import Binding
+
+MAX_BYTES = 2**28
+"""A larger array is not read."""
+MAX_TOTAL_BYTES = 2**30
+"""Nor are those that come after so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class MindFacts:
+    """A file in words, for `planner inspect`."""
+
+    producer: str
+    kinds: Counter[str]
+    """Primitives, named as the graph names what no line has."""
+    becomes: Mapping[str, tuple[str, ...]]
+    """Operators of ONNX by the primitive that they come from."""
+
+
+def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
+    """Read a `.mindir` file.
+
+    Args:
+        path: the file; weights in files beside it need not exist.
+        bind: must be empty: MindIR that is read has sizes.
+
+    Raises:
+        ModelError: the file cannot be read or planned from.
+    """
+    _check_bindings(bind or {})
+    with _opened(path) as (flat, data):
+        found = translated(flat, data)
+        return _graph(found, flat.name)
+
+
+def _check_bindings(bind: Binding) -> None:
+    if bind:
+        raise ModelError(
+            f"the model has no dynamic dimension {next(iter(bind))!r}",
+            "--bind",
+            "all its dimensions are fixed; leave --bind out",
+        )
+
+
+def mindir_facts(path: Path) -> MindFacts:
+    """Facts of the network in a file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    with _opened(path) as (flat, data):
+        found = translated(flat, data)
+        kinds = Counter(_kind(step.target) for step in flat.steps)
+        becomes = {target: each for target, each in found.kinds.items() if target in table()}
+        return MindFacts(flat.producer, kinds, becomes)
+
+
+def constant_values(
+    path: Path, names: Iterable[str], bind: Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """Numbers of those tensors that do not depend on inputs and are in the file, or beside it.
+
+    Args:
+        path: the file.
+        names: tensors as the imported graph calls them.
+        bind: must be empty.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    _check_bindings(bind or {})
+    with _opened(path) as (flat, data):
+        found = translated(flat, data)
+        wanted = list(names)
+        return model_values(_with_numbers(found, data, path.parent), wanted)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Flat, Data]]:
+    """The primitives in a file, while it is open."""
+    with blamed(str(path)), open_model(path) as model:
+        name = path.name.removesuffix(".mindir").removesuffix("_graph")
+        yield flattened(parsed(model, name)), model.data
+
+
+def _kind(target: str) -> str:
+    return target if target in table() else f"{DOMAIN}::{target}"
+
+
+def _graph(found: Translated, name: str) -> OpGraph:
+    graph = import_model(found.model, name, {}, found.trained)
+    for tensor in graph.tensors.values():
+        noted = found.tensors.get(tensor.name)
+        if noted is not None and noted.dims != tensor.dims:
+            raise ModelError(
+                f"the file says that {tensor.name!r} is {list(noted.dims)}, "
+                f"its operator makes {list(tensor.dims)}",
+                f"tensor {tensor.name!r}",
+                "export the model again; if it runs in MindSpore, report it",
+            )
+    graph = replace(graph, notes=(*graph.notes, *found.notes))
+    return cleaned(graph if graph.is_training_step else with_told_rows(graph))
+
+
+def _with_numbers(found: Translated, data: Data, folder: Path) -> onnx.ModelProto:
+    """The model with the numbers of its parameters, as far as they are at hand."""
+    filled, left = onnx.ModelProto(), MAX_TOTAL_BYTES
+    filled.CopyFrom(found.model)
+    for proto in filled.graph.initializer:
+        stored = found.stored.get(proto.name)
+        if stored is None or not proto.external_data:
+            continue
+        raw = _raw(stored, data, folder)
+        left -= len(raw)
+        if left < 0:
+            break
+        if raw and proto.data_type == type_code(stored.type.dtype):
+            del proto.external_data[:]
+            proto.data_location = onnx.TensorProto.DEFAULT
+            proto.raw_data = raw
+    return filled
+
+
+def _raw(stored: Stored, data: Data, folder: Path) -> bytes:
+    """Numbers of a parameter; none where they are too many or absent."""
+    size = int(dtype_bytes(stored.type.dtype))
+    for dim in stored.type.dims:
+        size *= dim
+    if size > MAX_BYTES:
+        return b""
+    if stored.numbers is not None:
+        return data[stored.numbers.start : stored.numbers.end]
+    if not stored.outside or stored.offset < 0:
+        return b""
+    try:
+        path = (folder / stored.outside).resolve()
+        if not path.is_relative_to(folder.resolve()) or not path.is_file():
+            return b""
+        with path.open("rb") as stream:
+            stream.seek(stored.offset)
+            raw = stream.read(size)
+    except (OSError, ValueError):
+        return b""
+    return raw if len(raw) == size else b""
