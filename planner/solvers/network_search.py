@@ -33,9 +33,9 @@ HINT_SHARE, HINT_CYCLES = 0.12, 3
 WORKERS = 2
 """As many on any number of cores."""
 PROVABLE_PAIRS = 200_000
-"""Allowed pairs up to which integer programming is tried,"""
+"""Allowed pairs up to which integer programming is tried."""
 HOPEFUL_PAIRS = 1_000_000
-"""and of how many such a rest is hoped for when dear candidates are left out."""
+"""Allowed pairs of a network that may shrink to so few when dear candidates are left out."""
 ROWS = 10
 ENOUGH = 1e-9
 """Relative gap that is none."""

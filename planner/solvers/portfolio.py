@@ -1,8 +1,9 @@
 """The default: the solvers that suit a problem, one after the other, with one answer and one bound.
 
-Elimination is exact where the graph is narrow. Where it is too wide, or memory leaves a gap, prices
-with message passing close it; segments of the program are then solved again within the rest; and
-integer programming proves what is small.
+Elimination is exact where the graph is narrow. Where it is too wide, or prices on memory take too
+many passes, the cluster is halved first; where a gap stays, prices with message passing close it.
+Segments of the program are then solved again within the rest, and integer programming proves what
+is small.
 """
 
 from __future__ import annotations
