@@ -20,11 +20,11 @@ from exporters.protobuf_wire import (
     UINT32,
     IntegerType,
     Message,
-    WireError,
     bytes_field,
     integer_field,
     integer_fields,
 )
+from ir.wire import WireError
 
 _FIX = "save the file again; a strategy in JSON needs a name that ends in .json"
 

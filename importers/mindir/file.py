@@ -9,7 +9,8 @@ from pathlib import Path
 
 from importers.errors import ModelError
 from importers.mindir.messages import NEWEST_VERSION
-from importers.mindir.wire import Budget, Message, Span, WireError
+from importers.mindir.wire import Budget, Message, Span
+from ir.wire import WireError
 
 MAX_FILE_BYTES = 2**36
 """A file is mapped, not read; weights are passed over."""

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
+
+from ir.wire import Wire
 
 NEWEST_VERSION = 3
 """Of `ModelProto.mind_ir_version`: with primitive functions (2), and scalar graph holders (3)."""
-
-
-class Wire(IntEnum):
-    """How a field is coded."""
-
-    VARINT = 0
-    FIXED64 = 1
-    BYTES = 2
-    FIXED32 = 5
 
 
 SCALARS: Mapping[str, Wire] = MappingProxyType(

@@ -19,14 +19,14 @@ from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
 from importers.mindir.table import table
 from importers.mindir.translation import DOMAIN, Translated, translated
-from importers.mindir.wire import Data
 from importers.onnx import blamed, import_model
 from importers.onnx_constants import model_values
 from importers.onnx_values import Array
-from importers.torch_export.writer import type_code
+from importers.onnx_writer import type_code
 from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph
 from ir.symbols import Binding
+from ir.wire import Data
 
 MAX_BYTES = 2**28
 """A larger array is not read."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,13 +16,13 @@ from importers.mindir.indices import without_narrow_places
 from importers.mindir.program import Opaque, Stored, TensorType
 from importers.mindir.scopes import cell_path
 from importers.mindir.table import Entry, table
-from importers.mindir.wire import Data
 from importers.onnx_checks import check_dims
 from importers.onnx_values import Array
-from importers.torch_export.call import Argument, Call, Unmade, UnsupportedError
+from importers.onnx_writer import OPSET, Writer, type_code
+from importers.torch_export.call import Argument, Unmade, convert
 from importers.torch_export.program import Node
-from importers.torch_export.writer import OPSET, Writer, type_code
 from ir.graph import Tensor
+from ir.wire import Data
 
 DOMAIN = "mindspore"
 """Of a primitive that no line has: its kind is `mindspore::Name`."""
@@ -86,7 +85,7 @@ class _Translation:
         for value, parameter in self.flat.parameters.items():
             tensor = self._declared(value, parameter.name, parameter.type)
             self.stored[tensor.name] = parameter
-            _outside(self.writer.graph.initializer.add(), tensor)
+            self.writer.store(tensor)
         for step, used in live(self.flat):
             self._step(step, used)
 
@@ -104,7 +103,7 @@ class _Translation:
         arguments = MappingProxyType(self._arguments(step, entry))
         call = MindCall(self.writer, node, arguments, results, used, known=self.known)
         first = len(self.writer.graph.node)
-        self._convert(call, entry)
+        convert(call, None if entry is None else entry.convert, f"{DOMAIN}::{step.target}")
         self._name_nodes(step, first, call)
         for index, (value, _) in enumerate(step.results):
             if index in call.made:
@@ -115,15 +114,6 @@ class _Translation:
     def _result(self, step: Step, index: int, kind: TensorType) -> Tensor:
         name = f"{step.name}:{index}" if index else step.name
         return self.writer.tensor(name, _sizes(kind, name), kind.dtype)
-
-    def _convert(self, call: MindCall, entry: Entry | None) -> None:
-        count = len(self.writer.graph.node)
-        try:
-            (entry.convert if entry is not None else _unknown)(call)
-        except UnsupportedError:
-            del self.writer.graph.node[count:]
-            call.made.clear()
-            _unknown(call)
 
     def _name_nodes(self, step: Step, first: int, call: MindCall) -> None:
         """The node that makes the result has MindSpore's name, those on the way longer ones."""
@@ -173,7 +163,7 @@ class _Translation:
         if numbers is None:
             dims = _sizes(stored.type, stored.name)
             tensor = self.writer.tensor(stored.name or "constant", dims, stored.type.dtype)
-            _outside(self.writer.graph.initializer.add(), tensor)
+            self.writer.store(tensor)
             return tensor
         made = self.writer.constant(numbers, stored.type.dtype)
         if numbers.size == 1 and numbers.dtype.kind in "iuf":
@@ -259,31 +249,3 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
     """Numbers in the order of MindSpore: rows, little-endian."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(type_code(kind.dtype))
     return np.frombuffer(raw, dtype=dtype).reshape(kind.dims)
-
-
-def _outside(proto: onnx.TensorProto, tensor: Tensor) -> None:
-    """A stored tensor whose numbers are elsewhere."""
-    proto.name, proto.data_type = tensor.name, type_code(tensor.dtype)
-    proto.dims.extend(tensor.dims)
-    proto.data_location = onnx.TensorProto.EXTERNAL
-    proto.external_data.add(key="location", value="weights")
-
-
-def _unknown(call: Call) -> None:
-    """A primitive that no line has: it keeps its name, and is described with `--rule`."""
-    tensors: list[Tensor] = []
-    _collect(tuple(call.arguments.values()), tensors)
-    attributes: dict[str, Any] = {
-        key: value
-        for key, value in call.arguments.items()
-        if isinstance(value, int | float | str) and key.isidentifier()
-    }
-    call.emit(f"{DOMAIN}::{call.node.target}", tensors, **attributes)
-
-
-def _collect(arguments: Sequence[Argument], found: list[Tensor]) -> None:
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            found.append(argument)
-        elif isinstance(argument, tuple):
-            _collect(argument, found)

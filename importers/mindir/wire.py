@@ -6,33 +6,20 @@ costs no memory. Source: Protocol Buffers documentation, "Encoding".
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from importers.mindir.messages import MESSAGES, SCALARS, Wire
+from importers.mindir.messages import MESSAGES, SCALARS
+from ir.wire import Data, Wire, WireError, read_fields, read_varint, signed
 
-Data: TypeAlias = bytes | mmap.mmap
 MAX_FIELDS = 2**23
 """Fields looked at in one file: bounds time and memory. A network of 100,000 nodes has half."""
 MAX_DEPTH = 64
 """Messages within messages; MindSpore's own reach ten."""
-_LONGEST_VARINT = 10
-_MODULUS = 1 << 64
-_FIXED = {Wire.FIXED64: 8, Wire.FIXED32: 4}
-_CODES = frozenset(Wire)
 _FORMATS = {"float": "<f", "double": "<d"}
 _RANGES = {"int32": 2**31, "int64": 2**63}
-
-
-class WireError(ValueError):
-    """Bytes that are not the message they should be."""
-
-    def __init__(self, what: str, offset: int) -> None:
-        super().__init__(f"{what}, at byte {offset}")
-        self.what, self.offset = what, offset
 
 
 @dataclass(slots=True)
@@ -88,12 +75,14 @@ class Message:
             raise WireError(f"messages are nested more than {MAX_DEPTH} deep", span.start)
         names = {each.number: (name, each.wire) for name, each in MESSAGES[kind].items()}
         fields: dict[str, list[_Payload]] = {}
-        for number, wire, payload, offset in _fields(data, span, budget):
-            if number not in names:
+        for each in read_fields(data, span.start, span.end):
+            budget.spend(1, each.offset)
+            if each.number not in names:
                 continue
-            name, wanted = names[number]
+            (name, wanted), wire = names[each.number], each.wire
             if wire is not wanted and not (wire is Wire.BYTES and name_is_packed(kind, name)):
-                raise WireError(f"{kind}.{name} is coded as {wire.name.lower()}", offset)
+                raise WireError(f"{kind}.{name} is coded as {wire.name.lower()}", each.offset)
+            payload = each.value if wire is Wire.VARINT else Span(each.start, each.end)
             fields.setdefault(name, []).append(payload)
         return cls(data, kind, span, budget, depth, fields)
 
@@ -178,7 +167,7 @@ class Message:
         while position < span.end:
             offset = position
             self.budget.spend(1, offset)
-            value, position = _varint(self.data, position, span.end)
+            value, position = read_varint(self.data, position, span.end)
             yield _signed(value, declared, name, offset)
 
 
@@ -188,49 +177,8 @@ def name_is_packed(kind: str, name: str) -> bool:
     return declared.repeated and declared.type in SCALARS
 
 
-def _fields(data: Data, span: Span, budget: Budget) -> Iterator[tuple[int, Wire, _Payload, int]]:
-    position = span.start
-    while position < span.end:
-        offset = position
-        budget.spend(1, offset)
-        tag, position = _varint(data, position, span.end)
-        number, code = tag >> 3, tag & 7
-        if code not in _CODES or not 0 < number < 1 << 29:
-            raise WireError(f"{tag} is no tag of a field", offset)
-        wire, payload = Wire(code), 0
-        if wire is Wire.VARINT:
-            payload, position = _varint(data, position, span.end)
-            yield number, wire, payload, offset
-            continue
-        length = _FIXED.get(wire)
-        if length is None:
-            length, position = _varint(data, position, span.end)
-        if length > span.end - position:
-            left = span.end - position
-            raise WireError(f"a field of {length} bytes where {left} are left", offset)
-        yield number, wire, Span(position, position + length), offset
-        position += length
-
-
-def _varint(data: Data, position: int, end: int) -> tuple[int, int]:
-    value = 0
-    for index in range(_LONGEST_VARINT):
-        if position + index >= end:
-            raise WireError("the data end inside an integer", position)
-        byte = data[position + index]
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            if value >= _MODULUS:
-                break
-            return value, position + index + 1
-    raise WireError("an integer is longer than 64 bits", position)
-
-
 def _signed(value: int, declared: str, name: str, offset: int) -> int:
     limit = _RANGES.get(declared)
     if limit is None:
         return value
-    signed = value - _MODULUS if value >= _MODULUS // 2 else value
-    if not -limit <= signed < limit:
-        raise WireError(f"{name} is {signed}, outside {declared}", offset)
-    return signed
+    return signed(value, -limit, limit - 1, name, declared, offset)

@@ -9,8 +9,8 @@ from typing import Any
 
 import onnx
 
+from importers.onnx_writer import OPSET, Writer, type_code
 from importers.stablehlo.draft import Draft, Step
-from importers.torch_export.writer import OPSET, Writer, type_code
 from ir.graph import Tensor
 
 
@@ -157,7 +157,7 @@ def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -
     work.writer.graph.name = producer
     work.writer.known.update({n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers})
     for name in (*stored, *sorted(draft.outside)):
-        _outside(work.writer.graph.initializer.add(), draft.tensors[name])
+        work.writer.store(draft.tensors[name])
     for name in inputs:
         work.writer.describe(work.writer.graph.input.add(), draft.tensors[name])
     for step in draft.steps:
@@ -166,14 +166,6 @@ def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -
         else:
             work.node(step, step.kind, [work.held(n) for n in step.inputs], **step.attributes)
     return work
-
-
-def _outside(proto: onnx.TensorProto, tensor: Tensor) -> None:
-    """A stored tensor whose numbers are elsewhere."""
-    proto.name, proto.data_type = tensor.name, type_code(tensor.dtype)
-    proto.dims.extend(tensor.dims)
-    proto.data_location = onnx.TensorProto.EXTERNAL
-    proto.external_data.add(key="location", value="weights")
 
 
 def finished(work: Emission, producer: str) -> onnx.ModelProto:

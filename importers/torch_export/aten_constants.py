@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from importers.onnx_writer import type_code
 from importers.torch_export.call import Argument, Call, Converter
-from importers.torch_export.writer import type_code
 
 
 def _filled(value: Argument) -> Converter:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from importers.errors import ModelError
+from importers.onnx_writer import Attribute, Writer, type_code
 from importers.torch_export.program import ElementType, Node
-from importers.torch_export.writer import Attribute, Writer, type_code
 from ir.dtypes import dtype_bits
 from ir.graph import Tensor
 
@@ -249,3 +249,36 @@ def _category(dtype: str) -> int:
 
 def _order(dtype: str) -> tuple[int, int]:
     return _category(dtype), dtype_bits(dtype)
+
+
+def convert(call: Call, converter: Converter | None, kind: str) -> None:
+    """Write the nodes of a call.
+
+    Args:
+        call: what is called, with what.
+        converter: its line in a table; `None` if no table has it.
+        kind: name of the operator that stands for a call that cannot be said in ONNX, to be
+            described with `--rule`.
+    """
+    count = len(call.writer.graph.node)
+    try:
+        if converter is not None:
+            converter(call)
+            return
+    except UnsupportedError:
+        del call.writer.graph.node[count:]
+        call.made.clear()
+    attributes: dict[str, Any] = {
+        key: value
+        for key, value in call.arguments.items()
+        if isinstance(value, int | float | str) and key.isidentifier()
+    }
+    call.emit(kind, list(_tensors(call.arguments.values())), **attributes)
+
+
+def _tensors(arguments: Iterable[Argument]) -> Iterator[Tensor]:
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _tensors(argument)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import onnx
 
 from importers.errors import ModelError
 from importers.onnx_checks import check_dims
+from importers.onnx_writer import OPSET, Writer
 from importers.torch_export.aten import entry_of
-from importers.torch_export.call import Argument, Call, Unmade, UnsupportedError
+from importers.torch_export.call import Argument, Call, Unmade, convert
 from importers.torch_export.program import (
     Kind,
     Meta,
@@ -25,7 +25,6 @@ from importers.torch_export.program import (
     Value,
 )
 from importers.torch_export.sizes import number_of, size_of
-from importers.torch_export.writer import OPSET, Writer, type_code
 from ir.dtypes import SHORT_NAMES
 from ir.graph import Tensor
 
@@ -98,7 +97,7 @@ class _Translation:
             if stored.kind is Kind.BUFFER and stored.name in mutated:
                 self.writer.describe(graph.input.add(), tensor)
             else:
-                _outside(graph.initializer.add(), tensor)
+                self.writer.store(tensor)
         for value in self.program.inputs:
             self.writer.describe(graph.input.add(), self._declared(value, value))
         for node, used in _live(self.program):
@@ -137,7 +136,7 @@ class _Translation:
             arguments = {f"#{i}": v for i, v in enumerate(positional)} | arguments
         call = Call(self.writer, node, MappingProxyType(arguments), results, used)
         count = len(self.writer.graph.node)
-        self._convert(call, entry.convert if entry is not None else _unknown)
+        convert(call, None if entry is None else entry.convert, _unknown(node.target))
         written = (n.op_type for n in self.writer.graph.node[count:])
         self.kinds.setdefault(node.target, {}).update(dict.fromkeys(written))
         for index, name in enumerate(node.results):
@@ -146,16 +145,6 @@ class _Translation:
             elif name:
                 self.unmade.add(name)
         self._track_memory(node, call)
-
-    def _convert(self, call: Call, convert: object) -> None:
-        count = len(self.writer.graph.node)
-        try:
-            if callable(convert):
-                convert(call)
-        except UnsupportedError:
-            del self.writer.graph.node[count:]
-            call.made.clear()
-            _unknown(call)
 
     def _result(self, name: str) -> Tensor | None:
         if not name:
@@ -297,35 +286,12 @@ def _references(values: Iterable[Value]) -> Iterator[str]:
             yield from _references(value)
 
 
-def _outside(proto: onnx.TensorProto, tensor: Tensor) -> None:
-    """A stored tensor whose numbers are elsewhere."""
-    proto.name, proto.data_type = tensor.name, type_code(tensor.dtype)
-    proto.dims.extend(tensor.dims)
-    proto.data_location = onnx.TensorProto.EXTERNAL
-    proto.external_data.add(key="location", value="weights")
-
-
 def _first_reference(node: Node) -> str | None:
     values = [*node.positional, *node.named.values()]
     return next((v.name for v in values if isinstance(v, Reference)), None)
 
 
-def _unknown(call: Call) -> None:
-    """A call that no table has: the operator keeps its name, and is described with `--rule`."""
-    space, _, name = call.node.target.partition(".")
-    kind = f"{space}::{name.removesuffix('.default')}" if name else f"call::{space}"
-    tensors = list(_tensors(call.arguments.values()))
-    attributes: dict[str, Any] = {
-        key: value
-        for key, value in call.arguments.items()
-        if isinstance(value, int | float | str) and key.isidentifier()
-    }
-    call.emit(kind, tensors, **attributes)
-
-
-def _tensors(arguments: Iterable[Argument]) -> Iterator[Tensor]:
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            yield argument
-        elif isinstance(argument, tuple):
-            yield from _tensors(argument)
+def _unknown(target: str) -> str:
+    """Kind of the operator that stands for a call that no table has."""
+    space, _, name = target.partition(".")
+    return f"{space}::{name.removesuffix('.default')}" if name else f"call::{space}"

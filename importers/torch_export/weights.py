@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 
 from importers.onnx_values import Array
+from importers.onnx_writer import type_code
 from importers.torch_export.archive import ZIP_MAGIC, Archive, open_archive
 from importers.torch_export.json_text import read_json
 from importers.torch_export.pt2_program import ELEMENT_TYPES
-from importers.torch_export.writer import type_code
 from ir.dtypes import dtype_bytes
 
 MAX_BYTES = 2**28

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ir.graph import Op, OpGraph, Role
 
 _VIEWS = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Identity", "Cast"}
+_SCORE_KINDS = {"Add", "Mul", "Div", "Where", "Sub", "Max"}
 
 
 @dataclass(slots=True)
@@ -94,9 +95,11 @@ class _Matcher:
     def _score_operand(self, op: Op, dims: tuple[int, ...], found: _Match) -> str:
         if op.kind in {"Cast", "Identity"}:
             return op.inputs[0]
-        if op.kind not in {"Add", "Mul", "Div", "Where", "Sub", "Max"}:
+        if op.kind not in _SCORE_KINDS:
             return ""
         scores = [n for n in op.inputs if self.graph.tensors[n].dims == dims and n in self.makers]
+        if len(scores) > 1:  # a bias as large as the scores, as at batch 1
+            scores = [n for n in scores if self._is_product(n)]
         if len(scores) != 1:
             return ""
         for other in op.inputs:
@@ -105,6 +108,18 @@ class _Matcher:
                     return ""
                 found.mask = other
         return scores[0]
+
+    def _is_product(self, name: str) -> bool:
+        """Whether a tensor is a product of two computed ones, but for scales, masks and casts."""
+        maker = self.makers.get(name)
+        while maker is not None and self._sole_reader(name) is not None:
+            if maker.kind == "MatMul":
+                return all(operand in self.makers for operand in maker.inputs)
+            if maker.kind not in {"Cast", "Identity", *_SCORE_KINDS}:
+                return False
+            name = maker.inputs[0]
+            maker = self.makers.get(name)
+        return False
 
     def _keys(self, name: str, dims: tuple[int, ...]) -> dict[int, tuple[str, list[Op]]]:
         """Tensors that hold the keys as batch, heads, rows, width: by number of heads, with the

@@ -20,7 +20,8 @@ class Form:
     scale: str = "scores div"
     """`scores mul`, `scores div`, `operands` (both before the product) or `none`."""
     mask: str = "none"
-    """`none`, `add` (one for all), `batch` (one for each sequence) or `where`."""
+    """`none`, `add` (one for all), `batch` (one for each sequence), `where` or `bias` (computed
+    from parameters, as large as the scores)."""
     guard: bool = False
     """Rows that are masked altogether are set to zero: IsNaN, Where."""
     cast: bool = False
@@ -97,6 +98,11 @@ class _Block:
             mask = self.build.input("mask", (f.batch, f.rows))
             mask = op("Unsqueeze", (mask,), (f.batch, 1, 1, f.rows), axes=(1, 2))
             return op("Add", (scores, mask), dims)
+        if f.mask == "bias":
+            table = self.build.weight("table", (f.rows, f.rows, f.heads))
+            bias = op("Transpose", (table,), (f.heads, f.rows, f.rows), perm=(2, 0, 1))
+            wide = (1, f.heads, f.rows, f.rows)
+            return op("Add", (op("Unsqueeze", (bias,), wide, axes=(0,)), scores), dims)
         if f.mask == "where":
             seen = self.constant("seen", 1, 1, f.rows, f.rows, dtype="bool")
             return op("Where", (seen, scores, self.constant("lowest")), dims)

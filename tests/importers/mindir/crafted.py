@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from importers.errors import ModelError
-from importers.mindir.messages import MESSAGES, Wire
+from importers.mindir.messages import MESSAGES
 from importers.mindir.reading import import_mindir
-
-
-def varint(value: int) -> bytes:
-    rest, encoded = value % (1 << 64), bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*encoded, rest])
+from ir.wire import Wire, varint
 
 
 def chunk(number: int, payload: bytes) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 from importers.errors import ModelError
 from importers.mindir import flattening, wire
 from importers.mindir.reading import constant_values, import_mindir
+from ir.wire import varint
 from tests.importers.mindir.crafted import (
     chunk,
     function,
@@ -21,7 +22,6 @@ from tests.importers.mindir.crafted import (
     refused,
     shape,
     tensor,
-    varint,
     written,
 )
 

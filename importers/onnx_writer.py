@@ -72,6 +72,14 @@ class Writer:
         for size in tensor.dims:
             shape.dim.add(dim_value=size)
 
+    def store(self, tensor: Tensor) -> None:
+        """Make a tensor a stored one whose numbers are elsewhere."""
+        proto = self.graph.initializer.add(
+            name=tensor.name, data_type=type_code(tensor.dtype), dims=tensor.dims
+        )
+        proto.data_location = onnx.TensorProto.EXTERNAL
+        proto.external_data.add(key="location", value="weights")
+
     def constant(self, values: object, dtype: str) -> Tensor:
         """A tensor with these numbers; equal ones are one."""
         numbers = onnx.helper.tensor_dtype_to_np_dtype(type_code(dtype))
