@@ -12,9 +12,9 @@ DTYPES = ("bf16", "fp16", "fp32")
 ATTENTION = ("fused", "decomposed")
 
 _MODEL_HELP = (
-    "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, StableHLO text of JAX (.mlir), "
-    "MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes --list` "
-    "prints. Its weights are not needed."
+    "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir) or "
+    ".jaxpr, MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes "
+    "--list` prints. Its weights are not needed."
 )
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL_HELP)]
 OptionalModel: TypeAlias = Annotated[

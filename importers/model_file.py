@@ -169,7 +169,7 @@ class _MindIR:
 
 
 class _StableHlo:
-    """A JAX program: StableHLO text."""
+    """A JAX program: StableHLO or a jaxpr as text."""
 
     def graph(self, path: Path, bind: Binding) -> OpGraph:
         from importers.stablehlo import import_stablehlo  # noqa: PLC0415  brings in onnx
@@ -248,7 +248,7 @@ _ONNX, _CONFIG, _PUBLISHED, _TORCH = _Onnx(), _Config(), _Published(), _Torch()
 _MINDIR, _STABLEHLO = _MindIR(), _StableHlo()
 _BY_SUFFIX: tuple[tuple[str, ModelFormat], ...] = (
     (".onnx", _ONNX), (".onnx.gz", _ONNX), (".pt2", _TORCH), (".fx.json", _TORCH),
-    (".mindir", _MINDIR), (".mlir", _STABLEHLO), (".stablehlo", _STABLEHLO),
+    (".mindir", _MINDIR), (".mlir", _STABLEHLO), (".stablehlo", _STABLEHLO), (".jaxpr", _STABLEHLO),
     (".json", _CONFIG),
 )  # fmt: skip
 """By the end of the file's name; the first that fits counts. A file of another name is ONNX."""

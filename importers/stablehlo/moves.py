@@ -63,7 +63,12 @@ def counted(call: Call, count: int, dtype: str) -> View:
 
 def _broadcast(call: Call) -> None:
     name = "dims" if "dims" in call.operation.attributes else "broadcast_dimensions"
-    call.finish(repeated(call.operand(0), call.result.dims, call.ints(name)))
+    view, dims, axes = call.operand(0), call.result.dims, call.ints(name)
+    sizes = [dims[a] if 0 <= a < len(dims) else 0 for a in axes]
+    fits = len(set(axes)) == len(axes) == len(view.dims)
+    if not fits or any(own not in {1, size} for own, size in zip(view.dims, sizes, strict=True)):
+        raise call.fault(f"{list(view.dims)} does not repeat to {list(dims)}")
+    call.finish(repeated(view, dims, axes))
 
 
 def _transpose(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""The importer of JAX programs: StableHLO text becomes a graph."""
+"""The importer of JAX programs: StableHLO or a jaxpr as text becomes a graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from importers.errors import ModelError
 from importers.onnx import blamed, import_model
 from importers.onnx_constants import model_values
 from importers.onnx_values import Array
+from importers.stablehlo.jaxpr import is_jaxpr, module_of
 from importers.stablehlo.parsing import parsed
 from importers.stablehlo.roles import signature_of
 from importers.stablehlo.translation import PRODUCER, Program, translated
@@ -34,7 +35,7 @@ class ProgramFacts:
 
 
 def import_stablehlo(path: Path, bind: Binding | None = None) -> OpGraph:
-    """Read a StableHLO module as text.
+    """Read a StableHLO module or a jaxpr as text.
 
     Args:
         path: the file.
@@ -73,7 +74,7 @@ def program_of(text: str, name: str, where: str) -> Program:
     Raises:
         ModelError: it is none.
     """
-    module = parsed(text, where)
+    module = module_of(text, where) if is_jaxpr(text) else parsed(text, where)
     main = module.functions.get("main") or next(iter(module.functions.values()))
     if not main.operations:
         raise ModelError(f"@{main.name} has no body", where, "write the whole module")
