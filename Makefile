@@ -23,7 +23,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: help setup demo check test test-mindspore test-judges docs format clean $(MINDSPORE) $(JUDGES)
+.PHONY: help setup demo check test test-mindspore test-judges fidelity docs format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -68,8 +68,10 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 	$(BIN)/python -m tests.mindspore_package.write_cases $(MINDSPORE_CASES)
 	$(BIN)/python -m tests.mindspore_package.write_redistributions $(MINDSPORE_CASES)-redistributions.json
 	$(BIN)/python -m tests.mindspore_package.write_operators $(MINDSPORE_CASES)-operators
+	$(BIN)/python -m tests.mindspore_package.write_checkpoints $(MINDSPORE_CASES)-checkpoints
 	$(BIN)/python examples/perceptron.py $(MINDSPORE_CASES)-example.onnx
 	$(BIN)/planner search $(MINDSPORE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(MINDSPORE_CASES)-example
+	$(BIN)/python -m tests.mindspore_package.write_scripts $(MINDSPORE_CASES)-example $(MINDSPORE_CASES)-scripts
 	$(MINDSPORE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(MINDSPORE_CASES)) tests/mindspore_package
 
 .venv-judges: $(JUDGES_STAMP) ## create the environment with JAX and torch: 280 MB to fetch
@@ -88,9 +90,18 @@ test-judges: setup test-mindspore ## XLA, DTensor and MindSpore on our plans; ne
 		echo '  at:  $(JUDGES)'; echo '  fix: make $(JUDGES)'; exit 1; } >&2
 	PLANNER_MINDSPORE_PYTHON=$(abspath $(MINDSPORE)/bin/python) $(JUDGES)/bin/python -m pytest -n $(WORKERS) tests/judges
 
-docs: setup ## write the output of commands in README and docs, and docs/operators.md, anew
+# The reference measurements stand beside the repository; name the table with ROWS=... if it is elsewhere.
+ROWS ?= ../shared/reference/measured_training.csv
+
+fidelity: setup ## how far off training steps are: unseen models, baseline, sweeps
+	mkdir -p build
+	$(BIN)/python -m benchmarks.calibrate $(ROWS) --report build/fidelity.md
+	$(BIN)/planner validate $(ROWS) -o build/predictions.csv
+
+docs: setup ## write the output of commands in README and docs, operators.md and machines.md, anew
 	$(BIN)/python -m tests.cli.docs_output
 	$(BIN)/python -m tests.cli.operators_page
+	$(BIN)/python -m tests.data_.machines_page
 
 format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

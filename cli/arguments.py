@@ -150,6 +150,26 @@ def pins(texts: Sequence[str]) -> tuple[tuple[str, tuple[tuple[int, ...], ...]],
     return tuple(sorted(found))
 
 
+def export_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Settings of an export, each given once.
+
+    >>> export_settings(["script=train.py", "comm_fusion=allreduce=auto"])
+    {'script': 'train.py', 'comm_fusion': 'allreduce=auto'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise UserError(
+                f"{text[:MAX_SHOWN]!r} sets nothing", "--set", "write NAME=VALUE, such as port=8118"
+            )
+        if found.setdefault(name, value) != value:
+            raise UserError(
+                f"{name!r} is set twice", f"--set {text[:MAX_SHOWN]}", "set every name once"
+            )
+    return found
+
+
 def _tuples(text: str) -> tuple[tuple[int, ...], ...] | None:
     if len(text) > MAX_TUPLE_TEXT or not _TUPLES.fullmatch(text):
         return None

@@ -32,6 +32,9 @@ def is_user_error(error: Exception) -> bool:
     if isinstance(error, UserError):
         return True
     # The classes are named here and not at the top: they cost half a second to import.
+    from costmodel.link_calibration.measurements import CalibrationError  # noqa: PLC0415
+    from costmodel.training.dataset import TableError  # noqa: PLC0415
+    from executors.checkpoint.errors import CheckpointError  # noqa: PLC0415
     from exporters.errors import ExportError  # noqa: PLC0415
     from exporters.mindspore_records import StrategyFileError  # noqa: PLC0415
     from importers.errors import ModelError  # noqa: PLC0415
@@ -45,6 +48,8 @@ def is_user_error(error: Exception) -> bool:
     return isinstance(
         error,
         BatchError
+        | CalibrationError
+        | CheckpointError
         | ExportError
         | InstanceError
         | ModelError
@@ -52,6 +57,7 @@ def is_user_error(error: Exception) -> bool:
         | RequestError
         | StrategyFileError
         | SymbolError
+        | TableError
         | TopologyError,
     )
 

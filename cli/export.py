@@ -7,34 +7,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
-from cli.arguments import one_of
+from cli.arguments import export_settings, one_of
 from cli.errors import UserError
 from cli.files import Writer, write_files
 
 if TYPE_CHECKING:
     from exporters.formats import Format
+    from exporters.settings import Made, Settings
     from ir.plan import Plan
 
-FORMATS = ("mindspore", "mindspore-apply", "jax", "torch", "megatron", "table", "html")
+FORMATS = (
+    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
+    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
+)  # fmt: skip
 """As in `exporters.formats`, whose import takes too long for a help text."""
 
 EPILOG = """\b
 Examples:
   planner export plan/plan.json --format mindspore -o strategy.ckpt
   planner export plan/plan.json --format jax -o sharding.py
-  planner export plan/plan.json --format html -o plan.html
+  planner export plan/plan.json --format launch --set script=train.py --set hosts=hosts.txt -o run
 
 \b
 Formats:
   mindspore        strategy checkpoint: protobuf, or JSON if FILE ends in .json
   mindspore-apply  Python file that gives every operator of the network its strategy
+  mindspore-operators  JSON with a strategy for every operator by its full name, for MindSpore's
+                   sharding propagation; --set model=net.mindir, --set scope=network-Net
+  mindspore-groups  communication groups of a rank; --set rank=3
   jax              mesh and PartitionSpecs: JSON, or a module if FILE ends in .py
   torch            mesh and DTensor placements: JSON, or a module if FILE ends in .py
   megatron         arguments of Megatron-LM, if one layout serves all layers
+  mindspore-script Python file that sets MindSpore up, in its old and its new interface
+  launch           folder with scripts that start the job: rank table, msrun, mpirun
+  msjob            custom resource of ms-operator for Kubernetes, YAML
+  parameter-server folder with the roles of MindSpore's parameter server and their environment
   table            CSV of operators and tensors
   html             report with plots, one file that loads nothing
 
-What a format cannot say of the plan is listed on stderr.
+What a format cannot say of the plan is listed on stderr. What --set takes is in docs/mindspore.md; a
+wrong name lists the settings of the format.
 
 \b
 Exit status: 0 written, 2 a fault in the command or the plan."""
@@ -45,24 +57,71 @@ def export(
     output: options.OutputFile,
     form: options.Format = "mindspore",
     names: options.NamesSource = None,
+    settings: options.ExportSettings = None,
 ) -> None:
     """Write a plan for a framework, as a table or as a report."""
     one_of(form, FORMATS, "--format", "format")
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
     from exporters.mindspore_names import name_rules, names_for  # noqa: PLC0415
+    from exporters.settings import Settings  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
 
     chosen = KNOWN[form]
     _check_suffix(chosen, output)
     if names is not None and not chosen.takes_names:
         raise UserError(f"{form} takes no names", f"--names {names}", "leave --names out")
+    given = export_settings(settings or [])
+    if given and not chosen.settings:
+        raise UserError(f"{form} takes no settings", "--set", "leave --set out")
     found = read_plan(plan)
+    if chosen.of_model is not None:
+        _export_of_model(chosen, found, Settings(given, chosen.settings), output)
+        return
+    if chosen.make is not None:
+        _export_with_settings(chosen, chosen.make(found, Settings(given, chosen.settings)), output)
+        return
     renaming = None if names is None else names_for(found, name_rules(names))
     writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
     losses += checkpoint_note(found) if form == "mindspore" else ()
     print(write_files(output.parent, {output.name: writer})[0])
     for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
+
+
+def _export_with_settings(form: Format, made: Made, output: Path) -> None:
+    """Write all files that settings decided: into a folder, or the one under the name given."""
+    folder = output if form.is_folder else output.parent
+    files = {name or output.name: _text_writer(text) for name, text in made.files.items()}
+    for path in write_files(folder, files):
+        print(path)
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path) -> None:
+    """Write a file that needs the primitives of the model file."""
+    from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
+
+    assert form.of_model is not None
+    model = settings.text("model", "")
+    if not model and any(each.name == "model" for each in form.settings):
+        form.writer(plan, None)  # says what is missing
+    primitives = listed_primitives(Path(model)) if model else ()
+    made = form.of_model(plan, settings, primitives)
+
+    def write(path: Path) -> None:
+        path.write_bytes(made.content)
+
+    print(write_files(output.parent, {output.name: write})[0])
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _text_writer(text: str) -> Writer:
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
 
 
 def _check_suffix(form: Format, output: Path) -> None:

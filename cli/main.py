@@ -6,21 +6,31 @@ from typing import Annotated
 
 import typer
 
+from cli.calibrate import app as calibrate_app
 from cli.diff import EPILOG as DIFF_EPILOG
 from cli.diff import diff
 from cli.export import EPILOG as EXPORT_EPILOG
 from cli.export import export
 from cli.group import Commands
+from cli.import_strategy import EPILOG as IMPORT_STRATEGY_EPILOG
+from cli.import_strategy import import_strategy
 from cli.inspect import EPILOG as INSPECT_EPILOG
 from cli.inspect import inspect
+from cli.reshard import EPILOG as RESHARD_EPILOG
+from cli.reshard import reshard
 from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
 from cli.show import EPILOG as SHOW_EPILOG
 from cli.show import show
+from cli.simulate import EPILOG as SIMULATE_EPILOG
+from cli.simulate import simulate
 from cli.sizes import EPILOG as SIZES_EPILOG
 from cli.sizes import sizes
 from cli.solve import EPILOG as SOLVE_EPILOG
 from cli.solve import solve
+from cli.topology import app as topology_app
+from cli.validate import EPILOG as VALIDATE_EPILOG
+from cli.validate import validate
 from cli.verify import EPILOG as VERIFY_EPILOG
 from cli.verify import verify
 
@@ -43,10 +53,16 @@ app.command(epilog=SEARCH_EPILOG)(search)
 app.command(epilog=INSPECT_EPILOG)(inspect)
 app.command(epilog=SIZES_EPILOG)(sizes)
 app.command(epilog=SHOW_EPILOG)(show)
+app.command(epilog=SIMULATE_EPILOG)(simulate)
 app.command(epilog=DIFF_EPILOG)(diff)
 app.command(epilog=EXPORT_EPILOG)(export)
+app.command(epilog=IMPORT_STRATEGY_EPILOG)(import_strategy)
 app.command(epilog=VERIFY_EPILOG)(verify)
+app.command(epilog=RESHARD_EPILOG)(reshard)
 app.command(epilog=SOLVE_EPILOG)(solve)
+app.command(epilog=VALIDATE_EPILOG)(validate)
+app.add_typer(topology_app, name="topology")
+app.add_typer(calibrate_app, name="calibrate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -30,17 +30,31 @@ Operators: TypeAlias = Annotated[
     ),
 ]
 Devices: TypeAlias = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--devices", metavar="N", help="How many devices the job takes, over all servers."
+        "--devices",
+        metavar="N",
+        help="How many devices the job takes, over all servers.",
+        show_default="all of the file, if the machine is a file that says",
+    ),
+]
+Product: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--product",
+        metavar="910A|910B|910C/A3",
+        help="Of which product the servers of a rank table are.",
+        show_default="inferred from version, super pods and device ids",
     ),
 ]
 ClusterName: TypeAlias = Annotated[
     str,
     typer.Option(
         "--cluster",
-        metavar="NAME",
-        help="The machine: atlas-800-9000, atlas-800t-a2, cloudmatrix384, dgx-a100 or dgx-h100.",
+        metavar="NAME|FILE",
+        help="The machine: atlas-800-9000, atlas-800t-a2, atlas-200t-a2-box16, atlas-900-a3, "
+        "cloudmatrix384, dgx-1v, dgx-a100, dgx-h100, hgx-h200, hgx-b200, gb200-nvl72, "
+        "mi300x-platform, a cluster file (YAML), or a rank table (JSON).",
     ),
 ]
 Bind: TypeAlias = Annotated[
@@ -50,7 +64,7 @@ Bind: TypeAlias = Annotated[
         metavar="NAME=N|A..B/D",
         help="Sizes of dynamic dimensions, such as batch=32,seq=4096; or a range of them, such as "
         "batch=16..64/16 (16 to 64 in steps of 16): the plan then fits every size and is priced at "
-        "the largest. May be repeated.",
+        "the largest. MindSpore's 'batch=Symbol(divisor=8)' is of one rank. May be repeated.",
     ),
 ]
 Batch: TypeAlias = Annotated[
@@ -129,7 +143,8 @@ Solver: TypeAlias = Annotated[
         "--solver",
         metavar="NAME",
         help="Who decides: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
-        "recursive_bisection (at once, at any width), propagation (from the pins) or exhaustive.",
+        "recursive_bisection (at once, at any width), propagation (from the pins), "
+        "mindspore_elimination (MindSpore's dynamic programming) or exhaustive.",
     ),
 ]
 TimeLimit: TypeAlias = Annotated[
@@ -191,6 +206,16 @@ Pin: TypeAlias = Annotated[
         help="Cuts of an operator's inputs that the plan must keep, as in MindSpore's in_strategy, "
         "such as 'model.layers.*.mlp.up_proj=((16,1,1),(1,1))'. NAME is a name or a scope, with "
         "wildcards, and may have the operator's kind before it. May be repeated.",
+        show_default=False,
+    ),
+]
+Shard: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--shard",
+        metavar="FILE",
+        help="Calls of MindSpore's shard(fn, in_strategy, ...) on cells and functions, YAML or "
+        "JSON: what MindSpore would refuse is an error, the rest is data parallel.",
         show_default=False,
     ),
 ]
@@ -326,7 +351,18 @@ Format: TypeAlias = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
-        help="What to write: mindspore, mindspore-apply, jax, torch, megatron, table or html.",
+        help="What to write: mindspore, mindspore-apply, jax, torch, megatron, mindspore-script, "
+        "launch, msjob, parameter-server, table or html.",
+    ),
+]
+ExportSettings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="What the files need to know and the plan does not say, for mindspore-script, launch, "
+        "msjob and parameter-server; docs/mindspore.md lists the names. May be repeated.",
+        show_default=False,
     ),
 ]
 NamesSource: TypeAlias = Annotated[

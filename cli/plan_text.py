@@ -268,7 +268,9 @@ def _recomputed(plan: Plan, out: Console) -> None:
 def _notes(plan: Plan, out: Console) -> None:
     notes = list(plan.notes)
     if not plan.estimate.calibrated:
-        notes.append("times rest on data sheets and assumed efficiencies, not on measurements")
+        notes.append(
+            "no step was measured: other times rest on data sheets and assumed efficiencies"
+        )
     if notes:
         out.print(Text("\nNotes", style="bold"))
     for note in notes:

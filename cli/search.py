@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.request import InfeasibleError, SearchRequest
     from topology.cluster import Cluster
+    from topology.rank_tables.machine import TableMachine
 
 NO_PLAN_FITS = 1
 
@@ -35,8 +37,9 @@ Exit status: 0 planned, 1 no plan fits into memory, 2 a fault in the command or 
 def search(  # noqa: PLR0913  one parameter per option
     model: options.Model,
     *,
-    devices: options.Devices,
+    devices: options.Devices = None,
     cluster: options.ClusterName = "atlas-800t-a2",
+    product: options.Product = None,
     bind: options.Bind = None,
     batch: options.Batch = None,
     sequence: options.SequenceLength = None,
@@ -54,31 +57,39 @@ def search(  # noqa: PLR0913  one parameter per option
     rule: options.Rule = None,
     rules: options.Rules = None,
     pin: options.Pin = None,
+    shard: options.Shard = None,
     cost: options.Cost = "time",
     output: options.OutputFolder = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the fastest way to split a model over devices, within their memory."""
-    device_count(devices)
+    if devices is not None:
+        device_count(devices)
     from cli.search_request import machine, search_request  # noqa: PLC0415  half a second of imports
+    from cli.shards import with_shards  # noqa: PLC0415
+    from cli.symbols import split_symbols, with_symbols  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
 
+    ranges, symbols = split_symbols(with_sequence(bind, sequence))
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
-        bind=with_sequence(bind, sequence), memory=memory,
+        bind=ranges, memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
         effort=effort, attention=attention, all_to_all=all_to_all, rules=given_rules(rule, rules),
         pins=pin or [], cost=cost,
     )  # fmt: skip
-    computer = machine(cluster, devices, request)
+    computer = machine(cluster, devices, product, request)
+    request, notes = with_symbols(request, symbols, model, computer.cluster.devices)
+    request = with_shards(request, shard, model, computer.cluster)
+    computer = replace(computer, notes=(*computer.notes, *notes))
     if output is not None:
         check_folder(output)
     try:
-        plan = _planned(model, computer, request)
+        plan = computer.noted(_planned(model, computer.cluster, request))
     except InfeasibleError as error:
         _say_infeasible(error, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
-    _deliver(plan, output, target, as_json=as_json)
+    _deliver(plan, computer.table, output, target, as_json=as_json)
 
 
 def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
@@ -90,8 +101,10 @@ def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
         return find(import_model_file(model, dict(request.bind)), cluster, request, progress)
 
 
-def _deliver(plan: Plan, output: Path | None, target: str, *, as_json: bool) -> None:
-    files = [] if output is None else write_files(output, _writers(plan, target))
+def _deliver(
+    plan: Plan, table: TableMachine | None, output: Path | None, target: str, *, as_json: bool
+) -> None:
+    files = [] if output is None else write_files(output, _writers(plan, table, target))
     losses = target_losses(plan, target) if len(files) > 1 else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
@@ -105,15 +118,22 @@ def _deliver(plan: Plan, output: Path | None, target: str, *, as_json: bool) -> 
         print_plan(plan, files, out, losses=losses)
 
 
-def _writers(plan: Plan, target: str) -> dict[str, Writer]:
-    """The files of a plan by name; strategy files only if the target can apply the plan."""
+def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, Writer]:
+    """The files of a plan by name; strategy files only if the target can apply the plan.
+
+    MindSpore lays its mesh out in the order of the ranks, so it gets a rank table in that order.
+    """
     from exporters.errors import ExportError  # noqa: PLC0415
     from ir.plan_file import plan_to_json  # noqa: PLC0415
+    from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415
 
     def write_plan(path: Path) -> None:
         path.write_text(plan_to_json(plan), encoding="utf-8")
 
     writers: dict[str, Writer] = {"plan.json": write_plan}
+    if table is not None and target == "mindspore":
+        text = rank_table_text(table.table_in(plan.rank_order))
+        writers["rank_table.json"] = lambda path: _write_text(path, text)
     try:
         return writers | target_writers(plan, target)
     except ExportError as error:
@@ -122,6 +142,10 @@ def _writers(plan: Plan, target: str) -> dict[str, Writer]:
             file=sys.stderr,
         )
         return writers
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:

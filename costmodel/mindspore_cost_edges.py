@@ -9,8 +9,9 @@ Source: MindSpore 2.7.0, `frontend/parallel/tensor_layout/tensor_redistribution.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -21,10 +22,9 @@ from costmodel.mindspore_inference import (
     Action,
     IntArray,
     Pairs,
-    as_tuple,
     moves,
-    paired,
 )
+from costmodel.mindspore_pairs import Block, PairTable
 from ir.layout import Layout
 from topology.mesh import Mesh
 
@@ -35,8 +35,8 @@ EXCHANGED = 2.0
 COPIED = 2.0
 """Bytes that a copy touches, for each byte of the slice and device where there are several."""
 
-Coefficients: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
-"""Computed, sent forward and sent backward, each for a byte of the whole tensor, by pair."""
+Wanted: TypeAlias = tuple[Sequence[int], Sequence[Layout], Sequence[Layout]]
+"""Dims of a tensor, layouts that it has, and layouts that are wanted."""
 
 
 @dataclass(slots=True)
@@ -46,9 +46,16 @@ class MindsporeEdgeCost:
     mesh: Mesh
     all_to_all: bool
     weights: Weights
-    _coefficients: dict[tuple[int, tuple[Layout, ...], tuple[Layout, ...]], Coefficients] = field(
-        default_factory=dict
-    )
+    _tables: dict[int, PairTable[np.float64]] = field(default_factory=dict)
+    """By the first dimension that is longer than 1."""
+
+    def prepare(self, wanted: Iterable[Wanted]) -> None:
+        """Work out at once what `pair_cost` is asked for later."""
+        alike: dict[int, list[Block]] = {}
+        for dims, sources, targets in wanted:
+            alike.setdefault(_first(dims), []).append((sources, targets))
+        for first, blocks in alike.items():
+            self._table(first).prepare(blocks)
 
     def pair_cost(
         self,
@@ -71,22 +78,24 @@ class MindsporeEdgeCost:
         Returns:
             Shape (len(sources), len(targets)).
         """
-        first = next((i for i, size in enumerate(dims) if size > 1), 0)
-        key = (first, as_tuple(sources), as_tuple(targets))
-        if key not in self._coefficients:
-            self._coefficients[key] = self._all(first, sources, targets)
-        computed, forward, backward = (part * nbytes for part in self._coefficients[key])
+        facts = self._table(_first(dims)).facts(sources, targets)
+        computed, forward, backward = facts * nbytes
         if boolean:
             computed = np.where(forward > 0, FORBIDDEN, computed)
         sent = practical(forward, self.weights)
         if self.weights.training:
             sent = sent + practical(backward, self.weights)
-        return self.weights.alpha * computed + self.weights.beta * sent
+        return np.asarray(self.weights.alpha * computed + self.weights.beta * sent)
 
-    def _all(
-        self, first: int, sources: Sequence[Layout], targets: Sequence[Layout]
-    ) -> Coefficients:
-        pairs = paired(sources, targets, self.mesh.sizes)
+    def _table(self, first: int) -> PairTable[np.float64]:
+        if first not in self._tables:
+            self._tables[first] = PairTable(self.mesh.sizes, partial(self._all, first))
+        return self._tables[first]
+
+    def _all(self, first: int, pairs: Pairs) -> FloatArray:
+        """Computed, sent forward and sent backward, each for a byte of the whole tensor, shape
+        (3, pairs); `first` is the first dimension that is longer than 1.
+        """
         cuts = np.cumprod((1, *self.mesh.sizes))
         sizes = cuts[pairs.last + 1] // cuts[: len(cuts) - 1, None]
         share = 1.0 / np.where(pairs.held == NOWHERE, 1, sizes).prod(axis=0)
@@ -108,9 +117,12 @@ class MindsporeEdgeCost:
             gone = move.action is Action.GATHER
             place[axis, at] = NOWHERE if gone else pairs.wanted[axis, at]
         out[0] += np.where(moved & reshaped, COPIED, 0.0)
-        shape = (len(sources), len(targets))
-        computed, forward, backward = (part.reshape(shape) for part in out * share)
-        return computed, forward, backward
+        return np.asarray(out * share)
+
+
+def _first(dims: Sequence[int]) -> int:
+    """The first dimension that is longer than 1."""
+    return next((i for i, size in enumerate(dims) if size > 1), 0)
 
 
 def _is_reshaped(pairs: Pairs, every: int) -> IntArray:

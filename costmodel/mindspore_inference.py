@@ -50,7 +50,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of layouts, source by source.
+    """Pairs of layouts.
 
     Attributes:
         held: shape (axes, pairs), the place that each axis splits in the source, or NOWHERE. Axes
@@ -64,19 +64,41 @@ class Pairs:
     last: IntArray
 
 
-def paired(sources: Sequence[Layout], targets: Sequence[Layout], sizes: tuple[int, ...]) -> Pairs:
-    """All pairs of a source and a target."""
-    count = len(sizes)
-    first, second = _places(sources, sizes), _places(targets, sizes)
-    together = _together(first, sizes)[:, :, None] & _together(second, sizes)[:, None, :]
-    parted = _cut(first, second, together)
-    parted |= _cut(second, first, together.swapaxes(1, 2)).swapaxes(1, 2)
-    together &= ~parted
-    together = together.reshape(max(count - 1, 0), len(sources) * len(targets))
-    held = np.repeat(first, len(targets), axis=1)
-    wanted = np.tile(second, len(sources))
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Some layouts of tensors of one rank.
+
+    Attributes:
+        places: shape (axes, layouts), the place that each axis splits, or NOWHERE.
+        together: shape (axes - 1, layouts), whether an axis and the next split one dimension, the
+            next just inside it, or nothing both.
+    """
+
+    places: IntArray
+    together: BoolArray
+
+
+def placed(layouts: Sequence[Layout], sizes: tuple[int, ...]) -> Placed:
+    """Layouts on a mesh with axes of these sizes."""
+    places = _places(layouts, sizes)
+    return Placed(places, _together(places, sizes))
+
+
+def paired(layouts: Placed, sources: IntArray, targets: IntArray) -> Pairs:
+    """Pairs of layouts.
+
+    Args:
+        layouts: all of them.
+        sources: shape (pairs,), the source of each pair, by number.
+        targets: shape (pairs,).
+    """
+    first, second = layouts.places[:, sources], layouts.places[:, targets]
+    together = layouts.together[:, sources] & layouts.together[:, targets]
+    together &= ~(_cut(first, second, together) | _cut(second, first, together))
+    held, wanted = first.copy(), second.copy()
     held[1:][together] = NOWHERE
     wanted[1:][together] = NOWHERE
+    count = len(held)
     last = np.repeat(np.arange(count)[:, None], held.shape[1], axis=1)
     for axis in reversed(range(count - 1)):
         last[axis] = np.where(together[axis], last[axis + 1], axis)
@@ -114,11 +136,6 @@ def moves(held: IntArray, wanted: IntArray, *, exchange: bool) -> Iterator[Move]
         left = left[_any(here != there)]
 
 
-def as_tuple(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """As a key; a tuple is taken as it is, for it may know its hash."""
-    return layouts if isinstance(layouts, tuple) else tuple(layouts)
-
-
 def _slices(held: IntArray, wanted: IntArray) -> Iterator[Move]:
     """What is left once everything that moves is gathered: no place is taken."""
     for axis in range(len(held)):
@@ -148,16 +165,16 @@ def _cut(places: IntArray, others: IntArray, together: BoolArray) -> BoolArray:
     has dimensions of its own for both, and they part.
 
     Args:
-        places: shape (axes, layouts).
-        others: shape (axes, other layouts).
-        together: shape (axes - 1, layouts, other layouts), axes that move as one otherwise.
+        places: shape (axes, pairs).
+        others: shape (axes, pairs), of the other layouts.
+        together: shape (axes - 1, pairs), axes that move as one otherwise.
 
     Returns:
         The shape of `together`.
     """
     out = np.zeros(together.shape, dtype=bool)
     for axis, start in enumerate(others):
-        meets = (places[1:, :, None] == start[None, None]) & (start != NOWHERE)
+        meets = (places[1:] == start) & (start != NOWHERE)
         out |= meets if axis == 0 else meets & ~together[axis - 1]
     return out
 

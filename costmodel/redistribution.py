@@ -19,14 +19,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Collective, CollectiveModel
+from costmodel.collectives import Collective, CollectiveModel, Curve, CurveTable
 from ir.dtypes import dtype_bytes
 from ir.layout import Layout
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-_Prices = tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]
+_Prices = tuple[IntArray, IntArray, IntArray, CurveTable, IntArray, FloatArray]
+_NO_MESSAGE = Curve.line(0.0, 0.0)
 
 UNREACHABLE_S = 1e3
 """Price of a layout that the tensor cannot have, large against any step and small enough that
@@ -287,8 +288,8 @@ class Redistribution:
     def _solve(self, tensor: Shardable) -> _Table:
         space = self.space(len(tensor.dims))
         local, valid = self._local_bytes(tensor), self.valid(tensor)
-        sources, targets, held, latency_s, slope = self._priced_moves(space)
-        times = latency_s * tensor.latency_scale + slope * local[held]
+        sources, targets, held, curves, rows, factor = self._priced_moves(space)
+        times = curves.time_s(rows, local[held] * factor, tensor.latency_scale)
         possible = valid[sources] & valid[targets] & self._nested(tensor, sources, targets)
         single = np.full((len(space.layouts),) * 2, UNREACHABLE_S)
         np.minimum.at(single, (sources[possible], targets[possible]), times[possible])
@@ -327,18 +328,22 @@ class Redistribution:
         return np.asarray(whole.all(axis=1), dtype=np.bool_)
 
     def _priced_moves(self, space: StateSpace) -> _Prices:
-        """Source, target, whose local bytes count, latency and seconds per byte of every move."""
+        """Of every move: source, target, whose local bytes count, row of its curve, and how many
+        bytes a local byte makes.
+        """
         key = id(space)
         if key not in self._moves:
-            pairs = [
-                (0.0, 0.0) if m.kind is None else self.model.coefficients(m.kind, m.axes)
-                for m in space.moves
+            row: dict[tuple[Collective | None, tuple[int, ...]], int] = {}
+            rows = [row.setdefault((m.kind, m.axes), len(row)) for m in space.moves]
+            curves = [
+                _NO_MESSAGE if kind is None else self.model.curve(kind, axes) for kind, axes in row
             ]
             self._moves[key] = (
                 np.array([m.source for m in space.moves], dtype=np.int64),
                 np.array([m.target for m in space.moves], dtype=np.int64),
                 np.array([_held_by(m) for m in space.moves], dtype=np.int64),
-                np.array([p[0] for p in pairs]),
-                np.array([p[1] * m.factor for p, m in zip(pairs, space.moves, strict=True)]),
+                CurveTable.of(curves),
+                np.array(rows, dtype=np.int64),
+                np.array([m.factor for m in space.moves], dtype=np.float64),
             )
         return self._moves[key]

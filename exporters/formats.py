@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -11,19 +11,38 @@ from typing import TypeAlias
 from exporters import (
     html,
     jax,
+    launch,
     megatron,
     mindspore,
     mindspore_custom,
+    mindspore_groups,
+    mindspore_operator_json,
+    mindspore_operator_strategy,
+    mindspore_script,
     mindspore_strategy,
+    msjob,
+    parameter_server,
     table,
     torch,
 )
+from exporters.errors import ExportError, Violation
 from exporters.mindspore_apply import apply_module
+from exporters.mindspore_file_operators import FilePrimitive
 from exporters.mindspore_names import Names, renamed
+from exporters.settings import Made, Setting, Settings
 from ir.plan import Plan
 
 Writer: TypeAlias = Callable[[Path], None]
 Text: TypeAlias = Callable[[Plan], str]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOfModel:
+    """A file that the plan alone does not make, or that is no text."""
+
+    content: bytes
+    notes: tuple[str, ...]
+    """What it says otherwise than the plan, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,14 @@ class Format:
     """Whether the network may have other names than the model file."""
     suffixes: tuple[str, ...] = ()
     """Forms that the suffix of the file chooses; empty if there is one for all."""
+    settings: tuple[Setting, ...] = ()
+    """What the files need to know and the plan does not say."""
+    make: Callable[[Plan, Settings], Made] | None = None
+    """Makes the files with the settings; None for a format without any."""
+    is_folder: bool = False
+    """Whether several files go into a folder."""
+    of_model: Callable[[Plan, Settings, Sequence[FilePrimitive]], MadeOfModel] | None = None
+    """Makes the file with the primitives of the model file, where it needs them."""
 
 
 def _mindspore(plan: Plan, names: Names | None) -> Writer:
@@ -82,6 +109,36 @@ def _texts(forms: Mapping[str, Text]) -> Callable[[Plan, Names | None], Writer]:
     return writer
 
 
+def _with_settings(
+    name: str,
+    make: Callable[[Plan, Settings], Made],
+    settings: tuple[Setting, ...],
+    suffixes: tuple[str, ...] = (),
+    *,
+    is_folder: bool = False,
+) -> Format:
+    """A format whose files settings decide; its writer has their defaults."""
+
+    def made(plan: Plan) -> Made:
+        return make(plan, Settings({}, settings))
+
+    def writer(plan: Plan, _: Names | None) -> Writer:
+        texts = made(plan).files
+
+        def write(path: Path) -> None:
+            for own, text in texts.items():
+                if own:
+                    path.mkdir(exist_ok=True)
+                (path / own if own else path).write_text(text, encoding="utf-8")
+
+        return write
+
+    def losses(plan: Plan, _: Names | None) -> tuple[str, ...]:
+        return made(plan).notes
+
+    return Format(name, writer, losses, False, suffixes, settings, make=make, is_folder=is_folder)
+
+
 def _lost(losses: Callable[[Plan], tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
     def found(plan: Plan, _: Names | None) -> tuple[str, ...]:
         return losses(plan)
@@ -93,9 +150,50 @@ def _nothing(_: Plan) -> tuple[str, ...]:
     return ()
 
 
+def _of_model(_plan: Plan, _: Names | None) -> Writer:
+    what = "the names of all operators are in the model file, not in the plan"
+    raise ExportError(Violation(what, "--set model", "name the .mindir: --set model=net.mindir"))
+
+
+def _groups(plan: Plan, settings: Settings, _: object) -> MadeOfModel:
+    rank = settings.number("rank", 0, 0, max(plan.devices - 1, 0))
+    return MadeOfModel(mindspore_groups.to_protobuf(mindspore_groups.groups_of(plan, rank)), ())
+
+
+def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
+    content = _groups(plan, Settings({}, ()), None).content
+
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
+def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]) -> MadeOfModel:
+    scope = settings.text("scope", "")
+    found = mindspore_operator_strategy.operator_strategy(plan, primitives, scope)
+    text = mindspore_operator_json.to_json(found.content)
+    return MadeOfModel(text.encode(), mindspore_operator_strategy.losses(plan, found))
+
+
 _ALL = (
     Format("mindspore", _mindspore, _mindspore_losses, takes_names=True),
     Format("mindspore-apply", _mindspore_apply, _lost(mindspore_custom.losses), takes_names=True),
+    Format(
+        "mindspore-operators",
+        _of_model,
+        _lost(_nothing),
+        suffixes=(".json",),
+        settings=mindspore_operator_strategy.SETTINGS,
+        of_model=_operators,
+    ),
+    Format(
+        "mindspore-groups",
+        _rank0_groups,
+        _lost(_nothing),
+        settings=mindspore_groups.SETTINGS,
+        of_model=_groups,
+    ),
     Format(
         "jax",
         _texts({".json": jax.to_json, ".py": jax.to_python}),
@@ -109,6 +207,14 @@ _ALL = (
         suffixes=(".json", ".py"),
     ),
     Format("megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses)),
+    _with_settings(
+        "mindspore-script", mindspore_script.script, mindspore_script.SETTINGS, (".py",)
+    ),
+    _with_settings("launch", launch.scripts, launch.SETTINGS, is_folder=True),
+    _with_settings("msjob", msjob.resource, msjob.SETTINGS, (".yaml", ".yml")),
+    _with_settings(
+        "parameter-server", parameter_server.files, parameter_server.SETTINGS, is_folder=True
+    ),
     Format("table", _texts({"": table.to_csv}), _lost(_nothing)),
     Format("html", _texts({"": html.to_html}), _lost(_nothing)),
 )

@@ -273,4 +273,4 @@ def _quality(plan: Plan) -> Iterator[Markup]:
 def _notes(plan: Plan) -> Iterator[str]:
     yield from plan.notes
     if not plan.estimate.calibrated:
-        yield "Times rest on data sheets and assumed efficiencies, not on measurements."
+        yield "No step was measured: other times rest on data sheets and assumed efficiencies."

@@ -23,8 +23,8 @@ from exporters.mindspore_strategy_protobuf import from_protobuf, to_protobuf
 
 __all__ = [
     "ParameterLayout", "StrategyCheckpoint", "StrategyFileError", "StrategyItem", "Violation",
-    "from_json", "from_protobuf", "read", "standardise", "to_json", "to_protobuf", "with_shapes",
-    "write",
+    "file_bytes", "from_json", "from_protobuf", "read", "standardise", "to_json", "to_protobuf",
+    "with_shapes", "write",
 ]  # fmt: skip
 
 LARGEST_FILE_BYTES = 64 * 2**20
@@ -37,7 +37,7 @@ def read(path: str | Path) -> StrategyCheckpoint:
     Raises:
         StrategyFileError: if the file cannot be read or holds none.
     """
-    data = _bytes_of(Path(path))
+    data = file_bytes(Path(path))
     try:
         if not _is_json(path):
             return from_protobuf(data)
@@ -70,7 +70,12 @@ def _is_json(path: str | Path) -> bool:
     return str(path).endswith(".json")
 
 
-def _bytes_of(path: Path) -> bytes:
+def file_bytes(path: Path) -> bytes:
+    """What is in a file of at most `LARGEST_FILE_BYTES`.
+
+    Raises:
+        StrategyFileError: it cannot be read, or is larger.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE_BYTES + 1)

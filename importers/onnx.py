@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx
 
+from importers.clean_up import cleaned
 from importers.errors import ModelError
 from importers.onnx_attributes import to_ops
 from importers.onnx_branches import taken_branch
@@ -55,7 +56,7 @@ def _at(
 ) -> OpGraph:
     """The model at one value of its symbols; an error at another than the planned one says so."""
     try:
-        return import_model(model, name, point)
+        return cleaned(import_model(model, name, point))
     except ModelError as error:
         if point == planned:
             raise

@@ -48,6 +48,10 @@ class PlannedOperator:
     outputs: tuple[NamedLayout | None, ...]
     compute_s: float
     """Computation of one step, forward and backward."""
+    backward_s: float = 0.0
+    """The part of `compute_s` that is the backward pass."""
+    recompute_s: float = 0.0
+    """Before its backward pass, to compute again what was not kept; not in `compute_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,10 @@ class PlannedTensor:
     """For a parameter: its layout in the first operator that reads it."""
     gradient: NamedLayout | None = None
     """Layout of its gradient, where it has one and the target keeps terms of sums."""
+    update_s: float = 0.0
+    """For a parameter: the optimizer's work."""
+    recompute_s: float = 0.0
+    """To compute the tensor again for the backward pass, where it is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class PlannedCollective:
     """Layout of the tensor that it starts from; none inside operators."""
     after: NamedLayout | None = None
     """Layout of the tensor that it leaves."""
+    backward: int = 0
+    """How many of `count` belong to the backward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +205,8 @@ class Plan:
     """What was assumed, for the reader."""
     objective: Objective | None = None
     """None if the time of a step was minimised."""
+    memory_bytes: tuple[float, ...] = ()
+    """In use while each operator runs: forward in order, then backward in reverse order."""
 
     @property
     def parameters(self) -> tuple[PlannedTensor, ...]:

@@ -46,6 +46,8 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
         yield from operator_faults(plan.operators, graph, mesh)
         yield from collective_faults(plan.collectives, plan.graph, mesh)
     yield from estimate_faults(plan.estimate)
+    if not all(math.isfinite(n) and n >= 0 for n in plan.memory_bytes):
+        yield "a number is negative or not finite", "memory_bytes"
 
 
 def mesh_faults(mesh: Mesh, rank_order: Sequence[int]) -> Iterator[Fault]:
@@ -72,6 +74,7 @@ def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) 
         else:
             for layout in (planned.layout, planned.used, planned.gradient):
                 yield from _layout_faults(layout, tensor.dims, mesh, place)
+        yield from _time_faults(place, planned.update_s, planned.recompute_s)
 
 
 def operator_faults(
@@ -91,8 +94,15 @@ def operator_faults(
         for name, layout in pairs:
             if name:
                 yield from _layout_faults(layout, graph.tensors[name].dims, mesh, place)
-        if not planned.compute_s >= 0 or math.isinf(planned.compute_s):
-            yield f"{planned.compute_s} is no time", place
+        yield from _time_faults(place, planned.compute_s, planned.backward_s, planned.recompute_s)
+        if planned.backward_s > planned.compute_s * (1 + _ROUNDING):
+            yield "its backward pass is longer than the whole", place
+
+
+def _time_faults(place: str, *times: float) -> Iterator[Fault]:
+    for time_s in times:
+        if not time_s >= 0 or math.isinf(time_s):
+            yield f"{time_s} is no time", place
 
 
 def _layout_faults(
@@ -136,12 +146,17 @@ def collective_faults(
 ) -> Iterator[Fault]:
     """Collectives over other axes than the mesh has, or with numbers that cannot be."""
     axes = [name for name, _, _ in mesh]
+    operators = {op.name for op in graph.ops}
     for index, item in enumerate(collectives):
         if [axis for axis in item.axes if axis not in axes]:
             yield "it runs over an axis that the mesh does not have", f"collectives.{index}"
-        numbers = (item.nbytes, item.time_s, item.count, item.group_size)
+        numbers = (item.nbytes, item.time_s, item.count, item.group_size, item.backward)
         if not all(math.isfinite(n) and n >= 0 for n in numbers):
             yield "a number is negative or not finite", f"collectives.{index}"
+        if item.backward > item.count:
+            yield "more of it are backward than there are", f"collectives.{index}"
+        if item.operator and item.operator not in operators:
+            yield f"the graph has no operator {item.operator!r}", f"collectives.{index}"
         yield from _way_faults(item, graph, mesh, f"collectives.{index}")
 
 

@@ -61,6 +61,7 @@ class PlanFile:
     baselines: tuple[Baseline, ...]
     notes: tuple[str, ...]
     objective: Objective | None = None
+    memory_bytes: tuple[float, ...] = ()
 
 
 def plan_to_json(plan: Plan) -> str:

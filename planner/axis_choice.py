@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.dialects import REPLICATED
 from planner.lowered import Node
-from planner.ports import Port, PortState
+from planner.ports import Port
 from planner.problem import IntArray
 
 
 def node_axes(node: Node, axes: int) -> IntArray:
     """Of a node: the factor that each axis splits, or the dimension of its tensor, shape (C, A)."""
     if node.candidates is not None:
-        assignments = np.array(node.candidates.assignments, dtype=np.intp)
-        once = assignments.reshape(len(node.candidates.assignments), axes) - REPLICATED
+        once = node.candidates.splits.labels
         return np.concatenate([once, once]) if node.recomputes else once
     if node.port is None:
         raise TypeError(f"{node.kind} {node.name} has no candidates")
@@ -27,18 +25,7 @@ def node_axes(node: Node, axes: int) -> IntArray:
 
 def layout_axes(port: Port, axes: int) -> IntArray:
     """Of a tensor: what each axis is to its layout and to that of its gradient, shape (C, A)."""
-    states = np.array([_state_axes(s, axes) for s in port.states], dtype=np.intp)
-    return np.asarray(states.reshape(len(port.states), axes)[port.of])
-
-
-def _state_axes(state: PortState, axes: int) -> list[int]:
-    radix = len(state.forward.dims) + 2
-    found = []
-    for axis in range(axes):
-        forward, gradient = (
-            next((i for i, own in enumerate(x.dims, 1) if axis in own), 0)
-            or (radix - 1 if axis in x.partial else 0)
-            for x in (state.forward, state.gradient)
-        )
-        found.append(forward * radix + gradient)
-    return found
+    radix = port.masks.shape[2] + 1
+    has = port.masks[..., None] >> np.arange(axes) & 1
+    forward, gradient = (np.arange(1, radix) @ has).swapaxes(0, 1)
+    return np.asarray((forward * radix + gradient)[port.of])

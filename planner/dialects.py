@@ -4,26 +4,43 @@ meshes.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import numpy as np
 
 from ir.ops import Engine, OperatorEntry
 from ir.rule import ShardingRule
+from planner.assignments import (
+    GRADIENT_PARTIAL,
+    REPLICATED,
+    Assignment,
+    Assignments,
+    Patterns,
+    compound_dims,
+    fitting,
+    patterns,
+)
 from topology.cluster import Cluster
-from topology.mesh import Mesh, grouped_meshes, prime_mesh, tier_mesh
+from topology.mesh import Mesh, grouped_meshes, prime_mesh, reordered_meshes, tier_mesh
 
-REPLICATED = -1
-"""An axis along which the operator is repeated."""
-GRADIENT_PARTIAL = -2
-"""An axis along which the operator is repeated forward and the gradients are terms of a sum."""
+__all__ = [
+    "FREE",
+    "GRADIENT_PARTIAL",
+    "MAX_CANDIDATES",
+    "MINDSPORE",
+    "REPLICATED",
+    "TARGETS",
+    "XLA",
+    "Assignment",
+    "Dialect",
+    "Offers",
+    "mindspore_devices_allowed",
+]
 
 MAX_CANDIDATES = 4096
 """Candidates of one operator; what lies beyond is counted and left out."""
-
-Assignment = tuple[int, ...]
-"""For each mesh axis the factor that it splits, or `REPLICATED`, or `GRADIENT_PARTIAL`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +61,14 @@ class Dialect:
     """An axis moves between dimensions by one all-to-all, else by an all-gather and a slice."""
 
     def meshes(self, cluster: Cluster) -> tuple[Mesh, ...]:
-        """Meshes to search on, the one of the machine's tiers first, then finer groupings."""
+        """Meshes to search on, the one of the machine's tiers first, then finer groupings.
+
+        Cut counts go to axes in order: there, the same axes with the tiers of a server in another
+        order, which is another order of ranks.
+        """
         if self.cut_counts:
-            return (prime_mesh(cluster, self.max_axes),)
+            mesh = prime_mesh(cluster, self.max_axes)
+            return (mesh, *reordered_meshes(cluster, mesh))
         finer = sorted(grouped_meshes(cluster, self.max_axes), key=lambda m: len(m.axes))
         return tuple(dict.fromkeys([tier_mesh(cluster), *finer]))
 
@@ -63,19 +85,16 @@ class Dialect:
         """All assignments that the rule and the target allow, and how many were left out by the
         limit.
         """
-        factors = self._factors(rule, entry)
-        compound = _compound_factors(rule)
-        found = [
-            assignment
-            for assignment in self._enumerate(factors, mesh, gradient)
-            if self._fits(assignment, rule, mesh, compound)
-        ]
-        if self.cut_counts:
-            found = [a for a in found if _lookup_alone(a, rule)]
-        if len(found) <= MAX_CANDIDATES:
-            return found, 0
-        found.sort(key=lambda a: (len(set(a)), a))
-        return found[:MAX_CANDIDATES], len(found) - MAX_CANDIDATES
+        found, left_out = Offers(self, mesh).of(rule, entry, gradient=gradient)
+        return list(found.rows), left_out
+
+    def choices(
+        self, rule: ShardingRule, entry: OperatorEntry, *, gradient: bool
+    ) -> tuple[int, ...]:
+        """What an axis may do: the factors that it may split, then the ways to repeat."""
+        terms = gradient and not self.eager_sums and not self.cut_counts
+        free = (REPLICATED, GRADIENT_PARTIAL) if terms else (REPLICATED,)
+        return (*self._factors(rule, entry), *free)
 
     def _factors(self, rule: ShardingRule, entry: OperatorEntry) -> tuple[int, ...]:
         factors = rule.splittable
@@ -86,65 +105,54 @@ class Dialect:
             barred.update(_minor_factors(rule))
         return tuple(f for f in factors if f not in barred)
 
-    def _enumerate(
-        self, factors: tuple[int, ...], mesh: Mesh, gradient: bool
-    ) -> Iterator[Assignment]:
-        if mesh.size == 1:
-            return iter([(REPLICATED,) * len(mesh.axes)])
-        if self.cut_counts:
-            choices = (*factors, REPLICATED)
-            return itertools.combinations_with_replacement(choices, len(mesh.axes))
-        terms = gradient and not self.eager_sums
-        free = (REPLICATED, GRADIENT_PARTIAL) if terms else (REPLICATED,)
-        return itertools.product((*factors, *free), repeat=len(mesh.axes))
 
-    def _fits(
-        self, assignment: Assignment, rule: ShardingRule, mesh: Mesh, compound: set[int]
-    ) -> bool:
-        shards = shard_counts(assignment, mesh)
-        for factor, count in shards.items():
-            size = rule.sizes[factor]
-            if not rule.is_fixed(factor) and rule.divisors[factor] % count:
-                return False
-            padded = -(-size // count) * count
-            if count > size or padded > size * (
-                1 + (0.0 if factor in compound else self.max_waste)
-            ):
-                return False
-        return not compound or all(
-            _contiguous(d, rule, shards)
-            for m in (*rule.operands, *rule.results)
-            if m is not None
-            for d in m
-        )
+@dataclass(slots=True)
+class Offers:
+    """The assignments that a target offers on one mesh, the same object for operators alike."""
 
+    dialect: Dialect
+    mesh: Mesh
+    _patterns: dict[int, Patterns] = field(default_factory=dict)
+    _found: dict[tuple[object, ...], tuple[Assignments, int]] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, ...], bytes], Assignments] = field(default_factory=dict)
 
-def _compound_factors(rule: ShardingRule) -> set[int]:
-    """Factors that share a dimension with another."""
-    maps = (m for m in (*rule.operands, *rule.results) if m is not None)
-    return {f for mapping in maps for dim in mapping if len(dim) > 1 for f in dim}
+    def of(
+        self, rule: ShardingRule, entry: OperatorEntry, *, gradient: bool
+    ) -> tuple[Assignments, int]:
+        """Those of an operator, and how many were left out by the limit."""
+        choices = self.dialect.choices(rule, entry, gradient=gradient)
+        if self.mesh.size == 1:
+            choices = (REPLICATED,)
+        # Rules that look up are told by all they have; of others only these facts count.
+        compound = rule if rule.lookup else tuple(compound_dims(rule))
+        key = (choices, rule.sizes, rule.divisors, compound)
+        if key not in self._found:
+            self._found[key] = self._offered(rule, choices)
+        return self._found[key]
 
+    def _offered(self, rule: ShardingRule, choices: tuple[int, ...]) -> tuple[Assignments, int]:
+        every = self._every(len(choices))
+        factors = tuple(f for f in choices if f >= 0)
+        keep = np.flatnonzero(fitting(rule, factors, every.pieces, self.dialect.max_waste))
+        if self.dialect.cut_counts and rule.lookup:
+            rows = np.array(choices)[every.chosen[keep]].tolist()
+            keep = keep[[_lookup_alone(tuple(row), rule) for row in rows]]
+        left_out = max(len(keep) - MAX_CANDIDATES, 0)
+        if left_out:
+            rows = np.array(choices)[every.chosen[keep]].tolist()
+            order = sorted(range(len(rows)), key=lambda i: (len(set(rows[i])), rows[i]))
+            keep = keep[order[:MAX_CANDIDATES]]
+        same = (choices, keep.tobytes())
+        if same not in self._known:
+            chosen, pieces = every.chosen[keep], every.pieces[keep]
+            self._known[same] = Assignments(choices, chosen, pieces, self.mesh.sizes)
+        return self._known[same], left_out
 
-def shard_counts(assignment: Assignment, mesh: Mesh) -> dict[int, int]:
-    """Number of pieces of every factor that is split."""
-    counts: dict[int, int] = {}
-    for axis, factor in enumerate(assignment):
-        if factor >= 0:
-            counts[factor] = counts.get(factor, 1) * mesh.sizes[axis]
-    return counts
-
-
-def _contiguous(dim: tuple[int, ...], rule: ShardingRule, shards: Mapping[int, int]) -> bool:
-    """A minor factor of a dimension may be split only below completely split major ones, which
-    have one size then.
-    """
-    complete = True
-    for factor in dim:
-        count = shards.get(factor, 1)
-        if count > 1 and not complete:
-            return False
-        complete = complete and count == rule.sizes[factor] and rule.is_fixed(factor)
-    return True
+    def _every(self, choices: int) -> Patterns:
+        if choices not in self._patterns:
+            ordered = self.dialect.cut_counts
+            self._patterns[choices] = patterns(choices, self.mesh.sizes, ordered=ordered)
+        return self._patterns[choices]
 
 
 def _minor_factors(rule: ShardingRule) -> set[int]:

@@ -9,16 +9,22 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import Collective, CollectiveModel
+from costmodel.collectives import Collective, CollectiveModel, CurveTable
 from costmodel.mindspore_redistribution import MindsporeRedistribution
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, Step
 from ir.dtypes import dtype_bytes
+from ir.graph import Tensor
 from ir.layout import Layout
 from planner.dialects import Dialect
-from planner.ports import Port, PortState, local_elements, port_elements
+from planner.ports import Layouts, Port, PortState, local_elements, port_elements
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
+
+BUCKET_BYTES = 64 * 2**20
+"""Gradients and weights are sent in buckets of this size; a smaller tensor pays its share of the
+latency.
+Source: MindSpore's default fusion threshold, 64 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,37 @@ class EdgeKind:
     """The forward redistribution is repeated for the backward pass."""
     tied: bool = False
     """The source is what all readers of a parameter have in common: it has the layout of each."""
+
+
+@dataclass(slots=True)
+class EdgeKinds:
+    """Kinds of edges, each once and with a number."""
+
+    _known: dict[tuple[object, ...], tuple[int, EdgeKind]] = field(default_factory=dict)
+
+    def of(
+        self,
+        tensor: Tensor,
+        *,
+        gradient: bool = False,
+        parameter: bool = False,
+        again: bool = False,
+        tied: bool = False,
+        bucketed: bool = False,
+    ) -> tuple[int, EdgeKind]:
+        """What flows, and a number that is the same for what is alike.
+
+        Parameters are sent in buckets, and so are gradients that arrive at one (`bucketed`).
+        """
+        bucketed = bucketed or parameter
+        key = (tensor.dims, tensor.dtype, gradient, parameter, again, tied, bucketed)
+        found = self._known.get(key)
+        if found is None:
+            scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if bucketed else 1.0
+            shardable = Shardable(tensor.dims, tensor.dtype, scale)
+            kind = EdgeKind(shardable, gradient, parameter, again, tied)
+            found = self._known[key] = (len(self._known), kind)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +96,10 @@ def _chain(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfer,
 
 class EdgePricer(Protocol):
     """Prices one mesh for one target."""
+
+    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
+        """Work out at once what `times` is asked for later."""
+        ...
 
     def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         """Seconds for each pair of states, shape (source states, target states)."""
@@ -91,6 +132,9 @@ class FreeEdges:
     """Any sequence of moves; sums may stay partial."""
 
     redistribution: Redistribution
+
+    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
+        """Nothing: the tables of a tensor have all its layouts."""
 
     def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
@@ -130,7 +174,10 @@ class MindsporeEdges:
     model: CollectiveModel
     mesh: Mesh
     _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
-    _mirrors: dict[tuple[Layout, ...], FloatArray] = field(default_factory=dict)
+    _mirrors: dict[tuple[Layout, ...], CurveTable] = field(default_factory=dict)
+
+    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
+        self.redistribution.prepare((source.forward, target.forward) for source, target in pairs)
 
     def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
@@ -171,15 +218,13 @@ class MindsporeEdges:
     def _mirror_s(self, tensor: Shardable, source: Port) -> FloatArray:
         """Seconds of `_mirrored` for a parameter in each state, shape (states,)."""
         if source.forward not in self._mirrors:
-            found = [self._mirror_coefficients(layout) for layout in source.forward]
-            self._mirrors[source.forward] = np.array(found, dtype=np.float64).T
-        latency, per_byte = self._mirrors[source.forward]
+            groups = [(Collective.ALL_REDUCE, self._copies(rest)) for rest in source.forward]
+            self._mirrors[source.forward] = self.model.table(groups)
+        rows = np.arange(len(source.forward))
         nbytes = port_elements(tensor.dims, source, self.mesh) * dtype_bytes(tensor.dtype)
-        return np.asarray(latency * tensor.latency_scale + nbytes * per_byte)
-
-    def _mirror_coefficients(self, rest: Layout) -> tuple[float, float]:
-        axes = self._copies(rest)
-        return self.model.coefficients(Collective.ALL_REDUCE, axes) if axes else (0.0, 0.0)
+        return self._mirrors[source.forward].time_s(
+            rows, nbytes.astype(np.float64), tensor.latency_scale
+        )
 
     def _copies(self, rest: Layout) -> tuple[int, ...]:
         """Axes that do not split a parameter at rest."""
@@ -214,13 +259,11 @@ def is_same(source: Port, target: Port) -> NDArray[np.bool_]:
     return _equal(source.forward, target.forward)
 
 
-def _equal(sources: Sequence[Layout], targets: Sequence[Layout]) -> NDArray[np.bool_]:
+def _equal(sources: Layouts, targets: Layouts) -> NDArray[np.bool_]:
     """Which pairs are alike, shape (len(sources), len(targets))."""
-    number: dict[Layout, int] = {}
-    own, other = (
-        np.array([number.setdefault(x, len(number)) for x in side], dtype=np.intp)
-        for side in (sources, targets)
-    )
+    number = {facts: i for i, facts in enumerate(sources.facts)}
+    own = np.array([number[facts] for facts in sources.facts], dtype=np.intp)
+    other = np.array([number.get(facts, -1) for facts in targets.facts], dtype=np.intp)
     return np.asarray(own[:, None] == other[None, :])
 
 

@@ -10,7 +10,8 @@ from costmodel.collectives import CollectiveModel
 from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor, Space
-from planner.edges import CAUSE_INSIDE
+from planner.candidates import FloatArray
+from planner.edges import CAUSE_GATHER, CAUSE_GRADIENT, CAUSE_INSIDE, CAUSE_SYNC
 from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import Port, PortState
 
@@ -37,12 +38,18 @@ class Evidence:
         """Every operator with its split."""
         ops = {op.name: op for op in self.lowered.liveness.graph.ops}
         return tuple(
-            self._operator(ops[node.name], node, candidate)
-            for node, candidate in zip(self.lowered.nodes, self.choice, strict=True)
+            self._operator(ops[node.name], node, candidate, time_s)
+            for node, candidate, time_s in self._priced()
             if node.kind is NodeKind.OPERATOR
         )
 
-    def _operator(self, op: Op, node: Node, candidate: int) -> PlannedOperator:
+    def _priced(self) -> Iterator[tuple[Node, int, FloatArray]]:
+        """Every node, its candidate, and the seconds of all its candidates."""
+        problem = self.lowered.problem
+        tables = (problem.node_tables[i].time_s for i in problem.node_table_of)
+        return zip(self.lowered.nodes, self.choice, tables, strict=True)
+
+    def _operator(self, op: Op, node: Node, candidate: int, time_s: FloatArray) -> PlannedOperator:
         found = node.candidates
         if found is None:
             raise TypeError(f"node {node.name} has no candidates")
@@ -56,6 +63,8 @@ class Evidence:
             inputs=tuple(self._port_layout(p, index) for p in found.operands),
             outputs=tuple(self._port_layout(p, index) for p in found.results),
             compute_s=float(found.forward_s[index] + found.backward_s[index]),
+            backward_s=float(found.backward_s[index]),
+            recompute_s=float(time_s[candidate] - time_s[index]),
         )
 
     def _port_layout(self, port: Port | None, index: int) -> NamedLayout | None:
@@ -71,7 +80,7 @@ class Evidence:
                 )
         out: list[PlannedTensor] = []
         table = self.lowered.liveness.graph.tensors
-        for node, candidate in zip(self.lowered.nodes, self.choice, strict=True):
+        for node, candidate, time_s in self._priced():
             if node.port is None:
                 continue
             tensor = table[node.name]
@@ -79,6 +88,7 @@ class Evidence:
                 continue
             state = node.port.states[node.port.of[candidate % len(node.port.of)]]
             role = "shared" if node.kind is NodeKind.TENSOR else node.kind.value
+            spent_s = float(time_s[candidate])
             out.append(
                 PlannedTensor(
                     tensor.name,
@@ -88,6 +98,8 @@ class Evidence:
                     self.named(state.forward),
                     used.get(tensor.name) if role == "parameter" else None,
                     self._gradient_of(tensor.name, state),
+                    update_s=spent_s if role == "parameter" else 0.0,
+                    recompute_s=spent_s if role == "shared" else 0.0,
                 )
             )
         return tuple(out)
@@ -118,8 +130,11 @@ class Evidence:
             target = edge.target_port.states[edge.target_port.of[self.choice[edge.target]]]
             node = self.lowered.nodes[edge.target]
             reader = node.name if node.kind is NodeKind.OPERATOR else ""
-            for transfer in self.lowered.pricer.transfers(edge.kind, source, target):
+            moves = self.lowered.pricer.transfers(edge.kind, source, target)
+            gathers = sum(move.cause == CAUSE_GATHER for move in moves)
+            for number, transfer in enumerate(moves):
                 step = transfer.step
+                again = edge.kind.regathered and gathers // 2 <= number < gathers
                 if step.kind is not None:
                     axes, size, tier = group(step.axes)
                     yield PlannedCollective(
@@ -136,6 +151,7 @@ class Evidence:
                         operand=edge.operand,
                         before=self.named(transfer.before),
                         after=self.named(transfer.after),
+                        backward=int(again or transfer.cause in {CAUSE_GRADIENT, CAUSE_SYNC}),
                     )
 
     def _inside(self) -> Iterator[PlannedCollective]:
@@ -157,6 +173,7 @@ class Evidence:
                         cause=CAUSE_INSIDE,
                         tensor="",
                         operator=node.name,
+                        backward=item.backward,
                     )
 
     def _groups(self) -> Callable[[tuple[int, ...]], tuple[tuple[str, ...], int, str]]:
@@ -223,6 +240,12 @@ class Evidence:
             return 0
         used = self.collectives() if collectives is None else collectives
         return cluster.buffer_excess_bytes(communicators_of(used))
+
+    def memory_bytes(self, collectives: Sequence[PlannedCollective]) -> tuple[float, ...]:
+        """In use at every time point of the liveness."""
+        excess = self.buffer_excess_bytes(collectives)
+        profile = self.lowered.problem.memory_profile(self.choice)
+        return tuple(float(nbytes) for nbytes in profile + excess)
 
     def _memory_by_cause(self) -> dict[str, float]:
         problem = self.lowered.problem

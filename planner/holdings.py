@@ -4,8 +4,9 @@ compute again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +17,23 @@ from ir.ops import Engine, lookup
 from planner.candidates import OpCandidates
 from planner.liveness import Liveness, recomputable
 from planner.ports import Port, port_elements
-from planner.problem import Interval, NodeTable
+from planner.problem import IntArray, Interval, NodeTable
 from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """Bytes that a node holds over an interval."""
+class Holding(NamedTuple):
+    """A tensor that a node holds over an interval."""
 
-    nbytes: FloatArray
-    """Per candidate, shape (C,)."""
+    tensor: Tensor
+    port: Port
+    """The layouts that the candidates of the node give it."""
     interval: Interval
     cause: str
-    tensor: str = ""
-    again_s: FloatArray | None = None
-    """Seconds to compute the tensor again instead, per candidate; None if that is not offered."""
+    again_s: float | None = None
+    """Seconds to compute the whole tensor again on one device instead; None if that is not
+    offered."""
 
 
 @dataclass(slots=True)
@@ -67,61 +68,45 @@ class Holdings:
         if lookup(op.kind).engine is not Engine.VIEW:
             for name, port in zip(op.outputs, found.results, strict=True):
                 if port is not None:
-                    out += self._on_the_way(
-                        name, position, self.local_bytes(self._tensor(name), port)
-                    )
-        return out + [
-            self.kept(self._tensor(name), port) for name, port in self._owned(op, found).items()
-        ]
+                    out += self._on_the_way(self._tensor(name), position, port)
+        owned = self._owned(op, position, found)
+        return out + [self.kept(self._tensor(name), port) for name, port in owned.items()]
 
     def _tensor(self, name: str) -> Tensor:
         return self.liveness.graph.tensors[name]
 
-    def _on_the_way(self, name: str, position: int, nbytes: FloatArray) -> list[Holding]:
+    def _on_the_way(self, tensor: Tensor, position: int, port: Port) -> Iterator[Holding]:
         """A result from its making to its last reader, and its gradient on the way back."""
-        last = self.liveness.last_use.get(name, position)
-        out: list[Holding] = []
-        if name not in self.liveness.saved_by:
-            out.append(Holding(nbytes, (position, last + 1), "temporaries"))
-        if self.liveness.derived and name in self.liveness.gradient:
-            back = (self.liveness.backward_point(last), self.liveness.backward_point(position) + 1)
-            out.append(Holding(nbytes, back, "temporaries"))
-        return out
+        liveness, name = self.liveness, tensor.name
+        last = liveness.last_use.get(name, position)
+        if name not in liveness.saved_by:
+            yield Holding(tensor, port, (position, last + 1), "temporaries")
+        if liveness.derived and name in liveness.gradient:
+            back = (liveness.backward_point(last), liveness.backward_point(position) + 1)
+            yield Holding(tensor, port, back, "temporaries")
 
-    def _owned(self, op: Op, found: OpCandidates) -> dict[str, Port]:
+    def _owned(self, op: Op, position: int, found: OpCandidates) -> dict[str, Port]:
         """Saved tensors that this operator keeps: operands that only it reads, results that
         nobody else keeps.
         """
-        position = self.liveness.position[op.name]
         saved_by, readers = self.liveness.saved_by, self.readers
-
-        def alone(name: str) -> bool:
-            return len(readers.get(name, [])) == 1
-
-        operands = {
-            name: port
-            for name, port in zip(op.inputs, found.operands, strict=True)
-            if port is not None and position in saved_by.get(name, ()) and alone(name)
-        }
-        results = {
-            name: port
-            for name, port in zip(op.outputs, found.results, strict=True)
-            if port is not None and saved_by.get(name, ()) == (position,) and alone(name)
-        }
-        return {**operands, **results}
+        out: dict[str, Port] = {}
+        for name, port in zip(op.inputs, found.operands, strict=True):
+            keepers = saved_by.get(name, ())
+            if port is not None and position in keepers and len(readers[name]) == 1:
+                out[name] = port
+        for name, port in zip(op.outputs, found.results, strict=True):
+            keepers = saved_by.get(name, ())
+            if port is not None and keepers == (position,) and len(readers.get(name, ())) == 1:
+                out[name] = port
+        return out
 
     def kept(self, tensor: Tensor, port: Port) -> Holding:
         """A saved tensor from its making to its last use in the backward pass."""
-        liveness = self.liveness
-        start = (
-            liveness.position[self.makers[tensor.name].name] if tensor.name in self.makers else 0
-        )
-        nbytes = self.local_bytes(tensor, port)
-        whole_s = self._whole_again_s(tensor)
-        again = None if whole_s is None else whole_s * nbytes / max(tensor.nbytes, 1)
-        return Holding(
-            nbytes, (start, liveness.held_until(tensor.name)), "activations", tensor.name, again
-        )
+        maker = self.makers.get(tensor.name)
+        start = 0 if maker is None else self.liveness.position[maker.name]
+        interval = (start, self.liveness.held_until(tensor.name))
+        return Holding(tensor, port, interval, "activations", self._whole_again_s(tensor))
 
     def _whole_again_s(self, tensor: Tensor) -> float | None:
         """Time to make a tensor once more on one device, looking through views; None if it
@@ -134,22 +119,28 @@ class Holdings:
             return None
         return self.candidates[maker.name].whole_forward_s
 
+    def table(
+        self, time_s: FloatArray, held: Sequence[Holding], axes: IntArray | None = None
+    ) -> NodeTable:
+        """Table of a node; where something may be computed again the candidates are doubled, the
+        second half without it.
+        """
+        nbytes = [self.local_bytes(h.tensor, h.port) for h in held]
+        again = [
+            h.again_s * own / max(h.tensor.nbytes, 1)
+            for h, own in zip(held, nbytes, strict=True)
+            if h.again_s is not None
+        ]
+        if not again:
+            return NodeTable(time_s, tuple(nbytes), axes)
+        slower = time_s + np.sum(again, axis=0)
+        memory = tuple(
+            np.concatenate([own, own if h.again_s is None else np.zeros_like(own)])
+            for h, own in zip(held, nbytes, strict=True)
+        )
+        return NodeTable(np.concatenate([time_s, slower]), memory, axes)
 
-def table_of(time_s: FloatArray, holdings: list[Holding]) -> NodeTable:
-    """Table of a node; where something may be computed again the candidates are doubled, second
-    half without it.
-    """
-    again = [h.again_s for h in holdings if h.again_s is not None]
-    if not again:
-        return NodeTable(time_s, tuple(h.nbytes for h in holdings))
-    slower = time_s + np.sum(again, axis=0)
-    memory = tuple(
-        np.concatenate([h.nbytes, h.nbytes if h.again_s is None else np.zeros_like(h.nbytes)])
-        for h in holdings
-    )
-    return NodeTable(np.concatenate([time_s, slower]), memory)
 
-
-def recomputed_names(holdings: list[Holding]) -> tuple[str, ...]:
+def recomputed_names(holdings: Sequence[Holding]) -> tuple[str, ...]:
     """Tensors that the second half of the candidates computes again."""
-    return tuple(h.tensor for h in holdings if h.again_s is not None)
+    return tuple(h.tensor.name for h in holdings if h.again_s is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from costmodel.memory import Optimizer
 from ir.layout import Layout
@@ -28,8 +29,7 @@ class NodeKind(StrEnum):
     """A tensor with several readers: gathered once, its gradients summed while partial."""
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
+class Node(NamedTuple):
     """One node of the problem and what its candidates mean."""
 
     kind: NodeKind
@@ -51,8 +51,7 @@ class Node:
         return candidate % len(self.candidates.assignments)
 
 
-@dataclass(frozen=True, eq=False)
-class Edge:
+class Edge(NamedTuple):
     """One edge of the problem and what flows along it."""
 
     tensor: str

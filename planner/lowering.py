@@ -4,8 +4,9 @@ inputs become nodes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,35 +14,29 @@ from numpy.typing import NDArray
 from costmodel.collectives import CollectiveModel
 from costmodel.memory import ParameterBytes, parameter_bytes
 from costmodel.operators import OperatorModel
-from costmodel.redistribution import Shardable
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import replicated
 from ir.ops import OpView
 from planner.axis_choice import layout_axes, node_axes
 from planner.candidates import OpCandidates, OpPricer, signature
-from planner.edges import EdgeKind, EdgePricer, edge_pricer, is_same
-from planner.holdings import Holding, Holdings, recomputed_names, table_of
+from planner.edges import EdgeKind, EdgeKinds, EdgePricer, edge_pricer, is_same
+from planner.holdings import Holding, Holdings, recomputed_names
 from planner.liveness import Liveness
 from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
-from planner.ports import Port, PortState, local_elements, port_elements, port_of, twice
-from planner.pricing import MINDSPORE, Pricing, TimePricing
+from planner.ports import Port, PortState, port_elements, port_of, twice
+from planner.pricing import MINDSPORE, Flow, Pricing, TimePricing
 from planner.problem import EdgeTable, Interval, NodeTable
 from planner.problem_builder import ProblemBuilder
-from planner.tensor_layouts import parameter_states, shared_states
+from planner.tensor_layouts import TensorLayouts
 
 FloatArray = NDArray[np.float64]
 
-BUCKET_BYTES = 64 * 2**20
-"""Gradients and weights are sent in buckets of this size; a smaller tensor pays its share of the
-latency.
-Source: MindSpore's default fusion threshold, 64 MB."""
 PINNED_BYTES = 4 * 2**20
 PINNED_READERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """Where a tensor comes from in the problem."""
 
     node: int
@@ -49,12 +44,14 @@ class _Source:
     result: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """When a redistributed copy is in memory, and how many times its bytes."""
+class _Copies(NamedTuple):
+    """When redistributed copies are in memory, and how many times the bytes of one."""
 
-    interval: Interval
-    count: float
+    intervals: tuple[Interval, ...] = ()
+    counts: tuple[float, ...] = ()
+
+
+_NO_COPIES = _Copies()
 
 
 def lower(liveness: Liveness, setting: Setting) -> Lowered:
@@ -74,6 +71,9 @@ class _Lowering:
     signatures: dict[str, int] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
     ports: dict[Hashable, Port] = field(default_factory=dict)
+    layouts: TensorLayouts = field(init=False)
+    flows: list[Flow] = field(default_factory=list)
+    kinds: EdgeKinds = field(default_factory=EdgeKinds)
     left_out: int = 0
     readers: dict[str, list[Op]] = field(init=False)
     makers: dict[str, Op] = field(init=False)
@@ -86,12 +86,14 @@ class _Lowering:
 
     def __post_init__(self) -> None:
         setting = self.setting
-        self.operators = OperatorModel(setting.cluster.chip)
+        self.operators = OperatorModel(setting.cluster.chip, smooth=True)
         model = CollectiveModel(setting.cluster, setting.mesh)
         self.pricer = edge_pricer(setting.dialect, setting.mesh, model)
         self.pricing = self._pricing()
         self.readers, self.makers = self.graph.consumers(), self.graph.producers()
-        self._price_operators(OpPricer(setting.mesh, setting.dialect, self.operators, model))
+        pricer = OpPricer(setting.mesh, setting.dialect, self.operators, model)
+        self._price_operators(pricer)
+        self.layouts = TensorLayouts(setting.mesh, setting.dialect, pricer.ports)
         self.holdings = Holdings(
             self.liveness,
             setting.mesh,
@@ -114,17 +116,20 @@ class _Lowering:
 
     def _price_operators(self, pricer: OpPricer) -> None:
         known: dict[Hashable, int] = {}
-        priced: list[tuple[OpCandidates, FloatArray]] = []
+        distinct: list[tuple[OpView, tuple[bool, ...]]] = []
         for op in self.graph.ops:
             gradient = self.gradients[op.name] = self.liveness.operand_gradients(op)
             key = (signature(op, self.graph.tensors), gradient)
-            number = known.setdefault(key, len(priced))
-            if number == len(priced):
-                view = OpView(op, self.graph)
-                found = pricer.candidates(view, gradient)
-                priced.append((found, self.pricing.operator(view, found)))
-            self.candidates[op.name], self.costs[op.name] = priced[number]
-            self.signatures[op.name] = number
+            number = self.signatures[op.name] = known.setdefault(key, len(distinct))
+            if number == len(distinct):
+                distinct.append((OpView(op, self.graph), gradient))
+        found = pricer.all_candidates(distinct)
+        costs = [
+            self.pricing.operator(view, own) for (view, _), own in zip(distinct, found, strict=True)
+        ]
+        for op in self.graph.ops:
+            number = self.signatures[op.name]
+            self.candidates[op.name], self.costs[op.name] = found[number], costs[number]
 
     def run(self) -> Lowered:
         for op in self.graph.ops:
@@ -132,6 +137,7 @@ class _Lowering:
                 if name and name not in self.sources:
                     self._add_origin(self.graph.tensors[name])
             self._add_operator(op)
+        self.pricing.prepare(self.flows)
         problem = self.builder.build(self.liveness.time_points, self.setting.memory_limit_bytes)
         left_out = self.left_out + sum(self.candidates[op.name].left_out for op in self.graph.ops)
         return Lowered(
@@ -148,15 +154,15 @@ class _Lowering:
         self, node: Node, key: Hashable, time_s: FloatArray, holdings: list[Holding]
     ) -> int:
         self.nodes.append(node)
-        shape = tuple((h.cause, h.again_s is not None) for h in holdings)
-        intervals = tuple(h.interval for h in holdings)
+        again = tuple([h.again_s for h in holdings]) if node.recomputes else None
 
         def make() -> NodeTable:
             held = [self.pricing.holding(h) for h in holdings]
-            table, count = table_of(time_s, held), len(self.setting.mesh.axes)
-            return replace(table, axes=node_axes(node, count))
+            axes = node_axes(node, len(self.setting.mesh.axes))
+            return self.holdings.table(time_s, held, axes)
 
-        return self.builder.add_node((node.kind, key, shape), make, intervals)
+        full = (node.kind, key, node.memory_causes, again)
+        return self.builder.add_node(full, make, tuple([h.interval for h in holdings]))
 
     # Parameters, inputs, and tensors with several readers
 
@@ -172,9 +178,7 @@ class _Lowering:
         ports = self._neighbour_ports(tensor.name)
         key = ("parameter", tensor.dims, tensor.stored_permutation, tuple(id(p) for p in ports))
         if key not in self.ports:
-            self.ports[key] = port_of(
-                parameter_states(tensor, ports, setting.mesh, setting.dialect)
-            )
+            self.ports[key] = self.layouts.parameter(tensor, ports)
         port = self.ports[key]
         cost = parameter_bytes(tensor.dtype, setting.optimizer, training=setting.training)
         causes = ("weights", "gradients", "optimizer state", "optimizer state")
@@ -201,8 +205,7 @@ class _Lowering:
     def _add_input(self, tensor: Tensor) -> None:
         layout = self.setting.input_layouts[tensor.name]
         port = port_of([PortState(layout, layout)])
-        nbytes = local_elements(tensor.dims, layout, self.setting.mesh) * dtype_bytes(tensor.dtype)
-        holding = Holding(np.array([nbytes]), (0, self.liveness.time_points), "inputs")
+        holding = Holding(tensor, port, (0, self.liveness.time_points), "inputs")
         node = Node(NodeKind.INPUT, tensor.name, None, port, ("inputs",))
         number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), [holding])
         self.sources[tensor.name] = _Source(number, port, 0)
@@ -235,13 +238,12 @@ class _Lowering:
         keys = tuple(p.key for p in ports)
         key = ("shared", tensor.dims, tensor.divisors, gradient, pinned, keys)
         if key not in self.ports:
-            mesh, dialect = self.setting.mesh, self.setting.dialect
-            states = shared_states(tensor, ports, mesh, dialect, gradient=gradient)
+            port = self.layouts.shared(tensor, ports, gradient=gradient)
             if pinned:
-                self.left_out += len(states) - 1
+                self.left_out += len(port.states) - 1
                 whole = replicated(len(tensor.dims))
-                states = [PortState(whole, whole)]
-            self.ports[key] = port_of(states)
+                port = port_of([PortState(whole, whole)])
+            self.ports[key] = port
         return self.ports[key]
 
     def _add_shared(self, tensor: Tensor) -> None:
@@ -250,19 +252,19 @@ class _Lowering:
         saved = tensor.name in self.liveness.saved_by
         holdings = [self.holdings.kept(tensor, port)] if saved else []
         again = recomputed_names(holdings)
-        whole_s = holdings[0].again_s.sum() if again and holdings[0].again_s is not None else 0.0
         causes = tuple(h.cause for h in holdings)
         offered = twice(port) if again else port
         number = self._add_node(
             Node(NodeKind.TENSOR, tensor.name, None, offered, causes, again),
-            (tensor.dims, tensor.dtype, port.key, whole_s),
+            (tensor.dims, tensor.dtype, port.key),
             np.zeros(len(port.of)),
             holdings,
         )
         gradient = self.liveness.derived and tensor.name in self.liveness.gradient
         parameter = tensor.role is Role.PARAMETER
         readers = self.readers[tensor.name]
-        kind = self._edge_kind(tensor, readers, gradient=gradient, parameter=parameter)
+        read_back = parameter and any(self.liveness.is_read_back(op, tensor.name) for op in readers)
+        kind = self.kinds.of(tensor, gradient=gradient, parameter=parameter, again=read_back)
         self._connect(tensor, origin, number, offered, kind)
         self.sources[tensor.name] = _Source(number, offered, 0)
 
@@ -272,15 +274,14 @@ class _Lowering:
         found = self.candidates[op.name]
         holdings = self.holdings.of_operator(op)
         again = recomputed_names(holdings)
-        causes = tuple(h.cause for h in holdings)
-        whole_s = tuple(float(h.again_s.sum()) for h in holdings if h.again_s is not None)
+        causes = tuple([h.cause for h in holdings])
         node = Node(NodeKind.OPERATOR, op.name, found, None, causes, again)
-        key = (self.signatures[op.name], whole_s)
-        number = self._add_node(node, key, self.costs[op.name], holdings)
+        number = self._add_node(node, self.signatures[op.name], self.costs[op.name], holdings)
+        gradients = self.gradients[op.name]
         for index, name in enumerate(op.inputs):
             port = found.operands[index]
-            if name and port is not None and name in self.sources:
-                self._read(op, number, index, twice(port) if again else port)
+            if port is not None and name in self.sources:
+                self._read(op, number, index, twice(port) if again else port, gradients[index])
         for index, name in enumerate(op.outputs):
             port = found.results[index]
             if port is not None:
@@ -298,50 +299,38 @@ class _Lowering:
         """In a traced training step the gradient must arrive where its parameter rests."""
         port = self.nodes[parameter].port
         if port is not None:
-            scale = min(1.0, tensor.nbytes / BUCKET_BYTES)
-            kind = EdgeKind(Shardable(tensor.dims, tensor.dtype, scale), gradient=False)
+            kind = self.kinds.of(tensor, bucketed=True)
             self._connect(tensor, self.sources[tensor.name], parameter, port, kind)
 
     # Edges
 
-    def _edge_kind(
-        self, tensor: Tensor, readers: Sequence[Op], *, gradient: bool, parameter: bool
-    ) -> EdgeKind:
-        """What flows to some readers, a parameter again if one of them reads it back."""
-        scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if parameter else 1.0
-        again = parameter and any(self.liveness.is_read_back(op, tensor.name) for op in readers)
-        return EdgeKind(Shardable(tensor.dims, tensor.dtype, scale), gradient, parameter, again)
-
-    def _read(self, op: Op, node: int, index: int, port: Port) -> None:
+    def _read(self, op: Op, node: int, index: int, port: Port, gradient: bool) -> None:
         tensor = self.graph.tensors[op.inputs[index]]
         source = self.sources[tensor.name]
         at_rest = self.nodes[source.node].kind is NodeKind.PARAMETER
-        gradient = self.gradients[op.name][index]
-        kind = self._edge_kind(tensor, [op], gradient=gradient, parameter=at_rest)
-        if not at_rest and tensor.role is Role.PARAMETER and self.setting.dialect.cut_counts:
-            kind = replace(kind, tied=True)
+        again = at_rest and self.liveness.is_read_back(op, tensor.name)
+        common = not at_rest and tensor.role is Role.PARAMETER
+        tied = common and self.setting.dialect.cut_counts
+        kind = self.kinds.of(tensor, gradient=gradient, parameter=at_rest, again=again, tied=tied)
         copies = self._copies(op, tensor, source, at_rest=at_rest)
         self._connect(tensor, source, node, port, kind, index, copies)
 
-    def _copies(
-        self, op: Op, tensor: Tensor, source: _Source, *, at_rest: bool
-    ) -> tuple[_Copy, ...]:
+    def _copies(self, op: Op, tensor: Tensor, source: _Source, *, at_rest: bool) -> _Copies:
         """Gathered weights while they are used; redistributed copies that the backward pass
         needs.
         """
         position = self.liveness.position[op.name]
         back = self.liveness.backward_point(position)
         if at_rest:
-            forward = _Copy((position, position + 1), 1.0)
             if not self.liveness.derived:
-                return (forward,)
+                return _Copies(((position, position + 1),), (1.0,))
             # The gradient in the layout of use, and the weight again where it is read.
             count = 1.0 + float(self.liveness.is_read_back(op, tensor.name))
-            return (forward, _Copy((back, back + 1), count))
+            return _Copies(((position, position + 1), (back, back + 1)), (1.0, count))
         shared = self.nodes[source.node].kind is NodeKind.TENSOR
         if shared and position in self.liveness.saved_by.get(tensor.name, ()):
-            return (_Copy((position, back + 1), 1.0),)
-        return ()
+            return _Copies(((position, back + 1),), (1.0,))
+        return _NO_COPIES
 
     def _connect(
         self,
@@ -349,22 +338,35 @@ class _Lowering:
         source: _Source,
         node: int,
         port: Port,
-        kind: EdgeKind,
+        numbered: tuple[int, EdgeKind],
         operand: int = -1,
-        copies: tuple[_Copy, ...] = (),
+        copies: _Copies = _NO_COPIES,
     ) -> None:
-        shared = self.nodes[node].kind is NodeKind.TENSOR
-        price = self.pricing.branch if shared else self.pricing.edge
+        kind = numbered[1]
 
         def make() -> EdgeTable:
-            spread = np.ix_(source.port.of, port.of)
-            times = price(kind, source.port, port)[spread]
-            if not copies:
-                return EdgeTable(times)
-            nbytes = port_elements(tensor.dims, port, self.setting.mesh) * dtype_bytes(tensor.dtype)
-            held = ~is_same(source.port, port) * nbytes[None, :]
-            return EdgeTable(times, tuple((held * c.count)[spread] for c in copies))
+            return self._edge_table(tensor, source, node, port, kind, copies)
 
-        key = (source.result, operand, kind, tuple(c.count for c in copies))
-        self.builder.add_edge((source.node, node), key, make, tuple(c.interval for c in copies))
+        key = (source.result, operand, numbered[0], copies.counts)
+        if self.builder.add_edge((source.node, node), key, make, copies.intervals):
+            self.flows.append((kind, source.port, port))
         self.edges.append(Edge(tensor.name, source.node, node, kind, source.port, port, operand))
+
+    def _edge_table(
+        self,
+        tensor: Tensor,
+        source: _Source,
+        node: int,
+        port: Port,
+        kind: EdgeKind,
+        copies: _Copies,
+    ) -> EdgeTable:
+        shared = self.nodes[node].kind is NodeKind.TENSOR
+        price = self.pricing.branch if shared else self.pricing.edge
+        spread = (source.port.of[:, None], port.of)
+        times = price(kind, source.port, port)[spread]
+        if not copies.counts:
+            return EdgeTable(times)
+        nbytes = port_elements(tensor.dims, port, self.setting.mesh) * dtype_bytes(tensor.dtype)
+        held = (~is_same(source.port, port) * nbytes)[spread]
+        return EdgeTable(times, tuple([held * count for count in copies.counts]))

@@ -80,11 +80,10 @@ def pinned(lowered: Lowered, pins: Sequence[Pin]) -> Lowered:
         keep = _kept(wanted[node.name], found, lowered.setting.mesh)
         count = len(found.assignments)
         allowed.append(np.concatenate([keep + start for start in range(0, size, count)]))
-        nodes.append(replace(node, candidates=_subset(found, keep)))
+        nodes.append(node._replace(candidates=found.subset(keep)))
         held.append(number)
     edges = tuple(
-        replace(
-            edge,
+        edge._replace(
             source_port=_narrowed(edge.source_port, allowed[edge.source]),
             target_port=_narrowed(edge.target_port, allowed[edge.target]),
         )
@@ -137,22 +136,6 @@ def _kept(pin: Pin, found: OpCandidates, mesh: Mesh) -> IndexArray:
             f"  at:  {pin.text}\n  fix: pin it otherwise"
         )
     return np.flatnonzero(keep)
-
-
-def _subset(found: OpCandidates, keep: IndexArray) -> OpCandidates:
-    def narrowed(ports: Sequence[Port | None]) -> tuple[Port | None, ...]:
-        return tuple(None if port is None else Port(port.states, port.of[keep]) for port in ports)
-
-    return replace(
-        found,
-        assignments=tuple(found.assignments[i] for i in keep),
-        operands=narrowed(found.operands),
-        results=narrowed(found.results),
-        forward_s=found.forward_s[keep],
-        backward_s=found.backward_s[keep],
-        inner=tuple(found.inner[i] for i in keep),
-        inner_s=found.inner_s[keep],
-    )
 
 
 def _narrowed(port: Port, keep: IndexArray) -> Port:

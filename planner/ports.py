@@ -8,16 +8,19 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ir.layout import Layout
 from ir.rule import FactorMap
-from planner.dialects import GRADIENT_PARTIAL, Assignment
+from planner.assignments import Assignment
 from topology.mesh import Mesh
 
 IntArray = NDArray[np.intp]
+Dims: TypeAlias = tuple[tuple[int, ...], ...]
+"""Mesh axes of every dimension of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class Layouts(tuple[Layout, ...]):  # noqa: SLOT001  a tuple with slots cannot k
 
     _hash: int | None = None
 
+    @cached_property
+    def facts(self) -> tuple[tuple[Dims, tuple[int, ...]], ...]:
+        """What tells layouts apart, for comparisons in number."""
+        return tuple((layout.dims, layout.partial) for layout in self)
+
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = super().__hash__()
@@ -62,15 +70,38 @@ class Port:
     """Distinct states, in order of first appearance."""
     of: IntArray
     """State of each candidate, shape (C,)."""
+    _masks: IntArray | None = None
+
+    @cached_property
+    def masks(self) -> IntArray:
+        """Axes of every dimension, then those of the terms of a sum, as sums of powers of two,
+        forward and of the gradient; shape (states, 2, dims + 1).
+        """
+        if self._masks is not None:
+            return self._masks
+        found = [
+            [[_mask(axes) for axes in (*x.dims, x.partial)] for x in (s.forward, s.gradient)]
+            for s in self.states
+        ]
+        return np.array(found, dtype=np.intp)
 
     @cached_property
     def key(self) -> PortKey:
         """Equal for ports that are alike."""
-        return PortKey(self.states, self.of.tobytes())
+        facts = (
+            (s.forward.dims, s.forward.partial, s.gradient.dims, s.gradient.partial)
+            for s in self.states
+        )
+        return PortKey(tuple(facts), self.of.tobytes())
 
     @cached_property
     def elements(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.float64]]:
         """What `port_elements` found for some dims on some mesh."""
+        return {}
+
+    @cached_property
+    def entries(self) -> dict[tuple[tuple[int, ...], tuple[int, ...]], NDArray[np.float64]]:
+        """What `entry_elements` found for some dims on some mesh."""
         return {}
 
     def pieces(self, sizes: tuple[int, ...]) -> NDArray[np.int64]:
@@ -87,12 +118,16 @@ class Port:
         return {}
 
     @cached_property
-    def forward(self) -> tuple[Layout, ...]:
+    def forward(self) -> Layouts:
         return Layouts(s.forward for s in self.states)
 
     @cached_property
-    def gradient(self) -> tuple[Layout, ...]:
+    def gradient(self) -> Layouts:
         return Layouts(s.gradient for s in self.states)
+
+
+def _mask(axes: tuple[int, ...]) -> int:
+    return sum(1 << axis for axis in axes if axis >= 0)
 
 
 def port_of(states: Sequence[PortState]) -> Port:
@@ -102,60 +137,14 @@ def port_of(states: Sequence[PortState]) -> Port:
     return Port(tuple(number), of)
 
 
-def whole_port(mapping: FactorMap, assignments: Sequence[Assignment]) -> Port:
-    """The port of an operand or a result where no sums are kept partial between operators."""
-    number: dict[tuple[tuple[int, ...], ...], int] = {}
-    found = [number.setdefault(tensor_dims(mapping, a), len(number)) for a in assignments]
-    layouts = (Layout(dims) for dims in number)
-    return Port(tuple(PortState(x, x) for x in layouts), np.array(found, dtype=np.intp))
-
-
-def tensor_dims(mapping: FactorMap, assignment: Assignment) -> tuple[tuple[int, ...], ...]:
+def tensor_dims(mapping: FactorMap, assignment: Assignment) -> Dims:
     """Mesh axes of every dimension: those of its factors, in their order."""
     places: dict[int, tuple[int, ...]] = {}
     for axis, factor in enumerate(assignment):
         places[factor] = (*places.get(factor, ()), axis)
     return tuple(
-        places.get(dim[0], ())
-        if len(dim) == 1
-        else tuple(axis for factor in dim for axis in places.get(factor, ()))
-        for dim in mapping
+        tuple(axis for factor in dim for axis in places.get(factor, ())) for dim in mapping
     )
-
-
-def operand_state(mapping: FactorMap, assignment: Assignment, *, partial: bool) -> PortState:
-    """State of an operand: its gradient is partial over the axes of factors that it lacks.
-
-    Args:
-        mapping: factors of the operand.
-        assignment: factor of each mesh axis.
-        partial: whether the target keeps sums partial between operators.
-    """
-    dims = tensor_dims(mapping, assignment)
-    own = {f for dim in mapping for f in dim}
-    missing = tuple(
-        a for a, f in enumerate(assignment) if f == GRADIENT_PARTIAL or (f >= 0 and f not in own)
-    )
-    forward = Layout(dims)
-    return PortState(forward, Layout(dims, missing) if partial else forward)
-
-
-def result_state(
-    mapping: FactorMap, assignment: Assignment, summed: frozenset[int], *, partial: bool
-) -> PortState:
-    """State of a result: partial over the axes of factors that are summed away."""
-    dims = tensor_dims(mapping, assignment)
-    if not partial:
-        return PortState(Layout(dims), Layout(dims))
-    terms = tuple(a for a, f in enumerate(assignment) if f in summed)
-    wanted = tuple(a for a, f in enumerate(assignment) if f == GRADIENT_PARTIAL)
-    return PortState(Layout(dims, terms), Layout(dims, wanted))
-
-
-def axes_of(assignment: Assignment, factors: Sequence[int]) -> tuple[int, ...]:
-    """Mesh axes that split any of the factors."""
-    wanted = set(factors)
-    return tuple(a for a, f in enumerate(assignment) if f in wanted)
 
 
 def local_elements(dims: Sequence[int], layout: Layout, mesh: Mesh) -> int:
@@ -171,6 +160,19 @@ def port_elements(dims: Sequence[int], port: Port, mesh: Mesh) -> NDArray[np.flo
         local = -(-sizes // port.pieces(mesh.sizes))
         port.elements[key] = local.prod(axis=1).astype(np.float64)
     return port.elements[key]
+
+
+def entry_elements(dims: tuple[int, ...], port: Port, mesh: Mesh) -> NDArray[np.float64]:
+    """Elements of the largest shard for every candidate, then those of the whole tensor, shape
+    (C + 1,).
+    """
+    key = (dims, mesh.sizes)
+    if key not in port.entries:
+        out = np.empty(len(port.of) + 1)
+        np.take(port_elements(dims, port, mesh), port.of, out=out[:-1])
+        out[-1] = math.prod(dims)
+        port.entries[key] = out
+    return port.entries[key]
 
 
 def twice(port: Port) -> Port:

@@ -6,8 +6,9 @@ can be read in the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from costmodel.operators import OperatorModel
 from ir.graph import OpGraph
@@ -25,8 +26,16 @@ COSTS = (TIME, MINDSPORE)
 """What a search can minimise."""
 
 
+Flow: TypeAlias = tuple[EdgeKind, Port, Port]
+"""What flows along an edge, from which port to which."""
+
+
 class Pricing(Protocol):
     """Fills the tables of a problem."""
+
+    def prepare(self, flows: Sequence[Flow]) -> None:
+        """Work out at once what edges are asked for later."""
+        ...
 
     def operator(self, view: OpView, found: OpCandidates) -> FloatArray:
         """Cost of every candidate of an operator, shape (C,)."""
@@ -74,6 +83,9 @@ class TimePricing:
 
     operators: OperatorModel
     edges: EdgePricer
+
+    def prepare(self, flows: Sequence[Flow]) -> None:
+        self.edges.prepare([(source, target) for _, source, target in flows])
 
     def operator(self, view: OpView, found: OpCandidates) -> FloatArray:  # noqa: ARG002
         return found.time_s

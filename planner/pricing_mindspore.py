@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.mindspore_cost import (
     FORBIDDEN,
@@ -33,6 +32,7 @@ from planner.edges import EdgeKind, is_same, is_used_as
 from planner.holdings import Holding
 from planner.lowered import Setting
 from planner.ports import Port
+from planner.pricing import Flow
 from topology.mesh import Mesh
 
 ASCEND, ASCEND_BETA, GPU_BETA = "ascend", 400.0, 50.0
@@ -52,9 +52,16 @@ class MindsporePricing:
     edges: MindsporeEdgeCost
     weights: Weights
 
+    def prepare(self, flows: Sequence[Flow]) -> None:
+        self.edges.prepare(
+            (kind.tensor.dims, source.forward, target.forward)
+            for kind, source, target in flows
+            if not kind.parameter and not kind.tied
+        )
+
     def operator(self, view: OpView, found: OpCandidates) -> FloatArray:
         """Sum over the primitives of the operator: a composite has several."""
-        total = np.zeros(len(found.assignments))
+        total = np.zeros(len(found.splits))
         if view.op.kind in ENDS:
             return total
         cuts = _Cuts(found, self.mesh)
@@ -71,9 +78,7 @@ class MindsporePricing:
 
     def holding(self, holding: Holding) -> Holding:
         """MindSpore's cost knows nothing of tensors that are computed again."""
-        if holding.again_s is None:
-            return holding
-        return replace(holding, again_s=np.zeros_like(holding.again_s))
+        return holding if holding.again_s is None else holding._replace(again_s=0.0)
 
     def edge(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         if kind.parameter:
@@ -105,16 +110,13 @@ class _Cuts:
     """In how many pieces the candidates of an operator cut its factors."""
 
     def __init__(self, found: OpCandidates, mesh: Mesh) -> None:
-        self.devices = mesh.size
-        self.assignments: NDArray[np.intp] = np.array(found.assignments, dtype=np.intp)
-        self.sizes = np.array(mesh.sizes, dtype=np.float64)
+        self.devices, self.splits = mesh.size, found.splits
         self._known: dict[tuple[int, ...], FloatArray] = {}
 
     def count(self, factors: tuple[int, ...]) -> FloatArray:
         """Pieces of a dimension of these factors, shape (C,)."""
         if factors not in self._known:
-            split = np.isin(self.assignments, factors)
-            self._known[factors] = np.where(split, self.sizes, 1.0).prod(axis=1)
+            self._known[factors] = self.splits.counts(factors).astype(np.float64)
         return self._known[factors]
 
     def pieces(self, mapping: FactorMap) -> FloatArray:
@@ -135,7 +137,7 @@ def _slices(view: OpView, form: PrimitiveForm, cuts: _Cuts) -> Slices:
     )
     results = tuple(zip(form.results, view.outputs, strict=False))
     outputs = tuple(tensor.nbytes / cuts.pieces(mapping) for mapping, tensor in results)
-    none = np.ones(len(cuts.assignments))
+    none = np.ones(len(cuts.splits))
     first = form.inputs[0] if form.inputs else ()
     return Slices(
         inputs=inputs or (0.0 * none,),

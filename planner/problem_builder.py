@@ -13,7 +13,7 @@ class ProblemBuilder:
     """Collects nodes and edges; `build` makes the problem."""
 
     node_tables: list[NodeTable] = field(default_factory=list)
-    edge_tables: list[EdgeTable] = field(default_factory=list)
+    edge_makers: list[Callable[[], EdgeTable]] = field(default_factory=list)
     node_table_of: list[int] = field(default_factory=list)
     node_intervals: list[tuple[Interval, ...]] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
@@ -39,21 +39,25 @@ class ProblemBuilder:
         key: Hashable,
         make: Callable[[], EdgeTable],
         intervals: tuple[Interval, ...],
-    ) -> None:
-        """An edge, indexed [choice of pair[0], choice of pair[1]]."""
+    ) -> bool:
+        """An edge, indexed [choice of pair[0], choice of pair[1]]; `make` runs in `build`, and only
+        for a key not seen before. Returns whether it is.
+        """
         full = (self.node_table_of[pair[0]], self.node_table_of[pair[1]], key)
-        number = self._edges.setdefault(full, len(self.edge_tables))
-        if number == len(self.edge_tables):
-            self.edge_tables.append(make())
+        number = self._edges.setdefault(full, len(self.edge_makers))
+        is_new = number == len(self.edge_makers)
+        if is_new:
+            self.edge_makers.append(make)
         self.edges.append(pair)
         self.edge_table_of.append(number)
         self.edge_intervals.append(intervals)
+        return is_new
 
     def build(self, time_points: int, memory_limit_bytes: float) -> Problem:
         """The problem of everything added."""
         return Problem(
             node_tables=tuple(self.node_tables),
-            edge_tables=tuple(self.edge_tables),
+            edge_tables=tuple(make() for make in self.edge_makers),
             node_table_of=tuple(self.node_table_of),
             node_intervals=tuple(self.node_intervals),
             edges=tuple(self.edges),

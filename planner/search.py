@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.operators import chip_constants
 from ir.graph import OpGraph
 from ir.plan import Baseline, Bound, Objective, Plan
 from planner.baselines import baselines
@@ -30,6 +31,8 @@ from topology.mesh import Mesh
 FINER_MESH_WORK = 1_000_000
 """Finer meshes are tried where eliminating the first one visits at most so many table entries, per
 unit of effort; on two axes more they visit some sixty times as many."""
+ORDER_WORK = 100_000_000
+"""The same for other orders of ranks: a handful, each solved as fast as the first."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
 BUFFER_ROUNDS = 2
@@ -140,7 +143,8 @@ class _Hunt:
         kept = [lead]
         if self.interrupted:
             finer = []
-        if elimination_work(lead.lowered.problem) <= FINER_MESH_WORK * self.request.effort:
+        work = ORDER_WORK if self.dialect.cut_counts else FINER_MESH_WORK
+        if elimination_work(lead.lowered.problem) <= work * self.request.effort:
             tried = [self._unlimited(mesh) for mesh in finer]
             target_s = lead.solution.cost_s * (1 - WORTHWHILE)
             fastest = min(tried, key=lambda o: o.solution.cost_s, default=lead)
@@ -302,6 +306,15 @@ def _beside_baselines(best: _Outcome) -> tuple[_Outcome, tuple[Baseline, ...]]:
     return best, tuple(baseline for baseline, _ in priced)
 
 
+def _order_notes(mesh: Mesh) -> tuple[str, ...]:
+    """That ranks are placed otherwise than devices are numbered, if they are."""
+    order = mesh.rank_order()
+    if order == tuple(range(mesh.size)):
+        return ()
+    first = ", ".join(map(str, order[:8])) + (", ..." if mesh.size > 8 else "")
+    return (f"ranks are placed on devices {first}: the job needs the rank table of this order",)
+
+
 def _shape(mesh: Mesh) -> str:
     return " x ".join(str(a) for a in mesh.axes)
 
@@ -326,15 +339,21 @@ def _plan(
         digest=graph.digest(),
         cluster=setting.cluster.to_dict(),
         mesh=tuple((a.name, a.size, a.tier) for a in setting.mesh.axes),
-        rank_order=tuple(range(setting.mesh.size)),
+        rank_order=setting.mesh.rank_order(),
         request=request.to_dict(),
         operators=evidence.operators(),
         tensors=evidence.tensors(),
         recomputed=evidence.recomputed(),
         collectives=collectives,
         estimate=estimate,
+        memory_bytes=evidence.memory_bytes(collectives),
         space=space_of([o.lowered for o in outcomes]),
         bound=Bound(bound_s, gap, solution.proof, request.solver, truncated),
         baselines=beside,
-        notes=(*notes, *input_notes(graph, setting.mesh, setting.input_layouts)),
+        notes=(
+            *notes,
+            *input_notes(graph, setting.mesh, setting.input_layouts),
+            *_order_notes(setting.mesh),
+            f"rates of matrix products: {chip_constants(setting.cluster.chip).basis}",
+        ),
     )

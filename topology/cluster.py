@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from topology.errors import ClusterError
+from topology.library import Library
 from topology.units import format_bandwidth
 
 __all__ = ["Chip", "Cluster", "Tier", "TierKind"]
@@ -25,6 +26,10 @@ class TierKind(StrEnum):
 
     PAIRS = "pairs"
     """Two halves; each device owns a link to its counterpart in the other half."""
+
+    TORUS = "torus"
+    """A ring, or a line without `wrap`: each device owns a link to its neighbour in each of the two
+    directions. Neighbouring tiers of this kind are the dimensions of one torus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class Tier:
     """The wiring."""
 
     bandwidth_bytes_per_s: float
-    """Achieved bandwidth per direction: of one link (full mesh, pairs) or of the port of one
+    """Achieved bandwidth per direction: of one link (full mesh, pairs, torus) or of the port of one
     device (switch)."""
 
     nominal_bandwidth_bytes_per_s: float
@@ -88,8 +93,22 @@ class Tier:
     """Seconds per communication step."""
 
     shared_capacity_bytes_per_s: float | None = None
-    """Per direction, what all links of the tier share (PCIe between two halves of a server);
-    `None` if every link is independent. Only for `pairs`."""
+    """Per direction, what all devices inside one member share on the way out of it: PCIe between
+    two halves of a server (pairs), the uplinks of a leaf or the few NICs of a server (switch).
+    `None` if every link is independent. Only for `pairs` and `switch`."""
+
+    transport: str = ""
+    """Kind of link, for reports: `HCCS`, `PCIE`, `ROCE`, `NVLINK`, `IB`, `UB`, `XGMI`, `ICI`."""
+
+    in_network_reduction: bool = False
+    """The switches add up what passes through them (NVLink SHARP). Only for `switch`."""
+
+    wrap: bool = True
+    """The ring of a torus is closed; without it the ends of the line have no link."""
+
+    algorithm: str = "auto"
+    """Algorithm of collectives inside the tier, as `costmodel.collectives` names them (`ring`,
+    `mesh`, `nhr`, ...); `auto` leaves the choice to the library."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -136,6 +155,10 @@ class Cluster:
 
     communicator_buffer_bytes: int = 0
     """Buffers that a device holds for every communication group it is in."""
+
+    library: Library | None = None
+    """The communication library with its measured constants; `None` if nothing is known of it:
+    every collective then takes the best of the plain formulas."""
 
     def __post_init__(self) -> None:
         names = [tier.name for tier in self.tiers]
@@ -184,6 +207,7 @@ class Cluster:
         record = asdict(self)
         record["chip"]["peak_flops"] = dict(sorted(self.chip.peak_flops.items()))
         record["tiers"] = [asdict(tier) | {"kind": tier.kind.value} for tier in self.tiers]
+        record["library"] = None if self.library is None else self.library.to_dict()
         return record
 
     @classmethod
@@ -193,7 +217,10 @@ class Cluster:
             tiers = tuple(
                 Tier(**{**tier, "kind": TierKind(tier["kind"])}) for tier in record["tiers"]
             )
-            return cls(**{**record, "chip": Chip(**record["chip"]), "tiers": tiers})
+            library = record.get("library")
+            known = None if library is None else Library(**library)
+            chip = Chip(**record["chip"])
+            return cls(**{**record, "chip": chip, "tiers": tiers, "library": known})
         except ClusterError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as fault:

@@ -1,6 +1,12 @@
 """Errors of the machine description: what is wrong, where, and how to mend it."""
 
-__all__ = ["ClusterError", "TopologyError", "UnitError"]
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["ClusterError", "MachineFileError", "TopologyError", "UnitError", "Violation"]
+
+_MOST_TOLD = 40
+"""Violations that an error tells; of more, it tells the number."""
 
 
 class TopologyError(ValueError):
@@ -27,6 +33,37 @@ class TopologyError(ValueError):
 
 class ClusterError(TopologyError):
     """A cluster, mesh or machine file that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One fault of a machine file."""
+
+    code: str
+    """`E_...` for what makes the file unusable, `W_...` for what is odd; docs/topology.md lists
+    them."""
+
+    where: str
+    """Path of the field, such as `servers.mine.links.hccs.bandwidth`."""
+
+    message: str
+    """What is wrong, with the offending value."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+class MachineFileError(ClusterError):
+    """A cluster file with faults: all of them."""
+
+    violations: tuple[Violation, ...]
+
+    def __init__(self, violations: Sequence[Violation], where: str, fix: str) -> None:
+        told = [str(each) for each in violations[:_MOST_TOLD]]
+        more = len(violations) - len(told)
+        told += [f"and {more} more"] if more else []
+        super().__init__("; ".join(told), where, fix)
+        self.violations = tuple(violations)
 
 
 class UnitError(TopologyError):

@@ -3,15 +3,15 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
+from itertools import groupby, permutations, product
 from typing import Any, Self
 
 import numpy as np
 
-from topology.cluster import Cluster, Tier
+from topology.cluster import Cluster, Tier, TierKind
 from topology.errors import ClusterError
 
-__all__ = ["Mesh", "MeshAxis", "grouped_meshes", "prime_mesh", "tier_mesh"]
+__all__ = ["Mesh", "MeshAxis", "grouped_meshes", "prime_mesh", "reordered_meshes", "tier_mesh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Mesh:
     """Axes outermost first. Ranks are row-major: the last axis varies fastest."""
 
     axes: tuple[MeshAxis, ...]
-    """At least one axis; names differ; tiers never decrease."""
+    """At least one axis; names differ; axes of one tier stand together. Tiers are in any order:
+    where they do not go from the outermost inwards, ranks are not numbered like devices."""
     sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Ranks along each axis."""
 
@@ -46,8 +47,8 @@ class Mesh:
         tiers = [axis.tier for axis in self.axes]
         if not names or len(set(names)) != len(names):
             fault, fix = f"axes named {names}", "give at least one axis and distinct names"
-        elif tiers != sorted(tiers) or tiers[0] < 0:
-            fault, fix = f"axes of tiers {tiers}", "order the axes from the outermost tier inwards"
+        elif len([*groupby(tiers)]) != len(set(tiers)) or min(tiers) < 0:
+            fault, fix = f"axes of tiers {tiers}", "put the axes of each tier beside one another"
         elif min(self.sizes) < 1:
             fault, fix = f"axes of sizes {self.sizes}", "give every axis a size of at least 1"
         else:
@@ -82,6 +83,17 @@ class Mesh:
         length = math.prod(self.sizes[axis] for axis in varied)
         ranks = np.arange(self.size).reshape(self.sizes).transpose(*fixed, *varied)
         return tuple(tuple(group) for group in ranks.reshape(-1, length).tolist())
+
+    def rank_order(self) -> tuple[int, ...]:
+        """Device of each rank, devices numbered from the outermost tier inwards.
+
+        >>> Mesh((MeshAxis("card", 2, 1), MeshAxis("ring", 2, 0))).rank_order()
+        (0, 2, 1, 3)
+        """
+        order = sorted(range(len(self.axes)), key=lambda axis: self.axes[axis].tier)
+        sizes = [self.sizes[axis] for axis in order]
+        devices = np.arange(self.size).reshape(sizes).transpose(np.argsort(order))
+        return tuple(devices.ravel().tolist())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` restores an equal mesh."""
@@ -133,6 +145,22 @@ def grouped_meshes(cluster: Cluster, axes: int) -> tuple[Mesh, ...]:
     splits = [split for split in product(*choices) if sum(map(len, split)) <= axes]
     splits.sort(key=lambda split: (sum(map(len, split)), split))
     return tuple(_mesh(cluster, split) for split in splits)
+
+
+def reordered_meshes(cluster: Cluster, mesh: Mesh) -> tuple[Mesh, ...]:
+    """The same axes with the tiers inside a server in every other order.
+
+    Tiers that join servers stay where they are: the ranks of two servers must not interleave in a
+    rank table.
+    """
+    runs = {tier: tuple(axes) for tier, axes in groupby(mesh.axes, key=lambda axis: axis.tier)}
+    switched = len(cluster.tiers) > 1 and cluster.tiers[0].kind is TierKind.SWITCH
+    joining = [p for p, tier in enumerate(cluster.tiers) if tier.name == "server"] or [0]
+    fixed = [tier for tier in runs if switched and tier <= joining[-1]]
+    free = [tier for tier in runs if tier not in fixed]
+    orders = ([*fixed, *order] for order in permutations(free))
+    meshes = (Mesh(tuple(axis for tier in order for axis in runs[tier])) for order in orders)
+    return tuple(each for each in dict.fromkeys(meshes) if each != mesh)
 
 
 def _mesh(cluster: Cluster, factors: Sequence[Sequence[int]]) -> Mesh:

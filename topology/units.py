@@ -4,6 +4,7 @@ Links and rates are decimal (1 GB/s = 1e9 bytes per second), memory is written i
 (1 GiB = 2**30 bytes) or, where a maker says so, in decimal ones (141 GB).
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -17,9 +18,12 @@ __all__ = [
     "format_seconds",
     "parse_bandwidth",
     "parse_bytes",
+    "parse_count",
     "parse_flops",
+    "parse_hertz",
     "parse_ratio",
     "parse_seconds",
+    "parse_watts",
 ]
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -33,10 +37,16 @@ _FLOPS = {
 }
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _RATIO = {"": 1.0, "%": 0.01}
+_COUNT = {"": 1.0}
+_HERTZ = {f"{prefix}Hz": factor for prefix, factor in _DECIMAL.items()}
+_WATTS = {f"{prefix}W": _DECIMAL[prefix] for prefix in ("", "k", "M")}
 
 _QUANTITY = re.compile(
     r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)\s*"
 )
+_MOST_CHARACTERS = 64
+"""Longer texts are no quantity; they are not searched for one."""
+
 _PRECISION = 4
 """Significant digits of a formatted quantity: enough to compare, few enough to read."""
 
@@ -79,6 +89,21 @@ def parse_ratio(text: str) -> float:
     if ratio > 1:
         raise UnitError(f"the ratio {text!r} is above 1", "a ratio", 'write "0.65" or "65 %"')
     return ratio
+
+
+def parse_count(text: str) -> float:
+    """A plain number, such as that of cores."""
+    return _parse(text, _COUNT, "a plain number", "32")
+
+
+def parse_hertz(text: str) -> float:
+    """Cycles per second of a clock such as `1.8 GHz`."""
+    return _parse(text, _HERTZ, "a frequency", "1.8 GHz")
+
+
+def parse_watts(text: str) -> float:
+    """Watts of a power such as `350 W`."""
+    return _parse(text, _WATTS, "a power", "350 W")
 
 
 def format_bytes(nbytes: float) -> str:
@@ -135,7 +160,11 @@ def _format(value: float, steps: Sequence[tuple[float, str]]) -> str:
 
 
 def _parse(text: str, units: Mapping[str, float], noun: str, example: str) -> float:
-    match = _QUANTITY.fullmatch(text)
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]}..."
+        match = None
+    else:
+        match = _QUANTITY.fullmatch(text)
     if match is None:
         raise UnitError(f"{text!r} is not {noun}", noun, f'write a number and a unit: "{example}"')
     unit = match["unit"]
@@ -145,6 +174,8 @@ def _parse(text: str, units: Mapping[str, float], noun: str, example: str) -> fl
         fault = f"unknown unit {unit!r} in {text!r}" if unit else f"{text!r} has no unit"
         raise UnitError(f"{fault}{hint}", noun, f'write {noun} as "{example}"')
     value = float(match["number"]) * units[unit]
+    if not math.isfinite(value):
+        raise UnitError(f"{text!r} is beyond all machines", noun, f'write {noun} as "{example}"')
     if value < 0:
         raise UnitError(f"{text!r} is negative", noun, f'write {noun} as "{example}"')
     return value

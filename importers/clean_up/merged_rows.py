@@ -57,10 +57,24 @@ class _Work:
         if source in self.whole:
             self.ops.append(replace(op, inputs=(self.whole[source],)))
             return
-        self.ops.append(op)
         kept = len(after) - 1
+        lead = _merged_lead(before, after)
+        if lead and kept == 1:
+            source = self._joined(op, (*before[:lead], after[1]))
+            self.ops.append(replace(op, inputs=(source,)))
+            self.whole[result] = source
+            return
+        self.ops.append(op)
         if kept > 0 and len(before) > len(after) and before[-kept:] == after[1:]:
             self.whole[result] = source
+
+    def _joined(self, op: Op, dims: tuple[int, ...]) -> str:
+        """The operand of a reshape with its trailing dimensions joined alone."""
+        source = op.inputs[0]
+        name = unused_name(f"{op.outputs[0]}/joined", self.tensors)
+        self.tensors[name] = replace(self.tensors[op.outputs[0]], name=name, dims=dims)
+        self.ops.append(Op(f"{op.name}/joined", "Reshape", (source,), (name,), {}, op.scope))
+        return name
 
     def _expand(self, op: Op) -> None:
         self.ops.append(op)
@@ -119,3 +133,13 @@ class _Work:
         self.behind.add(merged)
         self.ops.append(replace(op, inputs=inputs, outputs=(name,)))
         self.ops.append(Op(f"{op.name}/merged", "Reshape", (name,), (merged,), {}, op.scope))
+
+
+def _merged_lead(before: tuple[int, ...], after: tuple[int, ...]) -> int:
+    """How many leading dimensions become the first of a matrix whose second joins several others,
+    as heads and their widths; 0 if they do not.
+    """
+    if len(after) != 2:
+        return 0
+    fitting = [i for i in range(2, len(before) - 1) if math.prod(before[:i]) == after[0]]
+    return max(fitting, default=0)

@@ -56,9 +56,9 @@ def attention(
         merged = writer.transpose(made, 0, 2, 1, 3)
         batch, length, width = writer.dims(rows)
         inner = sizes.heads * sizes.value_width
-        if sizes.fused:
-            return writer.flat_linear(merged, path["output"], width, (batch * length, inner))
         flat = writer.reshape(merged, batch, length, inner)
+        if sizes.fused:
+            return writer.rows_first_linear(flat, path["output"], width)
         return writer.linear(flat, path["output"], width, bias="output" in sizes.biases)
 
 
@@ -95,7 +95,7 @@ def _fused_heads(
 ) -> tuple[Value, Value, Value]:
     """All three from one product, as GPT-2 has them: keys and values first."""
     inner = sizes.heads * sizes.width
-    made = writer.flat_linear(rows, path["fused"], 3 * inner)
+    made = writer.rows_first_linear(rows, path["fused"], 3 * inner)
     query, key, value = writer.split(made, 2, (inner, inner, inner))
     heads = [apart(writer, each, sizes.heads, sizes.width) for each in (key, value, query)]
     return heads[2], heads[0], heads[1]

@@ -87,9 +87,12 @@ def feed_forward(
         act = path["activation"]
         if sizes.flat:
             inner = activated(
-                writer, writer.flat_linear(rows, path["up"], sizes.width), sizes.activation, act
+                writer,
+                writer.rows_first_linear(rows, path["up"], sizes.width),
+                sizes.activation,
+                act,
             )
-            return writer.flat_linear(inner, path["down"], width)
+            return writer.rows_first_linear(inner, path["down"], width)
         if sizes.gated:
             gate = writer.linear(rows, path["gate"], sizes.width, bias=sizes.bias)
             gate = activated(writer, gate, sizes.activation, act)

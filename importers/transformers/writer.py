@@ -196,18 +196,11 @@ class Writer:
             made = self.matmul(value, self.transpose(weight, 1, 0))
             return self.biased(made, module, columns) if bias else made
 
-    def flat_linear(
-        self, value: Value, module: str, columns: int, flat: tuple[int, int] | None = None
-    ) -> Value:
-        """A product with bias over batch and rows as one dimension, the weight stored rows first
-        (`Conv1D` of GPT-2); `flat` are the dims of the left matrix where the value has others.
-        """
+    def rows_first_linear(self, value: Value, module: str, columns: int) -> Value:
+        """A product with bias, the weight stored rows first (`Conv1D` of GPT-2)."""
         with self.module(module):
-            batch, *_, width = self.dims(value)
-            tall, wide = flat or (batch * self.dims(value)[1], width)
-            left = self.reshape(value, tall, wide)
-            made = self.matmul(left, self.parameter(f"{module}.weight", wide, columns))
-            return self.reshape(self.biased(made, module, columns), batch, tall // batch, columns)
+            weight = self.parameter(f"{module}.weight", self.dims(value)[-1], columns)
+            return self.biased(self.matmul(value, weight), module, columns)
 
     def biased(self, value: Value, module: str, columns: int) -> Value:
         return self.pointwise("Add", value, self.parameter(f"{module}.bias", columns))

@@ -14,11 +14,12 @@ from planner.network import (
     Network,
     offsets,
     runs,
-    summed,
 )
 
 _NEVER = 10 * FORBIDDEN
 """What every forbidden cost becomes, so that sums of them stay of one size."""
+_ROUNDING = 1e-9
+"""Relative difference of what may be equal."""
 
 
 def merged_edges(net: Network, pairs: IntArray, edge_cost: FloatArray) -> Network:
@@ -35,8 +36,20 @@ def merged_edges(net: Network, pairs: IntArray, edge_cost: FloatArray) -> Networ
     keys, group = np.unique(low * net.nodes + high, return_inverse=True)
     u, v = keys // max(net.nodes, 1), keys % max(net.nodes, 1)
     target_first = offsets(sizes[u] * sizes[v])
-    target = _places(sizes, pairs, turned, target_first[group])
-    cost = summed(target, edge_cost, int(target_first[-1]))
+    # Most matrices are copied as they are; those turned, or with parallel ones, are added up.
+    single = np.bincount(group, minlength=len(keys))[group] == 1
+    plain = single & ~turned
+    length = sizes[low] * sizes[high]
+    source = offsets(length)[:-1]
+    cost = np.zeros(int(target_first[-1]))
+    is_copy = np.zeros(len(keys), dtype=bool)
+    is_copy[group[plain]] = True
+    ordered = np.flatnonzero(plain)[np.argsort(group[plain], kind="stable")]
+    copied = edge_cost[runs(source[ordered], length[ordered])]
+    cost[np.repeat(is_copy, np.diff(target_first))] = copied
+    others = np.flatnonzero(~plain)
+    target = _places(sizes, pairs[others], turned[others], target_first[group[others]])
+    np.add.at(cost, target, edge_cost[runs(source[others], length[others])])
     cost[cost >= FORBIDDEN] = _NEVER
     return replace(net, edges=np.stack([u, v], axis=1), edge_first=target_first, edge_cost=cost)
 
@@ -58,20 +71,41 @@ def without_sums(net: Network) -> Network:
     """The network with the least of every row and column in the costs of the nodes, and without
     edges that are nothing but a sum of a row's and a column's number.
     """
-    u, v = net.edges[:, 0], net.edges[:, 1]
+    plain = np.zeros(len(net.edges), dtype=bool)
+    likely = np.flatnonzero(_is_likely_sum(net))
+    u, v = net.edges[likely].T
     ku, kv = net.sizes[u], net.sizes[v]
+    cost = net.edge_cost[runs(net.edge_first[:-1][likely], ku * kv)]
     per_row = np.repeat(kv, ku)
-    row_first = offsets(per_row)
     if not len(per_row):
         return net
-    least = np.minimum.reduceat(net.edge_cost, row_first[:-1])
-    left = net.edge_cost - np.repeat(least, per_row)
-    first = left[runs(net.edge_first[:-1], kv)]
-    same = left == first[_columns(ku, kv)]
-    plain = np.logical_and.reduceat(same, net.edge_first[:-1])
-    if not plain.any():
+    least = np.minimum.reduceat(cost, offsets(per_row)[:-1])
+    left = cost - np.repeat(least, per_row)
+    first = left[runs(offsets(ku * kv)[:-1], kv)]
+    is_sum = np.logical_and.reduceat(left == first[_columns(ku, kv)], offsets(ku * kv)[:-1])
+    plain[likely] = is_sum
+    if not is_sum.any():
         return net
-    return _moved_to_nodes(net, plain, least, first)
+    rows, columns = np.repeat(is_sum, ku), np.repeat(is_sum, kv)
+    return _moved_to_nodes(net, plain, least[rows], first[columns])
+
+
+def _is_likely_sum(net: Network) -> BoolArray:
+    """Whether the corners of each edge's matrix and its middle are those of a sum, nearly."""
+    u, v = net.edges[:, 0], net.edges[:, 1]
+    ku, kv = net.sizes[u], net.sizes[v]
+
+    def at(row: IntArray | int, column: IntArray | int) -> FloatArray:
+        found: FloatArray = net.edge_cost[net.edge_first[:-1] + row * kv + column]
+        return found
+
+    likely = np.ones(len(net.edges), dtype=bool)
+    for row in (ku - 1, ku // 2):
+        for column in (kv - 1, kv // 2):
+            parts = at(row, column), at(0, 0), at(row, 0), at(0, column)
+            size = np.max(np.abs(parts), axis=0)
+            likely &= np.abs(parts[0] + parts[1] - parts[2] - parts[3]) <= _ROUNDING * size
+    return likely
 
 
 def _columns(ku: IntArray, kv: IntArray) -> IntArray:
@@ -81,19 +115,18 @@ def _columns(ku: IntArray, kv: IntArray) -> IntArray:
 
 
 def _moved_to_nodes(
-    net: Network, plain: BoolArray, least: FloatArray, first: FloatArray
+    net: Network, plain: BoolArray, by_row: FloatArray, by_column: FloatArray
 ) -> Network:
-    u, v = net.edges[:, 0], net.edges[:, 1]
-    ku, kv = net.sizes[u], net.sizes[v]
+    """The network without some edges, whose numbers go to their nodes."""
+    u, v = net.edges[plain].T
     cost = net.cost.copy()
-    rows, columns = np.repeat(plain, ku), np.repeat(plain, kv)
-    np.add.at(cost, runs(net.first[u[plain]], ku[plain]), least[rows])
-    np.add.at(cost, runs(net.first[v[plain]], kv[plain]), first[columns])
-    stay = ~plain
+    np.add.at(cost, runs(net.first[u], net.sizes[u]), by_row)
+    np.add.at(cost, runs(net.first[v], net.sizes[v]), by_column)
+    stay, length = ~plain, np.diff(net.edge_first)
     return replace(
         net,
         cost=cost,
         edges=net.edges[stay],
-        edge_first=offsets((ku * kv)[stay]),
-        edge_cost=net.edge_cost[np.repeat(stay, ku * kv)],
+        edge_first=offsets(length[stay]),
+        edge_cost=net.edge_cost[np.repeat(stay, length)],
     )

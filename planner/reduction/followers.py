@@ -4,67 +4,59 @@ neighbour, the neighbour is no decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 import numpy as np
 
-from planner.network import FORBIDDEN, BoolArray, IntArray, Network, offsets, runs, summed
+from planner.network import BoolArray, FloatArray, IntArray, Network, offsets, runs, summed
 from planner.reduction.edges import merged_edges
-from planner.reduction.forbidden import column_slot
+from planner.reduction.forbidden import Allowed, allowed_pairs
+from planner.reduction.forest import Forest, composed, forest_of
 from planner.reduction.state import State
-
-Maps: TypeAlias = dict[int, IntArray]
-"""For each follower its candidate by that of its leader."""
 
 
 def without_followers(state: State) -> State:
     """The state in which every node that follows another one is part of it."""
     net = state.network
-    found = _followers(net)
-    return state if found is None else folded(state, *found)
-
-
-def folded(state: State, leader: IntArray, maps: Maps) -> State:
-    """The state in which nodes are part of others.
-
-    Args:
-        state: the state.
-        leader: for each node the one that it follows, which may follow another; itself if none.
-        maps: for each follower its candidate by that of its leader.
-    """
-    return _folded(state, _composed(state.network, leader, maps))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Forest:
-    """Every node's leader, and its candidate for each one of the leader."""
-
-    leader: IntArray
-    first: IntArray
-    """Where the candidates of each node start in `follows`."""
-    follows: IntArray
-
-
-def _followers(net: Network) -> tuple[IntArray, Maps] | None:
-    if not len(net.edges):
-        return None
-    allowed = net.edge_cost < FORBIDDEN
-    u, v = net.edges[:, 0], net.edges[:, 1]
-    ku, kv = net.sizes[u], net.sizes[v]
-    row_first = offsets(np.repeat(kv, ku))
-    per_row = np.add.reduceat(allowed, row_first[:-1])
-    per_column = np.bincount(column_slot(ku, kv)[allowed], minlength=int(kv.sum()))
-    forward = np.logical_and.reduceat(per_row == 1, offsets(ku)[:-1])
-    backward = np.logical_and.reduceat(per_column == 1, offsets(kv)[:-1])
+    pairs = allowed_pairs(net)
+    forward = np.logical_and.reduceat(pairs.per_row == 1, pairs.row_first[:-1])
+    backward = np.logical_and.reduceat(pairs.per_column == 1, pairs.column_first[:-1])
     if not (forward.any() or backward.any()):
-        return None
-    leader, edge_of = _leaders(net, forward, backward)
-    return leader, _maps(net, allowed, edge_of)
+        return state
+    return folded(state, _forest(net, pairs, forward, backward))
 
 
-def _leaders(net: Network, forward: BoolArray, backward: BoolArray) -> tuple[IntArray, IntArray]:
-    """For each node the one that it follows directly, itself if none, and the edge between them.
+def folded(state: State, forest: Forest) -> State:
+    """The state in which nodes are part of those that they follow, at once or through others."""
+    return _folded(state, composed(forest, state.network.sizes))
+
+
+def _forest(net: Network, pairs: Allowed, forward: BoolArray, backward: BoolArray) -> Forest:
+    """Leaders and maps by the edges that allow one partner alone."""
+    leader, edge_of = _leaders(net, pairs.edges, forward, backward)
+    followers = np.flatnonzero(edge_of >= 0)
+    edge, leads = edge_of[followers], leader[followers]
+    ends = net.edges[pairs.edges[edge]]
+    entries = runs(pairs.first[edge], pairs.first[edge + 1] - pairs.first[edge])
+    lengths = net.sizes[ends].prod(axis=1)
+    # One pair for each candidate of the leader, which may be the row or the column.
+    found = np.flatnonzero(pairs.allowed[entries])
+    size = net.sizes[leads]
+    owner = np.repeat(np.arange(len(followers)), size)
+    local = found - offsets(lengths)[:-1][owner]
+    row, column = np.divmod(local, net.sizes[ends[owner, 1]])
+    is_row = leads[owner] == ends[owner, 0]
+    maps = np.empty(len(found), dtype=np.int64)
+    place = offsets(size)[:-1][owner] + np.where(is_row, row, column)
+    maps[place] = np.where(is_row, column, row)
+    return forest_of(net.sizes, leader, followers, maps)
+
+
+def _leaders(
+    net: Network, edges: IntArray, forward: BoolArray, backward: BoolArray
+) -> tuple[IntArray, IntArray]:
+    """For each node the one that it follows directly, itself if none, and the place in `edges` of
+    the edge between them.
 
     No node follows itself through others: a node gets a leader only while it has none, and only
     one that does not follow it.
@@ -79,53 +71,18 @@ def _leaders(net: Network, forward: BoolArray, backward: BoolArray) -> tuple[Int
             node = root[node]
         return node
 
-    pairs = net.edges.tolist()
-    for edge in np.flatnonzero(forward | backward).tolist():
-        u, v = pairs[edge]
-        for here, there, flag in ((u, v, forward[edge]), (v, u, backward[edge])):
+    either = np.flatnonzero(forward | backward)
+    pairs, ahead, back = net.edges[edges[either]].tolist(), forward.tolist(), backward.tolist()
+    for place, (u, v) in zip(either.tolist(), pairs, strict=True):
+        for here, there, flag in ((u, v, ahead[place]), (v, u, back[place])):
             if flag and leader[there] == there and find(here) != there:
-                leader[there], edge_of[there] = here, edge
+                leader[there], edge_of[there] = here, place
                 root[there] = find(here)
                 break
     return np.array(leader), np.array(edge_of)
 
 
-def _maps(net: Network, allowed: BoolArray, edge_of: IntArray) -> Maps:
-    """For each follower its candidate by that of its leader."""
-    out: dict[int, IntArray] = {}
-    sizes, first = net.sizes, net.edge_first
-    for node in np.flatnonzero(edge_of >= 0).tolist():
-        edge = int(edge_of[node])
-        u, v = net.edges[edge].tolist()
-        matrix = allowed[first[edge] : first[edge + 1]].reshape(sizes[u], sizes[v])
-        out[node] = np.argmax(matrix if node == v else matrix.T, axis=1)
-    return out
-
-
-def _composed(net: Network, leader: IntArray, maps: Maps) -> _Forest:
-    """Leaders of leaders, and the maps one after the other."""
-    parents = leader.tolist()
-    ends: dict[int, tuple[int, IntArray]] = {}
-    sizes = net.sizes.tolist()
-
-    def end(node: int) -> tuple[int, IntArray]:
-        path: list[int] = []
-        while node not in ends and parents[node] != node:
-            path.append(node)
-            node = parents[node]
-        found = ends.get(node) or (node, np.arange(sizes[node]))
-        for follower in reversed(path):
-            found = (found[0], maps[follower][found[1]])
-            ends[follower] = found
-        return found
-
-    found = [end(node) for node in range(net.nodes)]
-    top = np.array([leads for leads, _ in found])
-    follows = np.concatenate([each for _, each in found])
-    return _Forest(top, offsets(net.sizes[top]), follows)
-
-
-def _folded(state: State, forest: _Forest) -> State:
+def _folded(state: State, forest: Forest) -> State:
     net = state.network
     stay = forest.leader == np.arange(net.nodes)
     number = np.cumsum(stay) - 1
@@ -153,25 +110,41 @@ def _folded(state: State, forest: _Forest) -> State:
     return State(_with_edges(net, smaller, forest, top), leader, offsets(sizes[leader]), chosen)
 
 
-def _with_edges(net: Network, smaller: Network, forest: _Forest, top: IntArray) -> Network:
+def _with_edges(net: Network, smaller: Network, forest: Forest, top: IntArray) -> Network:
     """The folded network with the edges between the leaders; those inside one are its own cost."""
     u, v = net.edges[:, 0], net.edges[:, 1]
-    sizes = smaller.sizes
     inside = top[u] == top[v]
-    cost = smaller.cost.copy()
-    for edge in np.flatnonzero(inside).tolist():
-        rows = forest.follows[forest.first[u[edge]] : forest.first[u[edge] + 1]]
-        columns = forest.follows[forest.first[v[edge]] : forest.first[v[edge] + 1]]
-        start, width = net.edge_first[edge], net.sizes[v[edge]]
-        place = smaller.first[top[u[edge]]]
-        cost[place : place + len(rows)] += net.edge_cost[start + rows * width + columns]
-    outside = np.flatnonzero(~inside)
-    a, b = u[outside], v[outside]
-    rows, columns = sizes[top[a]], sizes[top[b]]
+    smaller = replace(smaller, cost=_with_inside(net, smaller, forest, top, inside))
+    follows = forest.leader != np.arange(net.nodes)
+    moved = ~inside & (follows[u] | follows[v])
+    still = ~inside & ~moved
+    length = np.diff(net.edge_first)
+    pairs, cost = top[net.edges[still]], net.edge_cost[np.repeat(still, length)]
+    if not moved.any():
+        return replace(smaller, edges=pairs, edge_first=offsets(length[still]), edge_cost=cost)
+    a, b = u[moved], v[moved]
+    rows, columns = smaller.sizes[top[a]], smaller.sizes[top[b]]
     row = forest.follows[runs(forest.first[a], rows)]
-    row_start = np.repeat(net.edge_first[outside], rows) + row * np.repeat(net.sizes[b], rows)
-    column = forest.follows[runs(np.repeat(forest.first[b], rows), np.repeat(columns, rows))]
-    entries = np.repeat(row_start, np.repeat(columns, rows)) + column
-    pairs = np.stack([top[a], top[b]], axis=1)
-    smaller = replace(smaller, cost=cost)
-    return merged_edges(smaller, pairs, net.edge_cost[entries])
+    row_start = np.repeat(net.edge_first[:-1][moved], rows) + row * np.repeat(net.sizes[b], rows)
+    per_row = np.repeat(columns, rows)
+    column = forest.follows[runs(np.repeat(forest.first[b], rows), per_row)]
+    entries = np.repeat(row_start, per_row) + column
+    return merged_edges(
+        smaller,
+        np.concatenate([pairs, top[net.edges[moved]]]),
+        np.concatenate([cost, net.edge_cost[entries]]),
+    )
+
+
+def _with_inside(
+    net: Network, smaller: Network, forest: Forest, top: IntArray, inside: BoolArray
+) -> FloatArray:
+    """Costs of the leaders' candidates and of the edges inside them."""
+    u, v = net.edges[inside].T
+    leader = top[u]
+    size = smaller.sizes[leader]
+    row, column = (forest.follows[runs(forest.first[node], size)] for node in (u, v))
+    start = np.repeat(net.edge_first[:-1][inside], size)
+    found = net.edge_cost[start + row * np.repeat(net.sizes[v], size) + column]
+    place = runs(smaller.first[leader], size)
+    return smaller.cost + summed(place, found, len(smaller.cost))

@@ -4,14 +4,58 @@ allowed across some edge (arc consistency).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from planner.network import FORBIDDEN, BoolArray, IntArray, offsets, runs
-from planner.reduction.state import State, candidate_of_pair, without_candidates
+from planner.network import FORBIDDEN, BoolArray, IntArray, Network, offsets, runs
+from planner.reduction.state import State, without_candidates
 
 
 class NoAnswerError(ValueError):
     """Nothing can be chosen for some node without something forbidden."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allowed:
+    """Which pairs are allowed on the edges that forbid some, or that join a node with one candidate
+    alone; on all other edges there are several partners for everybody.
+    """
+
+    edges: IntArray
+    """The edges, ascending; E of them."""
+    first: IntArray
+    """Where the pairs of each one start in `allowed`, shape (E + 1,)."""
+    allowed: BoolArray
+    row_first: IntArray
+    """Where the rows of each one start in `per_row`."""
+    per_row: IntArray
+    """Allowed partners of each row."""
+    column_first: IntArray
+    per_column: IntArray
+
+
+def allowed_pairs(net: Network) -> Allowed:
+    """The allowed pairs of a network."""
+    allowed = net.edge_cost < FORBIDDEN
+    sizes = net.sizes[net.edges]
+    told = (sizes == 1).any(axis=1)
+    if not allowed.all():
+        told |= ~np.logical_and.reduceat(allowed, net.edge_first[:-1])
+    edges = np.flatnonzero(told)
+    rows, columns = sizes[edges].T
+    pairs = allowed[np.repeat(told, np.diff(net.edge_first))]
+    row_of_pair = offsets(np.repeat(columns, rows))
+    slot = runs(np.repeat(offsets(columns)[:-1], rows), np.repeat(columns, rows))
+    return Allowed(
+        edges=edges,
+        first=offsets(rows * columns),
+        allowed=pairs,
+        row_first=offsets(rows),
+        per_row=np.add.reduceat(pairs, row_of_pair[:-1], dtype=np.int64),
+        column_first=offsets(columns),
+        per_column=np.bincount(slot[pairs], minlength=int(columns.sum())),
+    )
 
 
 def without_forbidden(state: State) -> State:
@@ -21,7 +65,7 @@ def without_forbidden(state: State) -> State:
         NoAnswerError: a node has none left.
     """
     while True:
-        kept = _supported(state)
+        kept = _supported(state.network)
         if kept.all():
             return state
         net = state.network
@@ -32,29 +76,11 @@ def without_forbidden(state: State) -> State:
         state = without_candidates(state, kept)
 
 
-def _supported(state: State) -> BoolArray:
+def _supported(net: Network) -> BoolArray:
     """For each candidate whether it is allowed and has a partner across every edge."""
-    net = state.network
     kept = net.cost < FORBIDDEN
-    if not len(net.edges):
-        return kept
-    u, v = net.edges[:, 0], net.edges[:, 1]
-    allowed = net.edge_cost < FORBIDDEN
-    ku, kv = net.sizes[u], net.sizes[v]
-    row_first = offsets(np.repeat(kv, ku))
-    rows = np.logical_or.reduceat(allowed, row_first[:-1])
-    row_candidate = candidate_of_pair(net, 0)[row_first[:-1]]
-    kept[row_candidate[~rows]] = False
-    partners = np.bincount(column_slot(ku, kv)[allowed], minlength=int(kv.sum()))
-    column_candidate = candidate_of_pair(net, 1)[_first_rows(ku, kv)]
-    kept[column_candidate[partners == 0]] = False
+    pairs = allowed_pairs(net)
+    u, v = net.edges[pairs.edges].T
+    kept[runs(net.first[u], net.sizes[u])[pairs.per_row == 0]] = False
+    kept[runs(net.first[v], net.sizes[v])[pairs.per_column == 0]] = False
     return kept
-
-
-def column_slot(ku: IntArray, kv: IntArray) -> IntArray:
-    """For every entry a number of its edge and column."""
-    return runs(np.repeat(offsets(kv)[:-1], ku), np.repeat(kv, ku))
-
-
-def _first_rows(ku: IntArray, kv: IntArray) -> IntArray:
-    return runs(offsets(ku * kv)[:-1], kv)

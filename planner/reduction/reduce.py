@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +13,10 @@ from planner.reduction.edges import merged_edges, without_sums
 from planner.reduction.followers import without_followers
 from planner.reduction.forbidden import without_forbidden
 from planner.reduction.leaves import without_leaves
+from planner.reduction.marks import NO_MARKS
 from planner.reduction.memory import with_base, with_deciding_times
 from planner.reduction.state import State, untouched
+from planner.reduction.twins import without_twins
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +47,13 @@ class Reduced:
         return found
 
 
-def reduced(network: Network) -> Reduced:
+def reduced(network: Network, watch: Callable[[State], bool] = lambda _: True) -> Reduced:
     """What is left when everything is gone that cannot matter.
+
+    Args:
+        network: the network.
+        watch: receives the state in every round, when followers are gone and what is forbidden, but
+            before candidates are compared, which takes most of the time; False ends the work there.
 
     Raises:
         NoAnswerError: every choice has something forbidden.
@@ -57,14 +65,17 @@ def reduced(network: Network) -> Reduced:
         raise ValueError("a network whose pairs hold memory cannot be reduced")
     net = merged_edges(network, network.edges, network.edge_cost)
     state = replace(untouched(network), network=net)
-    size = (-1, -1, -1)
+    size, settled = (-1, -1, -1), NO_MARKS
     while size != _size(state.network):
         size = _size(state.network)
         state = without_forbidden(state)
         state = without_followers(state)
         state = _remade(state, without_sums(state.network))
         state = _remade(state, with_deciding_times(with_base(state.network)))
-        state = without_leaves(without_dominated(state))
+        if not watch(state):
+            break
+        state, settled = without_dominated(state, settled)
+        state = without_twins(without_leaves(state))
     return Reduced(network, state)
 
 

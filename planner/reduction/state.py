@@ -49,7 +49,7 @@ def without_candidates(state: State, kept: BoolArray) -> State:
     net = state.network
     sizes = np.add.reduceat(kept, net.first[:-1]) if net.nodes else np.zeros(0, dtype=np.int64)
     u, v = net.edges[:, 0], net.edges[:, 1]
-    pair_kept = kept[candidate_of_pair(net, 0)] & kept[candidate_of_pair(net, 1)]
+    pair_kept = _pairs_kept(net, kept)
     span_kept = kept[runs(net.first[net.span_node], net.sizes[net.span_node])]
     whole_kept = kept[runs(net.first[state.leader], net.sizes[state.leader])]
     return State(
@@ -68,11 +68,15 @@ def without_candidates(state: State, kept: BoolArray) -> State:
     )
 
 
-def candidate_of_pair(net: Network, side: int) -> IntArray:
-    """Number of the candidate, counted over the whole network, of each entry of the matrices."""
-    u, v = net.edges[:, 0], net.edges[:, 1]
+def _pairs_kept(net: Network, kept: BoolArray) -> BoolArray:
+    """For each entry of the matrices whether both of its candidates are kept."""
+    whole = np.logical_and.reduceat(kept, net.first[:-1])
+    length = np.diff(net.edge_first)
+    cut = ~whole[net.edges].all(axis=1)
+    u, v = net.edges[cut].T
     ku, kv = net.sizes[u], net.sizes[v]
-    if side == 0:
-        rows = runs(net.first[u], ku)
-        return np.repeat(rows, np.repeat(kv, ku))
-    return runs(np.repeat(net.first[v], ku), np.repeat(kv, ku))
+    rows = np.repeat(kept[runs(net.first[u], ku)], np.repeat(kv, ku))
+    columns = kept[runs(np.repeat(net.first[v], ku), np.repeat(kv, ku))]
+    pairs = np.ones(len(net.edge_cost), dtype=bool)
+    pairs[np.repeat(cut, length)] = rows & columns
+    return pairs

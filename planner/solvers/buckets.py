@@ -175,7 +175,7 @@ class _Draft:
     shapes: list[Shape] = field(default_factory=list)
     largest: int = 1
     next_slot: int = 0
-    shape_ids: dict[Shape, int] = field(default_factory=dict)
+    shape_ids: dict[tuple[tuple[int, ...], tuple[Axes, ...]], int] = field(default_factory=dict)
     scopes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     slots_of: list[dict[int, None]] = field(default_factory=list)
     links: list[dict[int, int]] = field(default_factory=list)
@@ -247,7 +247,7 @@ class _Draft:
         order = sorted(range(len(slots)), key=lambda i: (axes[i], slots[i]))
         slots, axes = tuple([slots[i] for i in order]), tuple([axes[i] for i in order])
         sizes = (self.sizes[node], *[self.sizes[other] for other in scope])
-        parts = _parts(sizes, axes, self.largest_table)
+        parts, shape = self._shaped(sizes, axes)
         for slot in slots:
             self._remove(slot)
         self.done[node] = True
@@ -255,16 +255,18 @@ class _Draft:
         for slot, part in zip(messages, parts, strict=True):
             self._insert(slot, tuple([scope[i - 1] for i in part.positions[1:]]))
         self.next_slot += len(parts)
-        self.buckets.append(
-            Bucket(node, scope, slots, messages, self._shape_id(Shape(sizes, axes, parts)))
-        )
+        self.buckets.append(Bucket(node, scope, slots, messages, shape))
         self._requeue(scope)
 
-    def _shape_id(self, shape: Shape) -> int:
-        known = self.shape_ids.setdefault(shape, len(self.shapes))
-        if known == len(self.shapes):
-            self.shapes.append(shape)
-        return known
+    def _shaped(
+        self, sizes: tuple[int, ...], axes: tuple[Axes, ...]
+    ) -> tuple[tuple[Part, ...], int]:
+        """Parts of a bucket, and the number of its shape."""
+        found = self.shape_ids.get((sizes, axes))
+        if found is None:
+            found = self.shape_ids[sizes, axes] = len(self.shapes)
+            self.shapes.append(Shape(sizes, axes, _parts(sizes, axes, self.largest_table)))
+        return self.shapes[found].parts, found
 
     def _insert(self, slot: int, scope: tuple[int, ...]) -> None:
         self.scopes[slot] = scope

@@ -15,12 +15,13 @@ from typing import Literal
 
 import numpy as np
 
-from planner.network import IntArray, Network, highest_cost
+from planner.network import FORBIDDEN, IntArray, Network, highest_cost
 from planner.reduction import Reduced, reduced
 from planner.reduction.forbidden import NoAnswerError
 from planner.reduction.narrowing import without
+from planner.reduction.state import State
 from planner.solvers.background import Task
-from planner.solvers.dual import Best, settled
+from planner.solvers.dual import Best, Dual, settled
 from planner.solvers.network_mip import pairs_allowed, peaks, prove
 from planner.solvers.team import Team
 
@@ -113,7 +114,11 @@ class _Search:
     started: float
     best: Best = field(default_factory=Best)
     """Of the reduced network."""
+    early: Best = field(default_factory=Best)
+    """Of the whole network, found before it was reduced to the end."""
     bound: float = -np.inf
+    watched: bool = False
+    """Whether an answer was looked for on the way."""
     trace: list[Step] = field(default_factory=list)
     truncated: bool = False
     left: Reduced | None = None
@@ -123,7 +128,7 @@ class _Search:
     def run(self) -> Answer:
         """Search, and answer with the best so far when interrupted."""
         try:
-            self.left = reduced(self.network)
+            self.left = reduced(self.network, self._watch)
             self._say(f"reduced to {self.left.network.nodes} nodes")
             self._search(self.left.network)
         except NoAnswerError:
@@ -131,6 +136,27 @@ class _Search:
         except KeyboardInterrupt:
             self.truncated = True
         return self._answer()
+
+    def _watch(self, state: State) -> bool:
+        """Give an answer before the network is reduced to the end, which may take seconds; whether
+        there is time to go on with that.
+        """
+        if not self.watched and state.network.nodes:
+            self.watched = True
+            dual = Dual(state.network)
+            dual.first_answer()
+            if dual.best.choice is not None:
+                choice = state.expanded(dual.best.choice)
+                if self.network.is_feasible(choice):
+                    self.early = Best(choice, self.network.evaluate(choice))
+                    self._say("answer at once")
+        return not self._is_late
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the time limit leaves nothing but time to write the answer."""
+        limit = self.limits.time_limit_s
+        return limit is not None and time.monotonic() - self.started > limit - _MARGIN_S
 
     def _search(self, net: Network) -> None:
         if net.nodes == 0:
@@ -142,7 +168,7 @@ class _Search:
         with ThreadPoolExecutor(self.limits.threads) as pool:
             if hopeful:
                 self._let_work(team, pool, HINT_ROUNDS, HINT_SHARE, cycles=HINT_CYCLES)
-                if not self._is_over and self._prove(net, team, pool):
+                if not (self._is_over or self._is_late) and self._prove(net, team, pool):
                     return
             if not self._is_over:
                 self._let_work(team, pool, ROUNDS, 1.0)
@@ -162,16 +188,18 @@ class _Search:
                 return
 
     def _rounds(self, per_effort: int, share: float) -> Iterator[int]:
-        """Numbers of rounds until effort or time is used up."""
+        """Numbers of rounds until effort or time is used up, or would be by one more round."""
         limit, effort = self.limits.time_limit_s, self.limits.effort
         number, begun = 0, time.monotonic() - self.started
+        last = 0.0
         while effort is None or number < per_effort * effort:
             spent = time.monotonic() - self.started
-            if limit is not None and spent > begun + share * (limit - begun) - _MARGIN_S:
+            if limit is not None and spent + last > begun + share * (limit - begun) - _MARGIN_S:
                 self.truncated = self.truncated or effort is not None or share == 1.0
                 return
             yield number
             number += 1
+            last = time.monotonic() - self.started - spent
 
     def _prove(self, net: Network, team: Team, pool: ThreadPoolExecutor) -> bool:
         """Integer programming on what is left without the candidates that no better answer has;
@@ -224,7 +252,7 @@ class _Search:
 
     def _take(self, best: Best, bound: float, what: str) -> None:
         """Note what a part of the search found."""
-        better = best.choice is not None and best.cost < self.best.cost
+        better = best.cost < self.best.cost and self._is_allowed(best.choice)
         higher = bound > self.bound
         if better:
             self.best = best
@@ -232,18 +260,31 @@ class _Search:
         if better or higher:
             self._say(what)
 
+    def _is_allowed(self, choice: IntArray | None) -> bool:
+        """Whether there is a choice, and it has nothing forbidden; the workers see to memory."""
+        if choice is None or self.left is None:
+            return False
+        return bool((self.left.network.chosen_costs(choice) < FORBIDDEN).all())
+
     def _say(self, what: str) -> None:
         spent = time.monotonic() - self.started
         last = self.trace[-1] if self.trace else None
-        if np.isfinite(self.best.cost) and (last is None or self.best.cost < last.cost):
-            self.trace.append(Step(spent, self.best.cost, self.bound))
-        self.report(what, self.best.cost, self.bound)
+        cost = min(self.best.cost, self.early.cost)
+        if np.isfinite(cost) and (last is None or cost < last.cost):
+            self.trace.append(Step(spent, cost, self.bound))
+        self.report(what, cost, self.bound)
+
+    def _choice(self) -> IntArray | None:
+        """The best choice of the whole network."""
+        if self.left is None or self.best.choice is None or self.early.cost < self.best.cost:
+            return self.early.choice
+        return self.left.expanded(self.best.choice)
 
     def _answer(self) -> Answer:
-        if self.left is None or self.best.choice is None:
+        choice = self._choice()
+        if choice is None:
             proof: Literal["infeasible", "none"] = "infeasible" if self.bound == np.inf else "none"
             return Answer(None, np.inf, self.bound, proof, 0.0, self.truncated, tuple(self.trace))
-        choice = self.left.expanded(self.best.choice)
         cost = self.network.evaluate(choice)
         bound = min(self.bound, cost)
         done = cost - bound <= ENOUGH * abs(cost)
@@ -254,4 +295,4 @@ class _Search:
 
 
 _MARGIN_S = 0.3
-"""Kept to end the last round and to write the answer."""
+"""Kept to write the answer."""

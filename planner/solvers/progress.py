@@ -121,7 +121,8 @@ class Incumbent:
         bound_s = math.inf if self.infeasible else min(self.bound_s, cost_s)
         if proof == "optimal":
             bound_s = cost_s
-        peak_bytes = math.inf if choice is None else self.problem.peak_bytes(choice)
+        profile = None if choice is None else self.ledger.profile(choice)
+        peak_bytes = math.inf if profile is None else float(profile.max(initial=0.0))
         return Solution(choice, cost_s, bound_s, proof, peak_bytes, truncated, log=tuple(self.log))
 
     def _proof(self) -> Proof:

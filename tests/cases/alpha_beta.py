@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from costmodel.collectives import Collective, CollectiveModel, _Affine
+from costmodel.collectives import Collective, CollectiveModel, Curve
 from topology.cluster import Chip, Cluster, Tier, TierKind
 
 UNIT_S = 1e-9
@@ -24,13 +24,13 @@ class AlphaBeta(CollectiveModel):
     Source: alpa_cost of the cases; a local tensor is 1 / n of what its all-to-all counts.
     """
 
-    def _cost(self, kind: Collective, axes: tuple[int, ...]) -> _Affine:
-        total = _Affine(0.0, 0.0)
+    def _curve(self, kind: Collective, axes: tuple[int, ...]) -> Curve:
+        total = Curve.line(0.0, 0.0)
         for axis in axes:
             tier, n = self.cluster.tiers[self.mesh.axes[axis].tier], self.mesh.sizes[axis]
             share = {Collective.ALL_REDUCE: 2 * (n - 1) / n, Collective.ALL_TO_ALL: (n - 1) / 2}
             factor = share.get(kind, (n - 1) / n)
-            total += _Affine(tier.latency_s, factor / tier.bandwidth_bytes_per_s)
+            total += Curve.line(tier.latency_s, factor / tier.bandwidth_bytes_per_s)
         return total
 
 
@@ -43,7 +43,7 @@ def use_alpha_beta(monkeypatch: pytest.MonkeyPatch) -> None:
 def chip(seconds_per_flop: float = SECONDS_PER_FLOP, memory_bytes: int = 2**50) -> Chip:
     """A device whose products take time and nothing else does."""
     rates = dict.fromkeys(("float32", "float16", "bfloat16"), 1 / seconds_per_flop)
-    return Chip("case", "", rates, 1e30, memory_bytes, 1e30, 1.0, 1.0, 0.0)
+    return Chip("case", "ideal", rates, 1e30, memory_bytes, 1e30, 1.0, 1.0, 0.0)
 
 
 def machine(

@@ -100,6 +100,9 @@ def test_losses_are_told_on_stderr(plan: Any, planner: Planner, tmp_path: Path) 
         (["--format", "megatron", "-o", "a"], "the model has no attention"),
         (["--format", "jacks", "-o", "a.json"], "did you mean 'jax'?"),
         (["--format", "jax", "-o", "a.json", "--names", "llama"], "jax takes no names"),
+        (["--format", "jax", "-o", "a.json", "--set", "a=b"], "jax takes no settings"),
+        (["--format", "launch", "-o", "a", "--set", "prot=1"], "did you mean 'port'?"),
+        (["--format", "launch", "-o", "a", "--set", "port"], "write NAME=VALUE"),
     ],
 )
 def test_what_cannot_be_written_leaves_nothing(
@@ -123,7 +126,8 @@ def test_a_plan_of_a_newer_version_is_refused(
 ) -> None:
     data = json.loads(searched.read_text())
     (tmp_path / "plan.json").write_text(json.dumps({**data, "version": 2}))
-    run = planner("export", tmp_path / "plan.json", "--format", form, "-o", tmp_path / "x.json")
+    target = tmp_path / f"x{next(iter(FORMATS[form].suffixes), '.json')}"
+    run = planner("export", tmp_path / "plan.json", "--format", form, "-o", target)
     assert (run.code, run.out) == (2, "")
     assert "has version 2, this program reads version 1" in run.err
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]

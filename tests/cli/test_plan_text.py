@@ -56,7 +56,7 @@ Computed again in the backward pass, to save memory
 
 Notes
 - a note
-- times rest on data sheets and assumed efficiencies, not on measurements
+- no step was measured: other times rest on data sheets and assumed efficiencies
 
 Written
 plan.json

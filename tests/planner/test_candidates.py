@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import planner.candidates
 import planner.dialects
+from costmodel.collectives import CollectiveModel
+from costmodel.operators import OperatorModel
 from ir.ops import OpView, lookup
+from planner.candidates import OpPricer
 from planner.dialects import (
     FREE,
     GRADIENT_PARTIAL,
@@ -13,6 +18,7 @@ from planner.dialects import (
     REPLICATED,
     mindspore_devices_allowed,
 )
+from planner.work import FloatArray, Pricing, priced_together
 from tests.builders import GraphBuilder, mlp
 from tests.planner.lowering_of import all_lowered
 from topology.catalogue import named_cluster
@@ -83,3 +89,59 @@ def test_a_split_must_divide_within_the_allowed_waste() -> None:
 )
 def test_mindspore_runs_on_one_two_four_or_whole_servers(devices: int, allowed: bool) -> None:
     assert mindspore_devices_allowed(devices) is allowed
+
+
+def test_operators_priced_together_have_the_times_of_each_alone() -> None:
+    cluster = named_cluster("dgx-a100", 16)
+    mesh = tier_mesh(cluster)
+
+    def pricer() -> OpPricer:
+        model = CollectiveModel(cluster, mesh)
+        return OpPricer(mesh, FREE, OperatorModel(cluster.chip), model)
+
+    wanted = [(matmul_view(columns=n), (True, True)) for n in (512, 2048, 7168)]
+    for found, (view, gradient) in zip(pricer().all_candidates(wanted), wanted, strict=True):
+        alone = pricer().candidates(view, gradient)
+        assert (found.forward_s == alone.forward_s).all()
+        assert (found.backward_s == alone.backward_s).all()
+        assert found.whole_forward_s == alone.whole_forward_s
+        assert list(found.inner) == list(alone.inner)
+        assert found.inner_s.tolist() == [sum(c.time_s for c in own) for own in found.inner]
+
+
+def test_a_subset_of_candidates_keeps_their_facts() -> None:
+    cluster = named_cluster("atlas-800t-a2", 16)
+    mesh = prime_mesh(cluster, 6)
+    model = CollectiveModel(cluster, mesh)
+    found = OpPricer(mesh, MINDSPORE, OperatorModel(cluster.chip), model).candidates(
+        matmul_view(), (True, True)
+    )
+    keep = np.arange(len(found.assignments))[::-3]
+    less = found.subset(keep)
+    assert less.time_s.tolist() == found.time_s[keep].tolist()
+    assert less.assignments == tuple(found.assignments[i] for i in keep)
+    assert list(less.inner) == [found.inner[i] for i in keep]
+    for old, new in zip(
+        (*found.operands, *found.results), (*less.operands, *less.results), strict=True
+    ):
+        assert old is not None
+        assert new is not None
+        assert [new.states[i] for i in new.of] == [old.states[i] for i in old.of[keep]]
+
+
+def test_times_are_found_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(model: OperatorModel, works: list[Pricing]) -> list[tuple[FloatArray, FloatArray]]:
+        calls.append(len(works))
+        return priced_together(model, works)
+
+    monkeypatch.setattr(planner.candidates, "priced_together", counted)
+    cluster = named_cluster("dgx-a100", 16)
+    mesh = tier_mesh(cluster)
+    pricer = OpPricer(mesh, FREE, OperatorModel(cluster.chip), CollectiveModel(cluster, mesh))
+    views = [(matmul_view(columns=n), (True, True)) for n in (512, 2048)]
+    found = pricer.all_candidates(views)
+    assert calls == []
+    assert all((each.time_s > 0).all() for each in found)
+    assert calls == [2]

@@ -63,7 +63,7 @@ def test_a_data_parallel_plan_needs_nothing_else() -> None:
 
 
 def test_a_plan_that_cuts_columns_is_slower_from_the_checkpoint_alone() -> None:
-    plan = planned(wide_perceptron())
+    plan = planned(mlp(3, batch=64, width=1024, hidden=8192))
     assert any(2 in [f for _, f in o.split] for o in plan.operators if o.kind == "MatMul")
     alone_s = checkpoint_only_s(plan)
     assert alone_s is not None

@@ -1,7 +1,7 @@
 import pytest
 
-import data
-from topology import ClusterError, cluster_names, named_chip, named_cluster, read_cluster
+from topology import ClusterError, cluster_names, named_chip, named_cluster
+from topology.catalogue import named_machine
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,9 @@ from topology import ClusterError, cluster_names, named_chip, named_cluster, rea
         ("dgx-h100", 16, "server 2, card 8"),
         ("cloudmatrix384", 4, "card 4"),
         ("cloudmatrix384", 768, "server 48, card 16"),
+        ("atlas-200t-a2-box16", 32, "server 2, module 2, card 8"),
+        ("dgx-1v", 8, "quad 2, card 4"),
+        ("gb200-nvl72", 144, "server 2, card 72"),
     ],
 )
 def test_a_job_fills_the_machine_from_the_innermost_tier(
@@ -77,69 +80,23 @@ def test_an_unknown_name_lists_the_known_ones_and_the_closest() -> None:
         named_chip("../clusters/dgx-a100")
 
 
-OWN = """
-schema_version: 1
-name: ours
-chip: Ascend910B3
-tiers:
-  - {name: rack, size: 3, kind: switch, bandwidth: 100 Gb/s, efficiency: 0.9, latency: 10 us}
-  - {name: card, size: 4, kind: full_mesh, bandwidth: 28 GB/s, efficiency: 65 %, latency: 2 us}
-"""
+def test_the_planner_sees_of_the_first_ascend_generation_what_was_always_planned_with() -> None:
+    server, ring, card = named_cluster("atlas-800-9000", 16).tiers
+    assert (server.kind.value, ring.kind.value, card.kind.value) == ("switch", "pairs", "full_mesh")
+    assert server.bandwidth_bytes_per_s == 12e9
+    assert ring.bandwidth_bytes_per_s == 19.3e9
+    assert ring.shared_capacity_bytes_per_s == 64e9
+    assert card.bandwidth_bytes_per_s == 30e9
+    assert [tier.latency_s for tier in (server, ring, card)] == pytest.approx([8e-6, 2.5e-6, 2e-6])
+    assert [tier.transport for tier in (server, ring, card)] == ["ROCE", "PCIE", "HCCS"]
 
 
-def test_a_file_of_the_user_may_state_bare_numbers() -> None:
-    cluster = read_cluster(OWN, "ours.yaml")
-    assert cluster.devices == 12
-    assert cluster.chip.name == "ascend_910b3"
-    assert cluster.tiers[0].bandwidth_bytes_per_s == pytest.approx(11.25e9)
-    assert read_cluster(OWN, "ours.yaml", 3).devices == 3
-
-
-def test_a_chip_may_stand_in_the_file_itself() -> None:
-    chip = data.read_text("chips", "v100_sxm2_32g.yaml").replace("\n", "\n  ")
-    text = OWN.replace("chip: Ascend910B3", f"chip:\n  {chip}")
-    assert read_cluster(text, "ours.yaml").chip == named_chip("v100_sxm2_32g")
-
-
-def test_a_machine_of_open_size_needs_a_number_of_devices() -> None:
-    with pytest.raises(ClusterError, match="the size of tier 'rack' is open"):
-        read_cluster(OWN.replace("size: 3, ", ""), "ours.yaml")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "fault"),
-    [
-        ("name: ours", "name: ours\nnames: ours", "names: Extra inputs"),
-        ("schema_version: 1", "schema_version: 2", "schema_version: "),
-        ("100 Gb/s", "100 Gib/s", "tiers.0.bandwidth: Value error, unknown unit 'Gib/s'"),
-        ("100 Gb/s", "0 Gb/s", "is not above zero"),
-        ("latency: 10 us", "latency: 10", "'10' has no unit"),
-        ("size: 4, ", "", "only the outermost tier may leave its size open"),
-        ("name: card", "name: rack", "every tier needs its own name, not rack, rack"),
-        ("kind: full_mesh", "kind: pairs", "a tier of pairs joins two halves"),
-        ("kind: full_mesh", "kind: torus", "tiers.1.kind: "),
-        ("latency: 2 us", "latency: 2 us, shared_capacity: 1 GB/s", "only a tier of pairs"),
-        ("size: 3, ", "size: 3, max_size: 4, ", "max_size is for a tier whose size is open"),
-        ("Ascend910B3", "Ascend910B", "unknown chip 'Ascend910B'"),
-        ("tiers:", "tiers: [", "the text is not YAML"),
-    ],
-)
-def test_a_fault_in_a_file_is_told_with_its_place(old: str, new: str, fault: str) -> None:
-    with pytest.raises(ClusterError) as caught:
-        read_cluster(OWN.replace(old, new), "ours.yaml")
-    assert fault in caught.value.what
-    assert str(caught.value).count("\n") == 2
-
-
-def test_all_faults_of_a_file_are_told_at_once() -> None:
-    text = OWN.replace("100 Gb/s", "100").replace("28 GB/s", "28 GB").replace("2 us", "2 MB")
-    with pytest.raises(ClusterError) as caught:
-        read_cluster(text, "ours.yaml")
-    for place in ("tiers.0.bandwidth", "tiers.1.bandwidth", "tiers.1.latency"):
-        assert place in caught.value.what
-
-
-def test_devices_that_do_not_fill_inner_tiers_are_an_error() -> None:
-    inner = "{name: die, size: 2, kind: switch, bandwidth: 270 GB/s, efficiency: 1, latency: 1 us}"
-    with pytest.raises(ClusterError, match="3 devices do not fill the tiers"):
-        read_cluster(f"{OWN}  - {inner}\n", "ours.yaml", 3)
+@pytest.mark.parametrize("name", cluster_names())
+def test_every_bundled_machine_plans_two_servers_or_says_why_not(name: str) -> None:
+    machine = named_machine(name)
+    size = machine.file.servers[machine.entries[0].use].devices
+    cluster = machine.cluster(2 * size)
+    assert cluster.devices == 2 * size
+    assert cluster.tiers[0].size == 2
+    graph = machine.links(2 * size)
+    assert graph.devices == 2 * size

@@ -17,14 +17,16 @@ from topology import (
     prime_mesh,
     tier_mesh,
 )
+from topology.mesh import reordered_meshes
 
 
 def _cluster(name: str, devices: int) -> Cluster:
     return named_cluster(name, devices)
 
 
+NAMES = [name for name in cluster_names() if name != "gb200-nvl72"]  # 72 GPUs do not divide 96
 CLUSTERS = st.builds(
-    _cluster, st.sampled_from(cluster_names()), st.sampled_from([1, 2, 4, 8, 16, 48, 96, 768])
+    _cluster, st.sampled_from(NAMES), st.sampled_from([1, 2, 4, 8, 16, 48, 96, 768])
 )
 
 
@@ -130,6 +132,42 @@ def test_every_group_of_every_mesh_is_legal_on_first_generation_servers() -> Non
 
 
 @given(CLUSTERS)
+def test_ranks_of_a_mesh_in_tier_order_are_the_devices(cluster: Cluster) -> None:
+    mesh = prime_mesh(cluster, 8)
+    assert mesh.rank_order() == tuple(range(cluster.devices))
+
+
+def test_other_orders_of_ranks_turn_the_tiers_of_a_server() -> None:
+    cluster = named_cluster("atlas-800-9000", 16)
+    mesh = prime_mesh(cluster, 6)
+    (turned,) = reordered_meshes(cluster, mesh)
+    assert str(turned) == "server 2 x card0 2 x card1 2 x ring 2"
+    assert turned.rank_order()[:8] == (0, 4, 1, 5, 2, 6, 3, 7)
+    for axes in combinations(range(len(turned.axes)), 2):
+        for group in turned.group_ranks(axes):
+            places = tuple(sorted(turned.rank_order()[rank] for rank in group))
+            assert _is_legal_on_first_generation(places)
+    # Ranks of two servers must not interleave, and one tier has one order.
+    flat = named_cluster("atlas-800t-a2", 16)
+    assert reordered_meshes(flat, prime_mesh(flat, 6)) == ()
+
+
+@given(CLUSTERS)
+def test_every_order_of_ranks_has_every_device_once_and_the_same_groups(cluster: Cluster) -> None:
+    mesh = prime_mesh(cluster, 8)
+    names = [axis.name for axis in mesh.axes]
+    for turned in reordered_meshes(cluster, mesh):
+        order = turned.rank_order()
+        assert sorted(order) == list(range(cluster.devices))
+        for index, axis in enumerate(turned.axes):
+            groups = {
+                frozenset(order[rank] for rank in group) for group in turned.group_ranks((index,))
+            }
+            own = mesh.group_ranks((names.index(axis.name),))
+            assert groups == set(map(frozenset, own))
+
+
+@given(CLUSTERS)
 def test_a_mesh_survives_json(cluster: Cluster) -> None:
     mesh = prime_mesh(cluster, 6)
     assert Mesh.from_dict(json.loads(json.dumps(mesh.to_dict()))) == mesh
@@ -140,7 +178,8 @@ def test_a_mesh_that_cannot_be_is_an_error() -> None:
     for axes, fault in (
         ((), "at least one axis"),
         ((card, card), "axes named"),
-        ((card, MeshAxis("server", 2, 0)), "axes of tiers"),
+        ((card, MeshAxis("server", 2, 0), MeshAxis("die", 2, 1)), "axes of tiers"),
+        ((MeshAxis("server", 2, -1),), "axes of tiers"),
         ((MeshAxis("server", 0, 0),), "axes of sizes"),
     ):
         with pytest.raises(ClusterError, match=fault):

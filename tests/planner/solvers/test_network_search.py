@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from planner.instances import network_of
 from planner.network import Network
-from planner.reduction import reduced
+from planner.reduction import reduce, reduced
+from planner.reduction.dominance import without_dominated
 from planner.reduction.forbidden import NoAnswerError
-from planner.solvers.dual import Dual
+from planner.reduction.marks import Marks
+from planner.reduction.state import State
+from planner.solvers.dual import Best, Dual
 from planner.solvers.kernels.forests import improve, space_for
 from planner.solvers.kernels.memory import empty_tree, fill
 from planner.solvers.kernels.moves import cost_of
-from planner.solvers.network_search import Limits, search_network
+from planner.solvers.network_search import Limits, _Search, search_network
 from tests.planner.networks import best_by_trying, networks
 
 LITTLE = Limits(effort=1, threads=2)
@@ -96,6 +102,76 @@ def test_an_interrupted_search_answers_with_the_best_so_far(
     assert found.truncated
     assert found.choice is not None
     assert net.is_feasible(found.choice)
+
+
+def test_interrupted_while_reducing_it_answers_with_the_first_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    net = _chain(30)
+    monkeypatch.setattr(reduce, "without_dominated", interrupt)
+    found = search_network(net, LITTLE)
+    assert found.truncated
+    assert found.choice is not None
+    assert net.is_feasible(found.choice)
+    assert net.evaluate(found.choice) == found.cost == found.trace[-1].cost
+    assert net.peak(found.choice) == found.peak
+
+
+def test_of_two_answers_the_cheaper_one_is_given() -> None:
+    net = _chain(6)
+    search = _Search(net, LITTLE, lambda *_: None, 0.0)
+    search.left = reduced(net)
+    choices = [search.left.expanded(np.full(search.left.network.nodes, c)) for c in (0, 1)]
+    costs = [net.evaluate(choice) for choice in choices]
+    search.early = Best(choices[0], costs[0])
+    for cost, expected in ((costs[0] + 1, choices[0]), (costs[0] - 1, choices[1])):
+        search.best = Best(np.full(search.left.network.nodes, 1), cost)
+        answer = search._answer()
+        assert answer.choice is not None
+        assert answer.choice.tolist() == expected.tolist()
+        assert answer.cost == net.evaluate(expected)
+
+
+def test_the_time_limit_ends_the_reduction_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+
+    def count(*given: object) -> tuple[State, Marks]:
+        rounds.append(given)
+        return without_dominated(*given)  # type: ignore[arg-type]
+
+    net = _chain(30)
+    monkeypatch.setattr(reduce, "without_dominated", count)
+    found = search_network(net, Limits(time_limit_s=0.0))
+    assert not rounds
+    assert found.truncated
+    assert found.choice is not None
+    assert net.is_feasible(found.choice)
+
+
+def test_a_choice_with_forbidden_pairs_is_no_answer() -> None:
+    """Four nodes, all different in pairs, have no answer with three colours."""
+    pairs = list(itertools.combinations(range(4), 2))
+    different = [10**18 if a == b else 1 for a in range(3) for b in range(3)]
+    net = network_of(
+        {
+            "problem": {
+                "nodes": {
+                    "intervals": [[0, 2]] * 4,
+                    "costs": [[0, 1, 2]] * 4,
+                    "usages": [[0, 3, 6]] * 4,
+                },
+                "edges": {"nodes": [list(pair) for pair in pairs], "costs": [different] * 6},
+                "usage_limit": 1000,
+            }
+        }
+    )
+    found = search_network(net, LITTLE)
+    assert found.proof == "infeasible"
+    assert found.choice is None
+    assert found.trace == ()
 
 
 def test_the_trace_falls() -> None:

@@ -1,0 +1,24 @@
+"""`planner calibrate`: constants from measurements. A subcommand stands in a file of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.calibrate_links import EPILOG as LINKS_EPILOG
+from cli.calibrate_links import links
+from cli.calibrate_steps import EPILOG as STEPS_EPILOG
+from cli.calibrate_steps import steps
+
+EPILOG = """\b
+Examples:
+  planner calibrate links all_reduce.log all_gather.log --cluster atlas-800t-a2 -o mine.yaml
+  planner calibrate steps rows.csv -o mine.yaml"""
+
+app = typer.Typer(
+    help="Fit the constants of the cost model to measurements.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command("links", epilog=LINKS_EPILOG)(links)
+app.command("steps", epilog=STEPS_EPILOG)(steps)

@@ -1,0 +1,215 @@
+"""`planner calibrate links`: latency and bandwidth of links from measured collectives."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import options
+from cli.errors import unknown_name
+from cli.files import check_folder, write_files
+from cli.machine_files import is_file_name, machine_text, named_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from costmodel.link_calibration.fitting import LinkFit
+    from costmodel.link_calibration.logs import Assumed, Log
+    from costmodel.link_calibration.measurements import Measurement
+
+MOST_LISTED = 8
+
+EPILOG = """\b
+Examples:
+  planner calibrate links all_reduce.log --cluster atlas-800t-a2 --ranks 8 -o mine.yaml
+  planner calibrate links *.log --cluster dgx-h100 -o mine.yaml
+  planner calibrate links measured.csv --cluster cluster.yaml --json
+  planner search model.onnx --devices 16 --cluster mine.yaml
+
+\b
+Exit status: 0 fitted, 2 a fault in the command or a log, or too few measurements."""
+
+
+def links(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG...",
+            help="Output of hccl_test or nccl-tests, or a CSV with columns op, devices, servers, "
+            "message_bytes and time_us.",
+        ),
+    ],
+    *,
+    cluster: options.ClusterName = "atlas-800t-a2",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the machine with its constants."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Collective, where a log does not say it: all_reduce, all_gather."
+        ),
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=2, help="Devices, where a log does not say it."),
+    ] = None,
+    servers: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Servers, where a log does not say it."),
+    ] = None,
+    system: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Only the rows of a CSV whose column system has this."),
+    ] = "",
+    as_json: options.Json = False,
+) -> None:
+    """Fit the links of a machine to measured collectives, and write it as a cluster file.
+
+    Latency and bandwidth of every tier that the measurements reach; for machines with NCCL the
+    start, step and share of each of its protocols. Outliers pull little. Every constant comes with
+    an interval of 95 % and the number of measurements that it rests on.
+    """
+    if output is not None:
+        check_folder(output.parent)
+    machine = named_machine(cluster, "--cluster")
+    found = [_read(path, _assumed(kind, ranks, servers, system)) for path in logs]
+    measurements = [each for log in found for each in log.measurements]
+    from costmodel.link_calibration.fitting import fit_links  # noqa: PLC0415  brings in numpy
+    from costmodel.link_calibration.machines import bench_of  # noqa: PLC0415
+
+    fit = fit_links(bench_of(machine), measurements)
+    written = None
+    if output is not None:
+        from costmodel.link_calibration.cluster_text import calibrated_text  # noqa: PLC0415
+
+        text = calibrated_text(machine, fit, measurements, _base(cluster))
+        (written,) = write_files(output.parent, {output.name: partial(_write, text)})
+    if as_json:
+        print(json.dumps(_facts(fit, found, measurements, written), indent=1))
+    else:
+        _print(fit, found, measurements, written)
+
+
+def _write(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _assumed(kind: str | None, ranks: int | None, servers: int | None, system: str) -> Assumed:
+    from costmodel.collectives import Collective  # noqa: PLC0415  brings in numpy
+    from costmodel.link_calibration.logs import Assumed  # noqa: PLC0415
+
+    if kind is not None and kind not in set(Collective):
+        raise unknown_name("collective", kind, [each.value for each in Collective], "--kind")
+    return Assumed(Collective(kind) if kind else None, ranks, servers, system)
+
+
+def _read(path: Path, assumed: Assumed) -> Log:
+    from costmodel.link_calibration.logs import read_log  # noqa: PLC0415  brings in numpy
+
+    return read_log(machine_text(path, "LOG"), path.name, assumed)
+
+
+def _base(cluster: str) -> Mapping[str, Any]:
+    if not is_file_name(cluster):
+        return {"use": cluster}
+    from topology.reading import plain_values  # noqa: PLC0415  brings in yaml
+
+    return plain_values(machine_text(Path(cluster), "--cluster"), cluster)
+
+
+def _facts(
+    fit: LinkFit, logs: Sequence[Log], measurements: Sequence[Measurement], written: Path | None
+) -> dict[str, Any]:
+    middle, most = _errors(fit)
+    return {
+        "status": "ok",
+        "cluster": fit.cluster.name,
+        "measurements": len(measurements),
+        "logs": [{"format": log.format, "measurements": len(log.measurements)} for log in logs],
+        "constants": [
+            {
+                "name": each.name,
+                "value": each.value,
+                "before": each.before,
+                "interval": [each.low, each.high],
+                "measurements": each.told,
+            }
+            for each in fit.constants
+            if each.told
+        ],
+        "median_error": middle,
+        "error_of_nine_tenths": most,
+        "residuals": [
+            {
+                "group": str(each.group),
+                "bytes": each.nbytes,
+                "seconds": each.time_s,
+                "error": float(error),
+                "origin": each.origin,
+            }
+            for each, error in zip(measurements, fit.errors, strict=True)
+        ],
+        "outliers": [each.origin for each in fit.outliers],
+        "skipped": [line for log in logs for line in log.skipped],
+        "remarks": list(fit.remarks),
+        "written": None if written is None else str(written),
+    }
+
+
+def _errors(fit: LinkFit) -> tuple[float, float]:
+    """Error of the middle and of nine tenths of the measurements."""
+    import numpy as np  # noqa: PLC0415  slow to import
+
+    errors = np.abs(fit.errors)
+    return float(np.median(errors)), float(np.quantile(errors, 0.9))
+
+
+def _print(
+    fit: LinkFit, logs: Sequence[Log], measurements: Sequence[Measurement], written: Path | None
+) -> None:
+    from rich.table import Table  # noqa: PLC0415  slow to import
+
+    from cli.text import page  # noqa: PLC0415
+
+    middle, most = _errors(fit)
+    formats = ", ".join(sorted({log.format for log in logs}))
+    with page() as out:
+        out.print(f"{len(measurements)} measurements ({formats}) on {fit.cluster.name}")
+        out.print(f"error {middle:.1%} in the middle, {most:.1%} at nine tenths")
+        out.print()
+        table = Table(box=None, pad_edge=False)
+        for name in ("constant", "value", "95 % interval", "before", "measurements"):
+            table.add_column(name, justify="left" if name == "constant" else "right")
+        for each in fit.constants:
+            if each.told:
+                span = f"{_shown(each.name, each.low)} to {_shown(each.name, each.high)}"
+                value, before = (_shown(each.name, x) for x in (each.value, each.before))
+                table.add_row(each.name, value, span, before, str(each.told))
+        out.print(table)
+        _listed(out.print, "Outliers", [f"{m.origin}: {m.group}" for m in fit.outliers])
+        _listed(out.print, "Skipped", [line for log in logs for line in log.skipped])
+        _listed(out.print, "Remarks", list(fit.remarks))
+        if written is not None:
+            _listed(out.print, "Written", [str(written)])
+
+
+def _listed(show: Any, head: str, lines: Sequence[str]) -> None:
+    if lines:
+        show(f"\n{head}")
+    for line in lines[:MOST_LISTED]:
+        show(f"- {line}")
+    if len(lines) > MOST_LISTED:
+        show(f"- and {len(lines) - MOST_LISTED} more")
+
+
+def _shown(name: str, value: float) -> str:
+    """A time in microseconds, a share as it is."""
+    return f"{1e6 * value:.3g} us" if name.endswith("_s") else f"{value:.3g}"

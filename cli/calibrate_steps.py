@@ -1,0 +1,103 @@
+"""`planner calibrate steps`: the estimate of training steps, fitted to one's own cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+from cli.files import check_folder, write_files
+from cli.validate import Rows, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from costmodel.training.own_cluster import FamilyRefit
+
+EPILOG = """\b
+Examples:
+  planner calibrate steps mine.csv
+  planner calibrate steps mine.csv -o mine.yaml
+  planner validate mine.csv --calibration mine.yaml
+
+\b
+ROWS.csv is a table as `planner validate` reads it, with measured_step_time_s filled in; 5 to 10
+rows of different layouts are enough.
+
+\b
+Exit status: 0 fitted, 2 a fault in the command or the table."""
+
+CalibrationOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the constants as YAML for `planner validate --calibration`.",
+        show_default=False,
+    ),
+]
+
+
+def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json = False) -> None:
+    """Fit the constants that matter most for these runs, beginning at those of the package.
+
+    Few rows move few constants, and not far: one for every two rows, four at most, and none unless
+    rows that are left out are predicted better for it. The interval of a constant comes from rows
+    drawn with replacement, the error afterwards from leaving each row out.
+    """
+    if output is not None:
+        check_folder(output.parent)
+    from costmodel.training.dataset import read_entries, read_table  # noqa: PLC0415  and numpy
+    from costmodel.training.own_cluster import calibration_yaml, refit  # noqa: PLC0415
+
+    entries = read_entries(read_table(read_text(rows, "ROWS.csv"), str(rows)))
+    calibration, found = refit(entries, str(rows))
+    if output is not None:
+        text = calibration_yaml(calibration)
+        write_files(output.parent, {output.name: lambda path: _put(path, text)})
+    skipped = {entry.name: entry.skipped for entry in entries if entry.skipped}
+    if as_json:
+        files = [] if output is None else [str(output)]
+        families = [asdict(family) for family in found]
+        answer = {"status": "ok", "families": families, "skipped": skipped, "files": files}
+        print(json.dumps(answer, indent=1))
+        return
+    from cli.text import page  # noqa: PLC0415  brings in rich
+
+    with page() as out:
+        _print(found, skipped, out)
+        if output is not None:
+            out.print(f"\nwrote {output}")
+
+
+def _put(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _print(found: Sequence[FamilyRefit], skipped: dict[str, str], out: Console) -> None:
+    from cli.text import table  # noqa: PLC0415  brings in rich
+
+    for family in found:
+        out.print(
+            f"\n{family.family}: {family.rows} rows, median error {100 * family.before:.1f} % "
+            f"before, {100 * family.after:.1f} % after (each row left out)"
+        )
+        if not family.constants:
+            out.print("no constant moved: rows left out are predicted best with the shipped ones")
+            continue
+        made = table(
+            "Constants", ["constant", "shipped", "fitted", "90 % interval"], right=(1, 2, 3)
+        )
+        for item in family.constants:
+            interval = f"{item.low:.3g} .. {item.high:.3g}"
+            made.add_row(item.name, f"{item.shipped:.3g}", f"{item.fitted:.3g}", interval)
+        out.print(made)
+    for name, reason in skipped.items():
+        out.print(f"skipped {name}: {reason}")

@@ -1,0 +1,174 @@
+"""`planner import-strategy`: a strategy file of MindSpore becomes a plan."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+from cli.arguments import device_count, one_of, with_sequence
+from cli.errors import UserError
+from cli.files import check_folder, write_files
+from cli.progress import Progress
+
+if TYPE_CHECKING:
+    from exporters.mindspore_import import Imported, Strategy
+    from ir.graph import OpGraph
+    from ir.plan import Plan
+    from planner.request import SearchRequest
+    from topology.cluster import Cluster
+
+REST = ("semi-auto", "auto", "propagation")
+NO_PLAN_FITS = 1
+
+EPILOG = """\b
+Examples:
+  planner import-strategy strategy.ckpt model.onnx --devices 8 -o theirs.json
+  planner import-strategy operators.json net.mindir --devices 16 --rest auto -o theirs.json
+  planner diff theirs.json ours/plan.json
+
+\b
+Files:
+  strategy.ckpt, strategy.json  of parameters: save_param_strategy_file, strategy_ckpt_config
+  operators.json                of all operators: save_operator_strategy_file, for a .mindir
+
+\b
+Exit status: 0 written, 1 no plan fits into memory, 2 a fault in the command or a file."""
+
+StrategyPath = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="A strategy file that MindSpore or the planner wrote."),
+]
+Rest = Annotated[
+    str,
+    typer.Option(
+        "--rest",
+        metavar="semi-auto|auto|propagation",
+        help="Operators that the file says nothing of: split by batch, searched, or as their "
+        "neighbours are.",
+    ),
+]
+
+
+def import_strategy(  # noqa: PLR0913  one parameter per option
+    file: StrategyPath,
+    model: options.Model,
+    output: options.OutputFile,
+    *,
+    rest: Rest = "semi-auto",
+    devices: options.Devices = None,
+    cluster: options.ClusterName = "atlas-800t-a2",
+    product: options.Product = None,
+    bind: options.Bind = None,
+    batch: options.Batch = None,
+    sequence: options.SequenceLength = None,
+    phase: options.Phase = "train",
+    optimizer: options.OptimizerName = "adamw",
+    dtype: options.Dtype = None,
+    memory: options.Memory = None,
+    dataset_strategy: options.DatasetStrategy = None,
+    time_limit: options.TimeLimit = 30.0,
+    attention: options.Attention = "decomposed",
+    all_to_all: options.AllToAll = True,
+    as_json: options.Json = False,
+) -> None:
+    """Make a plan of the strategies in a file, checked by MindSpore's own rules."""
+    one_of(rest, REST, "--rest", "way")
+    if devices is not None:
+        device_count(devices)
+    from cli.search_request import machine, search_request  # noqa: PLC0415  half a second of imports
+    from planner.request import InfeasibleError  # noqa: PLC0415
+
+    request = search_request(
+        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
+        bind=with_sequence(bind, sequence), memory=memory, dataset_strategy=dataset_strategy,
+        target="mindspore", solver="propagation" if rest == "propagation" else "portfolio",
+        time_limit=time_limit, effort=1, attention=attention, all_to_all=all_to_all, rules=(),
+        pins=[], cost="time",
+    )  # fmt: skip
+    computer = machine(cluster, devices, product, request)
+    check_folder(output.parent)
+    try:
+        plan, notes = _planned(file, model, computer.cluster, request, rest)
+    except InfeasibleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(NO_PLAN_FITS) from error
+    _deliver(computer.noted(plan), notes, output, as_json=as_json)
+
+
+def _planned(
+    file: Path, model: Path, cluster: Cluster, request: SearchRequest, rest: str
+) -> tuple[Plan, tuple[str, ...]]:
+    from exporters.mindspore_import import batch_pins  # noqa: PLC0415
+    from importers.model_file import import_model_file  # noqa: PLC0415
+    from planner.preparation import prepare  # noqa: PLC0415
+    from planner.search import search  # noqa: PLC0415
+
+    with Progress() as progress:
+        progress(f"reading {model.name}")
+        graph = import_model_file(model, dict(request.bind))
+        ready, _ = prepare(graph, cluster, request)
+        found = _imported(file, model, ready, cluster.devices)
+        pins: dict[str, Strategy] = dict(found.pins)
+        if rest == "semi-auto":
+            pins |= batch_pins(ready, cluster.devices, pins)
+        asked = replace(request, pins=tuple(pins.items()))
+        if found.inputs is not None and request.dataset_strategy is None:
+            asked = replace(asked, dataset_strategy=found.inputs)
+        plan = search(graph, cluster, asked, progress)
+    return _noted(plan, found, len(pins) - len(found.pins), file), found.notes
+
+
+def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported:
+    """What the file says of the operators of the model."""
+    from exporters.mindspore_import import pins_of_checkpoint, pins_of_operators  # noqa: PLC0415
+    from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError  # noqa: PLC0415
+    from exporters.mindspore_strategy_files import read_strategies  # noqa: PLC0415
+
+    content = read_strategies(file)
+    try:
+        if isinstance(content, StrategyCheckpoint):
+            return pins_of_checkpoint(ready, content, devices)
+        if not model.name.lower().endswith(".mindir"):
+            raise UserError(
+                "the file goes by full names of operators, which only a MindIR has",
+                str(file),
+                "pass the network as mindspore.export(..., file_format='MINDIR') writes it",
+            )
+        from importers.mindir.listing import listed_primitives  # noqa: PLC0415
+
+        return pins_of_operators(ready, content, listed_primitives(model), devices)
+    except StrategyFileError as error:
+        raise error.inside(str(file)) from error
+
+
+def _noted(plan: Plan, found: Imported, by_batch: int, file: Path) -> Plan:
+    """The plan with one note in place of one for every operator that it is held to."""
+    own = [note for note in plan.notes if not note.startswith("pinned by ")]
+    text = f"{len(found.pins)} operators are cut as {file.name} says"
+    rest = f", {by_batch} others by batch" if by_batch else ""
+    return replace(plan, notes=(text + rest, *found.notes, *own))
+
+
+def _deliver(plan: Plan, notes: tuple[str, ...], output: Path, *, as_json: bool) -> None:
+    from ir.plan_file import plan_to_json  # noqa: PLC0415
+
+    text = plan_to_json(plan)
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    files = write_files(output.parent, {output.name: write})
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+        from cli.plan_json import found as answer  # noqa: PLC0415
+
+        print(dumps(answer(plan, files)))
+    else:
+        print(files[0])
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)

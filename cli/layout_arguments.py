@@ -1,0 +1,237 @@
+"""`--layout 'tp=8,pp=4,dp=16,...'`: a conventional layout as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import data
+from cli.errors import UserError, unknown_name
+from costmodel.simulation.layout_job import Options
+from costmodel.simulation.schedules import SCHEDULES
+from costmodel.training.machines import Machine, machine, machine_of, machines
+from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingRun
+
+if TYPE_CHECKING:
+    from costmodel.training.records import TrainingModel
+
+_DEGREES = {
+    "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "zero": "zero_stage",
+    "batch": "global_batch", "micro": "micro_batch", "seq": "seq_len", "zero-group": "zero_group",
+}  # fmt: skip
+_LARGEST = 10**9
+KEYS = (*_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance")
+DEFAULT_SEQUENCE = 4096
+
+
+def parsed(text: str) -> dict[str, str]:
+    """The parts of a layout by their names.
+
+    Raises:
+        UserError: an unknown name, or one given twice.
+    """
+    out: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, _, value = part.partition("=")
+        if key not in KEYS:
+            raise unknown_name("part of a layout", key, KEYS, f"--layout {text}")
+        if key in out:
+            raise UserError(f"{key} is given twice", f"--layout {text}", "give it once")
+        out[key] = value
+    return out
+
+
+def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
+    """The layout that a text names.
+
+    Raises:
+        UserError: a number that cannot be, or degrees that do not fit the model or one another.
+    """
+    sizes = {field: _whole(parts[key], key) for key, field in _DEGREES.items() if key in parts}
+    sizes.setdefault("micro_batch", 1)
+    sizes.setdefault("seq_len", DEFAULT_SEQUENCE)
+    replicas = sizes.get("dp", 1) * sizes["micro_batch"]
+    sizes.setdefault("global_batch", replicas * max(1, 4 * (sizes.get("pp", 1) - 1)))
+    stages = tuple(_whole(n, "stages") for n in filter(None, parts.get("stages", "").split("/")))
+    again = parts.get("recompute", "none")
+    if again not in list(Recompute):
+        raise unknown_name("recomputation", again, list(Recompute), "--layout recompute=")
+    layout = TrainingLayout(
+        **sizes,
+        sequence_parallel=_flag(parts.get("sp"), "sp"),
+        recompute=Recompute(again),
+        recompute_share=_share(parts.get("recompute-share", "1")),
+        stage_layers=stages,
+    )
+    check(layout, model)
+    return layout
+
+
+def _whole(text: str, key: str) -> int:
+    least = 0 if key in {"zero", "zero-group"} else 1
+    if not (text.isdecimal() and len(text) < 10 and least <= int(text) <= _LARGEST):
+        raise UserError(
+            f"{key}={text[:40]} is no whole number from {least} to {_LARGEST:,}",
+            "--layout",
+            f"write it like {key}=8",
+        )
+    return int(text)
+
+
+def _flag(text: str | None, key: str) -> bool:
+    if text not in {None, "", "0", "1", "true", "false"}:
+        raise UserError(f"{key}={text} is neither 0 nor 1", "--layout", f"write {key} or {key}=0")
+    return text in {"", "1", "true"}
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise UserError(
+            f"recompute-share={text[:40]} is not between 0 and 1", "--layout", "write it like 0.5"
+        )
+    return value
+
+
+def factor(parts: Mapping[str, str], key: str) -> float:
+    """A factor of at least one, 1 if it is not given."""
+    try:
+        value = float(parts.get(key, "1"))
+    except ValueError:
+        value = math.nan
+    if not 1 <= value <= 1000:
+        raise UserError(
+            f"{key}={parts[key][:40]} is not between 1 and 1000", "--layout", f"write {key}=1.3"
+        )
+    return value
+
+
+def check(layout: TrainingLayout, model: TrainingModel) -> None:
+    """Raise `UserError` if a layout is impossible for a model."""
+    faults = [
+        (model.heads % layout.tp, f"{model.heads} heads do not split over tp={layout.tp}"),
+        (
+            layout.pp * layout.vpp > model.layers,
+            f"{model.layers} layers are fewer than pp*vpp={layout.pp * layout.vpp} chunks",
+        ),
+        (
+            layout.global_batch % (layout.micro_batch * layout.dp),
+            (
+                f"batch={layout.global_batch} is no multiple of micro*dp="
+                f"{layout.micro_batch * layout.dp}"
+            ),
+        ),
+        (layout.seq_len % layout.cp, f"seq={layout.seq_len} is no multiple of cp={layout.cp}"),
+        (layout.vpp > 1 and layout.pp == 1, "vpp needs pp of 2 or more"),
+        (layout.zero_stage > 3, f"zero={layout.zero_stage}; ZeRO has stages 0 to 3"),
+        (
+            layout.zero_group and (layout.dp * layout.cp) % layout.zero_group,
+            f"zero-group={layout.zero_group} does not divide dp*cp={layout.dp * layout.cp}",
+        ),
+        (
+            layout.ep > 1 and (not model.experts or model.experts % layout.ep),
+            f"{model.experts} experts do not split over ep={layout.ep}",
+        ),
+        (
+            (layout.dp * layout.cp * layout.tp) % layout.ep,
+            (
+                f"ep={layout.ep} does not divide the {layout.dp * layout.cp * layout.tp} devices "
+                "of a stage"
+            ),
+        ),
+        (
+            layout.stage_layers
+            and (len(layout.stage_layers) != layout.pp or sum(layout.stage_layers) != model.layers),
+            (
+                f"stages={'/'.join(map(str, layout.stage_layers))} are not {layout.pp} stages of "
+                f"{model.layers} layers"
+            ),
+        ),
+    ]
+    told = [text for wrong, text in faults if wrong]
+    if told:
+        raise UserError("; ".join(told), "--layout", "choose degrees that divide these sizes")
+
+
+def machine_named(name: str) -> Machine:
+    """A machine of the calibration, by its name, a chip's or a bundled cluster's.
+
+    Raises:
+        UserError: none has that name.
+    """
+    if name in machines():
+        return machine(name)
+    from topology.catalogue import cluster_names, named_cluster  # noqa: PLC0415
+
+    text = name
+    if name in cluster_names():
+        text = f"{named_cluster(name, 1).chip.name} {name.replace('-', ' ')}"
+    try:
+        return machine_of(text.replace("_", " "))
+    except LayoutError as error:
+        raise unknown_name("machine", name, machines(), "--cluster") from error
+
+
+def job_options(text: str) -> Options:
+    """What a layout says of the schedule and of uneven experts."""
+    parts = parsed(text)
+    schedule = parts.get("schedule", "")
+    if schedule and schedule not in SCHEDULES:
+        raise unknown_name("schedule", schedule, SCHEDULES, "--layout schedule=")
+    return Options(schedule, factor(parts, "imbalance"))
+
+
+def _software(name: str | None, found: Machine) -> str:
+    """The profile of that name, or the usual one of the machine."""
+    stacks: Any = yaml.safe_load(data.read_text("calibration", "training_profiles.yaml"))
+    known = [entry["name"] for entry in stacks["profiles"]]
+    if name is None:
+        usual: Mapping[str, str] = stacks["default"]
+        kind = next((k for k in usual if found.name.startswith(k)), "other")
+        return usual[kind]
+    if name not in known:
+        raise unknown_name("software", name, known, "--software")
+    return name
+
+
+def _model_name(subject: str) -> str:
+    """A published name, the name of a file, or of the folder of a config.json."""
+    path = Path(subject)
+    if path.suffix != ".json":
+        return subject
+    folder = path.resolve().parent.name
+    return folder if path.stem == "config" and folder else path.stem
+
+
+def training_run(
+    subject: str, text: str, machine_name: str, dtype: str, software: str | None
+) -> TrainingRun:
+    """Model, layout and machine of one call.
+
+    Raises:
+        UserError: one of them cannot be.
+        ModelError: the configuration cannot be read, or lacks a size.
+    """
+    from cli.training_model import training_model  # noqa: PLC0415
+    from importers.sizes import configuration  # noqa: PLC0415
+
+    parts = parsed(text)
+    model = training_model(configuration(subject), _model_name(subject))
+    found = machine_named(machine_name)
+    try:
+        found.flops(dtype)
+    except LayoutError as error:
+        raise UserError(
+            str(error), "--precision", "choose a type that the chip has, such as bf16"
+        ) from error
+    profile = _software(software, found)
+    return TrainingRun(
+        model.name, model, layout_of(parts, model), found.name, profile, precision=dtype
+    )

@@ -1,0 +1,301 @@
+"""`planner topology rank-table` and `hccn`: rank tables made and merged; commands for links."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import rank_table_options as options
+from cli.arguments import MAX_DEVICES, at_least_one
+from cli.errors import UserError
+from cli.files import write_files
+from cli.options import Json
+
+if TYPE_CHECKING:
+    from topology.cluster import Cluster
+    from topology.rank_tables import Product, RankTable, RankTableReport
+    from topology.rank_tables.generation import Host
+    from topology.rank_tables.link_checks import LinkCheck
+
+RANK_TABLE_EPILOG = """\b
+Examples:
+  planner topology rank-table --cluster atlas-800-9000 --servers 1 --devices 2
+  planner topology rank-table --cluster atlas-800-9000 --servers 2 --hosts hosts.txt -o table.json
+  planner topology rank-table --plan plan/plan.json --hosts hosts.txt -o table.json
+  planner topology rank-table server-a.json server-b.json -o merged.json
+
+\b
+A line of the hosts file is a server id and, if they are known, the addresses of its cards:
+  10.155.111.140 192.1.27.6 192.2.27.6 192.3.27.6 192.4.27.6 192.1.27.7 192.2.27.7 ..."""
+
+HCCN_EPILOG = """\b
+Examples:
+  planner topology hccn --rank-table table.json
+  planner topology hccn --rank-table table.json --peers next --json"""
+
+_NEEDED_FOR_LINKS = (
+    "E_JSON", "E_VERSION", "E_FIELD", "E_EMPTY", "E_SERVER_ID", "E_DEVICE_ID", "E_IP",
+)  # fmt: skip
+"""Beginnings of the codes without which commands would check the wrong ports."""
+_TIERS_OF_SERVERS = ("pod", "server")
+_MOST_TOLD = 5
+_MOST_BYTES = 2**26
+
+
+def rank_table(
+    tables: options.Tables = None,
+    *,
+    cluster: options.Cluster = None,
+    servers: options.Servers = None,
+    devices: options.Devices = None,
+    device_ids: options.DeviceIds = None,
+    plan: options.Plan = None,
+    hosts: options.Hosts = None,
+    output: options.Output = None,
+) -> None:
+    """Make the rank table of a job, or merge the tables of single servers."""
+    from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415  brings in pydantic
+
+    job = (cluster, servers, devices, device_ids)
+    if sum((bool(tables), plan is not None, any(each is not None for each in job))) != 1 or (
+        tables and hosts is not None
+    ):
+        raise UserError(
+            "a table is made in one of three ways",
+            "the arguments",
+            "give --cluster with its options, or --plan PLAN, or tables to merge",
+        )
+    if tables:
+        made = _merged(tables)
+    elif plan is not None:
+        made = _of_plan(plan, hosts)
+    else:
+        made = _made(cluster or "", servers, devices, device_ids, hosts)
+    text = rank_table_text(made)
+    if output is None:
+        print(text, end="")
+        return
+    write_files(output.parent, {output.name: lambda path: _write(path, text)})
+    print(output)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _made(
+    cluster: str, servers: int | None, devices: int | None, ids: str | None, hosts: Path | None
+) -> RankTable:
+    from topology.rank_tables.generation import made_table  # noqa: PLC0415
+    from topology.rank_tables.jobs import JobServer, job_faults  # noqa: PLC0415
+
+    if not cluster:
+        raise UserError("the machine is not named", "the arguments", "give --cluster NAME")
+    product = _product(cluster)
+    given = _hosts(servers, hosts)
+    chosen = _device_ids(product, len(given), devices, ids)
+    faults = job_faults(product, [JobServer(host.server_id, chosen) for host in given])
+    if faults:
+        raise UserError(
+            f"a job cannot have these devices: {faults[0]}",
+            "--servers, --devices or --device-ids",
+            "see docs/rank-tables.md for what jobs may have",
+        )
+    return _checked(made_table(product, given, chosen), product, f"--hosts {hosts}")
+
+
+def _hosts(servers: int | None, file: Path | None) -> list[Host]:
+    """The servers of a job, in the order of their ids as strings."""
+    from topology.rank_tables.generation import hosts_of_text, placeholder_hosts  # noqa: PLC0415
+
+    if file is None:
+        number = at_least_one(1 if servers is None else servers, "--servers")
+        if number > MAX_DEVICES:
+            raise UserError(
+                f"{number} servers", f"--servers {number}", f"give at most {MAX_DEVICES}"
+            )
+        given = placeholder_hosts(number)
+    else:
+        given = hosts_of_text(table_text(file, f"--hosts {file}"), f"--hosts {file}")
+    if servers is not None and servers != len(given):
+        raise UserError(
+            f"{len(given)} servers in the file, not {servers}", f"--hosts {file}", "name as many"
+        )
+    if not all(host.ips for host in given):
+        print(
+            "note: addresses without a line of --hosts are placeholders; put those of "
+            "/etc/hccn.conf in their place",
+            file=sys.stderr,
+        )
+    return sorted(given, key=lambda host: host.server_id)
+
+
+def _of_plan(path: Path, hosts: Path | None) -> RankTable:
+    from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+    from topology.cluster import Cluster  # noqa: PLC0415
+    from topology.rank_tables.generation import made_table  # noqa: PLC0415
+    from topology.rank_tables.places import reordered  # noqa: PLC0415
+
+    plan = read_plan(path)
+    cluster = Cluster.from_dict(plan.cluster)
+    product = _product_of(cluster, f"--plan {path}")
+    servers = math.prod(tier.size for tier in cluster.tiers if tier.name in _TIERS_OF_SERVERS)
+    table = made_table(product, _hosts(servers, hosts), range(cluster.devices // servers))
+    return _checked(reordered(table, plan.rank_order), product, f"--plan {path}")
+
+
+def _product(name: str) -> Product:
+    from topology.catalogue import named_cluster  # noqa: PLC0415
+
+    return _product_of(named_cluster(name, 1), f"--cluster {name}")
+
+
+def _product_of(cluster: Cluster, where: str) -> Product:
+    from topology.rank_tables import product_of_chip  # noqa: PLC0415
+
+    found = product_of_chip(cluster.chip.name)
+    if found is None or found.value == "950":
+        raise UserError(
+            f"{cluster.name} has {cluster.chip.name}, and no rank table of version 1",
+            where,
+            "name a machine with Ascend 910 devices",
+        )
+    return found
+
+
+def _device_ids(
+    product: Product, servers: int, devices: int | None, ids: str | None
+) -> tuple[int, ...]:
+    """The devices of each server."""
+    whole = 8 if product.value in {"910A", "910B"} else 16
+    if ids is not None:
+        return _id_list(ids)
+    if devices is None:
+        return tuple(range(whole))
+    each, rest = divmod(at_least_one(devices, "--devices"), servers)
+    if rest or not 1 <= each <= whole:
+        raise UserError(
+            f"{devices} devices on {servers} servers with {whole} each",
+            f"--devices {devices}",
+            f"give a multiple of {servers}, at most {servers * whole}",
+        )
+    return tuple(range(each))
+
+
+def _id_list(text: str) -> tuple[int, ...]:
+    """Device ids from `4-7` or `0,1`.
+
+    >>> _id_list("4-7"), _id_list("0,2-3")
+    ((4, 5, 6, 7), (0, 2, 3))
+    """
+    fix = "give ids such as 4-7 or 0,1"
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdigit() and len(end) < 4 for end in ends):
+            raise UserError(f"{part[:40]!r} is no device id", "--device-ids", fix)
+        found += range(int(ends[0]), int(ends[1]) + 1)
+    if not found or len(set(found)) != len(found):
+        raise UserError("no devices, or one of them twice", "--device-ids", fix)
+    return tuple(sorted(found))
+
+
+def _merged(tables: list[Path]) -> RankTable:
+    from topology.rank_tables import check_rank_table  # noqa: PLC0415
+    from topology.rank_tables.generation import merged  # noqa: PLC0415
+    from topology.rank_tables.places import renumbered  # noqa: PLC0415
+
+    reports = [check_rank_table(table_text(path, str(path))) for path in tables]
+    for path, report in zip(tables, reports, strict=True):
+        if report.table is None:
+            raise _unusable(report, str(path))
+    products = {report.product for report in reports}
+    table = merged([report.table for report in reports if report.table is not None])
+    product = products.pop()
+    return _checked(renumbered(table, product), product, " ".join(map(str, tables)))
+
+
+def _checked(table: RankTable, product: Product, where: str) -> RankTable:
+    """The table, if it breaks none of the rules that a reader of it would apply."""
+    from topology.rank_tables import check_rank_table  # noqa: PLC0415
+    from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415
+
+    report = check_rank_table(rank_table_text(table), product)
+    for warning in report.warnings:
+        print(f"warning: {warning.code} {warning}", file=sys.stderr)
+    if report.errors:
+        raise _unusable(report, where)
+    return table
+
+
+def _unusable(report: RankTableReport, where: str) -> UserError:
+    told = [f"{each.code} {each}" for each in report.errors[:_MOST_TOLD]]
+    more = len(report.errors) - len(told)
+    told += [f"and {more} more"] if more > 0 else []
+    return UserError("\n".join(told), where, "mend what the lines name")
+
+
+def hccn(
+    rank_table: options.RankTable,
+    *,
+    peers: options.Peers = "all",
+    as_json: Json = False,
+) -> None:
+    """Print the commands that check the links of every card of a job and to its peers."""
+    from cli.arguments import one_of  # noqa: PLC0415
+    from topology.rank_tables import check_rank_table  # noqa: PLC0415
+    from topology.rank_tables.link_checks import link_checks  # noqa: PLC0415
+
+    next_only = one_of(peers, ("all", "next"), "--peers", "choice of peers") == "next"
+    report = check_rank_table(table_text(rank_table, f"--rank-table {rank_table}"))
+    needed = [e for e in report.errors if e.code.startswith(_NEEDED_FOR_LINKS)]
+    if report.table is None or needed:
+        raise _unusable(report, f"--rank-table {rank_table}")
+    checks = link_checks(report.table, next_only=next_only)
+    if as_json:
+        print(json.dumps({"status": "ok", "commands": [_facts(each) for each in checks]}, indent=1))
+        return
+    server = None
+    for check in checks:
+        if check.server_id != server:
+            server = check.server_id
+            print(f"# on {_comment(server)}")
+        to = "" if check.peer_server_id is None else f"  # {_comment(check.peer_server_id)}"
+        print(f"{check.command}{to}")
+
+
+def _facts(check: LinkCheck) -> dict[str, object]:
+    return {
+        "server_id": check.server_id,
+        "device_id": check.device_id,
+        "peer_server_id": check.peer_server_id,
+        "command": check.command,
+    }
+
+
+def _comment(server: str) -> str:
+    """A server id that stays on the line of its comment."""
+    return server if server.isprintable() else ascii(server)
+
+
+def table_text(path: Path, where: str) -> str:
+    """The text of a file, if it is small enough to be a rank table.
+
+    Raises:
+        UserError: it cannot be read, is larger, or is no text.
+    """
+    fix = "name a rank table, a JSON file"
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UserError(f"{path} is larger than {_MOST_BYTES} bytes", where, fix)
+        return content.decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}", where, fix) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text in UTF-8", where, fix) from error

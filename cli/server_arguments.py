@@ -1,0 +1,187 @@
+"""`--servers 'count=4,mode=async,...'`: replicas that exchange gradients through servers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from cli.errors import UserError, unknown_name
+from costmodel.simulation.parameter_server import (
+    Change,
+    ChangedRun,
+    Member,
+    ServedRate,
+    ServedTraining,
+    ServerError,
+    changed_run,
+    served_rate,
+)
+from costmodel.simulation.served_layout import Servers, served_training
+from topology.errors import UnitError
+from topology.units import format_bytes, format_seconds, parse_bandwidth
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from costmodel.training.records import TrainingRun
+
+KEYS = ("count", "mode", "port", "update", "slow", "lose", "add", "downtime", "horizon")
+MAX_WORKERS = 4096
+_CHANGE = re.compile(r"(\d{1,4}x)?(worker|server)@(\d{1,9}(?:\.\d{1,6})?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What was simulated."""
+
+    run: TrainingRun
+    training: ServedTraining
+    rate: ServedRate
+    changed: ChangedRun | None
+    horizon_s: float
+
+
+def served(run: TrainingRun, text: str) -> Served:
+    """Simulate workers and servers.
+
+    Raises:
+        UserError: something in the text cannot be.
+    """
+    parts = _parsed(text)
+    if run.layout.dp > MAX_WORKERS:
+        raise UserError(
+            f"{run.layout.dp} workers; at most {MAX_WORKERS} are simulated", "--servers", "lower dp"
+        )
+    change, horizon_s = _change(parts)
+    try:
+        training = served_training(run, _servers(parts))
+        rate = served_rate(training)
+        changed = None if change is None else changed_run(training, change, horizon_s)
+    except ServerError as error:
+        raise UserError(str(error), f"--servers {text}", "see `planner simulate --help`") from error
+    return Served(run, training, rate, changed, horizon_s)
+
+
+def _parsed(text: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, _, value = part.partition("=")
+        if key not in KEYS:
+            raise unknown_name("part of --servers", key, KEYS, f"--servers {text}")
+        if key in out:
+            raise UserError(f"{key} is given twice", f"--servers {text}", "give it once")
+        out[key] = value
+    return out
+
+
+def _servers(parts: Mapping[str, str]) -> Servers:
+    count = parts.get("count", "1")
+    if not (count.isdecimal() and len(count) < 7 and int(count) > 0):
+        raise UserError(f"count={count[:40]} is no number of servers", "--servers", "write count=4")
+    mode = parts.get("mode", "sync")
+    if mode not in {"sync", "async"}:
+        raise unknown_name("mode", mode, ("sync", "async"), "--servers mode=")
+    slow = re.fullmatch(r"(\d{1,6})x(\d{1,6}(?:\.\d{1,9})?)", parts.get("slow", "0x1"))
+    if slow is None or float(slow.group(2)) < 1:
+        raise UserError(f"slow={parts['slow'][:40]}", "--servers", "write it like slow=1x1.5")
+    return Servers(
+        int(count),
+        mode == "sync",
+        _port(parts.get("port")),
+        _seconds(parts, "update", 0.0),
+        int(slow.group(1)),
+        float(slow.group(2)),
+    )
+
+
+def _port(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        return parse_bandwidth(text)
+    except UnitError as error:
+        raise UserError(str(error).partition("\n")[0], "--servers port=", "write 25GB/s") from error
+
+
+def _seconds(parts: Mapping[str, str], key: str, default: float) -> float:
+    try:
+        value = float(parts.get(key, default))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UserError(
+            f"{key}={parts[key][:40]} is no time in seconds", "--servers", f"write it like {key}=30"
+        )
+    return value
+
+
+def _change(parts: Mapping[str, str]) -> tuple[Change | None, float]:
+    """Who is lost or added, and how long the run is."""
+    if "lose" in parts and "add" in parts:
+        raise UserError("somebody is lost and somebody added", "--servers", "give one of the two")
+    horizon_s = _seconds(parts, "horizon", 3600.0)
+    for key, sign in (("lose", -1), ("add", 1)):
+        if key in parts:
+            found = _CHANGE.fullmatch(parts[key])
+            if found is None:
+                raise UserError(
+                    f"{key}={parts[key][:40]}", "--servers", f"write it like {key}=worker@600"
+                )
+            count = int((found.group(1) or "1x")[:-1])
+            downtime_s = _seconds(parts, "downtime", 0.0)
+            member, at_s = Member(found.group(2)), float(found.group(3))
+            return Change(member, sign * count, at_s, downtime_s), horizon_s
+    return None, horizon_s
+
+
+def served_json(found: Served) -> dict[str, object]:
+    """The JSON object of a simulation with servers."""
+    samples = found.run.layout.global_batch / found.run.layout.dp
+    changed = None if found.changed is None else asdict(found.changed)
+    return {
+        "status": "ok",
+        "name": found.run.model.name,
+        "step_time_s": found.rate.step_s,
+        "samples_per_s": found.rate.batches_per_s * samples,
+        "tokens_per_s": found.rate.batches_per_s * samples * found.run.layout.seq_len,
+        "communication_s": found.rate.communication_s,
+        "staleness": found.rate.staleness,
+        "workers": len(found.training.compute_s),
+        "servers": found.training.servers,
+        "synchronous": found.training.synchronous,
+        "exchanged_bytes": found.training.nbytes,
+        "change": changed,
+        "horizon_s": found.horizon_s if changed else None,
+    }
+
+
+def print_served(found: Served, out: Console) -> None:
+    """The same for people."""
+    rate, training = found.rate, found.training
+    samples = found.run.layout.global_batch / found.run.layout.dp
+    mode = "synchronous" if training.synchronous else "asynchronous"
+    out.print(
+        f"{found.run.model.name}: a batch of a worker in {format_seconds(rate.step_s)}, simulated",
+        style="bold",
+    )
+    out.print(
+        f"  {rate.batches_per_s * samples:,.4g} samples/s from {len(training.compute_s)} {mode} "
+        f"workers with {training.servers} servers"
+    )
+    out.print(
+        f"  {format_seconds(rate.communication_s)} of it exchange 2 x "
+        f"{format_bytes(training.nbytes)} and wait for the update"
+    )
+    if not training.synchronous:
+        out.print(f"  {rate.staleness:.1f} updates of others between a pull and its own update")
+    changed = found.changed
+    if changed is not None:
+        done, whole = changed.batches * samples, changed.without_change * samples
+        out.print(
+            f"  in {format_seconds(found.horizon_s)} {done:,.0f} samples instead of {whole:,.0f}: "
+            f"before the change a batch takes {format_seconds(changed.before.step_s)}, after it "
+            f"{format_seconds(changed.after.step_s)}"
+        )

@@ -1,0 +1,131 @@
+"""`planner simulate`: a step event by event, of a plan or of a conventional layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli import options
+from cli import simulation_options as choices
+from cli.errors import UserError
+from cli.files import check_folder, write_files
+
+if TYPE_CHECKING:
+    from costmodel.simulation.result import Simulation
+    from costmodel.training.records import TrainingRun
+
+PICTURES = (".svg", ".png")
+EPILOG = """\b
+Examples:
+  planner simulate plan/plan.json
+  planner simulate plan/plan.json --bandwidth server=2 --trace trace.json --plot step.svg
+  planner simulate plan/plan.json --jitter lognormal:0.03 --stragglers 1x1.5
+  planner simulate --layout 'tp=8,pp=16,dp=128,batch=2048,seq=8192,zero=1,sp' \\
+      --cluster dgx-h100 llama3.1-405b
+  planner simulate --layout 'dp=16,micro=32,batch=512,seq=512' --servers 'count=4,mode=async' \\
+      bert-large
+
+\b
+Exit status: 0 simulated, 2 a fault in the command, the plan or the model."""
+
+
+def simulate(  # noqa: PLR0913  one parameter per option
+    subject: choices.Subject,
+    *,
+    layout: choices.Layout = None,
+    cluster: choices.OtherCluster = None,
+    precision: choices.Precision = "bf16",
+    software: choices.Software = None,
+    servers: choices.ParameterServers = None,
+    bandwidth: choices.Bandwidths = None,
+    no_overlap: choices.NoOverlap = False,
+    contention: choices.ContentionMode = "queue",
+    fusion: choices.Fusions = None,
+    prefetch: choices.Prefetch = 1,
+    interference: choices.Interference = 0.0,
+    jitter: choices.Jitter = None,
+    spread: choices.Spread = None,
+    stragglers: choices.Stragglers = None,
+    samples: choices.Samples = 20,
+    seed: choices.Seed = 0,
+    trace: choices.Trace = None,
+    plot: choices.Plot = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run one step event by event: what overlaps, what waits, what is in memory when."""
+    from cli.simulation_arguments import Given, reported  # noqa: PLC0415  brings in the cost model
+
+    given = Given(
+        cluster, bandwidth or [], not no_overlap, contention, fusion or [], prefetch,
+        interference, jitter, spread, stragglers, samples, seed,
+    )  # fmt: skip
+    _check_outputs(trace, plot)
+    if servers is not None:
+        _serve(given.training_run(subject, layout, precision, software), servers, as_json=as_json)
+        return
+    if layout is None:
+        found = given.simulated_plan(Path(subject))
+    else:
+        found = given.simulated_layout(subject, layout, precision, software)
+    with reported():
+        files = _written(found, trace, plot)
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+        from cli.simulation_json import answer  # noqa: PLC0415
+
+        print(dumps(answer(found, files)))
+        return
+    from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_simulation(found, files, out)
+
+
+def _check_outputs(trace: Path | None, plot: Path | None) -> None:
+    """Find out before the work begins whether the files can be written."""
+    for path in (trace, plot):
+        if path is not None:
+            check_folder(path.parent)
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise UserError(
+            f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
+            f"--plot {plot}",
+            f"name a file that ends in {' or '.join(PICTURES)}",
+        )
+
+
+def _serve(run: TrainingRun, servers: str, *, as_json: bool) -> None:
+    """Workers and parameter servers instead of collectives."""
+    from cli.server_arguments import print_served, served, served_json  # noqa: PLC0415
+
+    found = served(run, servers)
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps(served_json(found)))
+        return
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        print_served(found, out)
+
+
+def _written(found: Simulation, trace: Path | None, plot: Path | None) -> list[Path]:
+    """The files that were asked for, each whole or not at all."""
+    out: list[Path] = []
+    if trace is not None:
+        from costmodel.simulation.trace import trace_json  # noqa: PLC0415
+
+        text = trace_json(found)
+        out += write_files(trace.parent, {trace.name: lambda path: _write_text(path, text)})
+    if plot is not None:
+        from costmodel.simulation.plot import save_plot  # noqa: PLC0415  brings in matplotlib
+
+        kind = plot.suffix.lstrip(".").lower()
+        out += write_files(plot.parent, {plot.name: lambda path: save_plot(found, path, kind)})
+    return out
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

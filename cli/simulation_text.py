@@ -1,0 +1,123 @@
+"""What `planner simulate` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.simulation_json import variation
+from cli.text import percent, table
+from topology.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from costmodel.simulation.result import Simulation
+
+MAX_ROWS = 12
+"""Most rows of a table of stages."""
+
+
+def print_simulation(found: Simulation, files: Sequence[Path], out: Console) -> None:
+    """Write the summary of a simulation."""
+    _headline(found, out)
+    _times(found, out)
+    _communication(found, out)
+    _bubble(found, out)
+    _memory(found, out)
+    _variation(found, out)
+    for title, lines in (("Notes", found.notes), ("Written", files)):
+        if lines:
+            out.print(f"\n{title}", style="bold")
+            for line in lines:
+                out.print(f"- {line}" if title == "Notes" else str(line), soft_wrap=False)
+
+
+def _headline(found: Simulation, out: Console) -> None:
+    load, step_s = found.load, found.step_s
+    out.print(f"{found.name}: one step in {format_seconds(step_s)}, simulated", style="bold")
+    rates = [f"{load.samples / step_s:,.4g} samples/s"] if step_s > 0 else []
+    if load.tokens and step_s > 0:
+        rates.append(f"{load.tokens / step_s:,.0f} tokens/s")
+    if load.peak_flops and load.flops:
+        rates.append(f"{100 * found.utilisation:.1f} % of the peak FLOP/s (MFU)")
+    rates.append(f"{load.devices:,} devices")
+    out.print("  " + ", ".join(rates))
+    ratio = found.estimate_s / step_s if step_s > 0 else 1.0
+    estimate = format_seconds(found.estimate_s)
+    out.print(f"  the estimate, {found.estimate_means}, is {estimate}: {ratio:.3g} x as long")
+    if found.facts:
+        out.print("  " + ", ".join(f"{name} {value}" for name, value in found.facts.items()))
+
+
+def _times(found: Simulation, out: Console) -> None:
+    account, step_s = found.account, found.step_s
+    made = table("Time of an average device", ["cause", "time", "%"], right=(1, 2))
+    rows = [(name, s) for name, s in account.computing.items() if s > 0]
+    rows += [
+        ("communication that is not hidden", account.exposed_s),
+        ("waiting", account.waiting_s),
+    ]
+    for name, seconds in rows:
+        made.add_row(name, format_seconds(seconds), percent(seconds, step_s))
+    made.add_row("step", format_seconds(account.step_s), "100", style="bold")
+    out.print(made)
+
+
+def _communication(found: Simulation, out: Console) -> None:
+    if not found.account.communication:
+        return
+    columns = ["communication", "total", "exposed", "hidden", "for"]
+    made = table("Communication of an average device", columns, right=(1, 2, 3))
+    for item in found.account.communication:
+        over = f" over {item.tier} links" if item.tier else ""
+        made.add_row(
+            item.kind.replace("_", "-") + over,
+            *(format_seconds(s) for s in (item.total_s, item.exposed_s, item.hidden_s)),
+            item.cause,
+        )
+    out.print(made)
+
+
+def _bubble(found: Simulation, out: Console) -> None:
+    split = found.bubble
+    if split is None or split.total_s <= 0:
+        return
+    made = table("Why stages wait", ["cause", "time", "% of the step"], right=(1, 2))
+    for name, seconds in (
+        ("the schedule itself", split.ideal_s),
+        ("uneven stages", split.imbalance_s),
+        ("recomputation", split.recomputation_s),
+        ("communication", split.communication_s),
+        ("waiting", split.total_s),
+    ):
+        text = format_seconds(abs(seconds))
+        made.add_row(name, f"-{text}" if seconds < 0 else text, percent(seconds, found.step_s))
+    out.print(made)
+
+
+def _memory(found: Simulation, out: Console) -> None:
+    made = table("Memory", ["device", "peak", "reached at"], right=(1, 2))
+    curves = found.memory
+    for curve in curves[:MAX_ROWS]:
+        made.add_row(curve.device, format_bytes(curve.peak_bytes), format_seconds(curve.peak_at_s))
+    if len(curves) > MAX_ROWS:
+        made.add_row(f"and {len(curves) - MAX_ROWS} others", "", "")
+    if found.load.memory_bytes:
+        remark = "" if found.fits else ": it does not fit"
+        made.add_row("limit" + remark, format_bytes(found.load.memory_bytes), "", style="bold")
+    out.print(made)
+
+
+def _variation(found: Simulation, out: Console) -> None:
+    drawn = variation(found)
+    if drawn is None:
+        return
+    made = table("Unequal devices", [f"of {drawn['samples']} steps drawn", "time"], right=(1,))
+    for name, key in (("mean", "mean_s"), ("median", "median_s"), ("95 %", "p95_s")):
+        made.add_row(name, format_seconds(float(str(drawn[key]))))
+    made.add_row("longest", format_seconds(float(str(drawn["largest_s"]))))
+    out.print(made)
+    slower = 100 * float(str(drawn["slower_than_equal_devices"]))
+    out.print(f"on average {slower:.1f} % more than on equal devices")

@@ -1,0 +1,156 @@
+"""What is known of machines, servers and chips, as plain JSON values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import unknown_name
+from cli.machine_files import is_file_name, named_machine
+from topology import catalogue
+from topology.chips import chip_profile
+from topology.errors import ClusterError
+from topology.server_file import GENERATORS, LinkEntry, NicEntry, ServerFile
+from topology.uses import bundled
+
+if TYPE_CHECKING:
+    from topology.machine import Machine
+
+Facts = dict[str, Any]
+
+
+def listed() -> Facts:
+    """Names of everything bundled, with what tells them apart."""
+    clusters = [_cluster_line(name) for name in catalogue.cluster_names()]
+    chips = [_chip_line(name) for name in catalogue.chip_names()]
+    return {"clusters": clusters, "chips": chips}
+
+
+def shown(name: str, devices: int | None) -> Facts:
+    """What is known under a name, or in a cluster file.
+
+    Raises:
+        ClusterError: the file has faults, or a job cannot have so many devices.
+        UserError: nothing has this name, or the file cannot be read.
+    """
+    if is_file_name(name) or name in catalogue.cluster_names():
+        return machine_facts(named_machine(name, f"the machine {name}"), devices)
+    if name in catalogue.server_names():
+        server = ServerFile.model_validate(bundled("servers", name))
+        return {"kind": "server", **_server(server)}
+    try:
+        return {"kind": "chip", **chip_profile(name).model_dump(mode="json", exclude_none=True)}
+    except ClusterError:
+        known = (*catalogue.cluster_names(), *catalogue.server_names(), *catalogue.chip_names())
+        raise unknown_name("machine, server or chip", name, known, f"the name {name}") from None
+
+
+def machine_facts(machine: Machine, devices: int | None) -> Facts:
+    """The layers of a machine and the planner's view of it."""
+    count = default_devices(machine) if devices is None else devices
+    cluster = machine.cluster(count)
+    file = machine.file
+    names = list(dict.fromkeys(entry.use for entry in machine.entries))
+    return {
+        "kind": "machine",
+        "name": file.name,
+        "title": file.title,
+        "max_devices": machine.max_devices,
+        "servers": [entry.model_dump(mode="json", exclude_none=True) for entry in machine.entries],
+        "templates": [_server(file.servers[name]) for name in names],
+        "fabrics": {
+            name: entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+            for name, entry in file.cluster.fabrics.items()
+        },
+        "view": {
+            "devices": count,
+            "chip": asdict(cluster.chip) | {"peak_flops": dict(cluster.chip.peak_flops)},
+            "tiers": [asdict(tier) | {"kind": tier.kind.value} for tier in cluster.tiers],
+            "usable_memory_bytes": cluster.usable_memory_bytes,
+        },
+        "notes": list(machine.notes(count)),
+    }
+
+
+def default_devices(machine: Machine) -> int:
+    """The whole machine, or two of its servers if their number is open."""
+    if machine.max_devices is not None and not machine.is_open:
+        return machine.max_devices
+    first = machine.entries[0]
+    most = first.max_count or 2
+    return min(2, most) * machine.file.servers[first.use].devices
+
+
+def _cluster_line(name: str) -> Facts:
+    machine = catalogue.named_machine(name)
+    server = machine.file.servers[machine.entries[0].use]
+    return {
+        "name": name,
+        "title": machine.file.title,
+        "server": server.name,
+        "chip": machine.chips[server.name].name,
+        "devices_per_server": server.devices,
+        "max_devices": machine.max_devices,
+    }
+
+
+def _chip_line(name: str) -> Facts:
+    chip = catalogue.named_chip(name)
+    sixteen = chip.peak_flops.get("bfloat16") or chip.peak_flops.get("float16")
+    return {
+        "name": name,
+        "family": chip.family,
+        "flops_16_bit": sixteen,
+        "memory_bytes": chip.memory_bytes,
+        "memory_bandwidth_bytes_per_s": chip.memory_bandwidth_bytes_per_s,
+    }
+
+
+def _server(server: ServerFile) -> Facts:
+    chip = server.chip if isinstance(server.chip, str) else server.chip.name
+    return {
+        "name": server.name,
+        "title": server.title,
+        "host": server.host,
+        "chip": chip,
+        "devices": server.devices,
+        "groups": {name: [list(g) for g in groups] for name, groups in server.groups.items()},
+        "links": [_wire(name, entry) for name, entry in server.links.items()],
+        "nics": [_wire(name, entry) for name, entry in server.nics.items()],
+        "shared": {
+            name: shared.model_dump(mode="json", exclude_none=True)
+            for name, shared in server.shared.items()
+        },
+        "placement": None
+        if server.placement is None
+        else server.placement.model_dump(mode="json", exclude_none=True),
+        "note": server.note,
+    }
+
+
+def _wire(name: str, entry: LinkEntry | NicEntry) -> Facts:
+    record = entry.model_dump(mode="json", exclude_none=True)
+    if isinstance(entry, NicEntry):
+        return {"name": name, "between": _ports(entry), **record}
+    generator = next(each for each in GENERATORS if getattr(entry, each) is not None)
+    return {"name": name, "between": _between(generator, record[generator]), **record}
+
+
+def _ports(entry: NicEntry) -> str:
+    each = "one for each device" if entry.devices == "each" else ""
+    return each or f"{len(entry.devices)}, for {len(entry.devices[0])} devices each"
+
+
+def _between(generator: str, members: object) -> str:
+    """A generator in words, such as `full_mesh of [0, 1, 2, 3], [4, 5, 6, 7]`."""
+    noun = generator.replace("_", " ")
+    if isinstance(members, dict):
+        dims = " x ".join(map(str, members["dims"]))
+        return f"{noun} {dims}"
+    if members == "all":
+        return f"{noun} of all"
+    assert isinstance(members, list)
+    told = [", ".join(map(str, group)) for group in members]
+    if generator in ("pairs", "directed"):
+        return f"{noun} " + " ".join(text.replace(", ", "-") for text in told)
+    return f"{noun} of " + " and ".join(f"({text})" for text in told)

@@ -1,0 +1,127 @@
+"""The summary of `planner validate`, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from costmodel.training.assessment import summaries, sweeps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from costmodel.training.assessment import BlockSummary, Confusion, MemorySummary
+    from costmodel.training.dataset import Entry
+    from costmodel.training.predict import Prediction
+
+_SKIPPED = "cannot be priced"
+
+
+def summary_json(
+    entries: Sequence[Entry], predictions: Sequence[Prediction | None], output: Path | None
+) -> str:
+    """One JSON object with all summaries."""
+    times, memories, confusion = summaries(entries, predictions, _blocks(predictions))
+    return json.dumps(
+        {
+            "status": "ok",
+            "rows": len(entries),
+            "predicted": sum(found is not None for found in predictions),
+            "skipped": {entry.name: entry.skipped for entry in entries if entry.skipped},
+            "blocks": [asdict(block) for block in times],
+            "memory": [asdict(block) for block in memories],
+            "fits": asdict(confusion),
+            "sweeps": [asdict(sweep) for sweep in sweeps(entries, predictions)],
+            "files": [] if output is None else [str(output)],
+        },
+        indent=1,
+    )
+
+
+def print_summary(
+    entries: Sequence[Entry],
+    predictions: Sequence[Prediction | None],
+    output: Path | None,
+    out: Console,
+) -> None:
+    """Tables of errors by block, never pooled."""
+    times, memories, confusion = summaries(entries, predictions, _blocks(predictions))
+    count = sum(found is not None for found in predictions)
+    out.print(f"{len(entries)} rows, {count} predicted, {len(entries) - count} skipped")
+    _print_times(times, out)
+    _print_memory(memories, confusion, out)
+    _print_sweeps(entries, predictions, out)
+    reasons = Counter(entry.skipped for entry in entries if entry.skipped)
+    if reasons:
+        out.print("\nSkipped:", style="bold")
+    for reason, many in reasons.most_common():
+        out.print(f"  {many} x {reason}")
+    if output is not None:
+        out.print(f"\nwrote {output}")
+
+
+def _blocks(predictions: Sequence[Prediction | None]) -> list[str]:
+    return [_SKIPPED if found is None else found.block for found in predictions]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _print_times(times: Sequence[BlockSummary], out: Console) -> None:
+    from cli.text import table  # noqa: PLC0415  brings in rich
+
+    headings = ["block", "used / all", "mean", "median", "90 %", "bias", "rank", "in interval"]
+    made = table("Step time, error in percent", headings, right=range(1, 8))
+    for row in times:
+        rank = "-" if row.rank_correlation is None else f"{row.rank_correlation:.3f}"
+        made.add_row(
+            row.block,
+            f"{row.used} / {row.available}",
+            _percent(row.mean),
+            _percent(row.median),
+            _percent(row.ninetieth),
+            f"{100 * row.bias:+.1f}",
+            rank,
+            _percent(row.inside),
+        )
+    out.print(made)
+
+
+def _print_memory(memories: Sequence[MemorySummary], confusion: Confusion, out: Console) -> None:
+    from cli.text import table  # noqa: PLC0415  brings in rich
+
+    if memories:
+        made = table(
+            "Memory, error in percent", ["block", "rows", "median", "90 %"], right=(1, 2, 3)
+        )
+        for row in memories:
+            values = (str(row.used), _percent(row.median), _percent(row.ninetieth))
+            made.add_row(row.block, *values)
+        out.print(made)
+    out.print(
+        f"\nFits in memory: of runs that ran, {confusion.ran_fits} predicted to fit and "
+        f"{confusion.ran_does_not} not; of runs that ran out of memory, "
+        f"{confusion.failed_does_not} predicted not to fit and {confusion.failed_fits} to fit"
+    )
+
+
+def _print_sweeps(
+    entries: Sequence[Entry], predictions: Sequence[Prediction | None], out: Console
+) -> None:
+    from cli.text import table  # noqa: PLC0415  brings in rich
+
+    found = sweeps(entries, predictions)
+    if not found:
+        return
+    headings = ["sweep", "layouts", "rank", "best is slower by"]
+    made = table("Layouts of one model on one machine", headings, right=(1, 2, 3))
+    for sweep in found:
+        values = (f"{sweep.rank_correlation:.3f}", f"{100 * sweep.best:.1f} %")
+        made.add_row(sweep.name, str(sweep.layouts), *values)
+    out.print(made)

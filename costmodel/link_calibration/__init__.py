@@ -1,0 +1,1 @@
+"""From measured collectives to the constants of links and libraries."""

@@ -1,0 +1,150 @@
+"""Constants of operators for one chip: its own, those of its generation, or those of all chips.
+
+Read from data/calibration: architectures.yaml holds facts, operators.yaml what
+benchmarks/calibrate_operators.py fitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import yaml
+
+import data
+from costmodel.operators.attention import AttentionRates
+from costmodel.operators.matmul import MatmulRates
+from topology.cluster import Chip
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # reads forty times faster
+
+POOLED = "pooled"
+"""Key of the constants of a chip whose generation nobody measured."""
+
+
+class Basis(StrEnum):
+    """Where the constants of matrix products come from."""
+
+    CHIP = "fitted to measurements of this chip"
+    GENERATION = "inherited from measured chips of its generation"
+    POOLED = "inherited from the mean of all measured chips"
+
+
+@dataclass(frozen=True, slots=True)
+class ChipConstants:
+    """What the formulas take for one chip."""
+
+    generation: str
+    """Such as `ampere`; `pooled` if no mark fits."""
+
+    matmul: MatmulRates
+    attention: AttentionRates
+    """Of the kernel that this generation usually runs."""
+
+    basis: Basis
+    units: float
+    """Cores that share one product."""
+
+    share: float
+    """Of the peak, that large products reach."""
+
+    start_s: float
+    """Of a kernel on the device."""
+
+    shaped: bool
+    """Whether shapes matter; a machine of the mind has rates alone."""
+
+
+def chip_constants(chip: Chip) -> ChipConstants:
+    """Constants of a chip; unmeasured ones keep the share of the peak and the start of kernels that
+    their own file states.
+    """
+    return _constants(chip.name, chip.family, chip.matmul_efficiency, chip.launch_latency_s)
+
+
+def attention_rates(kernel: str) -> AttentionRates:
+    """Constants of a fused kernel such as `flash2`, `flash3`, `cudnn`; see `attention_kernels`."""
+    try:
+        return AttentionRates(**_fitted()["attention"][kernel])
+    except KeyError:
+        known = ", ".join(attention_kernels())
+        raise ValueError(f"unknown kernel of attention {kernel!r}; known: {known}") from None
+
+
+def attention_kernels() -> tuple[str, ...]:
+    """Names of the fused kernels with constants."""
+    return tuple(_fitted()["attention"])
+
+
+def generation_of(name: str, family: str = "") -> str:
+    """Generation of a chip by its name and family; `pooled` if none fits."""
+    for generation, facts in _architectures()["generations"].items():
+        if any(_stands_in(mark, name) or _stands_in(mark, family) for mark in facts["marks"]):
+            return str(generation)
+    return POOLED
+
+
+def units_of(name: str, family: str = "") -> float:
+    """Cores of a chip that share one matrix product."""
+    for text in (name, family):
+        for mark, fact in _architectures()["units"].items():
+            if _stands_in(mark, text):
+                return float(fact["value"])
+    return float(_architectures()["other_units"]["value"])
+
+
+@cache
+def _constants(name: str, family: str, known_share: float, start_s: float) -> ChipConstants:
+    table, facts = _fitted()["matmul"], _architectures()["generations"]
+    generation = generation_of(name, family)
+    found = dict(table["generations"].get(generation, table["generations"][POOLED]))
+    basis = Basis.GENERATION
+    if generation not in table["generations"] or generation == POOLED:
+        basis = Basis.POOLED
+        found["start_s"] = start_s
+    own = table["chips"].get(name)
+    architecture = facts.get(generation, {"largest_tile": 32768, "fewest_rows": 64})
+    found |= {"share": known_share} if own is None else own
+    units = units_of(name, family)
+    rates = MatmulRates(
+        units=units,
+        largest_tile=float(architecture["largest_tile"]),
+        fewest_rows=float(architecture["fewest_rows"]),
+        memory=table["memory"],
+        throttle_after_s=table["throttle_after_s"],
+        **found,
+    )
+    return ChipConstants(
+        generation=generation,
+        matmul=rates,
+        attention=attention_rates(architecture.get("attention", _fitted()["other_attention"])),
+        basis=basis if own is None else Basis.CHIP,
+        units=units,
+        share=found["share"],
+        start_s=found["start_s"],
+        shaped=bool(architecture.get("shaped", True)),
+    )
+
+
+def _stands_in(mark: str, text: str) -> bool:
+    """Whether the mark stands in the text, not as a part of a longer word."""
+    return bool(re.search(rf"(?<![a-z0-9]){re.escape(mark)}(?![a-z0-9])", text.lower()))
+
+
+@cache
+def _architectures() -> Mapping[str, Any]:
+    return _yaml("architectures.yaml")
+
+
+@cache
+def _fitted() -> Mapping[str, Any]:
+    return _yaml("operators.yaml")
+
+
+def _yaml(name: str) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = yaml.load(data.read_text("calibration", name), Loader=_LOADER)  # noqa: S506  a safe one
+    return content

@@ -1,0 +1,332 @@
+"""From a conventional layout to a pipelined job: the times of the training estimate, taken apart.
+
+The estimate prices a whole step. What a part of it costs is the difference between the step with
+and without that part, so the parts sum to what the estimate says of a pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.simulation.job import Block, Job, Sharding, Stage
+from costmodel.simulation.programme import Part, Work
+from costmodel.simulation.schedules import SCHEDULES
+from costmodel.training.communication import Links, all_gather_s, group
+from costmodel.training.layers import ends_s, tokens
+from costmodel.training.memory import MemoryConstants, memory_use
+from costmodel.training.sizes import layer_parameters, local_parameters
+from costmodel.training.step import StepTimes, step_times
+from costmodel.training.table import RunTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.records import TrainingRun
+
+BUCKET_BYTES = 64 * 2**20
+INSIDE, ACROSS = "server", "network"
+"""Tiers: the links inside a server, and those between servers."""
+_COMMUNICATION = {
+    "tp_hidden": Work("tensor parallel", "all_gather"),
+    "ep_hidden": Work("experts", "all_to_all"),
+    "cp_hidden": Work("context parallel", "all_gather"),
+}
+_HOST = "micro-batch"
+"""What the host does for each micro-batch outside the layers."""
+_HEAD_FORWARD = 1 / 3
+"""Share of the head's time that is its forward pass: one of three products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a layout leaves open."""
+
+    schedule: str = ""
+    """Empty: 1F1B, interleaved with several chunks."""
+    expert_imbalance: float = 1.0
+    """Work of the busiest expert rank over that of an average one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutConstants:
+    """What machine and software reach and keep."""
+
+    step: StepConstants
+    memory: MemoryConstants = field(default_factory=MemoryConstants)
+
+
+def layout_job(run: TrainingRun, constants: LayoutConstants, options: Options | None = None) -> Job:
+    """The job of one step; every stage stands for all ranks that share its layers."""
+    return _Layout(run, constants.step, constants.memory, options or Options()).job()
+
+
+@dataclass(slots=True)
+class _Layout:
+    run: TrainingRun
+    constants: StepConstants
+    memory: MemoryConstants
+    options: Options
+    whole: RunTable = field(init=False)
+    table: RunTable = field(init=False)
+    """Without what sharded parameters cost beside a pass, which is simulated."""
+    raw: StepTimes = field(init=False)
+    """With nothing hidden."""
+
+    def __post_init__(self) -> None:
+        self.whole = RunTable.of([self.run])
+        below = np.minimum(self.whole.zero_stage, 2.0)
+        self.table = self.whole.with_columns({"zero_stage": below, "overlap": np.zeros(1)})
+        self.raw = step_times(self.table, self._shown(dp_hidden=0.0, pp_shown=1.0))
+
+    @property
+    def schedule(self) -> str:
+        usual = "interleaved" if self.run.layout.vpp > 1 else "1f1b"
+        return self.options.schedule or usual
+
+    def _shown(self, **changes: float) -> StepConstants:
+        return replace(self.constants, **changes)
+
+    def job(self) -> Job:
+        run, layout, schedule = self.run, self.run.layout, self.schedule
+        micro_batches = round(layout.micro_batches)
+        crossings = 2.0 * layout.vpp * micro_batches + 2.0 * (layout.pp - 1)
+        between = self._tier(layout.tp * layout.cp * layout.dp, 2)
+        return Job(
+            stages=tuple(self._stages(SCHEDULES[schedule].bidirectional)),
+            micro_batches=micro_batches,
+            schedule=schedule,
+            copies=layout.devices // layout.pp,
+            send_s=float(self.raw.transfer[0]) / crossings if layout.pp > 1 else 0.0,
+            send=Work("stage transfer", "point_to_point", between),
+            sharding=self._sharding(),
+            overhead_s=float(self.raw.other[0]),
+            name=run.name,
+        )
+
+    def _tier(self, stride: int, ranks: int) -> str:
+        """Tier that a group of ranks so far apart crosses."""
+        reach = stride * ranks
+        return INSIDE if reach <= float(self.table.machine.server[0]) else ACROSS
+
+    # Layers
+
+    def _layer(self) -> Block:
+        """One mean layer."""
+        layout = self.run.layout
+        plain = self.table.with_columns(
+            {"recompute_full": np.zeros(1), "recompute_core": np.zeros(1)}
+        )
+        forward, moved_forward = self._passes(plain, "layer_forward")
+        backward, moved_backward = self._passes(plain, "layer_backward")
+        whole = step_times(self.table, self.constants).layer_backward[0]
+        once = step_times(plain, self.constants).layer_backward[0]
+        again = (Part(Work("recompute"), float(whole - once)),) if whole > once else ()
+        # The gradients of inputs and of weights take as long as each other in every product.
+        half = [Part(Work("compute backward"), s / 2) for s in (backward, backward)]
+        kept, working = self._kept()
+        gather_s, sync_s = self._per_layer()
+        return Block(
+            "layers",
+            1.0,
+            forward=(Part(Work("compute forward"), forward), *moved_forward),
+            backward=(half[0], *moved_backward),
+            weight=(half[1],),
+            again=again,
+            kept_bytes=kept,
+            working_bytes=working,
+            gather_s=gather_s,
+            sync_s=sync_s,
+            gathered_bytes=2.0 * float(layer_parameters(self.table)[0]) / layout.tp,
+            hidden=self._hidden(plain),
+        )
+
+    def _passes(self, table: RunTable, name: str) -> tuple[float, tuple[Part, ...]]:
+        """Seconds of computation of a pass, and its exposed communication by kind."""
+        constants, parts = self.constants, []
+        before = float(getattr(step_times(table, constants), name)[0])
+        for field_name, work in _COMMUNICATION.items():
+            constants = replace(constants, **{field_name: 1.0})
+            after = float(getattr(step_times(table, constants), name)[0])
+            seconds = (before - after) * self._uneven(work)
+            if seconds > 0:
+                parts.append(Part(work._replace(tier=self._tier_of(work)), seconds))
+            before = after
+        return before * self._uneven(None), tuple(parts)
+
+    def _uneven(self, work: Work | None) -> float:
+        """How much longer the busiest expert rank takes; for computation its experts' share."""
+        model, factor = self.run.model, self.options.expert_imbalance
+        if not model.experts or factor == 1.0:
+            return 1.0
+        if work is not None:
+            return factor if work.kind == "all_to_all" else 1.0
+        width = 2.0 + model.gated
+        routed = width * model.hidden * model.expert_ffn * model.experts_per_token
+        rest = width * model.hidden * model.shared_ffn
+        rest += 2.0 * model.hidden * (model.heads + model.kv_heads) * model.head_size
+        share = routed / (routed + rest)
+        return 1.0 + (factor - 1.0) * share
+
+    def _hidden(self, table: RunTable) -> tuple[Part, ...]:
+        """Communication of a pass that the constants say is hidden."""
+        out = []
+        for name, work in _COMMUNICATION.items():
+            shown = replace(self.constants, **{name: 0.0})
+            gone = (
+                step_times(table, shown).layer_forward
+                - step_times(table, self.constants).layer_forward
+            )
+            if float(gone[0]) > 1e-12:
+                out.append(Part(work._replace(tier=self._tier_of(work)), float(gone[0])))
+        return tuple(out)
+
+    def _tier_of(self, work: Work) -> str:
+        layout = self.run.layout
+        strides = {"tensor parallel": (1, layout.tp), "experts": (layout.tp, layout.ep)}
+        return self._tier(*strides.get(work.cause, (layout.tp, layout.cp)))
+
+    def _kept(self) -> tuple[float, float]:
+        """Bytes that a mean layer keeps, and that it needs while it runs backward."""
+        alone = self.whole.with_columns({"pp": np.ones(1), "vpp": np.ones(1)})
+        use = memory_use(alone, self.memory)
+        return float(use.activations[0]) / self.run.model.layers, float(use.buffers[0])
+
+    # Parameters
+
+    def _parameters(self) -> tuple[float, float]:
+        """Parameters of one layer on one device, and those of the embedding or head."""
+        layout, model = self.run.layout, self.run.model
+        dense, routed = local_parameters(self.table)
+        layers = float(self.table.most_layers[0]) if layout.pp > 1 else model.layers
+        ends = model.vocab * model.hidden / layout.tp
+        both = 1.0 if layout.pp > 1 or model.tied else 2.0
+        return float(dense[0] + routed[0] - both * ends) / layers, ends
+
+    def _per_layer(self) -> tuple[float, float]:
+        """Seconds to gather the parameters of a layer and to reduce its gradients."""
+        if self.run.layout.zero_stage >= 3:
+            gather_s = self._sharded_gather_s()
+            return gather_s, gather_s
+        total = float(self.raw.gradients[0]) * self._parameters()[0] / self._fullest()
+        return (total / 2, total / 2) if self.run.layout.zero_stage else (0.0, total)
+
+    def _sharded_gather_s(self) -> float:
+        layout = self.run.layout
+        ranks = np.asarray([float(layout.zero_group or layout.dp * layout.cp)])
+        links = Links(np.asarray(self.constants.link), np.asarray(self.constants.port))
+        members = group(self.table, ranks, self.table.tp)
+        nbytes = 2.0 * layer_parameters(self.table) / self.table.tp
+        return float(all_gather_s(self.table, links, nbytes, members)[0])
+
+    def _fullest(self) -> float:
+        """Parameters of the fullest device, as the estimate counts them."""
+        dense, routed = local_parameters(self.table)
+        return float(dense[0] + routed[0])
+
+    def _sharding(self) -> Sharding:
+        layout = self.run.layout
+        ranks = layout.zero_group or layout.dp * layout.cp
+        scattered = layout.zero_stage >= 1
+        kind = "reduce_scatter" if scattered else "all_reduce"
+        each = self._parameters()[0]
+        each_pass = layout.zero_stage >= 3 and not bool(self.whole.gather_once[0])
+        return Sharding(
+            tier=self._tier(layout.tp, ranks),
+            sync=Work("gradient sync", kind),
+            gather_each_pass=each_pass,
+            sync_each_micro=each_pass,
+            buckets=1.0 if layout.zero_stage >= 3 else max(1.0, BUCKET_BYTES // (2.0 * each)),
+        )
+
+    # Stages
+
+    def _stages(self, bidirectional: bool) -> list[Stage]:
+        layout = self.run.layout
+        layers, layer = self._split(), self._layer()
+        embedding, head = self._ends(layer)
+        each = self.constants.host_micro_s / layout.vpp / 2
+        host = _end(_HOST, each, each)
+        chunks: list[list[tuple[Block, ...]]] = []
+        for stage in range(layout.pp):
+            own = []
+            for chunk in range(layout.vpp):
+                blocks = [host, replace(layer, count=layers[stage] / layout.vpp)]
+                if stage == 0 and chunk == 0:
+                    blocks.insert(1, embedding)
+                if stage == layout.pp - 1 and chunk == layout.vpp - 1:
+                    blocks.append(head)
+                own.append(tuple(blocks))
+            chunks.append(own)
+        if bidirectional:
+            chunks = [[chunks[i][0], chunks[-1 - i][0]] for i in range(layout.pp)]
+        return [self._stage(i, own) for i, own in enumerate(chunks)]
+
+    def _stage(self, number: int, chunks: Sequence[tuple[Block, ...]]) -> Stage:
+        layout = self.run.layout
+        each, ends = self._parameters()
+        count = sum(
+            each * block.count if block.name == "layers" else ends
+            for blocks in chunks
+            for block in blocks
+            if block.name != _HOST
+        )
+        return Stage(
+            f"stage {number}" if layout.pp > 1 else "device",
+            tuple(chunks),
+            sum(self._state_bytes(own) for own in self._held(number)) + self.memory.context_bytes,
+            float(self.raw.optimizer[0]) * count / self._fullest(),
+        )
+
+    def _held(self, number: int) -> tuple[int, ...]:
+        """Stages whose layers a device holds: its own, in two directions the opposite one too."""
+        last = self.run.layout.pp - 1
+        both = SCHEDULES[self.schedule].bidirectional
+        return (number, last - number) if both else (number,)
+
+    def _state_bytes(self, number: int) -> float:
+        """Weights, gradients and optimizer states of the layers of a stage."""
+        last = self.run.layout.pp - 1
+        place = "first" if number == 0 else "last" if number == last else "middle"
+        use = memory_use(self.whole, self.memory, (place,))
+        held = float(use.parameters[0] + use.gradients[0] + use.optimizer[0])
+        full = float(self.table.most_layers[0])
+        return held * self._split()[number] / full if place == "middle" else held
+
+    def _split(self) -> list[float]:
+        """Layers of each stage, as the estimate splits them."""
+        table, stages = self.table, self.run.layout.pp
+        listed = self.run.layout.stage_layers
+        if listed:
+            return [float(n) for n in listed]
+        if stages == 1:
+            return [float(self.run.model.layers)]
+        first, last = float(table.first_layers[0]), float(table.last_layers[0])
+        middle = self.run.model.layers - first - last
+        if stages == 2:
+            return [first, last]
+        low, more = divmod(middle, stages - 2)
+        return [first, *(low + (i < more) for i in range(stages - 2)), last]
+
+    def _ends(self, layer: Block) -> tuple[Block, Block]:
+        """Embedding and head, which the first and the last stage run beside their layers."""
+        embedding, head = (float(times[0]) for times in ends_s(self.table, self.constants))
+        each, ends = self._parameters()
+        share = ends / each
+        gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
+        first = _end("embedding", embedding / 2, embedding / 2)
+        last = _end("head", head * _HEAD_FORWARD, head * (1 - _HEAD_FORWARD))
+        logits = self.memory.logit_bytes * float(tokens(self.table)[0])
+        kept = logits * self.run.model.vocab / self.run.layout.tp
+        return (
+            replace(first, gather_s=gather_s, sync_s=sync_s),
+            replace(last, gather_s=gather_s, sync_s=sync_s, kept_bytes=kept),
+        )
+
+
+def _end(name: str, forward: float, backward: float) -> Block:
+    parts = (Part(Work("compute backward"), backward / 2),)
+    return Block(name, 1.0, (Part(Work("compute forward"), forward),), parts, parts)

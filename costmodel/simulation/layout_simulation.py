@@ -1,0 +1,192 @@
+"""Simulates the step of a conventional layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from costmodel.simulation.accounting import account_of
+from costmodel.simulation.bubbles import bubble_of
+from costmodel.simulation.collector import paused_collector
+from costmodel.simulation.effects import Effects
+from costmodel.simulation.engine import run
+from costmodel.simulation.job import Job
+from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
+from costmodel.simulation.memory import pipeline_memory
+from costmodel.simulation.pipeline import PipelineStep, pipeline_programme
+from costmodel.simulation.result import Load, Simulation, SimulationError
+from costmodel.simulation.schedules import ScheduleError
+from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
+from costmodel.training.calibration import shipped_calibration
+from costmodel.training.families import family_of
+from costmodel.training.machines import machine
+from costmodel.training.predict import USABLE, predict
+from costmodel.training.step import step_times
+from costmodel.training.table import RunTable
+
+if TYPE_CHECKING:
+    from costmodel.simulation.engine import Timeline
+    from costmodel.training.records import TrainingModel, TrainingRun
+
+MAX_PASSES = 2_000_000
+"""Passes of all stages together that are simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimes:
+    """A simulated job."""
+
+    step: PipelineStep
+    timeline: Timeline
+    step_s: float
+
+
+def simulate_job(job: Job, effects: Effects) -> JobTimes:
+    """Run a job.
+
+    Raises:
+        SimulationError: the schedule does not allow it, or it is too large.
+    """
+    passes = 2 * len(job.stages) * job.chunks * job.micro_batches
+    if passes > MAX_PASSES:
+        raise SimulationError(
+            f"{passes:,} passes of micro-batches; at most {MAX_PASSES:,} are simulated\n"
+            "  at:  the layout\n  fix: give larger micro-batches"
+        )
+    try:
+        step = pipeline_programme(job, effects)
+    except ScheduleError as error:
+        raise SimulationError(
+            f"{error}\n  at:  the schedule {job.schedule}\n"
+            "  fix: choose another --schedule or another layout"
+        ) from error
+    timeline = run(step.programme)
+    return JobTimes(step, timeline, step.step_s(timeline))
+
+
+def calibrated(training: TrainingRun) -> LayoutConstants:
+    """The constants of the family that a run belongs to."""
+    known = shipped_calibration()
+    family, _ = family_of(training)
+    return LayoutConstants(known.constants[family.name], known.memory_of(training.profile))
+
+
+def simulate_layout(
+    training: TrainingRun,
+    effects: Effects,
+    options: Options | None = None,
+    variation: Variation | None = None,
+    constants: LayoutConstants | None = None,
+) -> Simulation:
+    """The step of a conventional layout, event by event.
+
+    Args:
+        training: model, layout, machine.
+        effects: what is taken into account.
+        options: what the layout leaves open.
+        variation: how devices differ.
+        constants: of the machine and the software; None takes those that were fitted.
+
+    Raises:
+        SimulationError: the schedule does not allow the layout, or it is too large.
+    """
+    with paused_collector():
+        return _simulated(training, effects, options, variation, constants)
+
+
+def _simulated(
+    training: TrainingRun,
+    effects: Effects,
+    options: Options | None,
+    variation: Variation | None,
+    constants: LayoutConstants | None,
+) -> Simulation:
+    if training.layout.micro_batches % 1 or training.layout.micro_batches < 1:
+        raise SimulationError(
+            f"{training.layout.micro_batches:g} micro-batches on each replica\n  at:  the layout\n"
+            "  fix: make the batch a multiple of micro-batch times replicas"
+        )
+    known = calibrated(training) if constants is None else constants
+    job = layout_job(training, known, options)
+    times = simulate_job(job, effects)
+    account = account_of(times.timeline, times.step_s)
+    varied = None
+    if variation is not None and not variation.is_none:
+        lanes = _lanes(training, times.step)
+        varied = varied_steps_s(times.timeline, lanes, variation)
+    layout = training.layout
+    return Simulation(
+        name=training.model.name,
+        step_s=times.step_s,
+        timeline=times.timeline,
+        account=account,
+        memory=pipeline_memory(times.step, times.timeline),
+        load=_load(training),
+        estimate_s=float(step_times(RunTable.of([training]), known.step).total[0]),
+        bubble=bubble_of(job, effects, account.waiting_s) if layout.pp > 1 else None,
+        varied_s=varied,
+        facts={
+            "schedule": job.schedule,
+            "micro-batches": job.micro_batches,
+            "machine": training.machine,
+            "software": training.profile,
+        },
+        notes=_notes(training) if constants is None else (),
+        estimate_means="in closed form, with fitted overlap",
+    )
+
+
+def _notes(training: TrainingRun) -> tuple[str, ...]:
+    """What the constants rest on, and the estimate with its interval."""
+    found, (family, inherited) = predict([training])[0], family_of(training)
+    rests = inherited or f"constants of {family.name}, fitted to published runs"
+    interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
+    return (rests, f"nine of ten such runs are expected to take {interval} by the estimate")
+
+
+def _lanes(training: TrainingRun, step: PipelineStep) -> Lanes:
+    """Data parallel replicas; tensor and context parallel ranks wait for one another anyway."""
+    layout = training.layout
+    joins = dict.fromkeys(step.joined, (0,))
+    return Lanes((layout.dp,), layout.tp * layout.cp, joins)
+
+
+def _load(training: TrainingRun) -> Load:
+    layout, found = training.layout, machine(training.machine)
+    tokens = float(layout.global_batch * layout.seq_len)
+    return Load(
+        devices=layout.devices,
+        samples=float(layout.global_batch),
+        tokens=tokens,
+        flops=tokens * model_flops_per_token(training.model, layout.seq_len),
+        peak_flops=found.flops(training.precision),
+        memory_bytes=USABLE * found.memory_bytes,
+    )
+
+
+def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
+    """Arithmetic of products and attention, forward and backward, of one token.
+
+    Twice for every weight that a token meets and the full square of attention, three times over:
+    6 N + 12 L h s for a dense model of full-width heads, plus the head.
+
+    Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; Narayanan et al., SC21,
+    arXiv 2104.04473, section 5.1.
+    """
+    value = model.value_size or model.head_size
+    width = 2.0 + model.gated
+    projections = 1.0 * model.hidden * (model.heads + 2 * model.kv_heads) * model.head_size
+    if model.kv_rank:
+        rank = model.query_rank or model.hidden
+        projections = model.hidden * model.query_rank + rank * model.heads * model.head_size
+        projections += model.hidden * (model.kv_rank + model.rotary_size)
+        projections += model.kv_rank * model.heads * (model.head_size - model.rotary_size + value)
+    projections += model.heads * value * model.hidden
+    dense = width * model.hidden * model.ffn
+    chosen = model.experts_per_token * model.expert_ffn + model.shared_ffn
+    routed = width * model.hidden * chosen + model.experts * model.hidden
+    routed_layers = model.layers - model.dense_layers if model.experts else 0
+    scores = model.heads * (model.head_size + value) * seq_len
+    layers = model.layers * (projections + scores)
+    layers += routed_layers * routed + (model.layers - routed_layers) * dense
+    return 6.0 * (layers + model.hidden * model.vocab)

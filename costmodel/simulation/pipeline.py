@@ -1,0 +1,396 @@
+"""From a pipelined step to a programme: passes in the order of the schedule, and what they send.
+
+One device stands for all that share a stage's work. A pass is one task, however many layers it
+runs; where gradients or parameters travel beside it, it falls into a task for each bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.engine import Timeline
+from costmodel.simulation.job import Job
+from costmodel.simulation.passes import Folded, Piece, joined, parts_of, together
+from costmodel.simulation.programme import COMPUTE, Chain, Part, Programme, Use, Work, chained
+from costmodel.simulation.schedules import SCHEDULES, Direction, Order, Pass, Shape, orders
+
+Key: TypeAlias = tuple[Direction, int, int, int]
+"""Direction, stage, chunk and micro-batch of a pass."""
+
+
+class Ends(NamedTuple):
+    """First and last task of a pass."""
+
+    first: int
+    last: int
+
+
+class Held(NamedTuple):
+    """Bytes that a stage holds from the start of one task to the end of another."""
+
+    stage: int
+    since: int
+    until: int
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStep:
+    """The programme of a job, and what each stage holds in memory."""
+
+    job: Job
+    programme: Programme
+    held: tuple[Held, ...]
+    joined: tuple[int, ...]
+    """Tasks at which data parallel replicas wait for one another."""
+
+    def step_s(self, timeline: Timeline) -> float:
+        """Seconds from step to step: those of the longest stage, where steps overlap."""
+        if not SCHEDULES[self.job.schedule].skewed:
+            return timeline.step_s
+        first, last = [math.inf] * len(self.job.stages), [0.0] * len(self.job.stages)
+        for task, streams in enumerate(self.programme.streams):
+            for stage in {self.programme.stream_device[stream] for stream in streams}:
+                first[stage] = min(first[stage], float(timeline.start_s[task]))
+                last[stage] = max(last[stage], float(timeline.end_s[task]))
+        return max(b - a for a, b in zip(first, last, strict=True))
+
+
+def pipeline_programme(job: Job, effects: Effects) -> PipelineStep:
+    """The programme of one step.
+
+    Raises:
+        ScheduleError: the schedule does not allow these numbers.
+    """
+    return _Lowering(job, effects).run()
+
+
+@dataclass(slots=True)
+class _Streams:
+    """Of one stage; all the same one if nothing overlaps."""
+
+    compute: int
+    forward: int
+    backward: int
+    replicas: int
+    ports: dict[str, int]
+    """Shared fairly, by tier."""
+    engine: int
+
+
+class _Chunk(NamedTuple):
+    """Facts of the layers of one chunk."""
+
+    gathers: bool
+    syncs: bool
+    kept_bytes: float
+    working_bytes: float
+
+
+@dataclass(slots=True)
+class _Lowering:
+    job: Job
+    effects: Effects
+    programme: Programme = field(default_factory=Programme)
+    streams: list[_Streams] = field(init=False)
+    passes: dict[Key, Ends] = field(default_factory=dict)
+    sends: dict[Key, int] = field(default_factory=dict)
+    """What hands the result of a pass over, by the pass."""
+    held: list[Held] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+    last_micro: dict[tuple[int, int], int] = field(default_factory=dict)
+    ran: list[list[int]] = field(init=False)
+    """Computations of each stage in order."""
+    pending: list[list[int]] = field(init=False)
+    """Reductions of each stage."""
+    chunks: dict[tuple[int, int], _Chunk] = field(default_factory=dict)
+    folded: dict[tuple[int, int, Direction, bool], Folded] = field(default_factory=dict)
+    """What a pass is made of that runs as one task; the same for all micro-batches."""
+
+    def __post_init__(self) -> None:
+        self.streams = [self._streams(s.name) for s in self.job.stages]
+        self.ran = [[] for _ in self.job.stages]
+        self.pending = [[] for _ in self.job.stages]
+        for stage, own in enumerate(self.job.stages):
+            for number, blocks in enumerate(own.chunks):
+                self.chunks[stage, number] = _Chunk(
+                    any(b.gather_s for b in blocks),
+                    any(b.sync_s for b in blocks),
+                    sum(b.kept_bytes * b.count for b in blocks),
+                    max((b.working_bytes for b in blocks), default=0.0),
+                )
+
+    def _streams(self, name: str) -> _Streams:
+        programme = self.programme
+        device = programme.device(name, self.job.copies)
+        compute = programme.stream(device, COMPUTE)
+        forward = backward = replicas = compute
+        if self.effects.overlap:
+            forward = programme.stream(device, "send forward")
+            backward = programme.stream(device, "send backward")
+            replicas = programme.stream(device, "replicas")
+        tiers = sorted({self.job.send.tier, self.job.sharding.tier})
+        ports = {tier: programme.resource() for tier in tiers}
+        return _Streams(compute, forward, backward, replicas, ports, programme.resource())
+
+    def run(self) -> PipelineStep:
+        job = self.job
+        shape = Shape(len(job.stages), job.chunks, job.micro_batches)
+        found = orders(job.schedule, shape)
+        for stage, order in enumerate(found):
+            self._note_last(stage, order)
+            if job.overhead_s:
+                overhead = chained([Part(Work("overhead"), job.overhead_s)])
+                self._compute(stage, "step", overhead, ())
+            for passes in together(order):
+                self._run(stage, passes)
+        self._connect()
+        self._updates()
+        return PipelineStep(job, self.programme, tuple(self.held), tuple(self.joined))
+
+    def _note_last(self, stage: int, order: Order) -> None:
+        for each in order:
+            if each.direction is Direction.WEIGHT or (
+                each.direction is Direction.BACKWARD and each.whole
+            ):
+                self.last_micro[stage, each.chunk] = each.micro
+
+    # One pass, or two interleaved
+
+    def _run(self, stage: int, passes: Sequence[Pass]) -> None:
+        travels = [self._gathers(stage, p) or self._syncs(stage, p) for p in passes]
+        if len(passes) > 1 and not any(travels):
+            ends = [self._pair(stage, passes)] * len(passes)
+        else:
+            ends = [self._pass(stage, each) for each in passes]
+        for each, own in zip(passes, ends, strict=True):
+            self.passes[each.direction, stage, each.chunk, each.micro] = own
+            self._hold(stage, each)
+            if each.direction is not Direction.WEIGHT:
+                self._send(stage, each, own.last, beside=any(travels))
+
+    def _pass(self, stage: int, each: Pass) -> Ends:
+        gathered, synced = self._gathers(stage, each), self._syncs(stage, each)
+        if not gathered and not synced:
+            own = self._whole(stage, each)
+            label = f"{each.direction}{each.micro}"
+            task = self._compute(stage, label, own.chain, (), own.hidden)
+            return Ends(task, task)
+        first = last = -1
+        for piece in self._pieces(stage, each):
+            needs = [self._gather(stage, piece)] if gathered else []
+            parts, hidden = parts_of(piece, each)
+            label = f"{each.direction}{each.micro} {piece.block.name}".rstrip()
+            last = self._compute(stage, label, chained(parts), needs, hidden)
+            first = last if first < 0 else first
+            if synced:
+                self.pending[stage].append(self._sync(stage, piece, last))
+        return Ends(first, last)
+
+    def _whole(self, stage: int, each: Pass) -> Folded:
+        """A pass as one task."""
+        key = (stage, each.chunk, each.direction, each.whole)
+        if key not in self.folded:
+            blocks = self.job.stages[stage].chunks[each.chunk]
+            parts, hidden = parts_of(Piece(joined(blocks), 1.0), each)
+            self.folded[key] = Folded(chained(parts), hidden)
+        return self.folded[key]
+
+    def _pair(self, stage: int, passes: Sequence[Pass]) -> Ends:
+        """Two passes as one: the communication of each hides behind the computation of both."""
+        parts: list[Part] = []
+        hidden: list[Part] = []
+        for each in passes:
+            own = self._whole(stage, each)
+            parts += own.chain.parts
+            hidden += own.hidden
+        computing = sum(p.seconds for p in parts if not p.work.is_communication)
+        moving = sum(p.seconds for p in parts if p.work.is_communication)
+        shown = max(moving - computing, 0.0) / moving if moving else 0.0
+        kept = [Part(p.work, p.seconds * shown) if p.work.is_communication else p for p in parts]
+        hidden += [Part(p.work, p.seconds * (1 - shown)) for p in parts if p.work.is_communication]
+        label = "+".join(f"{p.direction}{p.micro}" for p in passes)
+        task = self._compute(stage, label, chained(kept), (), hidden)
+        return Ends(task, task)
+
+    def _pieces(self, stage: int, each: Pass) -> list[Piece]:
+        """The layers of a pass by buckets, in the order in which it runs them."""
+        blocks = self.job.stages[stage].chunks[each.chunk]
+        out: list[Piece] = []
+        for block in blocks:
+            bucket = self.job.sharding.buckets
+            count = max(math.ceil(block.count / bucket - 1e-9), 1)
+            sizes = [min(bucket, block.count - i * bucket) for i in range(count)]
+            out += [Piece(block, size) for size in sizes]
+        return out if each.direction is Direction.FORWARD else out[::-1]
+
+    def _gathers(self, stage: int, each: Pass) -> bool:
+        """Whether parameters are gathered for this pass."""
+        sharding = self.job.sharding
+        if not self.chunks[stage, each.chunk].gathers:
+            return False
+        if sharding.gather_each_pass:
+            return each.direction is not Direction.WEIGHT
+        return each.direction is Direction.FORWARD and each.micro == 0
+
+    def _syncs(self, stage: int, each: Pass) -> bool:
+        """Whether gradients are complete with this pass."""
+        if not self.chunks[stage, each.chunk].syncs:
+            return False
+        makes = each.direction is Direction.WEIGHT or (
+            each.direction is Direction.BACKWARD and each.whole
+        )
+        last = self.last_micro[stage, each.chunk] == each.micro
+        return makes and (last or self.job.sharding.sync_each_micro)
+
+    def _compute(
+        self,
+        stage: int,
+        label: str,
+        chain: Chain,
+        needs: Iterable[int],
+        hidden: Sequence[Part] = (),
+    ) -> int:
+        task = self.programme.add_chain(label, chain, (self.streams[stage].compute,), needs)
+        if self.effects.interference:
+            self.programme.uses[task] = (Use(self.streams[stage].engine, 1.0),)
+        if hidden:
+            self.programme.hidden[task] = tuple(hidden)
+        self.ran[stage].append(task)
+        return task
+
+    def _transfer(
+        self, stage: int, label: str, work: Work, seconds: float, stream: int, needs: Iterable[int]
+    ) -> int:
+        fair = self.effects.contention is Contention.FAIR
+        uses = [Use(self.streams[stage].ports[work.tier], 1.0)] if fair else []
+        if self.effects.interference:
+            uses.append(Use(self.streams[stage].engine, self.effects.interference))
+        return self.programme.add(label, work, seconds, (stream,), needs, uses)
+
+    def _gather(self, stage: int, piece: Piece) -> int:
+        """Gather the parameters of a piece, as many pieces ahead as are prefetched."""
+        ran, sharding = self.ran[stage], self.job.sharding
+        ahead = len(ran) - 1 - self.effects.prefetch
+        if not sharding.gather_each_pass:
+            ahead = -1
+        return self._join(
+            self._transfer(
+                stage,
+                piece.block.name,
+                sharding.gather._replace(tier=sharding.tier),
+                piece.block.gather_s * piece.layers,
+                self.streams[stage].replicas,
+                [ran[ahead]] if ahead >= 0 else [],
+            )
+        )
+
+    def _sync(self, stage: int, piece: Piece, after: int) -> int:
+        sharding = self.job.sharding
+        work = sharding.sync._replace(tier=sharding.tier)
+        seconds = piece.block.sync_s * piece.layers
+        stream = self.streams[stage].replicas
+        return self._join(self._transfer(stage, piece.block.name, work, seconds, stream, [after]))
+
+    def _join(self, task: int) -> int:
+        self.joined.append(task)
+        return task
+
+    # Between passes
+
+    def _next(self, stage: int, chunk: int) -> tuple[int, int] | None:
+        """Stage and chunk that hold the layers behind these; None at the end."""
+        stages = len(self.job.stages)
+        if SCHEDULES[self.job.schedule].bidirectional:
+            after = stage - 1 if chunk else stage + 1
+            return (after, chunk) if 0 <= after < stages else None
+        if stage + 1 < stages:
+            return stage + 1, chunk
+        return (0, chunk + 1) if chunk + 1 < self.job.chunks else None
+
+    def _previous(self, stage: int, chunk: int) -> tuple[int, int] | None:
+        stages = len(self.job.stages)
+        if SCHEDULES[self.job.schedule].bidirectional:
+            before = stage + 1 if chunk else stage - 1
+            return (before, chunk) if 0 <= before < stages else None
+        if stage > 0:
+            return stage - 1, chunk
+        return (stages - 1, chunk - 1) if chunk > 0 else None
+
+    def _send(self, stage: int, each: Pass, after: int, *, beside: bool) -> None:
+        """Hand the result of a pass over to whoever needs it, if that is another device.
+
+        A message does not queue behind what replicas exchange beside the pass: both go on at half
+        speed while it is sent.
+        """
+        forward = each.direction is Direction.FORWARD
+        find = self._next if forward else self._previous
+        target = find(stage, each.chunk)
+        if target is None:
+            return
+        key = (each.direction, stage, each.chunk, each.micro)
+        self.sends[key] = after
+        if target[0] != stage and self.job.send_s:
+            streams = self.streams[stage]
+            stream = streams.forward if forward else streams.backward
+            label = f"{each.direction}{each.micro} to {self.job.stages[target[0]].name}"
+            seconds = self.job.send_s
+            if beside and self._queues() and self.pending[stage]:
+                self._lengthen(self.pending[stage][-1], seconds)
+                seconds *= 2
+            self.sends[key] = self._transfer(stage, label, self.job.send, seconds, stream, [after])
+
+    def _queues(self) -> bool:
+        """Whether transfers to other stages and to replicas meet at a port."""
+        same = self.job.send.tier == self.job.sharding.tier
+        return same and self.effects.overlap and self.effects.contention is Contention.QUEUE
+
+    def _lengthen(self, task: int, seconds: float) -> None:
+        self.programme.seconds[task] += seconds
+
+    def _connect(self) -> None:
+        """Let every pass wait for what it gets from the pass before."""
+        for (direction, stage, chunk, micro), ends in self.passes.items():
+            if direction is Direction.WEIGHT:
+                self.programme.need(
+                    ends.first, self.passes[Direction.BACKWARD, stage, chunk, micro].last
+                )
+                continue
+            forward = direction is Direction.FORWARD
+            source = (self._previous if forward else self._next)(stage, chunk)
+            if source is not None:
+                self.programme.need(ends.first, self.sends[(direction, *source, micro)])
+            elif not forward:
+                own = self.passes[Direction.FORWARD, stage, chunk, micro]
+                self.programme.need(ends.first, own.last)
+
+    def _hold(self, stage: int, each: Pass) -> None:
+        """Activations from the forward pass until the last gradient that needs them."""
+        ends = self.passes[each.direction, stage, each.chunk, each.micro]
+        chunk = self.chunks[stage, each.chunk]
+        if each.direction is Direction.BACKWARD:
+            self.held.append(Held(stage, ends.first, ends.last, chunk.working_bytes))
+        frees = each.direction is Direction.WEIGHT or (
+            each.direction is Direction.BACKWARD and each.whole
+        )
+        if frees:
+            start = self.passes[Direction.FORWARD, stage, each.chunk, each.micro]
+            self.held.append(Held(stage, start.first, ends.last, chunk.kept_bytes))
+
+    def _updates(self) -> None:
+        """Update the parameters, after all stages have their gradients or each by itself."""
+        ready = [
+            [own[-1] for own in (a, b) if own] for a, b in zip(self.ran, self.pending, strict=True)
+        ]
+        if not SCHEDULES[self.job.schedule].skewed:
+            everyone = sorted({task for own in ready for task in own})
+            barrier = self.programme.add("all stages", Work("barrier"), 0.0, (), everyone)
+            ready = [[barrier]] * len(ready)
+        for stage, (own, needs) in enumerate(zip(self.job.stages, ready, strict=True)):
+            if own.update_s:
+                part = Part(Work("optimizer update"), own.update_s)
+                self._compute(stage, "update", chained([part]), needs)

@@ -1,0 +1,107 @@
+"""A timeline in the Trace Event Format, which Perfetto and chrome://tracing open.
+
+Devices are processes, streams are threads, tasks are complete events; memory is a counter.
+
+Source: "Trace Event Format", Google, document 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from costmodel.simulation.programme import Programme
+from costmodel.simulation.result import Simulation, SimulationError
+
+MAX_EVENTS = 2_000_000
+"""More make a file that viewers do not open."""
+_MICROSECONDS = 1e6
+
+
+def trace_json(simulation: Simulation) -> str:
+    """Text of the trace; equal simulations give equal text.
+
+    Raises:
+        SimulationError: too many events.
+    """
+    count = len(simulation.timeline.programme)
+    if count > MAX_EVENTS:
+        raise SimulationError(
+            f"a trace of {count:,} tasks\n  at:  --trace\n"
+            f"  fix: simulate fewer micro-batches: viewers open {MAX_EVENTS:,} events at most"
+        )
+    lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in _events(simulation))
+    other = json.dumps({"model": simulation.name, "step_s": simulation.step_s})
+    return f'{{"traceEvents": [\n{lines}\n],\n"displayTimeUnit": "ms", "otherData": {other}}}\n'
+
+
+def _events(simulation: Simulation) -> Iterator[dict[str, Any]]:
+    programme = simulation.timeline.programme
+    yield from _names(programme)
+    yield from _tasks(simulation)
+    yield from _memory(simulation)
+
+
+def _names(programme: Programme) -> Iterator[dict[str, Any]]:
+    for device, name in enumerate(programme.device_names):
+        copies = programme.copies[device]
+        title = name if copies == 1 else f"{name} (one of {copies} alike)"
+        yield _named("process_name", device, 0, title)
+        yield {"ph": "M", "name": "process_sort_index", "pid": device, "tid": 0,
+               "args": {"sort_index": device}}  # fmt: skip
+    for stream, name in enumerate(programme.stream_names):
+        yield _named("thread_name", programme.stream_device[stream], stream, name)
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _tasks(simulation: Simulation) -> Iterator[dict[str, Any]]:
+    timeline, programme = simulation.timeline, simulation.timeline.programme
+    for task, streams in enumerate(programme.streams):
+        start, end = float(timeline.start_s[task]), float(timeline.end_s[task])
+        for stream in streams[:1] if end > start else ():
+            work = programme.works[task]
+            yield {
+                "ph": "X",
+                "name": programme.labels[task] or work.cause,
+                "cat": work.kind if work.is_communication else work.cause,
+                "pid": programme.stream_device[stream],
+                "tid": stream,
+                "ts": start * _MICROSECONDS,
+                "dur": (end - start) * _MICROSECONDS,
+                "args": _arguments(programme, task, end - start),
+            }
+
+
+def _arguments(programme: Programme, task: int, seconds: float) -> Mapping[str, object]:
+    """What a viewer shows of a task: its cause, or its parts in milliseconds."""
+    work, alone = programme.works[task], programme.seconds[task]
+    out: dict[str, object] = {"cause": work.cause}
+    if work.tier:
+        out["tier"] = work.tier
+    if seconds > alone * (1 + 1e-9):
+        out["alone_ms"] = alone * 1e3
+    for name, parts in (
+        ("", programme.parts.get(task, ())),
+        ("hidden ", programme.hidden.get(task, ())),
+    ):
+        for part in parts:
+            words = " ".join(w for w in (part.work.kind, part.work.tier, part.work.cause) if w)
+            out[f"{name}{words} (ms)"] = part.seconds * 1e3
+    return out
+
+
+def _memory(simulation: Simulation) -> Iterator[dict[str, Any]]:
+    for device, curve in enumerate(simulation.memory):
+        for time_s, nbytes in zip(curve.time_s.tolist(), curve.nbytes.tolist(), strict=True):
+            yield {
+                "ph": "C",
+                "name": "memory (GiB)",
+                "pid": device,
+                "tid": 0,
+                "ts": time_s * _MICROSECONDS,
+                "args": {"in use": nbytes / 2**30},
+            }

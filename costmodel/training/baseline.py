@@ -1,0 +1,59 @@
+"""The baseline to beat: one utilisation per block and type of products, plus the bubble formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.sizes import attention_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["baseline_s", "fit_utilisation", "ideal_s", "model_flops"]
+
+
+def model_flops(table: RunTable) -> FloatArray:
+    """FLOPs of one step that the model needs, without recomputation.
+
+    6 per active parameter and token, plus attention, halved where causal.
+    """
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    active = table.experts_per_token * table.expert_ffn + table.shared_ffn
+    width = (1.0 - routed) * table.ffn + routed * active
+    layer = attention_parameters(table) + (2.0 + table.gated) * table.hidden * width
+    seen = table.seq_len * np.where(table.causal > 0, 0.5, 1.0)
+    scores = 2.0 * seen * table.heads * (table.head_size + value)
+    forward = table.layers * (2.0 * layer + scores) + 2.0 * table.vocab * table.hidden
+    return 3.0 * forward * table.global_batch * table.seq_len
+
+
+def ideal_s(table: RunTable) -> FloatArray:
+    """Seconds of a step at the peak rate, with the bubble (p - 1) / (m v)."""
+    devices = table.tp * table.pp * table.dp * table.cp
+    micro_batches = table.global_batch / (table.micro_batch * table.dp)
+    bubble = 1.0 + (table.pp - 1.0) / (micro_batches * table.vpp)
+    return model_flops(table) / (devices * table.machine.flops) * bubble
+
+
+def fit_utilisation(table: RunTable, measured_s: FloatArray) -> dict[tuple[float, float], float]:
+    """The utilisation that fits best (median) for each type of products."""
+    ratio = ideal_s(table) / measured_s
+    kinds = list(zip(table.fp8.tolist(), table.fp4.tolist(), strict=True))
+    return {
+        kind: float(np.median(ratio[[k == kind for k in kinds]])) for kind in sorted(set(kinds))
+    }
+
+
+def baseline_s(table: RunTable, utilisation: dict[tuple[float, float], float]) -> FloatArray:
+    """Step times of the baseline; a type that was not seen takes the mean of the others."""
+    kinds: Sequence[tuple[float, float]] = list(
+        zip(table.fp8.tolist(), table.fp4.tolist(), strict=True)
+    )
+    usual = float(np.mean(list(utilisation.values())))
+    shares = np.array([utilisation.get(kind, usual) for kind in kinds], dtype=np.float64)
+    return ideal_s(table) / shares

@@ -1,0 +1,78 @@
+"""The fitted constants that the package ships, and those of a user's own cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import data
+from costmodel.training.constants import StepConstants
+from costmodel.training.fitting import PRIORS
+from costmodel.training.memory import MemoryConstants
+from costmodel.training.records import LayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Calibration", "general_constants", "parse_calibration", "shipped_calibration"]
+
+_NAMES = {item.name for item in fields(StepConstants)}
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Constants by family, and how wide the interval around a prediction is by block."""
+
+    constants: Mapping[str, StepConstants]
+
+    spread: Mapping[str, tuple[float, float]]
+    """By block: logarithms of measured over predicted at the lower and the upper end."""
+
+    memory: Mapping[str, MemoryConstants]
+    """By profile: what it keeps in memory."""
+
+    def memory_of(self, profile: str) -> MemoryConstants:
+        """What a profile keeps in memory; the general counts where it has no rows."""
+        return self.memory.get(profile, MemoryConstants())
+
+
+def general_constants() -> StepConstants:
+    """The constants before any row is seen: the centres of the priors."""
+    return StepConstants(**{name: prior.value for name, prior in PRIORS.items()})
+
+
+@cache
+def shipped_calibration() -> Calibration:
+    """The calibration of `data/calibration/training.yaml`."""
+    return parse_calibration(data.read_text("calibration", "training.yaml"))
+
+
+def parse_calibration(text: str) -> Calibration:
+    """Read a calibration file.
+
+    Raises:
+        LayoutError: it is no such file, or a constant is unknown or no number.
+    """
+    try:
+        file: Any = yaml.safe_load(text)
+        families = {
+            name: _constants(name, entry["constants"]) for name, entry in file["families"].items()
+        }
+        spread = {name: (float(low), float(high)) for name, (low, high) in file["spread"].items()}
+        memory = {
+            name: MemoryConstants(**{key: float(value) for key, value in entry.items()})
+            for name, entry in file.get("memory", {}).items()
+        }
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LayoutError(f"no calibration of training steps: {error}") from error
+    return Calibration(families, spread, memory)
+
+
+def _constants(name: str, entry: Mapping[str, Any]) -> StepConstants:
+    unknown = set(entry) - _NAMES
+    if unknown:
+        raise ValueError(f"family {name!r} has unknown constants {sorted(unknown)}")
+    return StepConstants(**{key: float(value) for key, value in entry.items()})

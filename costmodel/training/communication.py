@@ -1,0 +1,77 @@
+"""Times of the collectives of a training step, for groups given by members inside and outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["Group", "Links", "group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that communicate: members that share a server, times servers."""
+
+    inner: FloatArray
+    outer: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What the links of the machines deliver to training frameworks."""
+
+    link_efficiency: FloatArray
+    """Share of the nominal rate inside a server."""
+
+    port_efficiency: FloatArray
+    """Share of the nominal rate between servers."""
+
+
+def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
+    """The group of `size` ranks that are `stride` ranks apart, ranks numbered server by server."""
+    inner = np.clip(np.floor(table.machine.server / stride), 1.0, size)
+    return Group(inner, np.ceil(size / inner))
+
+
+def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
+    """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long.
+
+    Inside a server a port carries (p - 1) / p n; a mesh does so over p - 1 links at once. Between
+    servers every device sends its share over its own port. One follows the other, as in
+    two-level algorithms.
+    """
+    rates, inner, outer = table.machine, members.inner, members.outer
+    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
+    link = rates.link_bytes_per_s * links.link_efficiency * ports
+    port = rates.port_bytes_per_s * links.port_efficiency
+    inside = (inner - 1.0) / inner * nbytes / link + (inner > 1) * rates.link_latency_s
+    steps = np.ceil(np.log2(np.maximum(outer, 1.0)))
+    across = (outer - 1.0) / outer * nbytes / inner / port + steps * rates.port_latency_s
+    return inside + across
+
+
+def all_to_all_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
+    """Seconds of an exchange of `nbytes` held by every rank."""
+    rates, inner, outer = table.machine, members.inner, members.outer
+    size = inner * outer
+    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
+    link = rates.link_bytes_per_s * links.link_efficiency * ports
+    port = rates.port_bytes_per_s * links.port_efficiency
+    inside = (inner - 1.0) / size * nbytes / link + (inner > 1) * rates.link_latency_s
+    across = (size - inner) / size * nbytes / port + (outer > 1) * rates.port_latency_s
+    return inside + across
+
+
+def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:
+    """Seconds to send `nbytes` to the rank `stride` further on."""
+    rates = table.machine
+    near = stride < rates.server
+    link = rates.link_bytes_per_s * links.link_efficiency
+    port = rates.port_bytes_per_s * links.port_efficiency
+    latency = np.where(near, rates.link_latency_s, rates.port_latency_s)
+    return nbytes / np.where(near, link, port) + latency

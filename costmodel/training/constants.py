@@ -1,0 +1,95 @@
+"""The constants of the estimate: what a chip and a software stack reach of the physical limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StepConstants"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepConstants:
+    """One set per software profile and generation of chips. All times are for one device."""
+
+    matmul: float = 0.85
+    """Rate of large products over the peak."""
+
+    matmul8: float = 0.75
+    """The same for 8-bit operands, over their own peak."""
+
+    matmul4: float = 0.55
+    """The same for 4-bit operands."""
+
+    mx: float = 1.0
+    """Rate with operands scaled block by block over that with one scale per tensor."""
+
+    grouped: float = 0.6
+    """Rate of the products of routed experts over that of other products."""
+
+    memory: float = 0.8
+    """Bandwidth that element-wise kernels reach over the peak."""
+
+    attention: float = 0.45
+    """Rate of fused attention over the 16-bit peak, for heads of 128."""
+
+    small_heads: float = 0.3
+    """How the rate of fused attention falls with heads below 128: their width to this power."""
+
+    host_s: float = 3e-4
+    """Time in which the host issues one pass through one layer."""
+
+    graphed: float = 0.3
+    """Share of the host's time that is left where captured graphs are replayed."""
+
+    host_micro_s: float = 1e-3
+    """The same for what a micro-batch needs outside the layers."""
+
+    link: float = 0.7
+    """Rate of links inside a server over the nominal rate."""
+
+    port: float = 0.8
+    """Rate of ports between servers over the nominal rate."""
+
+    start_s: float = 2e-5
+    """What a tensor parallel collective costs beside moving its bytes: launch, synchronisation
+    and the lower rate of short messages."""
+
+    tp_hidden: float = 0.0
+    """Share of tensor parallel communication that runs beside computation."""
+
+    fused_hidden: float = 0.3
+    """The same where the run fuses products with their collectives."""
+
+    dp_hidden: float = 0.0
+    """Share of gradient and parameter communication that runs beside computation."""
+
+    fetch_shown: float = 0.1
+    """Share of the gathering of sharded parameters that slows computation even where it fits
+    beside it: both use the same memory and cores."""
+
+    pp_shown: float = 0.2
+    """Share of the transfers between stages that is not hidden."""
+
+    ep_hidden: float = 0.0
+    """Share of the exchange between experts that runs beside computation, where a recipe has it."""
+
+    cp_hidden: float = 0.7
+    """Share of the exchange of keys and values that runs beside computation."""
+
+    logit_bytes: float = 30.0
+    """Bytes moved per logit in the loss, forward and backward."""
+
+    logit_whole: float = 1.0
+    """The same where one device holds the whole vocabulary, over that where it is split."""
+
+    host_tp_s: float = 0.0
+    """Time in which the host issues the tensor parallel collectives of one pass of a layer."""
+
+    old_release: float = 1.0
+    """Time of a layer with releases before the profile's current one, over that with it."""
+
+    step_s: float = 0.0
+    """What a step takes beside all this: data, logging, clipping."""
+
+    bubble: float = 1.0
+    """Idle time of the pipeline over the closed form."""

@@ -1,0 +1,157 @@
+"""Tables of runs with measurements: reading them whole, and what each row measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from costmodel.training.records import LayoutError
+from costmodel.training.rows import COLUMNS, REQUIRED, read_row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from costmodel.training.rows import ReadRow
+
+__all__ = ["Entry", "TableError", "measured_medians", "read_entries", "read_table"]
+
+_MOST_ROWS = 1_000_000
+_MOST_CELL = 100_000
+
+
+class TableError(ValueError):
+    """A file that is no table of runs: what is wrong, where and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of a table: the run, or why it cannot be priced; and what was measured."""
+
+    name: str
+    read: ReadRow | None
+    skipped: str
+    """Why there is no run; empty otherwise."""
+
+    configuration: tuple[str, ...]
+    """All that tells configurations apart; repeats of one share it."""
+
+    step_s: float | None
+    """Measured step time, `None` if the row has none."""
+
+    memory_bytes: float | None
+    """Measured memory of the fullest device, `None` if the row has none."""
+
+    ran: bool | None
+    """Whether the run fitted in memory; `None` if the row does not say."""
+
+
+def read_table(text: str, where: str) -> list[dict[str, str]]:
+    """The rows of a table by column.
+
+    Args:
+        text: the file, comma-separated with a header.
+        where: name of the file for errors.
+
+    Raises:
+        TableError: the header lacks a column, or the file is no table.
+    """
+    csv.field_size_limit(_MOST_CELL)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = list(reader.fieldnames or [])
+        missing = [name for name in REQUIRED if name not in header]
+        if missing:
+            raise TableError(
+                f"the table has no column {', '.join(map(repr, missing))}\n  at:  {where}\n"
+                f"  fix: give it these columns; all that are read: {', '.join(COLUMNS)}"
+            )
+        rows: list[dict[str, str]] = []
+        for row in reader:
+            if len(rows) == _MOST_ROWS:
+                raise TableError(f"more than {_MOST_ROWS:,} rows\n  at:  {where}\n  fix: split it")
+            rows.append({str(key): value or "" for key, value in row.items() if key is not None})
+    except csv.Error as error:
+        raise TableError(
+            f"no comma-separated table: {error}\n  at:  {where}, line {reader.line_num}\n"
+            "  fix: save it as CSV in UTF-8"
+        ) from error
+    return rows
+
+
+def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
+    """Read every row; those that cannot be priced say why."""
+    entries = []
+    for row in rows:
+        try:
+            read, skipped = read_row(row), ""
+        except LayoutError as error:
+            read, skipped = None, str(error)
+        entries.append(
+            Entry(
+                name=row.get("id", ""),
+                read=read,
+                skipped=skipped,
+                configuration=_configuration(row),
+                step_s=_step_s(row),
+                memory_bytes=_memory_bytes(row),
+                ran=_ran(row),
+            )
+        )
+    return tuple(entries)
+
+
+def measured_medians(entries: Sequence[Entry]) -> tuple[float | None, ...]:
+    """The measured step of each row, where repeats of a configuration stand for their median."""
+    repeats: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for entry in entries:
+        if entry.step_s is not None:
+            repeats[entry.configuration].append(entry.step_s)
+    return tuple(
+        None if entry.step_s is None else median(repeats[entry.configuration]) for entry in entries
+    )
+
+
+def _configuration(row: Mapping[str, str]) -> tuple[str, ...]:
+    aside = {"id", "source", "notes"}
+    return tuple(row.get(name, "").strip() for name in COLUMNS if name not in aside)
+
+
+def _measured(row: Mapping[str, str], column: str) -> float | None:
+    """A positive number of a measured column, `None` for anything else."""
+    try:
+        value = float(row.get(column, ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _step_s(row: Mapping[str, str]) -> float | None:
+    stated = _measured(row, "measured_step_time_s")
+    if stated is not None:
+        return stated
+    rate = _measured(row, "measured_tokens_per_s_per_device")
+    sizes = [_measured(row, name) for name in ("global_batch", "seq_len", "devices")]
+    if rate is None or None in sizes:
+        return None
+    batch, length, devices = (size or 1.0 for size in sizes)
+    return batch * length / (rate * devices)
+
+
+def _memory_bytes(row: Mapping[str, str]) -> float | None:
+    stated = _measured(row, "measured_memory_gb")
+    return None if stated is None else stated * 2.0**30
+
+
+def _ran(row: Mapping[str, str]) -> bool | None:
+    notes = row.get("notes", "").lower()
+    if "borderline oom" in notes:
+        return None
+    if "out of memory" in notes or "oom" in notes.replace(";", " ").split():
+        return False
+    measured = [key for key, value in row.items() if key.startswith("measured_") and value]
+    return True if measured else None

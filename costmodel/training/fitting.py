@@ -1,0 +1,155 @@
+"""Fitting of the constants: least squares of relative errors in log space with weak priors.
+
+    minimise  sum_i w_i rho((ln predicted_i - ln measured_i) / 0.06) + sum_c ((x_c - p_c) / s_c)^2
+
+with rho the soft-L1 loss, x the logarithm of a rate or a time, or a share
+itself, p its prior. A prior weighs as
+much as one row that is off by 6 %, so that few rows say little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.training.step import step_times
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.table import RunTable
+
+__all__ = ["PRIORS", "Prior", "at_limit", "fit"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+_NOISE = 0.06
+"""Relative error of one row that counts as one: repeats of published runs differ by about this
+much (0.7 % to 6 % median, by block)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed of a constant before any row: value, spread and physical limits."""
+
+    value: float
+    spread: float
+    low: float
+    high: float
+    linear: bool = False
+    """Whether the spread is of the value itself, as for shares; else of its logarithm."""
+
+    def coordinate(self, value: float) -> float:
+        """Where a value lies in the space of the fit."""
+        return value if self.linear else float(np.log(value))
+
+    def constant(self, coordinate: float) -> float:
+        """The value at a coordinate."""
+        return float(coordinate if self.linear else np.exp(coordinate))
+
+
+PRIORS: Mapping[str, Prior] = {
+    "matmul": Prior(0.8, 0.15, 0.3, 1.0),
+    "matmul8": Prior(0.65, 0.25, 0.2, 1.0),
+    "matmul4": Prior(0.5, 0.3, 0.1, 1.0),
+    "mx": Prior(0.95, 0.1, 0.5, 1.2),
+    "grouped": Prior(0.6, 0.4, 0.1, 1.0),
+    "memory": Prior(0.75, 0.25, 0.2, 1.0),
+    "attention": Prior(0.45, 0.35, 0.05, 1.0),
+    "small_heads": Prior(0.3, 0.3, 0.0, 1.0, linear=True),
+    "host_s": Prior(4e-4, 1.0, 1e-6, 2e-2),
+    "graphed": Prior(0.3, 0.3, 0.05, 1.0),
+    "host_tp_s": Prior(1e-4, 1.0, 1e-6, 2e-3),
+    "host_micro_s": Prior(2e-3, 1.0, 1e-5, 5e-2),
+    "link": Prior(0.65, 0.3, 0.1, 1.0),
+    "port": Prior(0.7, 0.35, 0.1, 1.0),
+    "start_s": Prior(3e-5, 1.0, 1e-6, 1e-3),
+    "tp_hidden": Prior(0.2, 0.25, 0.0, 0.95, linear=True),
+    "fused_hidden": Prior(0.25, 0.2, 0.0, 0.95, linear=True),
+    "dp_hidden": Prior(0.3, 0.3, 0.0, 0.95, linear=True),
+    "ep_hidden": Prior(0.3, 0.3, 0.0, 0.95, linear=True),
+    "cp_hidden": Prior(0.6, 0.3, 0.0, 0.95, linear=True),
+    "fetch_shown": Prior(0.1, 0.1, 0.0, 1.0, linear=True),
+    "pp_shown": Prior(0.3, 0.3, 0.01, 1.0),
+    "logit_bytes": Prior(30.0, 0.5, 4.0, 120.0),
+    "logit_whole": Prior(1.0, 0.3, 0.5, 4.0),
+    "old_release": Prior(1.1, 0.1, 1.0, 2.0),
+    "step_s": Prior(5e-3, 1.0, 1e-4, 1.0),
+}
+"""Priors of the constants by name; a family with a parent is centred on the parent's values."""
+
+
+def fit(
+    table: RunTable,
+    measured_s: FloatArray,
+    names: Sequence[str],
+    start: StepConstants,
+    *,
+    weights: FloatArray | None = None,
+    tightness: float = 1.0,
+) -> StepConstants:
+    """Constants under which the runs of a table take the measured times best.
+
+    Args:
+        table: N runs.
+        measured_s: their step times, shape (N,).
+        names: constants to fit; the others stay as in `start`.
+        start: centre of the priors and value of what is not fitted.
+        weights: of the rows, shape (N,); 1 each by default.
+        tightness: multiplies the spreads of the priors.
+    """
+    from scipy.optimize import least_squares  # noqa: PLC0415  half a second to import
+
+    priors = [PRIORS[name] for name in names]
+    centre = np.array([p.coordinate(getattr(start, n)) for n, p in zip(names, priors, strict=True)])
+    spread = np.array([p.spread for p in priors]) * tightness
+    low = np.array([p.coordinate(p.low) for p in priors]) - 1e-9
+    high = np.array([p.coordinate(p.high) for p in priors]) + 1e-9
+    logs = np.log(measured_s)
+    scale = (np.ones_like(logs) if weights is None else weights) / _NOISE
+
+    def residuals(point: FloatArray) -> FloatArray:
+        predicted = step_times(table, _at(start, names, priors, point)).total
+        return np.concatenate(
+            [_soft((np.log(predicted) - logs) * scale), (point - centre) / spread]
+        )
+
+    begin = np.clip(centre, low + 1e-8, high - 1e-8)
+    solution = least_squares(
+        residuals,
+        begin,
+        bounds=(low, high),
+        x_scale=spread,
+        max_nfev=60,
+        diff_step=(1e-4,) * len(names),
+    )
+    return _at(start, names, priors, solution.x)
+
+
+def at_limit(constants: StepConstants, names: Sequence[str]) -> tuple[str, ...]:
+    """The fitted constants that ended at a physical limit, which says that a cause is missing."""
+    found = []
+    for name in names:
+        prior, value = PRIORS[name], getattr(constants, name)
+        width = abs(prior.coordinate(prior.high) - prior.coordinate(prior.low))
+        edges = (prior.coordinate(prior.low), prior.coordinate(prior.high))
+        if min(abs(prior.coordinate(max(value, 1e-12)) - edge) for edge in edges) < 1e-3 * width:
+            found.append(name)
+    return tuple(found)
+
+
+def _at(
+    start: StepConstants, names: Sequence[str], priors: Sequence[Prior], point: FloatArray
+) -> StepConstants:
+    values = {n: p.constant(x) for n, p, x in zip(names, priors, point, strict=True)}
+    return replace(start, **values)
+
+
+def _soft(errors: FloatArray) -> FloatArray:
+    """Residuals whose squares are the soft-L1 loss: quadratic near 0, linear far away."""
+    soft: FloatArray = np.sign(errors) * np.sqrt(2.0 * (np.sqrt(1.0 + errors**2) - 1.0))
+    return soft

@@ -1,0 +1,237 @@
+"""Compute of one pass of one micro-batch through one layer, and through both ends of the model.
+
+Operator counts are our own, from the definition of the transformer; FLOPs agree with Korthikanti
+et al., arXiv 2205.05198, and Narayanan et al., SC21.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.kernels import matmul_s, stream_s
+
+if TYPE_CHECKING:
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["LayerTimes", "ends_s", "layer_times", "tokens"]
+
+_SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
+"""Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
+the mask of the dropout (own count of kernels)."""
+
+
+_UNFUSED_SOFTMAX = 30.0
+"""More bytes per score where scale, mask and softmax are kernels of their own, in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """Seconds on one device of one pass through one layer, by direction and kind."""
+
+    products: FloatArray
+    """Forward matrix products; the backward pass has two for each."""
+
+    products_backward: FloatArray
+    last: FloatArray
+    """The last forward product alone."""
+
+    core: FloatArray
+    """Attention core, forward."""
+
+    core_backward: FloatArray
+    stream: FloatArray
+    """Normalisation, activation, residual, forward."""
+
+    stream_backward: FloatArray
+
+    @property
+    def forward(self) -> FloatArray:
+        """The whole forward pass."""
+        return self.products + self.core + self.stream
+
+    @property
+    def backward(self) -> FloatArray:
+        """The whole backward pass, without recomputation."""
+        return self.products_backward + self.core_backward + self.stream_backward
+
+
+def tokens(table: RunTable) -> FloatArray:
+    """Tokens of a micro-batch on one device."""
+    return table.micro_batch * table.seq_len / table.cp
+
+
+def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes]:
+    """Times of a dense layer and of a routed one; equal where a model has only one kind."""
+    core, core_backward = _core(table, c)
+    linear, linear_backward = _attention_products(table, c)
+    dense, dense_backward, dense_last = _ffn_products(table, c, table.ffn, tokens(table))
+    moe, moe_backward, moe_last = _expert_products(table, c)
+    stream = _stream_bytes(table, table.ffn)
+    routed_ffn = table.expert_ffn * table.experts_per_token + table.shared_ffn
+    routed_stream = _stream_bytes(table, routed_ffn) + _dispatch_bytes(table)
+    times = []
+    for products, backward, last, moved in (
+        (dense, dense_backward, dense_last, stream),
+        (moe, moe_backward, moe_last, routed_stream),
+    ):
+        seconds = stream_s(moved, table.machine) / c.memory
+        seconds = seconds * (1.0 + 0.6 * table.uncompiled)
+        times.append(
+            LayerTimes(
+                products=linear + products,
+                products_backward=linear_backward + backward,
+                last=last,
+                core=core,
+                core_backward=core_backward,
+                stream=seconds,
+                stream_backward=1.5 * seconds,
+            )
+        )
+    return times[0], times[1]
+
+
+def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Seconds per micro-batch at the first stage (embedding) and the last (head and loss)."""
+    count = tokens(table)
+    embedding = stream_s(12.0 * count * table.hidden, table.machine) / c.memory
+    flops = table.machine.flops16 * c.matmul
+    columns = table.vocab / table.tp
+    forward = matmul_s(count, columns, table.hidden, flops, table.machine)
+    inputs = matmul_s(count, table.hidden, columns, flops, table.machine)
+    weights = matmul_s(table.hidden, columns, count, flops, table.machine)
+    per_logit = c.logit_bytes * np.where(table.tp > 1, 1.0, c.logit_whole)
+    loss = stream_s(per_logit * count * columns, table.machine) / c.memory
+    return embedding, forward + inputs + weights + loss
+
+
+def _product(
+    table: RunTable, c: StepConstants, rows: FloatArray, n: FloatArray, k: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds forward and backward of rows x k times k x n."""
+    rate = np.where(table.fp4 > 0, c.matmul4, np.where(table.fp8 > 0, c.matmul8, c.matmul))
+    flops = table.machine.flops * rate * np.where(table.mx > 0, c.mx, 1.0)
+    forward = matmul_s(rows, n, k, flops, table.machine)
+    inputs = matmul_s(rows, k, n, flops, table.machine)
+    weights = matmul_s(k, n, rows, flops, table.machine)
+    return forward, inputs + np.where(table.frozen > 0, 0.0, weights)
+
+
+def _attention_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Projections into and out of attention; those of latent attention where it has ranks."""
+    rows = tokens(table)
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    latent = table.kv_rank > 0
+    # Latent heads keep `rotary_size` of their width apart from the compressed keys.
+    plain = (table.heads + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
+    first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
+    out = table.heads * value / table.tp
+    pairs = [
+        _product(table, c, rows, first, table.hidden),
+        _product(table, c, rows, table.hidden, out),
+    ]
+    if np.any(latent):
+        queries = table.heads * table.head_size / table.tp
+        keys = table.heads * (table.head_size - table.rotary_size + value) / table.tp
+        rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
+        pairs.append(_masked(_product(table, c, rows, queries, rank), latent))
+        kv_rank = np.maximum(table.kv_rank, 1.0)
+        pairs.append(_masked(_product(table, c, rows, keys, kv_rank), latent))
+    forward = sum((pair[0] for pair in pairs[1:]), pairs[0][0])
+    return forward, sum((pair[1] for pair in pairs[1:]), pairs[0][1])
+
+
+def _masked(
+    times: tuple[FloatArray, FloatArray], where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> tuple[FloatArray, FloatArray]:
+    return np.where(where, times[0], 0.0), np.where(where, times[1], 0.0)
+
+
+def _ffn_products(
+    table: RunTable, c: StepConstants, width: FloatArray, rows: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The two or three products of a dense feed-forward layer: forward, backward, the last."""
+    inner = width / table.tp
+    up, up_back = _product(table, c, rows, (1.0 + table.gated) * inner, table.hidden)
+    down, down_back = _product(table, c, rows, table.hidden, inner)
+    return up + down, up_back + down_back, down
+
+
+def _expert_products(
+    table: RunTable, c: StepConstants
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Routed experts and shared experts of one device: forward, backward, the last product.
+
+    Each of the E / ep local experts sees its share of the tokens of ep ranks; tensor parallel
+    ranks split tokens or widths, which is the same number of FLOPs.
+    """
+    if not np.any(table.experts > 0):
+        nothing = np.zeros_like(table.hidden)
+        return nothing, nothing, nothing
+    routed = table.experts > 0
+    local = np.maximum(table.experts / table.ep, 1.0)
+    copies = tokens(table) * table.experts_per_token / table.tp
+    rows = np.maximum(copies / local, 1.0)
+    width = np.maximum(table.expert_ffn, 1.0)
+    up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, table.hidden)
+    down, down_back = _product(table, c, rows, table.hidden, width)
+    shared_width = np.maximum(table.shared_ffn, 1.0)
+    shared, shared_back, _ = _ffn_products(table, c, shared_width, tokens(table))
+    has_shared = table.shared_ffn > 0
+    forward = local * (up + down) / c.grouped + np.where(has_shared, shared, 0.0)
+    backward = local * (up_back + down_back) / c.grouped + np.where(has_shared, shared_back, 0.0)
+    last = np.where(routed, local * down / c.grouped, 0.0)
+    return np.where(routed, forward, 0.0), np.where(routed, backward, 0.0), last
+
+
+def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Scores, softmax and their product with the values.
+
+    Fused: 2 s^2 (d_k + d_v) FLOPs per head, half of it where causal, 2.5 times backward, 3.5 - 1
+    (Dao, arXiv 2307.08691). Small heads run slower in proportion to the softmax that each score
+    needs. Unfused: two batched products over the whole square, and the traffic of the scores.
+    """
+    heads, sequence = table.heads / table.tp, table.seq_len
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    seen = sequence * np.where(table.causal > 0, 0.5, 1.0)
+    local = np.where(table.window > 0, np.minimum(table.window, seen), seen)
+    share = np.where(table.window > 0, 1.0 / table.global_every, 1.0)
+    mean_seen = share * seen + (1.0 - share) * local
+    scores = table.micro_batch * heads * sequence / table.cp * mean_seen
+    work = 2.0 * scores * (table.head_size + value)
+    wide = np.minimum(table.head_size / 128.0, 1.0)
+    rate = table.machine.flops16 * c.attention * wide**c.small_heads
+    fused = work / rate
+    square = table.micro_batch * heads * sequence / table.cp * sequence
+    products = 2.0 * square * (table.head_size + value) / (table.machine.flops16 * c.matmul * 0.6)
+    # Megatron's fused softmax takes only multiples of four rows of (batch x heads).
+    fits = (table.micro_batch * heads) % 4 == 0
+    forward_bytes = np.where(fits, _SCORE_FORWARD, _SCORE_FORWARD + _UNFUSED_SOFTMAX)
+    backward_bytes = np.where(fits, _SCORE_BACKWARD, _SCORE_BACKWARD + _UNFUSED_SOFTMAX)
+    plain = products + stream_s(forward_bytes * square, table.machine) / c.memory
+    plain_back = 2.0 * products + stream_s(backward_bytes * square, table.machine) / c.memory
+    forward = np.where(table.unfused > 0, plain, fused)
+    return forward, np.where(table.unfused > 0, plain_back, 2.5 * fused)
+
+
+def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:
+    """Bytes that the element-wise kernels of a layer move forward, at 16 bits.
+
+    Two normalisations and two residual additions touch the hidden state 11 times; the activation
+    reads what the first product wrote and writes its result; rotary or bias kernels read and
+    write queries, keys and values.
+    """
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    hidden = 22.0 * table.hidden / split
+    activation = (4.0 + 2.0 * table.gated) * table.activation_kernels * width / table.tp
+    heads = 4.0 * (table.heads + table.kv_heads) * table.head_size / table.tp
+    return tokens(table) * (hidden + activation + heads)
+
+
+def _dispatch_bytes(table: RunTable) -> FloatArray:
+    """Bytes to gather tokens by expert and to scatter them back: read and write of each copy."""
+    copies = tokens(table) * table.experts_per_token / table.tp
+    return 10.0 * copies * table.hidden

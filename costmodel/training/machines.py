@@ -1,0 +1,196 @@
+"""Machines of training runs: peaks, bandwidths and links, by name and side by side."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+import data
+from costmodel.operators import MatmulRates, chip_constants
+from costmodel.training.records import LayoutError
+from topology.catalogue import named_chip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Machine", "MachineRates", "machine", "machine_of", "machine_rates", "machines"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+_FALLBACK = {"mxfp8": "fp8", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8", "fp16": "bf16"}
+"""The type whose rate is taken where a chip has none of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A kind of server and the network between them."""
+
+    name: str
+    family: str
+    """Name of the chip."""
+
+    generation: str
+    """Chips of one generation share fitted constants."""
+
+    peak_flops: Mapping[str, float]
+    """FLOP/s of matrix products by type, without sparsity."""
+
+    shapes: MatmulRates
+    """How the rate of matrix products hangs on their shape."""
+
+    memory_bytes: float
+    memory_bytes_per_s: float
+    server: int
+    """Devices that the inner network joins."""
+
+    mesh: bool
+    """Whether the inner network is a link for each pair; else every device has a port."""
+
+    link_bytes_per_s: float
+    """One link of the mesh, or one port, in one direction."""
+
+    link_latency_s: float
+    port_bytes_per_s: float
+    """Share of one device of its server's ports, in one direction."""
+
+    port_latency_s: float
+    sustained: float
+    """Rate under load over the peak, relative to the first chip of the generation: power limits
+    differ between boards of one chip."""
+
+    patterns: tuple[str, ...]
+    """Patterns of the texts that name the machine."""
+
+    def flops(self, precision: str) -> float:
+        """Peak rate of products of this type, or of the type that stands in for it."""
+        seen = precision
+        while seen not in self.peak_flops and seen in _FALLBACK:
+            seen = _FALLBACK[seen]
+            if seen == precision:
+                break
+        if seen not in self.peak_flops:
+            raise LayoutError(f"{self.family} has no matrix products of type {precision!r}")
+        return self.peak_flops[seen] * self.sustained
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRates:
+    """Rates of the machines of N runs, each of shape (N,)."""
+
+    flops: FloatArray
+    """Peak FLOP/s of products of the run's type."""
+
+    flops16: FloatArray
+    """Peak FLOP/s of products of 16-bit operands."""
+
+    shapes: MatmulRates
+    """How the rate of products hangs on their shape; each constant of shape (N,)."""
+
+    memory_bytes: FloatArray
+    memory_bytes_per_s: FloatArray
+    server: FloatArray
+    mesh: FloatArray
+    link_bytes_per_s: FloatArray
+    link_latency_s: FloatArray
+    port_bytes_per_s: FloatArray
+    port_latency_s: FloatArray
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Some of the runs."""
+        chosen = {
+            item.name: getattr(self, item.name)[rows]
+            for item in fields(self)
+            if item.name != "shapes"
+        }
+        shapes = {
+            item.name: np.asarray(getattr(self.shapes, item.name))[rows]
+            for item in fields(MatmulRates)
+        }
+        return type(self)(**chosen, shapes=MatmulRates(**shapes))
+
+
+@cache
+def machines() -> Mapping[str, Machine]:
+    """All machines by name, in the order in which their patterns are tried."""
+    file: Any = yaml.safe_load(data.read_text("calibration", "training_machines.yaml"))
+    return {name: _machine(name, entry) for name, entry in file["machines"].items()}
+
+
+def machine(name: str) -> Machine:
+    """The machine of this name."""
+    if name not in machines():
+        raise LayoutError(f"unknown machine {name!r}; known: {', '.join(machines())}")
+    return machines()[name]
+
+
+def machine_of(hardware: str) -> Machine:
+    """The machine that a text such as `NVIDIA A100 40GB` names."""
+    text = hardware.lower()
+    for known in machines().values():
+        if any(re.search(pattern, text) for pattern in known.patterns):
+            return known
+    raise LayoutError(f"hardware {hardware!r} is not in data/calibration/training_machines.yaml")
+
+
+def machine_rates(wanted: Sequence[tuple[str, str]]) -> MachineRates:
+    """Rates of the machines of some runs, given by name and type of the products."""
+    known = {pair: _rates(*pair) for pair in set(wanted)}
+    columns = {
+        name: np.array([known[pair][name] for pair in wanted], dtype=np.float64)
+        for name in _rates(*wanted[0])
+    }
+    shapes = [machine(name).shapes for name, _ in wanted]
+    table = {
+        item.name: np.array([getattr(shape, item.name) for shape in shapes], dtype=np.float64)
+        for item in fields(MatmulRates)
+    }
+    return MachineRates(**columns, shapes=MatmulRates(**table))
+
+
+def _rates(name: str, precision: str) -> dict[str, float]:
+    found = machine(name)
+    return {
+        "flops": found.flops(precision),
+        "flops16": found.flops("bf16"),
+        "memory_bytes": found.memory_bytes,
+        "memory_bytes_per_s": found.memory_bytes_per_s,
+        "server": found.server,
+        "mesh": float(found.mesh),
+        "link_bytes_per_s": found.link_bytes_per_s,
+        "link_latency_s": found.link_latency_s,
+        "port_bytes_per_s": found.port_bytes_per_s,
+        "port_latency_s": found.port_latency_s,
+    }
+
+
+def _shapes(chip: str) -> MatmulRates:
+    """Constants of shapes of a bundled chip; large products reach the rate that is passed."""
+    rates = chip_constants(named_chip(chip)).matmul.sustained()
+    return replace(rates, share=1.0 + float(rates.throttle))
+
+
+def _machine(name: str, entry: dict[str, Any]) -> Machine:
+    link, port = entry["link"], entry["port"]
+    return Machine(
+        name=name,
+        family=entry["family"],
+        generation=entry["generation"],
+        peak_flops={key: value * 1e12 for key, value in entry["peak_tflops"].items()},
+        shapes=_shapes(entry["chip"]),
+        memory_bytes=entry["memory_gib"] * 2.0**30,
+        memory_bytes_per_s=entry["memory_gb_per_s"] * 1e9,
+        server=entry["server"],
+        mesh=link["kind"] == "mesh",
+        link_bytes_per_s=link["gb_per_s"] * 1e9,
+        link_latency_s=link["latency_us"] * 1e-6,
+        port_bytes_per_s=port["gb_per_s"] * 1e9,
+        port_latency_s=port["latency_us"] * 1e-6,
+        sustained=float(entry.get("sustained", 1.0)),
+        patterns=tuple(entry["hardware"]),
+    )

@@ -1,0 +1,192 @@
+"""Memory of the fullest device in a training step, by cause, for many layouts at once.
+
+States follow Rajbhandari et al., arXiv 1910.02054; activations are counted tensor by tensor as in
+Korthikanti et al., arXiv 2205.05198, with gated layers, grouped heads and routed experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.layers import tokens
+from costmodel.training.sizes import gathered_parameters, stage_parameters
+
+if TYPE_CHECKING:
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["MemoryConstants", "MemoryUse", "memory_use"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConstants:
+    """What a software profile keeps."""
+
+    gradient_bytes: float = 4.0
+    """Bytes of an accumulated gradient."""
+
+    state_bytes: float = 12.0
+    """Bytes per parameter of master copy and both moments."""
+
+    activations: float = 1.0
+    """Activations kept over the count of tensors that the backward pass needs."""
+
+    selective_kept: float = 1.0
+    """Share of the saved tensors that selective recomputation leaves, attention's scores aside."""
+
+    logit_bytes: float = 10.0
+    """Bytes kept per logit between head and loss: 16 bits, 32 bits and the gradient."""
+
+    context_bytes: float = 1.0e9
+    """What the runtime, its kernels and communication buffers take."""
+
+    reserve: float = 1.06
+    """Memory that the allocator holds over memory in use: fragments and cached blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes on the fullest device by cause, each of shape (N,)."""
+
+    total: FloatArray
+    """In use at the peak, what the runtime itself takes included."""
+
+    parameters: FloatArray
+    gradients: FloatArray
+    optimizer: FloatArray
+    activations: FloatArray
+    logits: FloatArray
+    buffers: FloatArray
+    """Gathered parameters and the working set of a layer computed again."""
+
+    reserved: FloatArray
+    """What the allocator holds at the peak: compare this with the device's memory."""
+
+
+def memory_use(
+    table: RunTable, c: MemoryConstants, stages: tuple[str, ...] = ("first", "middle", "last")
+) -> MemoryUse:
+    """Peak memory of the fullest stage: the first, the one behind it, or the last.
+
+    The first stage holds most micro-batches and the embedding, the last one the head and the
+    logits. The peak is after the forward pass, with the logits, or where a layer is computed again.
+    """
+    uses = [_stage(table, c, stage) for stage in stages]
+    fullest = np.argmax(np.stack([use.total for use in uses]), axis=0)
+    columns = {
+        item.name: np.choose(fullest, [getattr(use, item.name) for use in uses])
+        for item in fields(MemoryUse)
+    }
+    return MemoryUse(**columns)
+
+
+def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
+    """Memory of the first, the fullest inner or the last stage; of all of it without stages."""
+    alone = table.pp <= 1
+    layers = {
+        "first": table.first_layers,
+        "middle": table.most_layers,
+        "last": table.last_layers,
+    }[stage]
+    layers = np.where(alone, table.layers, layers)
+    tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), float(stage != "middle"))
+    behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
+    parameters, gradients, optimizer = _states(table, c, layers, tables)
+    per_layer, again = _layer_bytes(table, c)
+    kept = _in_flight(table, behind) * layers * per_layer
+    has_head = alone | (stage == "last")
+    logits = np.where(has_head, c.logit_bytes * tokens(table) * table.vocab / table.tp, 0.0)
+    logits = np.maximum(logits - again, 0.0)
+    buffers = again + _gathered(table, layers)
+    total = parameters + gradients + optimizer + kept + logits + buffers + c.context_bytes
+    return MemoryUse(
+        total=total,
+        parameters=parameters,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=kept,
+        logits=logits,
+        buffers=buffers,
+        reserved=(total - c.context_bytes) * c.reserve + c.context_bytes,
+    )
+
+
+def _states(
+    table: RunTable, c: MemoryConstants, layers: FloatArray, tables: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Parameters, gradients and optimizer states, shared as the ZeRO stage says."""
+    dense, routed = stage_parameters(table, layers, tables)
+    replicas = table.dp * table.cp
+    group = np.where(table.zero_group > 0, table.zero_group, replicas)
+    expert_group = np.maximum(group / table.ep, 1.0)
+
+    def shared(stage: int, nbytes: FloatArray | float) -> FloatArray:
+        spread = table.zero_stage >= stage
+        parts = np.where(spread, group, 1.0)
+        expert_parts = np.where(spread, expert_group, 1.0)
+        held: FloatArray = nbytes * (dense / parts + routed / expert_parts)
+        return held
+
+    whole = table.zero_stage >= _FULLY_SHARDED
+    # Fully sharded parameters are the master copy: 4 bytes at rest instead of 2 and 4.
+    width = np.where(whole, 4.0, 2.0 - 2.0 * table.reused_master)
+    trained = np.where(table.frozen > 0, 0.01, 1.0)
+    states = np.where(whole, c.state_bytes - 4.0, c.state_bytes)
+    kept = np.where(table.swapped_optimizer > 0, 0.0, trained)
+    # Gathered once per step, gradients too wait whole for the last micro-batch.
+    waiting = c.gradient_bytes * (dense + routed) * table.gather_once
+    gradients = shared(2, trained * c.gradient_bytes) + waiting
+    return shared(_FULLY_SHARDED, width), gradients, shared(1, states * kept)
+
+
+_FULLY_SHARDED = 3
+"""ZeRO stage that shares the parameters too."""
+
+
+def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
+    """Micro-batches whose activations a stage holds, `behind` stages after the first.
+
+    1F1B: p minus the stages before; interleaved: (p - 1) / (p v) of p more on the first stage
+    (Korthikanti et al., section 4.2.3).
+    """
+    micro_batches = table.global_batch / (table.micro_batch * table.dp)
+    more = np.where(table.vpp > 1, (table.pp - 1.0 - behind) / table.vpp, 0.0)
+    deepest = table.pp - behind + more
+    return np.where(table.pp > 1, np.minimum(micro_batches, deepest), 1.0)
+
+
+def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatArray]:
+    """Bytes that one layer keeps per micro-batch, and the working set of recomputation."""
+    count = tokens(table)
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    stream = 8.0 * table.hidden / split
+    latent = table.kv_rank > 0
+    key_heads = np.where(latent, table.heads, table.kv_heads)
+    heads = 2.0 * (table.heads + key_heads) * table.head_size
+    heads = heads + 2.0 * (key_heads + table.heads) * value
+    heads = heads + np.where(latent, 4.0 * (table.query_rank + table.kv_rank) * table.tp, 0.0)
+    scores = np.where(table.unfused > 0, 5.0 * table.heads * table.seq_len, 0.0)
+    scores = scores * (1.0 - table.recompute_core)
+    selected = 1.0 - table.recompute_core * (1.0 - c.selective_kept)
+    # The activation's result can be computed again from its input.
+    inner = 2.0 * (1.0 + table.gated) + 2.0 * (1.0 - table.recompute_activation)
+    dense = inner * table.ffn
+    copies = table.experts_per_token * (inner * table.expert_ffn + 4.0 * table.hidden)
+    sparse = copies + inner * table.shared_ffn
+    ffn = (1.0 - routed) * dense + routed * sparse
+    moved = np.where(table.swapped_attention > 0, 0.0, 1.0)
+    whole = count * (stream + (heads * moved + scores + ffn) / table.tp) * c.activations * selected
+    checkpoint = 2.0 * count * table.hidden / split
+    kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * whole
+    return kept, np.where(table.recompute_full > 0, whole, 0.3 * whole)
+
+
+def _gathered(table: RunTable, layers: FloatArray) -> FloatArray:
+    """Gathered layers of sharded parameters: the one at work, one fetched ahead, one gradient."""
+    nbytes = 2.0 * gathered_parameters(table)
+    whole = np.where(table.gather_once > 0, layers, 3.0)
+    return np.where(table.zero_stage >= _FULLY_SHARDED, whole * nbytes, 0.0)

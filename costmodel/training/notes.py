@@ -1,0 +1,81 @@
+"""Facts that the free text of a row states, such as `num-experts=8` or `MoE 128 experts top-8`.
+
+A note is a list of parts between semicolons. Parts that begin with `[check]` are sanity figures
+derived from the measurement and are never read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["Notes", "read_notes"]
+
+_LIMIT = 20_000
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_PHRASES = {
+    "num-experts": rf"moe {_NUMBER} (?:routed|experts)",
+    "moe-router-topk": rf"top-{_NUMBER}",
+    "moe-intermediate-size": rf"moe_ffn {_NUMBER}",
+    "n-shared-experts": rf"\+ ?{_NUMBER} shared",
+    "first-k-dense-replace": rf"first {_NUMBER} layers dense",
+    "zero-group": rf"fsdp sharding group {_NUMBER}",
+    "vocab": rf"\bvocab(?:ulary)? {_NUMBER}",
+    "local-batch": rf"local batch {_NUMBER}",
+    "release": r"(?:container|nemo ?container|nemo) ?([0-9]{2}\.[0-9]{2}(?:\.[0-9]+)?)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a note says: words that stand alone, and values by key, all in lower case."""
+
+    words: frozenset[str] = frozenset()
+    values: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    """The parts that may be read, joined."""
+
+    def number(self, *keys: str) -> float | None:
+        """The first of these keys that has a number."""
+        for key in keys:
+            found = re.match(r"-?[0-9]+(\.[0-9]+)?$", self.values.get(key, ""))
+            if found:
+                return float(found.group())
+        return None
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """The whole numbers of a list such as `5,6,6,5`; empty if it is not one."""
+        parts = self.values.get(key, "").strip("[] ").split(",")
+        if not all(re.fullmatch(r" *-?[0-9]+ *", part) for part in parts):
+            return ()
+        return tuple(int(part) for part in parts)
+
+    def has(self, pattern: str) -> bool:
+        """Whether the text contains a pattern."""
+        return re.search(pattern, self.text) is not None
+
+
+def read_notes(text: str) -> Notes:
+    """Read the notes of a row; anything not understood is kept as text alone."""
+    parts = [part.strip() for part in text[:_LIMIT].lower().split(";")]
+    parts = [part for part in parts if part and not part.startswith("[check]")]
+    words: set[str] = set()
+    values: dict[str, str] = {}
+    for part in parts:
+        _read_part(part, words, values)
+    joined = "; ".join(parts)
+    for key, pattern in _PHRASES.items():
+        found = re.search(pattern, joined)
+        if found:
+            values.setdefault(key, found.group(1))
+    return Notes(frozenset(words), values, joined)
+
+
+def _read_part(part: str, words: set[str], values: dict[str, str]) -> None:
+    if part.startswith(("metric row", "recipe args")):
+        values.update(dict(re.findall(r'"([a-z_]+)": "([^"]*)"', part)))
+        return
+    pairs = re.findall(r"([a-z][a-z0-9_-]*)=(\[[^\]]*\]|[^\s;]+)", part)
+    values.update({key: value.rstrip(",") for key, value in pairs})
+    if not pairs:
+        words.add(part)

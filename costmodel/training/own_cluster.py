@@ -1,0 +1,214 @@
+"""Fitting the shipped constants to a user's own cluster from a few rows, with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import yaml
+
+from costmodel.training.calibration import Calibration, shipped_calibration
+from costmodel.training.dataset import TableError, measured_medians
+from costmodel.training.families import block_of, family_of
+from costmodel.training.fitting import PRIORS, fit
+from costmodel.training.step import step_times
+from costmodel.training.table import RunTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.dataset import Entry
+    from costmodel.training.records import TrainingRun
+    from costmodel.training.table import FloatArray
+
+__all__ = ["ConstantFit", "FamilyRefit", "calibration_yaml", "refit"]
+
+_MOST_FREE = 4
+"""Constants that a few rows may move; more than that they cannot tell apart."""
+
+_ROWS_PER_CONSTANT = 2
+_TIGHTNESS = 0.5
+"""Spreads of the priors around the shipped values, over those around general ones."""
+
+_RESAMPLES = 20
+_COVERAGE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantFit:
+    """One constant before and after, with the interval that resampling the rows gives."""
+
+    name: str
+    shipped: float
+    fitted: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRefit:
+    """What the rows of one family changed."""
+
+    family: str
+    rows: int
+    constants: tuple[ConstantFit, ...]
+    before: float
+    """Median absolute relative error with the shipped constants."""
+
+    after: float
+    """The same for each row with constants fitted to the others (leave one row out)."""
+
+    spread: tuple[float, float]
+    """Logarithms of measured over predicted between which nine of ten such rows lie."""
+
+
+def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[FamilyRefit, ...]]:
+    """The shipped calibration with the families of some rows fitted to them.
+
+    Raises:
+        TableError: fewer than three rows can be priced and have a measured time.
+    """
+    medians = measured_medians(entries)
+    rows: dict[str, list[tuple[TrainingRun, float]]] = {}
+    for entry, time in zip(entries, medians, strict=True):
+        if entry.read is not None and time is not None:
+            family = family_of(entry.read.run)[0].name
+            rows.setdefault(family, []).append((entry.read.run, time))
+    usable = sum(map(len, rows.values()))
+    if usable < 3:  # fewer say nothing of how far off the rest is
+        raise TableError(
+            f"{usable} rows can be priced and have a measured time; 3 are the least, 5 to 10 are "
+            f"better\n  at:  {where}\n  fix: add rows, or fill in measured_step_time_s"
+        )
+    known = shipped_calibration()
+    constants, spread = dict(known.constants), dict(known.spread)
+    found = []
+    for name, pairs in sorted(rows.items()):
+        runs = [run for run, _ in pairs]
+        times = np.array([time for _, time in pairs], dtype=np.float64)
+        result, constants[name] = _refit_family(name, runs, times, known)
+        for block in {block_of(run) for run in runs}:
+            spread[block] = result.spread
+        found.append(result)
+    return replace(known, constants=constants, spread=spread), tuple(found)
+
+
+def _refit_family(
+    name: str, runs: Sequence[TrainingRun], times: FloatArray, known: Calibration
+) -> tuple[FamilyRefit, StepConstants]:
+    table, start = RunTable.of(runs), known.constants[name]
+    shipped = step_times(table, start).total
+    free, unseen = _chosen(table, times, start, runs)
+    fitted = fit(table, times, free, start, tightness=_TIGHTNESS) if free else start
+    count = len(runs)
+    samples = _resampled(table, times, free, start)
+    logs = np.log(times) - np.log(unseen)
+    # The few rows alone would make too narrow an interval: the scatter has a t distribution.
+    scatter = max(float(np.sqrt(np.mean(logs**2))), 0.02) * _student(count - 1)
+    result = FamilyRefit(
+        family=name,
+        rows=count,
+        constants=tuple(
+            ConstantFit(
+                constant,
+                getattr(start, constant),
+                getattr(fitted, constant),
+                float(np.quantile(samples[constant], (1.0 - _COVERAGE) / 2)),
+                float(np.quantile(samples[constant], (1.0 + _COVERAGE) / 2)),
+            )
+            for constant in free
+        ),
+        before=float(np.median(np.abs(shipped / times - 1.0))),
+        after=float(np.median(np.abs(unseen / times - 1.0))),
+        spread=(-scatter, scatter),
+    )
+    return result, fitted
+
+
+def _student(freedom: int) -> float:
+    """Two-sided quantile of Student's t for the coverage."""
+    from scipy.stats import t  # noqa: PLC0415  half a second to import
+
+    return float(t.ppf((1.0 + _COVERAGE) / 2, max(freedom, 1)))
+
+
+def _chosen(
+    table: RunTable, times: FloatArray, start: StepConstants, runs: Sequence[TrainingRun]
+) -> tuple[tuple[str, ...], FloatArray]:
+    """The constants to free, and the predictions for each row with the others fitted.
+
+    The constants that move these rows most are tried: none, one, two and four, one for every two
+    rows at most. More are freed only if rows that were left out are predicted better for it.
+    """
+    ranked = _ranked(table, start, runs)
+    most = min(_MOST_FREE, max(len(runs) // _ROWS_PER_CONSTANT, 1))
+    best: tuple[str, ...] = ()
+    unseen = step_times(table, start).total
+    error = float(np.median(np.abs(np.log(unseen / times))))
+    for count in (1, 2, 4):
+        if count > most:
+            break
+        free = tuple(name for name in ranked if name in ranked[:count])
+        trial = np.array([_without(table, times, free, start, row) for row in range(len(runs))])
+        trial_error = float(np.median(np.abs(np.log(trial / times))))
+        if trial_error < error:
+            best, unseen, error = free, trial, trial_error
+    return best, unseen
+
+
+def _ranked(table: RunTable, start: StepConstants, runs: Sequence[TrainingRun]) -> tuple[str, ...]:
+    """The fitted constants of the family, those that move these rows most first."""
+    names = family_of(runs[0])[0].fitted
+    base = step_times(table, start).total
+    effect = {}
+    for name in names:
+        prior, value = PRIORS[name], getattr(start, name)
+        moved = prior.constant(prior.coordinate(max(value, 1e-9)) + 0.5 * prior.spread)
+        changed = step_times(table, replace(start, **{name: moved})).total
+        effect[name] = float(np.mean(np.abs(np.log(changed / base))))
+    return tuple(sorted(names, key=lambda name: -effect[name]))
+
+
+def _without(
+    table: RunTable, times: FloatArray, free: Sequence[str], start: StepConstants, row: int
+) -> float:
+    rest = [other for other in range(len(times)) if other != row]
+    trained = fit(table.take(rest), times[rest], free, start, tightness=_TIGHTNESS)
+    return float(step_times(table.take([row]), trained).total[0])
+
+
+def _resampled(
+    table: RunTable, times: FloatArray, free: Sequence[str], start: StepConstants
+) -> dict[str, list[float]]:
+    """Constants fitted to rows drawn with replacement; the same draws each time."""
+    random = np.random.default_rng(0)
+    found: dict[str, list[float]] = {name: [] for name in free}
+    for _ in range(_RESAMPLES):
+        rows = random.integers(0, len(times), len(times))
+        sample = fit(table.take(rows), times[rows], free, start, tightness=_TIGHTNESS)
+        for name in free:
+            found[name].append(getattr(sample, name))
+    return found
+
+
+def calibration_yaml(calibration: Calibration) -> str:
+    """A calibration as the file that `planner validate --calibration` reads."""
+    content = {
+        "schema_version": 1,
+        "families": {
+            name: {"constants": {key: float(f"{v:.6g}") for key, v in asdict(values).items()}}
+            for name, values in calibration.constants.items()
+        },
+        "spread": {
+            name: [round(low, 4), round(high, 4)]
+            for name, (low, high) in calibration.spread.items()
+        },
+        "memory": {
+            name: {key: float(f"{v:.6g}") for key, v in asdict(values).items()}
+            for name, values in calibration.memory.items()
+        },
+    }
+    text: str = yaml.safe_dump(content, sort_keys=False)
+    return text

@@ -1,0 +1,215 @@
+"""What is trained, how it is laid out over devices, and with which software: plain records.
+
+Sizes are those of a decoder-only transformer with dense or routed feed-forward layers, which is
+what published layouts describe. A run joins a model, a layout, a machine and a software profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = [
+    "Attention",
+    "LayoutError",
+    "Recompute",
+    "TrainingLayout",
+    "TrainingModel",
+    "TrainingRun",
+]
+
+
+class LayoutError(ValueError):
+    """A layout, model or row that cannot be: what is wrong, in one sentence."""
+
+
+class Recompute(StrEnum):
+    """What the backward pass computes again."""
+
+    NONE = "none"
+    """Nothing: every saved tensor is kept."""
+
+    SELECTIVE = "selective"
+    """The core of attention, or the cheap operators."""
+
+    FULL = "full"
+    """Whole layers: only their inputs are kept."""
+
+
+class Attention(StrEnum):
+    """How the core of attention runs."""
+
+    FLASH = "flash"
+    """One fused kernel, which skips the half above the diagonal."""
+
+    UNFUSED = "unfused"
+    """Two batched products over the full square, with softmax between them in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingModel:
+    """Sizes of a transformer; counts of elements, not of bytes."""
+
+    name: str
+    """For messages and groups in reports, such as `Llama-3.1-70B`."""
+
+    hidden: int
+    """Width of the residual stream, 1 or more."""
+
+    layers: int
+    """Transformer layers, 1 or more."""
+
+    heads: int
+    """Query heads, 1 or more."""
+
+    kv_heads: int
+    """Key and value heads; equal to `heads` without grouping."""
+
+    head_size: int
+    """Width of one query or key head."""
+
+    ffn: int
+    """Inner width of a dense feed-forward layer."""
+
+    vocab: int
+    """Rows of the embedding table."""
+
+    gated: bool = True
+    """Whether the feed-forward layer has a gate (three matrices instead of two)."""
+
+    tied: bool = False
+    """Whether embedding and output head share one table."""
+
+    experts: int = 0
+    """Routed experts per layer; 0 for a dense model."""
+
+    experts_per_token: int = 0
+    """Routed experts that one token visits."""
+
+    expert_ffn: int = 0
+    """Inner width of one routed expert."""
+
+    shared_ffn: int = 0
+    """Inner width of the experts that every token visits, together."""
+
+    dense_layers: int = 0
+    """Layers of a routed model that are dense."""
+
+    value_size: int = 0
+    """Width of one value head; 0 says as `head_size`."""
+
+    query_rank: int = 0
+    """Width of the compressed query of latent attention; 0 for none."""
+
+    kv_rank: int = 0
+    """Width of the compressed keys and values of latent attention; 0 for none."""
+
+    rotary_size: int = 0
+    """Width of the rotary part beside the compressed keys."""
+
+    window: int = 0
+    """Positions that a local layer looks back; 0 for none."""
+
+    global_every: int = 1
+    """One layer in so many looks at the whole sequence; the others have the window."""
+
+    activation_kernels: int = 1
+    """Kernels of the activation between the products; more than 1 where no fused one exists."""
+
+    causal: bool = True
+    """Whether a position sees only those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLayout:
+    """A conventional parallel layout: degrees, batch and what is recomputed.
+
+    Devices are `tp * cp * pp * dp`; experts are spread over `ep` of the ranks that the dense part
+    uses as `dp * cp`, so they add none.
+    """
+
+    global_batch: int
+    """Sequences of one optimizer step."""
+
+    micro_batch: int
+    """Sequences of one forward pass of one replica."""
+
+    seq_len: int
+    """Tokens of a sequence."""
+
+    tp: int = 1
+    """Tensor parallel."""
+
+    pp: int = 1
+    """Pipeline stages."""
+
+    vpp: int = 1
+    """Chunks of layers on each stage (interleaved schedule)."""
+
+    dp: int = 1
+    """Data parallel replicas."""
+
+    cp: int = 1
+    """Context parallel: parts of a sequence."""
+
+    ep: int = 1
+    """Expert parallel."""
+
+    zero_stage: int = 0
+    """What data parallel ranks share: 0 nothing, 1 optimizer states, 2 gradients, 3 parameters."""
+
+    zero_group: int = 0
+    """Ranks that share them; 0 says all data parallel ranks."""
+
+    sequence_parallel: bool = False
+    """Whether normalisation and dropout are split over the tensor parallel ranks."""
+
+    recompute: Recompute = Recompute.NONE
+    """What the backward pass computes again."""
+
+    recompute_share: float = 1.0
+    """Share of the layers that `recompute` applies to, 0 to 1."""
+
+    stage_layers: tuple[int, ...] = ()
+    """Layers of each stage; empty for an even split."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that the layout takes."""
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def micro_batches(self) -> float:
+        """Forward passes of one replica in one step; whole for a valid layout."""
+        return self.global_batch / (self.micro_batch * self.dp)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """One training job whose step is to be priced."""
+
+    name: str
+    """Identifier, such as that of a row."""
+
+    model: TrainingModel
+    layout: TrainingLayout
+
+    machine: str
+    """Name of a machine of `data/calibration/training_machines.yaml`."""
+
+    profile: str
+    """Software profile, such as `megatron` or `mindspeed`; see `data/calibration/training.yaml`."""
+
+    precision: str = "bf16"
+    """Type of the matrix products: fp32, fp16, bf16, fp8, mxfp8 or fp4."""
+
+    attention: Attention = Attention.FLASH
+    """How the core of attention runs."""
+
+    flags: frozenset[str] = field(default_factory=frozenset)
+    """What else the run states or its software implies: `fused-tp` (products that hide their
+    collective), `overlap` (gradients are reduced beside the backward pass), `frozen` (weights get
+    no gradient), `early-stop` (recomputation ends before the last product), `uncompiled`."""
+
+    port_bytes_per_s: float = 0.0
+    """Share of one device of the ports between servers, where the run states it; else 0."""

@@ -1,0 +1,74 @@
+"""Counts of parameters: of a layer, of a whole model and of one device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = [
+    "attention_parameters",
+    "layer_parameters",
+    "local_parameters",
+    "model_parameters",
+    "stage_parameters",
+]
+
+
+def attention_parameters(table: RunTable) -> FloatArray:
+    """Parameters of the attention of one layer."""
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    plain = table.hidden * (table.heads + 2.0 * table.kv_heads) * table.head_size
+    rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
+    query = table.hidden * table.query_rank + rank * table.heads * table.head_size
+    keys = table.hidden * (table.kv_rank + table.rotary_size)
+    keys = keys + table.kv_rank * table.heads * (table.head_size - table.rotary_size + value)
+    inward = np.where(table.kv_rank > 0, query + keys, plain)
+    return inward + table.heads * value * table.hidden + 2.0 * table.hidden
+
+
+def expert_parameters(table: RunTable) -> FloatArray:
+    """Parameters of all routed experts of one layer."""
+    return table.experts * (2.0 + table.gated) * table.hidden * table.expert_ffn
+
+
+def layer_parameters(table: RunTable) -> FloatArray:
+    """Parameters of a mean layer, all routed experts included."""
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    width = (1.0 - routed) * table.ffn + routed * table.shared_ffn
+    dense = attention_parameters(table) + (2.0 + table.gated) * table.hidden * width
+    return dense + routed * (expert_parameters(table) + table.experts * table.hidden)
+
+
+def gathered_parameters(table: RunTable) -> FloatArray:
+    """Parameters of a mean layer that one device needs whole: its own experts, not the others'."""
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    experts = routed * expert_parameters(table)
+    return (layer_parameters(table) - experts + experts / table.ep) / table.tp
+
+
+def model_parameters(table: RunTable) -> FloatArray:
+    """Parameters of the whole model."""
+    tables = np.where(table.tied > 0, 1.0, 2.0) * table.vocab * table.hidden
+    return table.layers * layer_parameters(table) + tables
+
+
+def local_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
+    """Parameters of the fullest device: those of the dense part, and of its routed experts."""
+    layers = np.where(table.pp > 1, table.most_layers, table.layers)
+    tables = np.where((table.pp > 1) | (table.tied > 0), 1.0, 2.0)
+    return stage_parameters(table, layers, tables)
+
+
+def stage_parameters(
+    table: RunTable, layers: FloatArray, tables: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Parameters of a device with so many layers and vocabulary tables: dense, and routed."""
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    experts = routed * expert_parameters(table)
+    rest = layer_parameters(table) - experts
+    ends = tables * table.vocab * table.hidden / table.tp
+    return layers * rest / table.tp + ends, layers * experts / (table.tp * table.ep)

@@ -1,0 +1,100 @@
+"""Software stacks: which one a row names, and what it and its recipes do unless the row says so."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import data
+from costmodel.training.machines import machine_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from costmodel.training.notes import Notes
+    from costmodel.training.records import TrainingLayout
+
+__all__ = ["run_flags", "stack_of"]
+
+_FLAGS = {
+    "fused-tp": r"\bmc2\b|-mc2\b|asynctp|async-tp",
+    "overlap": r"overlap-grad-reduce|overlap dp",
+    "swap-attention": r"swap-attention",
+    "swap-optimizer": r"swap-optimizer",
+    "reuse-master": r"reuse-fp32-param",
+    "recompute-activation": r"recompute-activation-function|use-fused-swiglu",
+    "frozen": r"pet/lora|\blora\b|p-?tuning",
+}
+
+
+@cache
+def _stacks() -> dict[str, Any]:
+    text = data.read_text("calibration", "training_profiles.yaml")
+    file: dict[str, Any] = yaml.safe_load(text)
+    return file
+
+
+def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
+    """The software stack that source or notes name, else the usual one of the hardware."""
+    stacks = _stacks()
+    named = {entry["name"]: entry for entry in stacks["profiles"]}
+    text = f"{row.get('source', '')} {notes.text}".lower()
+    hardware = row.get("hardware", "").lower()
+    for entry in stacks["profiles"]:
+        if re.search(entry["match"], text):
+            modern = "modern" in entry and re.search(stacks["modern_hardware"], hardware)
+            found: dict[str, Any] = named[entry["modern"]] if modern else entry
+            return found
+    default = stacks["default"]
+    name = next((default[key] for key in ("ascend", "tpu") if key in hardware), default["other"])
+    usual: dict[str, Any] = named[name]
+    return usual
+
+
+def run_flags(
+    row: Mapping[str, str], notes: Notes, stack: dict[str, Any], layout: TrainingLayout
+) -> frozenset[str]:
+    """What a run does beside its layout: see `TrainingRun.flags`."""
+    hardware, model = machine_of(row.get("hardware", "")).name, row.get("model", "").lower()
+    found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
+    if stack["early_stop"]:
+        found.add("early-stop")
+    if stack["gather_once"] and layout.pp > 1:
+        found.add("gather-once")
+    if "compiled" in stack and not notes.has(stack["compiled"]):
+        found.add("uncompiled")
+    if "graphs" in stack and re.search(stack["graphs"], hardware):
+        found.add("graphs")
+    if _is_old(row, notes, stack):
+        found.add("old-release")
+    return frozenset(found | _recipe(stack["name"], model, hardware, layout.ep))
+
+
+def _recipe(profile: str, model: str, hardware: str, ep: int) -> set[str]:
+    """Settings of the published recipe for this model on this hardware."""
+    found: set[str] = set()
+    for entry in _stacks()["recipes"]:
+        if (
+            entry["profile"] == profile
+            and re.search(entry["model"], model)
+            and re.search(entry["hardware"], hardware)
+            and entry.get("ep", ep) == ep
+        ):
+            found.update(entry["flags"])
+    return found
+
+
+def _is_old(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:
+    """Whether the row names a release before the stack's current one."""
+    named = re.search(r"@v([0-9]+(?:\.[0-9]+)*)", row.get("source", ""))
+    stated = notes.values.get("release") or (named.group(1) if named else "")
+    if "current" not in stack or not stated:
+        return False
+    return _version(stated) < _version(stack["current"])
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", text)[:4])

@@ -1,0 +1,208 @@
+"""Seconds of one training step of conventional layouts, for many of them at once.
+
+    T = m t_max + sum of the other stages / v + exposed communication + optimizer
+
+with m micro-batches, t a stage's forward and backward pass of one micro-batch, v chunks per stage
+(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.communication import (
+    Links,
+    all_gather_s,
+    all_to_all_s,
+    group,
+    transfer_s,
+)
+from costmodel.training.kernels import stream_s
+from costmodel.training.layers import ends_s, layer_times, tokens
+from costmodel.training.sizes import gathered_parameters, local_parameters
+
+if TYPE_CHECKING:
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["StepTimes", "step_times"]
+
+_FULLY_SHARDED = 3
+"""ZeRO stage whose parameters are gathered layer by layer."""
+
+_SHARPNESS = 8.0
+"""Exponent of the norm that joins host and device time: nearly the larger of the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Seconds of one step and where they go, each of shape (N,)."""
+
+    total: FloatArray
+    steady: FloatArray
+    """The fullest stage at work on all micro-batches, its exposed communication included."""
+
+    bubble: FloatArray
+    """The pipeline filling and draining."""
+
+    transfer: FloatArray
+    """Exposed transfers between stages."""
+
+    gradients: FloatArray
+    """Exposed reduction of gradients and gathering of parameters."""
+
+    optimizer: FloatArray
+    other: FloatArray
+    """Fixed time of a step."""
+
+    layer_forward: FloatArray
+    """Forward pass of one micro-batch through one layer."""
+
+    layer_backward: FloatArray
+    """Backward pass, recomputation included."""
+
+
+def step_times(table: RunTable, c: StepConstants) -> StepTimes:
+    """Price the runs of a table."""
+    links = Links(np.asarray(c.link), np.asarray(c.port))
+    micro_batches = table.global_batch / (table.micro_batch * table.dp)
+    forward, backward = _layer_passes(table, c, links)
+    age = np.where(table.old_release > 0, c.old_release, 1.0)
+    forward, backward = forward * age, backward * age
+    embedding, head = ends_s(table, c)
+    layer = forward + backward
+    first = table.first_layers * layer + embedding
+    last = table.last_layers * layer + head
+    single = table.layers * layer + embedding + head
+    fullest = np.maximum(np.maximum(first, last), table.most_layers * layer)
+    slowest = np.where(table.pp > 1, fullest, single) + c.host_micro_s
+    whole = single + table.pp * c.host_micro_s
+    bubble = c.bubble * np.maximum(whole - slowest, 0.0) / table.vpp
+    bubble = np.where(table.pp > 1, bubble, 0.0)
+    transfer = _transfers(table, c, links, micro_batches)
+    gradients = _gradients(table, c, links, table.most_layers * layer)
+    optimizer = _optimizer(table, c)
+    other = np.broadcast_to(np.asarray(c.step_s), slowest.shape)
+    steady = micro_batches * slowest
+    total = steady + bubble + transfer + gradients + optimizer + other
+    return StepTimes(
+        total, steady, bubble, transfer, gradients, optimizer, other, forward, backward
+    )
+
+
+def _joined(device: FloatArray, host: FloatArray | float, sharpness: float) -> FloatArray:
+    """The larger of two times that run beside each other, a little more where they are equal."""
+    return (device**sharpness + np.asarray(host) ** sharpness) ** (1.0 / sharpness)
+
+
+def _layer_passes(table: RunTable, c: StepConstants, links: Links) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward and the backward pass of one micro-batch through a mean layer."""
+    dense, moe = layer_times(table, c)
+    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    shared, scattered = _tensor_parallel(table, c, links), _expert_exchange(table, c, links)
+    ring = _context_parallel(table, c, links)
+    communication = shared + routed * scattered + ring
+    mixed_forward = (1 - routed) * dense.forward + routed * moe.forward
+    mixed_backward = (1 - routed) * dense.backward + routed * moe.backward
+    device_forward = mixed_forward + communication
+    last = (1 - routed) * dense.last + routed * moe.last
+    repeated = device_forward - table.early_stop * last
+    again = table.recompute_full * repeated + table.recompute_core * dense.core
+    device_backward = mixed_backward + communication + ring + again
+    # Without the fused kernel (see layers) softmax alone is a handful of launches more.
+    odd = (table.micro_batch * table.heads / table.tp) % 4 != 0
+    host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * 0.4 * odd * table.unfused
+    host = host * np.where(table.graphs > 0, c.graphed, 1.0)
+    host_backward = host * (1.0 + table.recompute_full)
+    forward = _joined(device_forward, host, _SHARPNESS)
+    backward = _joined(device_backward, host_backward, _SHARPNESS)
+    return _sharded(table, c, links, forward, backward)
+
+
+def _sharded(
+    table: RunTable, c: StepConstants, links: Links, forward: FloatArray, backward: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Both passes beside the gathering of sharded parameters and the reduction of gradients."""
+    if not np.any(table.zero_stage >= _FULLY_SHARDED):
+        return forward, backward
+    size = np.where(table.zero_group > 0, table.zero_group, table.dp * table.cp)
+    members = group(table, size, table.tp)
+    nbytes = 2.0 * gathered_parameters(table)
+    gather = all_gather_s(table, links, nbytes, members)
+    shared = table.zero_stage >= _FULLY_SHARDED
+    gather = np.where(table.gather_once > 0, 0.0, gather)
+    fetch = _joined(forward, gather, 6.0) + c.fetch_shown * gather
+    both = _joined(backward, 2.0 * gather, 6.0) + c.fetch_shown * 2.0 * gather
+    return np.where(shared, fetch, forward), np.where(shared, both, backward)
+
+
+def _tensor_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+    """Exposed tensor parallel collectives of one pass: two all-reduces, or gathers and scatters."""
+    members = group(table, table.tp, np.ones_like(table.tp))
+    nbytes = 2.0 * tokens(table) * table.hidden
+    twice = 4.0 * all_gather_s(table, links, nbytes, members) + 2.0 * c.start_s
+    shown = 1.0 - np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
+    return np.where(table.tp > 1, twice * shown, 0.0)
+
+
+def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+    """Exposed dispatch and combination of one pass through a routed layer."""
+    members = group(table, table.ep, table.tp)
+    copies = tokens(table) * table.experts_per_token / table.tp
+    each = all_to_all_s(table, links, 2.0 * copies * table.hidden, members)
+    return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
+
+
+def _context_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+    """Exposed exchange of keys and values of one pass around the context parallel ranks."""
+    members = group(table, table.cp, table.tp)
+    width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
+    nbytes = 2.0 * table.micro_batch * table.seq_len * width
+    each = all_gather_s(table, links, nbytes, members)
+    return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
+
+
+def _transfers(
+    table: RunTable, c: StepConstants, links: Links, micro_batches: FloatArray
+) -> FloatArray:
+    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back."""
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    nbytes = 2.0 * tokens(table) * table.hidden / split
+    stride = table.tp * table.cp * table.dp
+    each = transfer_s(table, links, nbytes, stride)
+    crossings = 2.0 * table.vpp * micro_batches + 2.0 * (table.pp - 1.0)
+    return np.where(table.pp > 1, crossings * each * c.pp_shown, 0.0)
+
+
+def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArray) -> FloatArray:
+    """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
+
+    What runs beside computation has the passes of one micro-batch through a stage, `window`
+    seconds, to hide behind: gradients are ready in the last one, parameters needed in the first.
+    """
+    dense, routed = local_parameters(table)
+    hidden = np.maximum(c.dp_hidden, 0.8 * table.overlap)
+    replicas = table.dp * table.cp
+    reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
+    expert_replicas = np.maximum(replicas / table.ep, 1.0)
+    stride = table.tp * table.ep
+    exchanged = all_gather_s(table, links, 4.0 * routed, group(table, expert_replicas, stride))
+    total = np.where(replicas > 1, reduced, 0.0)
+    total = total + np.where((expert_replicas > 1) & (routed > 0), exchanged, 0.0)
+    whole = 2.0 * total * 0.75
+    exposed = whole - np.minimum(hidden * whole, window)
+    beside = (table.zero_stage >= _FULLY_SHARDED) & (table.gather_once == 0)
+    return np.where(beside | (table.frozen > 0), 0.0, exposed)
+
+
+def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
+    """Update of parameters: about 34 bytes each for Adam with a copy in 32 bits."""
+    dense, routed = local_parameters(table)
+    replicas = table.dp * table.cp
+    parts = np.where(table.zero_stage >= 1, replicas, 1.0)
+    expert_parts = np.where(table.zero_stage >= 1, np.maximum(replicas / table.ep, 1.0), 1.0)
+    moved = 34.0 * np.where(table.frozen > 0, 0.01, 1.0)
+    return stream_s(moved * (dense / parts + routed / expert_parts), table.machine) / c.memory

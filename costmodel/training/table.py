@@ -1,0 +1,259 @@
+"""Many runs side by side: one array per size, so that one evaluation prices them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.training.machines import MachineRates, machine_rates
+from costmodel.training.records import Attention, Recompute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from costmodel.training.records import TrainingRun
+
+__all__ = ["FloatArray", "RunTable"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+_MODEL = (
+    "hidden",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_size",
+    "ffn",
+    "vocab",
+    "gated",
+    "tied",
+    "experts",
+    "experts_per_token",
+    "expert_ffn",
+    "shared_ffn",
+    "dense_layers",
+    "value_size",
+    "query_rank",
+    "kv_rank",
+    "rotary_size",
+    "window",
+    "global_every",
+    "activation_kernels",
+    "causal",
+)
+_LAYOUT = (
+    "global_batch",
+    "micro_batch",
+    "seq_len",
+    "tp",
+    "pp",
+    "vpp",
+    "dp",
+    "cp",
+    "ep",
+    "zero_stage",
+    "zero_group",
+    "sequence_parallel",
+    "recompute_share",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTable:
+    """Sizes of N runs, each of shape (N,), or () where all runs share the value.
+
+    The fields are those of `TrainingModel` and `TrainingLayout`; truth values are 0 or 1.
+    """
+
+    hidden: FloatArray
+    layers: FloatArray
+    heads: FloatArray
+    kv_heads: FloatArray
+    head_size: FloatArray
+    ffn: FloatArray
+    vocab: FloatArray
+    gated: FloatArray
+    tied: FloatArray
+    experts: FloatArray
+    experts_per_token: FloatArray
+    expert_ffn: FloatArray
+    shared_ffn: FloatArray
+    dense_layers: FloatArray
+    value_size: FloatArray
+    query_rank: FloatArray
+    kv_rank: FloatArray
+    rotary_size: FloatArray
+    window: FloatArray
+    global_every: FloatArray
+    activation_kernels: FloatArray
+    causal: FloatArray
+    global_batch: FloatArray
+    micro_batch: FloatArray
+    seq_len: FloatArray
+    tp: FloatArray
+    pp: FloatArray
+    vpp: FloatArray
+    dp: FloatArray
+    cp: FloatArray
+    ep: FloatArray
+    zero_stage: FloatArray
+    zero_group: FloatArray
+    sequence_parallel: FloatArray
+    recompute_share: FloatArray
+
+    recompute_full: FloatArray
+    """Share of the layers that are computed again in the backward pass."""
+
+    recompute_core: FloatArray
+    """Share of the layers whose attention core is computed again."""
+
+    unfused: FloatArray
+    """1 where attention runs as separate kernels."""
+
+    first_layers: FloatArray
+    """Layers of the first stage."""
+
+    last_layers: FloatArray
+    """Layers of the last stage."""
+
+    most_layers: FloatArray
+    """Layers of the fullest stage."""
+
+    fp8: FloatArray
+    """1 where the large products have 8-bit operands."""
+
+    fp4: FloatArray
+    """1 where they have 4-bit operands."""
+
+    fused_tp: FloatArray
+    """1 where products are fused with their tensor parallel collectives."""
+
+    overlap: FloatArray
+    """1 where the run states that gradients are reduced beside the backward pass."""
+
+    frozen: FloatArray
+    """1 where the weights get no gradient (adapters)."""
+
+    early_stop: FloatArray
+    """1 where recomputation ends before the last product of a layer, whose result nobody needs."""
+
+    uncompiled: FloatArray
+    """1 where element-wise operators run one by one."""
+
+    mx: FloatArray
+    """1 where operands are scaled block by block."""
+
+    old_release: FloatArray
+    """1 where the software is older than the release that its constants are fitted to."""
+
+    graphs: FloatArray
+    """1 where captured graphs are replayed, so that the host issues little."""
+
+    ep_overlap: FloatArray
+    """1 where the exchange between experts runs beside computation."""
+
+    swapped_attention: FloatArray
+    """1 where saved tensors of attention are moved to the host."""
+
+    swapped_optimizer: FloatArray
+    """1 where optimizer states are kept on the host."""
+
+    reused_master: FloatArray
+    """1 where the 16-bit parameter is the upper half of the master copy."""
+
+    recompute_activation: FloatArray
+    """1 where the activation function is computed again."""
+
+    gather_once: FloatArray
+    """1 where sharded parameters are gathered once per step, not per micro-batch."""
+
+    machine: MachineRates
+    """Rates of the machine of each run."""
+
+    @classmethod
+    def of(cls, runs: Sequence[TrainingRun]) -> Self:
+        """The table of some runs, in their order."""
+        columns = {name: [float(getattr(run.model, name)) for run in runs] for name in _MODEL}
+        columns |= {name: [float(getattr(run.layout, name)) for run in runs] for name in _LAYOUT}
+        columns |= _states(runs)
+        columns |= _splits(runs)
+        arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+        return cls(**arrays, machine=_rates(runs))
+
+    def with_columns(self, columns: Mapping[str, FloatArray]) -> Self:
+        """The same runs with some sizes replaced, such as many layouts of one run."""
+        return replace(self, **columns)  # type: ignore[arg-type]  # names are checked by replace
+
+    def take(self, rows: Iterable[int]) -> RunTable:
+        """Some of the runs."""
+        chosen = np.asarray(list(rows), dtype=np.int64)
+        columns = {
+            item.name: getattr(self, item.name)[chosen]
+            for item in fields(self)
+            if item.name != "machine"
+        }
+        return RunTable(**columns, machine=self.machine.take(chosen))
+
+
+def _rates(runs: Sequence[TrainingRun]) -> MachineRates:
+    rates = machine_rates([(run.machine, run.precision) for run in runs])
+    stated = np.asarray([run.port_bytes_per_s for run in runs], dtype=np.float64)
+    return replace(rates, port_bytes_per_s=np.where(stated > 0, stated, rates.port_bytes_per_s))
+
+
+def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
+    full = [r.layout.recompute == Recompute.FULL for r in runs]
+    core = [r.layout.recompute == Recompute.SELECTIVE for r in runs]
+    share = [r.layout.recompute_share for r in runs]
+    return {
+        "recompute_full": [part * on for part, on in zip(share, full, strict=True)],
+        "recompute_core": [part * on for part, on in zip(share, core, strict=True)],
+        "unfused": [float(r.attention == Attention.UNFUSED) for r in runs],
+        "fp8": [float(r.precision in {"fp8", "mxfp8"}) for r in runs],
+        "fp4": [float(r.precision == "fp4") for r in runs],
+        "fused_tp": [float("fused-tp" in r.flags) for r in runs],
+        "overlap": [float("overlap" in r.flags) for r in runs],
+        "frozen": [float("frozen" in r.flags) for r in runs],
+        "early_stop": [float("early-stop" in r.flags) for r in runs],
+        "uncompiled": [float("uncompiled" in r.flags) for r in runs],
+        "old_release": [float("old-release" in r.flags) for r in runs],
+        "swapped_attention": [float("swap-attention" in r.flags) for r in runs],
+        "swapped_optimizer": [float("swap-optimizer" in r.flags) for r in runs],
+        "reused_master": [float("reuse-master" in r.flags) for r in runs],
+        "recompute_activation": [float("recompute-activation" in r.flags) for r in runs],
+        "graphs": [float("graphs" in r.flags) for r in runs],
+        "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
+        "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
+        "gather_once": [float("gather-once" in r.flags) for r in runs],
+    }
+
+
+def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
+    """Layers of the first, the last and the fullest stage.
+
+    Where layers plus the two ends divide evenly and the layers alone do not, embedding and head
+    stand for a layer each (Megatron's `account_for_embedding_in_pipeline_split`). Otherwise the
+    ends get what is left over least, as frameworks put the remainder in the middle.
+    """
+    first: list[float] = []
+    last: list[float] = []
+    most: list[float] = []
+    for run in runs:
+        layers, stages, listed = run.model.layers, run.layout.pp, run.layout.stage_layers
+        chunks = stages * run.layout.vpp
+        if listed:
+            ends: tuple[float, float, float] = (listed[0], listed[-1], max(listed))
+        elif layers % chunks and (layers + 2) % chunks == 0:
+            each = (layers + 2) / stages
+            ends = (each - 1, each - 1, each) if stages > 1 else (layers, layers, layers)
+        elif layers % stages:
+            low = layers // stages
+            ends = (low, low, -(-layers // stages))
+        else:
+            ends = (layers / stages,) * 3
+        for column, value in zip((first, last, most), ends, strict=True):
+            column.append(float(value))
+    return {"first_layers": first, "last_layers": last, "most_layers": most}

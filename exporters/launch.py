@@ -1,0 +1,215 @@
+"""Scripts that start a job as planned: with a rank table, msrun or mpirun.
+
+The rules are those of MindSpore's documents:
+
+- Processes that know each other from a rank table alone have the world group only: a plan with
+  smaller groups is started by msrun or mpirun, which can create groups.
+- Runs that do not sink the dataset (graphs run operator by operator) need GRAPH_OP_RUN=1 and
+  HCCL_WHITELIST_DISABLE=1, and msrun or mpirun.
+- All servers are started within 120 s.
+- Communicators live in the memory that max_device_memory leaves; with too many of them
+  HcclCommInitRootInfo fails with error number 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from exporters import launch_scripts
+from exporters.errors import ExportError, Violation
+from exporters.mindspore_context import sub_groups
+from exporters.mindspore_symbols import planned_symbols
+from exporters.places import Places, places_of
+from exporters.settings import Made, Setting, Settings, fault
+from ir.plan import Plan
+from topology.errors import ClusterError
+from topology.rank_tables import RankTable, check_rank_table, product_of_chip
+from topology.rank_tables.generation import Host, hosts_of_text, made_table, placeholder_hosts
+from topology.rank_tables.places import reordered
+from topology.rank_tables.writing import rank_table_text
+
+__all__ = ["SETTINGS", "scripts"]
+
+STARTS = ("all", "rank_table", "msrun", "mpirun")
+_GIB = 2**30
+_MOST_SHOWN = 3
+
+SETTINGS = (
+    Setting("start", "all|rank_table|msrun|mpirun", "which scripts; all is all that can work"),
+    Setting("script", "FILE", "what every process runs, train.py by default"),
+    Setting("arguments", "TEXT", "what the script is given, one word or several"),
+    Setting("hosts", "FILE", "a line for each server: its address, then those of its cards"),
+    Setting("port", "1024 to 65535", "of the scheduler, 8118 by default"),
+    Setting("sink", "true|false", "whether the dataset is sunk; not with dynamic sizes"),
+    Setting("max_device_memory", "GIB", "whole GiB that MindSpore takes of each card's memory"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the scripts start."""
+
+    places: Places
+    hosts: tuple[Host, ...]
+    script: str
+    arguments: str
+    port: int
+    sinks: bool
+    table: RankTable | None
+    """None where there can be none."""
+    no_table: str
+    """Why there can be none."""
+
+
+def scripts(plan: Plan, settings: Settings) -> Made:
+    """The scripts by name, with the rank table or host file that they read.
+
+    Raises:
+        ExportError: none of the ways asked for can start the plan.
+    """
+    start = settings.choice("start", STARTS, "all")
+    job = _job(plan, settings)
+    reasons = {way: tuple(_hindrances(way, plan, job)) for way in STARTS[1:]}
+    ways = [way for way in STARTS[1:] if start in {"all", way} and not reasons[way]]
+    if not ways:
+        asked = [way for way in STARTS[1:] if start in {"all", way}]
+        raise ExportError(*(violation for way in asked for violation in reasons[way]))
+    files: dict[str, str] = {}
+    if start == "all" and job.table is not None:
+        files["rank_table.json"] = rank_table_text(job.table)
+    for way in ways:
+        files |= _FILES[way](job)
+    left_out = [
+        f"no {way.replace('_', ' ')} script: {reasons[way][0].what}"
+        for way in STARTS[1:]
+        if start == "all" and reasons[way]
+    ]
+    return Made(files, (*left_out, *_notes(plan, job, settings)))
+
+
+def _job(plan: Plan, settings: Settings) -> Job:
+    places = places_of(plan)
+    hosts = _hosts(settings, places.servers)
+    dynamic = bool(planned_symbols(plan))
+    sinks = settings.flag("sink", default=not dynamic)
+    if sinks and dynamic:
+        raise fault("graphs with dynamic sizes are not sunk", "sink", "leave it out")
+    table, reason = _table(plan, places, hosts)
+    return Job(
+        places=places,
+        hosts=hosts,
+        script=settings.text("script", "train.py"),
+        arguments=settings.text("arguments", ""),
+        port=settings.number("port", 8118, 1024, 65535),
+        sinks=sinks,
+        table=table,
+        no_table=reason,
+    )
+
+
+def _hosts(settings: Settings, servers: int) -> tuple[Host, ...]:
+    """The servers, in the order of their addresses as strings, which MindSpore asks for."""
+    text = settings.file_text("hosts")
+    try:
+        found = hosts_of_text(text, "--set hosts") if text else placeholder_hosts(servers)
+    except ClusterError as error:
+        raise fault(error.what, "hosts", "write a line for each server") from error
+    if len(found) != servers:
+        raise fault(f"{len(found)} servers, the plan has {servers}", "hosts", "name as many")
+    strange = [host.server_id for host in found if not _is_address(host.server_id)]
+    if strange:
+        raise fault(f"{strange[0][:80]!r} is no address", "hosts", "give names or addresses")
+    return tuple(sorted(found, key=lambda host: host.server_id))
+
+
+def _is_address(text: str) -> bool:
+    return text.isascii() and all(c.isalnum() or c in ".-:_" for c in text) and text[0] != "-"
+
+
+def _table(plan: Plan, places: Places, hosts: tuple[Host, ...]) -> tuple[RankTable | None, str]:
+    """The rank table in the order of the plan's ranks, or why there is none."""
+    product = product_of_chip(places.chip)
+    if product is None or product.value == "950":
+        return None, "the machine has no rank tables"
+    try:
+        made = made_table(product, hosts, range(places.cards))
+    except ClusterError as error:
+        raise fault(error.what, "hosts", error.fix) from error
+    table = reordered(made, plan.rank_order)
+    report = check_rank_table(rank_table_text(table), product)
+    if report.errors:
+        first = report.errors[0]
+        return None, f"the rank table breaks {first.code}: {first.message}"
+    return table, ""
+
+
+def _hindrances(way: str, plan: Plan, job: Job) -> Iterator[Violation]:
+    """Why a way cannot start the plan."""
+    at = f"--set start={way}"
+    if way == "rank_table":
+        groups = sub_groups(plan)
+        if groups:
+            more = f" and {len(groups) - _MOST_SHOWN} more" if len(groups) > _MOST_SHOWN else ""
+            shown = ", ".join(groups[:_MOST_SHOWN]) + more
+            what = f"the plan has groups beside the world group: {shown}"
+            yield Violation(what, at, "start it by msrun or mpirun")
+        if not job.sinks:
+            what = "a run that does not sink the dataset needs another start"
+            yield Violation(what, at, "start it by mpirun or msrun")
+        if job.table is None:
+            yield Violation(job.no_table, at, "start it by msrun or mpirun")
+    elif not job.places.is_server_by_server:
+        what = "the plan's ranks do not go through the servers one after the other"
+        yield Violation(what, at, "start it with the rank table, or plan without moving ranks")
+
+
+def _notes(plan: Plan, job: Job, settings: Settings) -> Iterator[str]:
+    if not settings.has("hosts") and (job.table is not None or job.places.servers > 1):
+        yield "addresses are placeholders: give --set hosts=FILE, or put yours in their place"
+    if job.places.servers > 1:
+        yield "start all servers within 120 s: connections are given up after that"
+    memory = job.places.memory_bytes
+    used = plan.estimate.communicator_bytes
+    taken = settings.number("max_device_memory", 0, 0, 10**6) * _GIB
+    left = memory - taken if taken else memory - _without_buffers(plan, job.places)
+    if memory and used > left:
+        yield (
+            f"{plan.estimate.communicators} communicators take {used / _GIB:.2f} GiB of each card, "
+            f"and {max(left, 0.0) / _GIB:.2f} GiB of {memory / _GIB:.0f} GiB are left for them: "
+            "HcclCommInitRootInfo fails with error number 2; set max_device_memory to at most "
+            f"{max(0, int((memory - used) / _GIB))}GB"
+        )
+
+
+def _without_buffers(plan: Plan, places: Places) -> float:
+    """What the model takes at its peak, without the communicators that are counted there."""
+    excess = max(0.0, plan.estimate.communicator_bytes - places.reserved_bytes)
+    return max(0.0, plan.estimate.peak_memory_bytes - excess)
+
+
+def _rank_table_files(job: Job) -> dict[str, str]:
+    if job.table is None:
+        return {}
+    text = launch_scripts.by_rank_table(
+        job.places, job.script, job.arguments, [host.server_id for host in job.hosts]
+    )
+    return {"rank_table.json": rank_table_text(job.table), "run_rank_table.sh": text}
+
+
+def _msrun_files(job: Job) -> dict[str, str]:
+    text = launch_scripts.by_msrun(
+        job.places, job.script, job.arguments, job.hosts[0].server_id, job.port, sinks=job.sinks
+    )
+    return {"run_msrun.sh": text}
+
+
+def _mpirun_files(job: Job) -> dict[str, str]:
+    text = launch_scripts.by_mpirun(job.places, job.script, job.arguments, sinks=job.sinks)
+    lines = [f"{host.server_id} slots={job.places.cards}\n" for host in job.hosts]
+    return {"run_mpirun.sh": text} | (
+        {"hostfile": "".join(lines)} if job.places.servers > 1 else {}
+    )
+
+
+_FILES = {"rank_table": _rank_table_files, "msrun": _msrun_files, "mpirun": _mpirun_files}

@@ -1,0 +1,333 @@
+"""Strategies of MindSpore's files as cuts that operators of a graph are held to.
+
+Every strategy is checked by MindSpore's own rules. A file of parameters goes by primitive and
+parameter (`MatMul_fc1.weight`), one of operators by full names, which only a MindIR file has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from exporters.mindspore_cuts import reader_of_cuts
+from exporters.mindspore_file_operators import (
+    ENDS,
+    Cuts,
+    FilePrimitive,
+    Group,
+    Part,
+    aligned,
+    apart,
+    groups,
+    turned,
+)
+from exporters.mindspore_operator_json import OperatorStrategies
+from exporters.mindspore_operator_strategy import DATASET, scoped
+from exporters.mindspore_primitives import primitive_form
+from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, parts_of
+from exporters.mindspore_records import (
+    StrategyCheckpoint,
+    StrategyFileError,
+    StrategyItem,
+    Violation,
+)
+from ir.graph import OpGraph, Role
+from ir.ops import Engine, OpView, lookup
+from ir.rule import FactorMap
+
+Strategy = tuple[Cuts, ...]
+"""Cuts of every dimension of every input."""
+_MOST_NAMED = 3
+_DEEPEST = 64
+"""Cells within cells of a full name that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file says of a graph."""
+
+    pins: Mapping[str, Strategy]
+    """By the name of an operator of the graph, the cuts of its operands."""
+    inputs: Strategy | None
+    """How the inputs arrive, where the file says so."""
+    notes: tuple[str, ...]
+    """What was passed over, a sentence each."""
+
+
+def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int) -> Imported:
+    """The strategies of a parameter-strategy checkpoint.
+
+    Args:
+        graph: as it is planned.
+        content: the file.
+        devices: that the plan is for.
+
+    Raises:
+        StrategyFileError: no key is of this model, or MindSpore would refuse a strategy.
+    """
+    sizes = {math.prod(layout.device_matrix) for layout in content.layouts}
+    if sizes - {devices}:
+        what = f"its layouts are for {', '.join(map(str, sorted(sizes)))} devices, not {devices}"
+        raise StrategyFileError(Violation(what, "--devices", "give the number that it is for"))
+    found: dict[str, list[Part]] = {}
+    for op in graph.ops:
+        for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
+            key = _key(view, primitive_form(view, rule).name)
+            if key:
+                found.setdefault(key, []).append(Part(view, rule, op.name))
+    work = _Work(graph, devices)
+    unknown = []
+    for item in content.strategies:
+        if item.key not in found:
+            unknown.append(item.key)
+        elif item.cuts:
+            for part in found[item.key]:
+                work.take(part, item.cuts, item.key)
+    _check_known(content.strategies, unknown, list(found))
+    return work.finished(None, _unknown_note(unknown))
+
+
+def _key(view: OpView, name: str) -> str:
+    """As `Reader.key`; empty for an operator without parameters."""
+    read = [t for t in view.inputs if t is not None and t.role is Role.PARAMETER]
+    return f"{name}_{file_name(read[0])}" if name and read else ""
+
+
+def pins_of_operators(
+    graph: OpGraph,
+    content: OperatorStrategies,
+    primitives: Sequence[FilePrimitive],
+    devices: int,
+) -> Imported:
+    """The strategies of an operator-strategy file.
+
+    Args:
+        graph: as it is planned.
+        content: the file.
+        primitives: of the MindIR file that the graph comes from.
+        devices: that the plan is for.
+
+    Raises:
+        StrategyFileError: no key is of this model, or MindSpore would refuse a strategy.
+    """
+    given = {item.key: item for item in content.strategies}
+    scope = _scope(given, primitives)
+    known = {scoped(each.name, scope): each for each in primitives}
+    unknown = [key for key in given if key not in known and key != DATASET]
+    rest = [item for item in content.strategies if item.key != DATASET]
+    _check_known(rest, unknown, list(known))
+    work = _Work(graph, devices)
+    in_graph = groups(graph, primitives)
+    for key, primitive in known.items():
+        group = in_graph.get(primitive.name)
+        if key in given and group is not None and primitive.kind not in NEVER_CUT:
+            cuts = _as_planned(group, primitive, given[key], work)
+            work.take(group.main, cuts, key) if cuts is not None else None
+    missing = [key for key in known if key not in given]
+    notes = [*_unknown_note(unknown), *_missing_note(missing)]
+    return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
+
+
+def _scope(given: Iterable[str], primitives: Sequence[FilePrimitive]) -> str:
+    """Where the exported cell is in the network of the file: what fits the most keys."""
+    tails = {each.name.removeprefix("Default/") for each in primitives}
+    found: Counter[str] = Counter()
+    for key in given:
+        path = key.removeprefix("Default/").split("/")
+        for place in range(min(len(path), _DEEPEST)):
+            if "/".join(path[place:]) in tails:
+                found["/".join(path[:place])] += 1
+    return max(found, key=lambda scope: (found[scope], -len(scope)), default="")
+
+
+def _as_planned(
+    group: Group, primitive: FilePrimitive, item: StrategyItem, work: _Work
+) -> Strategy | None:
+    """A strategy in the dims that the main part of a primitive has; None if it is at fault."""
+    form = primitive_form(group.main.view, group.main.rule)
+    place = f"operator {primitive.name!r} ({primitive.kind})"
+    places = aligned(group.main, len(form.dims), len(primitive.operands))
+    if places is None or len(item.cuts) != len(primitive.operands):
+        what = f"the strategy has {len(item.cuts)} inputs, the operator {len(primitive.operands)}"
+        work.violations.append(Violation(what, place, "give one tuple for each input"))
+        return None
+    out: list[Cuts] = [(1,) * len(dims) for dims in form.dims]
+    present = [name for name in group.main.view.op.inputs if name]
+    for index, cuts, dims in zip(places, item.cuts, primitive.operands, strict=True):
+        if len(cuts) != len(dims):
+            what = f"the strategy of input {index} has {len(cuts)} dimensions, it has {len(dims)}"
+            work.violations.append(Violation(what, place, "give one number for each dimension"))
+            return None
+        for part in reversed(group.between(present[index]) if index < len(present) else ()):
+            cuts = turned(part, cuts, back=False) or cuts  # noqa: PLW2901
+        own = cuts
+        if len(cuts) != len(form.dims[index]):
+            fitted = apart(form.dims[index], dims, cuts)
+            if fitted is None:
+                what = f"input {index} is cut {list(cuts)}, and its rows are not merged here"
+                work.violations.append(Violation(what, place, "cut the outer dimension first"))
+                return None
+            own = fitted
+        out[index] = own
+    return tuple(out)
+
+
+@dataclass(slots=True)
+class _Work:
+    """Strategies under way."""
+
+    graph: OpGraph
+    devices: int
+    known: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By operator of the graph the pieces of its factors."""
+    weights: dict[str, tuple[str, Cuts]] = field(default_factory=dict)
+    """By parameter: who read it first, and its cuts there."""
+    violations: list[Violation] = field(default_factory=list)
+    sizes: dict[str, Sequence[int]] = field(default_factory=dict)
+    split: list[str] = field(default_factory=list)
+    """Composites whose parts are cut differently."""
+
+    def take(self, part: Part, cuts: Strategy, key: str) -> None:
+        """Note the strategy of one primitive."""
+        try:
+            reader = reader_of_cuts(part.view, cuts, self.devices)
+        except StrategyFileError as error:
+            self.violations += [v._replace(at=f"key {key!r}, {v.at}") for v in error.violations]
+            return
+        rule = lookup(part.view.op.kind).rule(part.view)
+        counts: dict[int, int] = {}
+        sides = zip(part.view.inputs, rule.operands, part.rule.operands, strict=True)
+        for tensor, own, outer in sides:
+            if tensor is None:
+                continue
+            pieces = _pieces(reader, own, len(tensor.dims))
+            for dim, cut in zip(outer or (), pieces, strict=False):
+                _spread(counts, dim, cut, self._sizes(part.whole))
+            if tensor.role is Role.PARAMETER:
+                self._share(tensor.name, key, pieces)
+        self._merge(part.whole, counts)
+
+    def _sizes(self, name: str) -> Sequence[int]:
+        """Sizes of the factors of an operator of the graph."""
+        if name not in self.sizes:
+            op = next(each for each in self.graph.ops if each.name == name)
+            self.sizes[name] = lookup(op.kind).rule(OpView(op, self.graph)).sizes
+        return self.sizes[name]
+
+    def _merge(self, name: str, counts: Mapping[int, int]) -> None:
+        """The parts of a composite are cut as the first of them that the file has."""
+        known = self.known.setdefault(name, {})
+        for factor, pieces in counts.items():
+            if known.setdefault(factor, pieces) != pieces and name not in self.split:
+                self.split.append(name)
+
+    def _share(self, name: str, key: str, pieces: Cuts) -> None:
+        """Two operators that read one parameter must cut it alike.
+
+        Source: MindSpore 2.7.0, `step_parallel.cc`, CheckParameterSplit.
+        """
+        first, before = self.weights.setdefault(name, (key, pieces))
+        if before != pieces:
+            what = f"{first!r} cuts it {before}, {key!r} {pieces}"
+            place = f"parameter {file_name(self.graph.tensors[name])!r}"
+            self.violations.append(Violation(what, place, "let both cut it alike"))
+
+    def finished(self, inputs: Strategy | None, notes: Sequence[str]) -> Imported:
+        if self.violations:
+            raise StrategyFileError(*self.violations)
+        ops = {op.name: op for op in self.graph.ops}
+        pins = {
+            name: _cuts_of(OpView(ops[name], self.graph), counts)
+            for name, counts in self.known.items()
+        }
+        return Imported(pins, inputs, (*notes, *self._split_note()))
+
+    def _split_note(self) -> Iterator[str]:
+        if self.split:
+            yield (
+                f"{len(self.split)} fused operators whose parts the file cuts differently are cut "
+                f"as the first of them: {_named(self.split)}"
+            )
+
+
+def _pieces(reader: Reader, mapping: FactorMap | None, rank: int) -> Cuts:
+    if mapping is None:
+        return (1,) * rank
+    return tuple(reader.count(dim) for dim in mapping)
+
+
+def _spread(counts: dict[int, int], dim: Sequence[int], cut: int, sizes: Sequence[int]) -> None:
+    """Cut the factors of a dimension, the outer ones first."""
+    rest = cut
+    for place, factor in enumerate(dim):
+        pieces = rest if place == len(dim) - 1 else math.gcd(rest, sizes[factor])
+        rest //= pieces
+        counts[factor] = max(pieces, counts.get(factor, 1))
+
+
+def _cuts_of(view: OpView, counts: Mapping[int, int]) -> Strategy:
+    rule = lookup(view.op.kind).rule(view)
+    return tuple(
+        (1,) * len(tensor.dims)
+        if mapping is None
+        else tuple(math.prod(counts.get(f, 1) for f in dim) for dim in mapping)
+        for tensor, mapping in zip(view.inputs, rule.operands, strict=True)
+        if tensor is not None
+    )
+
+
+def batch_pins(graph: OpGraph, devices: int, given: Mapping[str, Strategy]) -> dict[str, Strategy]:
+    """What MindSpore's semi-automatic mode does with operators that are given nothing: the first
+    dimension split over all devices, or the operator repeated where that does not go.
+
+    Source: MindSpore 2.7.0, `ops_info/operator_info.cc`, GenerateBatchStrategies.
+    """
+    out: dict[str, Strategy] = {}
+    for op in graph.ops:
+        entry = lookup(op.kind)
+        if op.name in given or op.kind in ENDS or entry.engine is Engine.VIEW or not op.outputs:
+            continue
+        view = OpView(op, graph)
+        rule = entry.rule(view)
+        first = next((m for m in rule.operands if m), None)
+        counts: dict[int, int] = {}
+        kept = rule.locked | rule.uncut
+        if first and first[0] and not kept.intersection(first[0]):
+            rows = math.prod(rule.sizes[f] for f in first[0])
+            if rows % devices == 0:
+                _spread(counts, first[0], devices, rule.sizes)
+        out[op.name] = _cuts_of(view, counts)
+    return out
+
+
+def _check_known(
+    items: Sequence[StrategyItem], unknown: Sequence[str], known: Sequence[str]
+) -> None:
+    """A file of which nothing is known is another model's."""
+    if not items or len(unknown) < len(items):
+        return
+    close = get_close_matches(unknown[0], known, n=2, cutoff=0.3) or list(known[:2])
+    what = f"none of its {len(items)} keys is an operator of the model, such as {unknown[0]!r}"
+    fix = f"pass the model that it was written for; here they are called {', '.join(close)}"
+    raise StrategyFileError(Violation(what, "the keys", fix))
+
+
+def _unknown_note(unknown: Sequence[str]) -> list[str]:
+    if not unknown:
+        return []
+    return [f"{len(unknown)} keys match nothing and are passed over: {_named(unknown)}"]
+
+
+def _missing_note(missing: Sequence[str]) -> list[str]:
+    if not missing:
+        return []
+    count = len(missing)
+    return [f"{count} operators have no key, so MindSpore refuses the file: {_named(missing)}"]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,0 +1,63 @@
+"""Where the ranks of a plan run: servers, cards of each, and the order of the ranks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ir.plan import Plan
+from topology.cluster import Cluster
+
+__all__ = ["Places", "places_of"]
+
+_TIERS_OF_SERVERS = ("pod", "server")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The devices of a job."""
+
+    chip: str
+    servers: int
+    cards: int
+    """Of each server."""
+    rank_order: tuple[int, ...]
+    """The device of each rank; devices are counted server by server."""
+    memory_bytes: int
+    """Of each device; 0 if it is not known."""
+    reserved_bytes: int
+    """What the runtime keeps of it."""
+
+    @property
+    def is_server_by_server(self) -> bool:
+        """Whether the first ranks are those of one server, the next those of another, and so on,
+        with the same order of cards in each.
+        """
+        return all(
+            device // self.cards == rank // self.cards
+            and device % self.cards == self.rank_order[rank % self.cards] % self.cards
+            for rank, device in enumerate(self.rank_order)
+        )
+
+    @property
+    def card_order(self) -> tuple[int, ...]:
+        """The card of each rank of a server, where `is_server_by_server`."""
+        return tuple(device % self.cards for device in self.rank_order[: self.cards])
+
+
+def places_of(plan: Plan) -> Places:
+    """The places of a plan.
+
+    Raises:
+        ClusterError: the plan's machine is no record of one.
+    """
+    cluster = Cluster.from_dict(plan.cluster)
+    servers = math.prod(tier.size for tier in cluster.tiers if tier.name in _TIERS_OF_SERVERS)
+    return Places(
+        chip=cluster.chip.name,
+        servers=servers,
+        cards=cluster.devices // servers,
+        rank_order=plan.rank_order,
+        memory_bytes=cluster.chip.memory_bytes,
+        reserved_bytes=cluster.reserved_memory_bytes,
+    )

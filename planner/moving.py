@@ -1,0 +1,178 @@
+"""A plan as it stands, priced anew on another machine: every layout is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from costmodel.collectives import Collective, CollectiveModel
+from costmodel.memory import Optimizer
+from costmodel.redistribution import UNREACHABLE_S
+from ir.layout import Layout
+from ir.plan import Bound, NamedLayout, Plan, PlannedCollective, PlannedTensor
+from planner.dialects import TARGETS
+from planner.edges import BUCKET_BYTES, CAUSE_GATHER, CAUSE_SYNC
+from planner.evidence import Evidence
+from planner.liveness import analyse
+from planner.lowered import Lowered, Node, NodeKind, Setting
+from planner.lowering import lower
+from planner.request import RequestError
+from planner.restriction import IndexArray, original_choice, restricted
+from planner.solvers import Budget, solver_by_name
+from topology.cluster import Cluster
+from topology.mesh import Mesh, MeshAxis
+
+
+def moved(plan: Plan, cluster: Cluster) -> Plan:
+    """The same plan on another machine; bounds and baselines of the old one are left out.
+
+    Args:
+        plan: what was planned.
+        cluster: with as many devices, in tiers of the same sizes.
+
+    Raises:
+        RequestError: the machine has another shape, or the plan cannot be priced on it.
+    """
+    _check_shape(plan, cluster)
+    lowered = lower(
+        analyse(plan.graph, training=bool(plan.request.get("training"))), _setting(plan, cluster)
+    )
+    evidence = Evidence(lowered, _choice(plan, lowered))
+    collectives = _timed_on(plan, cluster)
+    estimate = evidence.estimate(collectives)
+    step_s = math.fsum(estimate.time_by_cause.values())
+    return replace(
+        plan,
+        cluster=cluster.to_dict(),
+        operators=evidence.operators(),
+        tensors=evidence.tensors(),
+        collectives=collectives,
+        estimate=replace(estimate, step_time_s=step_s),
+        memory_bytes=evidence.memory_bytes(collectives),
+        bound=Bound(0.0, math.inf, "none", "none"),
+        baselines=(),
+    )
+
+
+def _timed_on(plan: Plan, cluster: Cluster) -> tuple[PlannedCollective, ...]:
+    """The same collectives with the times of another machine.
+
+    What is sent stays: another machine might have a cheaper sequence of collectives, but the plan
+    says which ones run.
+    """
+    mesh = Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh))
+    old, new = (CollectiveModel(c, mesh) for c in (Cluster.from_dict(plan.cluster), cluster))
+    delivered = set(plan.graph.gradients.values())
+    out = []
+    for item in plan.collectives:
+        axes = tuple(mesh.axis_index(name) for name in item.axes)
+        fused = item.cause in {CAUSE_GATHER, CAUSE_SYNC}
+        fused = fused or (not item.operator and item.tensor in delivered)
+        whole = plan.graph.tensors[item.tensor].nbytes if fused else BUCKET_BYTES
+        message = (Collective(item.kind), item.nbytes, axes, min(1.0, whole / BUCKET_BYTES))
+        before = float(old.time_s(*message))
+        ratio = float(new.time_s(*message)) / before if before > 0 else 1.0
+        out.append(replace(item, time_s=item.time_s * ratio))
+    return tuple(out)
+
+
+def _check_shape(plan: Plan, cluster: Cluster) -> None:
+    tiers = [tier.size for tier in cluster.tiers]
+    own = [1] * len(tiers)
+    for _, size, tier in plan.mesh:
+        if tier >= len(own):
+            own += [1] * (tier + 1 - len(own))
+        own[tier] *= size
+    if own != tiers:
+        raise RequestError(
+            f"the plan is for tiers of {' x '.join(map(str, own))} devices, "
+            f"{cluster.name} has {' x '.join(map(str, tiers))}\n"
+            "  at:  --cluster\n  fix: plan for that machine: planner search --cluster"
+        )
+
+
+def _setting(plan: Plan, cluster: Cluster) -> Setting:
+    dialect = TARGETS.get(str(plan.request.get("target")))
+    if dialect is None:
+        raise RequestError(
+            f"the plan's target {plan.request.get('target')!r} is unknown\n  at:  request.target\n"
+            "  fix: plan again with `planner search`"
+        )
+    axes = [name for name, _, _ in plan.mesh]
+    limit = plan.request.get("memory_limit_bytes")
+    return Setting(
+        cluster,
+        Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh)),
+        replace(dialect, all_to_all=plan.request.get("all_to_all") is not False),
+        bool(plan.request.get("training")),
+        Optimizer(str(plan.request.get("optimizer"))),
+        {t.name: _layout(t.layout, axes) for t in plan.tensors if t.role == "input"},
+        float(limit) if isinstance(limit, int | float) else float(cluster.usable_memory_bytes),
+        recompute=bool(plan.recomputed),
+    )
+
+
+def _layout(named: NamedLayout, axes: Sequence[str]) -> Layout:
+    dims = tuple(tuple(axes.index(name) for name in dim) for dim in named.dims)
+    return Layout(dims, tuple(axes.index(name) for name in named.partial))
+
+
+def _choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
+    """The planned candidate of every node; what the plan leaves open at least cost."""
+    allowed = _Allowed(plan)
+    sized = zip(lowered.nodes, lowered.problem.sizes, strict=True)
+    found = [allowed.of(node, size) for node, size in sized]
+    missing = [n.name for n, own in zip(lowered.nodes, found, strict=True) if not len(own)]
+    if not missing:
+        problem = replace(restricted(lowered.problem, found), memory_limit_bytes=math.inf)
+        solution = solver_by_name("dynamic_programming").solve(problem, Budget(), None)
+        if solution.choice is not None and solution.cost_s < UNREACHABLE_S:
+            return original_choice(found, solution.choice)
+    raise RequestError(
+        f"the layouts of {missing[0] if missing else 'the plan'} are not those that this version "
+        "knows\n  at:  plan.json\n  fix: plan again with `planner search`"
+    )
+
+
+class _Allowed:
+    """Candidates of each node that are what was planned."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._axes = [name for name, _, _ in plan.mesh]
+        self._splits = {o.name: tuple(f for _, f in o.split) for o in plan.operators}
+        self._shared = {t.name: t for t in plan.tensors if t.role == "shared"}
+        self._origins = {t.name: t for t in plan.tensors if t.role != "shared"}
+        self._again = set(plan.recomputed)
+
+    def of(self, node: Node, size: int) -> IndexArray:
+        found = np.arange(size)
+        if node.candidates is not None:
+            wanted, own = self._splits[node.name], node.candidates.assignments
+            same = [i for i in range(size) if own[node.assignment_index(i)] == wanted]
+            found = np.array(same, dtype=np.intp)
+        elif node.kind is NodeKind.TENSOR and node.name in self._shared:
+            found = self._tensor(node, size, self._shared[node.name])
+        elif node.name in self._origins and node.kind is not NodeKind.TENSOR:
+            found = self._tensor(node, size, self._origins[node.name])
+        if node.recomputes:
+            again = set(node.recomputes) <= self._again
+            found = found[(found >= size // 2) == again]
+        return found
+
+    def _tensor(self, node: Node, size: int, planned: PlannedTensor) -> IndexArray:
+        """Candidates with the planned layout, and its gradient's where the plan says it."""
+        port = node.port
+        if port is None:
+            return np.arange(size)
+        layout = _layout(planned.layout, self._axes)
+        gradient = None if planned.gradient is None else _layout(planned.gradient, self._axes)
+        states = [port.states[port.of[i % len(port.of)]] for i in range(size)]
+        same = [
+            i
+            for i, state in enumerate(states)
+            if state.forward == layout and gradient in {None, state.gradient}
+        ]
+        return np.array(same, dtype=np.intp)

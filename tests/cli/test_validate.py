@@ -1,0 +1,160 @@
+"""`planner validate` and `planner calibrate steps`: columns in and out, and hostile tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.costmodel.training.test_rows import ROW
+
+Planner = Callable[..., Any]
+TIMES = ("6.1", "5.2", "9.9", "3.3", "4.4", "7.0")
+
+
+def table(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list({key: None for row in rows for key in row}))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def rows() -> list[dict[str, str]]:
+    """Six layouts with times, one without, one that cannot be."""
+    layouts = [("8", "2"), ("4", "4"), ("2", "8"), ("8", "2"), ("4", "4"), ("2", "8")]
+    made = [
+        ROW
+        | {"id": f"row-{index}", "tp": tp, "dp": dp, "micro_batch": str(1 + index // 3)}
+        | {"measured_step_time_s": time, "measured_memory_gb": "30"}
+        for index, ((tp, dp), time) in enumerate(zip(layouts, TIMES, strict=True))
+    ]
+    return [*made, ROW | {"id": "new"}, ROW | {"id": "bad", "layers": "many"}]
+
+
+def predictions(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_row_is_predicted_or_says_why_not(planner: Planner, tmp_path: Path) -> None:
+    target = tmp_path / "out" / "p.csv"
+    done = planner("validate", table(tmp_path / "rows.csv", rows()), "-o", target)
+    assert done.code == 0
+    found = predictions(target)
+    assert list(found[0]) == [
+        "id", "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gb",
+        "predicted_fits", "relative_error", "skipped_reason",
+    ]  # fmt: skip
+    assert [row["id"] for row in found] == [*(f"row-{i}" for i in range(6)), "new", "bad"]
+    first = found[0]
+    error = float(first["predicted_step_time_s"]) / 6.1 - 1
+    assert float(first["relative_error"]) == pytest.approx(error, abs=1e-3)
+    assert float(first["predicted_low_s"]) < float(first["predicted_step_time_s"])
+    assert found[6]["relative_error"] == "" != found[6]["predicted_step_time_s"]
+    assert found[7]["predicted_step_time_s"] == ""
+    assert "'many'" in found[7]["skipped_reason"]
+
+
+def test_predictions_do_not_read_what_was_measured(planner: Planner, tmp_path: Path) -> None:
+    blind = [
+        {key: "" if key.startswith("measured_") else value for key, value in row.items()}
+        for row in rows()
+    ]
+    for row in blind:
+        row["notes"] += "; [check] derived model TFLOP/s/dev=999"
+    outputs = []
+    for name, content in (("seen", rows()), ("blind", blind)):
+        target = tmp_path / f"{name}.out.csv"
+        planner("validate", table(tmp_path / f"{name}.csv", content), "-o", target)
+        outputs.append(predictions(target))
+    for seen, unseen in zip(*outputs, strict=True):
+        assert unseen["relative_error"] == ""
+        assert {k: v for k, v in seen.items() if k != "relative_error"} == {
+            k: v for k, v in unseen.items() if k != "relative_error"
+        }
+
+
+def test_the_summary_is_by_block(planner: Planner, tmp_path: Path) -> None:
+    done = planner("validate", table(tmp_path / "rows.csv", rows()), "--json")
+    answer = json.loads(done.out)
+    (block,) = answer["blocks"]
+    assert (block["block"], block["used"], block["available"]) == ("mindspeed-910b", 6, 6)
+    assert answer["skipped"] == {"bad": "column 'layers' is 'many', which is no number"}
+    assert answer["fits"]["ran_fits"] + answer["fits"]["ran_does_not"] == 6
+    assert answer["fits"]["failed_fits"] == 0
+    assert answer["memory"][0]["used"] == 6
+
+
+def test_a_skipped_row_with_a_measurement_counts_as_wholly_wrong(
+    planner: Planner, tmp_path: Path
+) -> None:
+    content = [*rows()[:1], rows()[7] | {"measured_step_time_s": "3"}]
+    answer = json.loads(planner("validate", table(tmp_path / "r.csv", content), "--json").out)
+    skipped = next(block for block in answer["blocks"] if block["used"] == 0)
+    assert (skipped["available"], skipped["median"]) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,hardware\nx,y\n", "no column 'model'"),
+        ("", "no column 'id'"),
+        ('id,hardware,model\n"x', "no column 'hidden'"),
+    ],
+)
+def test_a_table_without_its_columns_is_refused(
+    planner: Planner, tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(content)
+    done = planner("validate", path, "-o", tmp_path / "p.csv")
+    assert done.code == 2
+    assert message in done.err
+    assert "fix:" in done.err
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_what_is_no_text_is_refused(planner: Planner, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in planner("validate", path).err
+    assert planner("validate", tmp_path / "none.csv").code == 2
+
+
+def test_constants_of_ones_own_cluster(planner: Planner, tmp_path: Path) -> None:
+    path, target = table(tmp_path / "rows.csv", rows()), tmp_path / "mine.yaml"
+    done = planner("calibrate", "steps", path, "-o", target, "--json")
+    (family,) = json.loads(done.out)["families"]
+    assert (family["family"], family["rows"]) == ("mindspeed-910b", 6)
+    assert family["after"] <= family["before"]
+    for item in family["constants"]:
+        assert item["low"] <= item["high"]
+    answer = json.loads(planner("validate", path, "--calibration", target, "--json").out)
+    assert answer["blocks"][0]["used"] == 6
+
+
+def test_a_slower_cluster_is_learned(planner: Planner, tmp_path: Path) -> None:
+    """Times that are the prediction and half as much again: the fit comes close."""
+    path, target = table(tmp_path / "rows.csv", rows()[:6]), tmp_path / "p.csv"
+    planner("validate", path, "-o", target)
+    slow = [
+        row | {"measured_step_time_s": str(1.5 * float(found["predicted_step_time_s"]))}
+        for row, found in zip(rows()[:6], predictions(target), strict=True)
+    ]
+    done = planner("calibrate", "steps", table(tmp_path / "slow.csv", slow), "--json")
+    (family,) = json.loads(done.out)["families"]
+    assert family["before"] == pytest.approx(1 / 3, abs=0.01)
+    assert family["after"] < 0.15
+
+
+def test_too_few_rows_say_nothing(planner: Planner, tmp_path: Path) -> None:
+    path = table(tmp_path / "rows.csv", rows()[:2])
+    done = planner("calibrate", "steps", path, "-o", tmp_path / "mine.yaml")
+    assert done.code == 2
+    assert "3 are the least" in done.err
+    assert not (tmp_path / "mine.yaml").exists()

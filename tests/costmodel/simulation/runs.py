@@ -1,0 +1,24 @@
+"""Training runs for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from costmodel.training.records import TrainingLayout, TrainingModel, TrainingRun
+
+DENSE = TrainingModel("dense", 2048, 16, 16, 8, 128, 5632, 32000)
+ROUTED = replace(
+    DENSE, name="routed", experts=16, experts_per_token=2, expert_ffn=1408, shared_ffn=2816,
+    dense_layers=1,
+)  # fmt: skip
+LARGE = TrainingModel("Llama-3.1-405B", 16384, 126, 128, 8, 128, 53248, 128256)
+
+
+def small_run(
+    model: TrainingModel = DENSE, machine: str = "h100", *, micro_batches: int = 8, **layout: object
+) -> TrainingRun:
+    """A run of so many micro-batches of one sequence on each replica."""
+    dp = layout.get("dp", 1)
+    assert isinstance(dp, int)
+    made = TrainingLayout(micro_batches * dp, 1, 2048, **layout)  # type: ignore[arg-type]
+    return TrainingRun(model.name, model, made, machine, "megatron-core")

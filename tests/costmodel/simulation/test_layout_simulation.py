@@ -1,0 +1,299 @@
+"""Simulated steps of conventional layouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+
+from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.job import Block, Job
+from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
+from costmodel.simulation.layout_simulation import model_flops_per_token, simulate_layout
+from costmodel.simulation.result import SimulationError
+from costmodel.simulation.variation import Distribution, Variation
+from costmodel.training import machines as machine_module
+from costmodel.training.constants import StepConstants
+from costmodel.training.machines import Machine, machine
+from costmodel.training.memory import MemoryConstants
+from costmodel.training.records import Attention, Recompute, TrainingRun
+from costmodel.training.sizes import model_parameters
+from costmodel.training.step import step_times
+from costmodel.training.table import RunTable
+from tests.costmodel.simulation.runs import DENSE, LARGE, ROUTED, small_run
+
+CONSTANTS = LayoutConstants(StepConstants())
+STEP = StepConstants(
+    tp_hidden=0.0, fused_hidden=0.0, dp_hidden=0.0, pp_shown=1.0, ep_hidden=0.0, cp_hidden=0.0
+)
+SHOWN = LayoutConstants(STEP)
+"""With nothing hidden, as the estimate sees a step in which nothing overlaps."""
+LAYOUTS = (
+    small_run(dp=8),
+    small_run(dp=4, tp=8, sequence_parallel=True, zero_stage=1),
+    small_run(dp=2, tp=2, cp=4, recompute=Recompute.FULL),
+    small_run(ROUTED, dp=16, ep=8, zero_stage=2, recompute=Recompute.SELECTIVE),
+    small_run(dp=4, machine="ascend-910b", recompute=Recompute.FULL, recompute_share=0.5),
+)
+PIPELINES = (
+    small_run(pp=4, dp=2),
+    small_run(pp=4, vpp=2, dp=2, tp=2, zero_stage=1),
+    small_run(ROUTED, pp=2, dp=8, ep=4, zero_stage=1, recompute=Recompute.FULL),
+    small_run(pp=8, dp=2, machine="ascend-910b", micro_batches=16),
+)
+SHARDED = (small_run(dp=16, zero_stage=3), small_run(dp=4, tp=4, zero_stage=3))
+
+
+def name_of(value: object) -> str | None:
+    """A run in few words."""
+    if not isinstance(value, TrainingRun):
+        return None
+    own = value.layout
+    degrees = {"tp": own.tp, "pp": own.pp, "vpp": own.vpp, "dp": own.dp, "cp": own.cp, "ep": own.ep,
+               "zero": own.zero_stage + 1}  # fmt: skip
+    parts = [f"{k}{n - (k == 'zero')}" for k, n in degrees.items() if n > 1]
+    return "-".join((value.model.name, value.machine, *parts))
+
+
+def step_s(run: TrainingRun, effects: Effects | None = None, schedule: str = "") -> float:
+    return simulate_layout(run, effects or Effects(), Options(schedule), constants=SHOWN).step_s
+
+
+@pytest.mark.parametrize("run", LAYOUTS, ids=name_of)
+def test_without_overlap_and_pipeline_simulation_equals_the_estimate(run: TrainingRun) -> None:
+    found = simulate_layout(run, Effects.none(), constants=SHOWN)
+    assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
+    assert found.estimate_s == float(step_times(RunTable.of([run]), STEP).total[0])
+
+
+@pytest.mark.parametrize("run", PIPELINES, ids=name_of)
+def test_a_pass_through_all_stages_takes_what_the_estimate_says(run: TrainingRun) -> None:
+    """Layers, embedding, head and what the host does, once for every micro-batch."""
+    job = layout_job(run, SHOWN)
+    found = sum(
+        part.seconds * block.count
+        for stage in job.stages
+        for chunk in stage.chunks
+        for block in chunk
+        for parts in (block.forward, block.again, block.backward, block.weight)
+        for part in parts
+    )
+    times = step_times(RunTable.of([run]), STEP)
+    layers = run.model.layers * float(times.layer_forward[0] + times.layer_backward[0])
+    rest = found - layers - run.layout.pp * STEP.host_micro_s
+    assert rest > 0
+    one = replace(run, layout=replace(run.layout, pp=1, vpp=1, dp=run.layout.dp * run.layout.pp))
+    alone = step_times(RunTable.of([one]), STEP)
+    whole = float(alone.steady[0]) / one.layout.micro_batches
+    assert found == pytest.approx(whole + (run.layout.pp - 1) * STEP.host_micro_s, rel=1e-9)
+
+
+def test_equal_stages_fill_and_drain_as_the_estimate_says() -> None:
+    """A model without ends on a machine that sends in no time."""
+    run = small_run(replace(DENSE, vocab=1), pp=4, dp=1)
+    step = replace(STEP, host_micro_s=0.0, pp_shown=0.0, memory=1e9, logit_bytes=0.0)
+    quiet = LayoutConstants(step)
+    job = layout_job(run, quiet)
+    layers = [sum(b.count for b in c if b.name == "layers") for s in job.stages for c in s.chunks]
+    assert layers == [4.0] * 4
+    found = simulate_layout(run, Effects.none(), constants=quiet)
+    assert found.bubble is not None
+    sent = 2 * 3 * job.send_s + 2 * 8 * job.send_s
+    assert found.step_s == pytest.approx(found.estimate_s, abs=sent + 1e-5)
+
+
+def faster(found: Machine, field: str, factor: float) -> Machine:
+    """A machine of which one rate or size is larger."""
+    if field == "peak_flops":
+        return replace(found, peak_flops={k: v * factor for k, v in found.peak_flops.items()})
+    changed: dict[str, Any] = {field: getattr(found, field) * factor}
+    return replace(found, **changed)
+
+
+@pytest.mark.parametrize("run", [*LAYOUTS, *PIPELINES, *SHARDED], ids=name_of)
+@pytest.mark.parametrize("mode", [Contention.NONE, Contention.QUEUE])
+@pytest.mark.parametrize("field", ["link_bytes_per_s", "port_bytes_per_s", "peak_flops",
+                                   "memory_bytes_per_s", "memory_bytes"])  # fmt: skip
+def test_a_better_machine_never_slows_a_layout(
+    run: TrainingRun, mode: Contention, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = []
+    old = machine(run.machine)
+    for factor in (1.0, 1.05, 1.5, 4.0):
+        known = {run.machine: faster(old, field, factor)}
+        monkeypatch.setattr(machine_module, "machines", lambda known=known: known)
+        times.append(step_s(run, Effects(contention=mode)))
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(times))
+    if field in {"peak_flops", "memory_bytes_per_s"}:
+        assert times[-1] < times[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "field"),
+    [(small_run(tp=8), "link_bytes_per_s"), (small_run(pp=4, tp=8), "port_bytes_per_s"),
+     (small_run(dp=16, zero_stage=3), "port_bytes_per_s"),
+     (small_run(dp=64, micro_batches=1), "port_bytes_per_s")],
+    ids=name_of,
+)  # fmt: skip
+def test_a_faster_link_on_the_critical_path_speeds_a_layout_up(
+    run: TrainingRun, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = step_s(run)
+    old = machine(run.machine)
+    known = {run.machine: faster(old, field, 2.0)}
+    monkeypatch.setattr(machine_module, "machines", lambda: known)
+    assert step_s(run) < before
+
+
+@pytest.mark.parametrize("run", [*LAYOUTS, *PIPELINES, *SHARDED], ids=name_of)
+def test_overlap_only_helps_and_contention_only_hurts(run: TrainingRun) -> None:
+    free = step_s(run, Effects(contention=Contention.NONE))
+    assert free <= step_s(run, Effects.none()) * (1 + 1e-12)
+    for mode in (Contention.QUEUE, Contention.FAIR):
+        assert step_s(run, Effects(contention=mode)) >= free * (1 - 1e-12)
+
+
+def test_schedules_rank_as_published() -> None:
+    run = small_run(pp=4, dp=1, micro_batches=16)
+    times = {name: step_s(run, schedule=name) for name in ("gpipe", "1f1b", "zb-h1")}
+    assert times["zb-h1"] < times["1f1b"] <= times["gpipe"] * (1 + 1e-9)
+    assert step_s(small_run(pp=4, vpp=2, dp=1, micro_batches=16)) < times["1f1b"]
+    both = small_run(pp=4, vpp=2, dp=1, micro_batches=16)
+    assert step_s(replace(both, layout=replace(both.layout, vpp=1)), schedule="1f1b") > 0
+
+
+BARE = LayoutConstants(
+    StepConstants(), MemoryConstants(gradient_bytes=2.0, context_bytes=0.0, logit_bytes=0.0)
+)
+"""Memory as papers count it: 16 bits of weights and gradients, nothing for the runtime."""
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_states_are_those_of_zero(ranks: int) -> None:
+    """16 n; 4 n + 12 n / d; 2 n + 14 n / d. Stage 3 keeps the parameters in 32 bits alone, which
+    are the master copy: 14 n / d instead of 16 n / d.
+
+    Source: Rajbhandari et al., ZeRO, arXiv 1910.02054, figure 1, K = 12.
+    """
+    n = float(model_parameters(RunTable.of([small_run()]))[0])
+    wanted = [16 * n, 4 * n + 12 * n / ranks, 2 * n + 14 * n / ranks, 14 * n / ranks]
+    for stage, nbytes in enumerate(wanted):
+        job = layout_job(small_run(dp=ranks, zero_stage=stage), BARE)
+        assert job.stages[0].state_bytes == pytest.approx(nbytes, rel=1e-12)
+
+
+def layers_of(job: Job) -> Block:
+    """The layers of the first stage."""
+    return next(b for b in job.stages[0].chunks[0] if b.name == "layers")
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_activations_are_those_of_korthikanti(tp: int) -> None:
+    """s b h (34 / t + 5 a s / (h t)) less the two masks of dropout, which nothing here has.
+
+    Source: Korthikanti et al., arXiv 2205.05198, table 2, with sequence parallelism.
+    """
+    model = replace(DENSE, kv_heads=16, ffn=4 * 2048, gated=False)
+    for attention, scores in ((Attention.FLASH, 0.0), (Attention.UNFUSED, 5 * 16 * 2048 / 2048)):
+        run = replace(small_run(model, tp=tp, sequence_parallel=tp > 1), attention=attention)
+        kept = layers_of(layout_job(run, BARE)).kept_bytes
+        assert kept == pytest.approx(2048 * 2048 * (32 + scores) / tp, rel=1e-12)
+        full = replace(run, layout=replace(run.layout, recompute=Recompute.FULL))
+        assert layers_of(layout_job(full, BARE)).kept_bytes == pytest.approx(
+            2 * 2048 * 2048 / tp, rel=1e-12
+        )
+
+
+def test_stages_hold_as_many_micro_batches_as_1f1b_says() -> None:
+    """Source: Narayanan et al., arXiv 2006.09503."""
+    run = small_run(pp=4, dp=1)
+    found = simulate_layout(run, Effects(), constants=BARE)
+    job = layout_job(run, BARE)
+    for number, (stage, curve) in enumerate(zip(job.stages, found.memory, strict=True)):
+        blocks = [b for chunk in stage.chunks for b in chunk]
+        kept = sum(b.kept_bytes * b.count for b in blocks) * (4 - number)
+        working = max(b.working_bytes for b in blocks)
+        assert curve.peak_bytes == pytest.approx(stage.state_bytes + kept + working)
+
+
+def test_sequence_parallelism_and_recomputation_save_activations() -> None:
+    plain = small_run(tp=4)
+    smaller = [
+        plain,
+        small_run(tp=4, sequence_parallel=True),
+        small_run(tp=4, sequence_parallel=True, recompute=Recompute.FULL),
+    ]
+    peaks = [simulate_layout(r, Effects(), constants=CONSTANTS).peak_memory_bytes for r in smaller]
+    assert peaks == sorted(peaks, reverse=True)
+
+
+def test_uneven_experts_slow_routed_models_alone() -> None:
+    routed, dense = small_run(ROUTED, dp=16, ep=8), small_run(dp=16)
+    for run, changed in ((routed, True), (dense, False)):
+        even, uneven = (
+            simulate_layout(run, Effects(), Options("", f), constants=SHOWN).step_s
+            for f in (1.0, 1.5)
+        )
+        assert (uneven > even) == changed
+
+
+@pytest.mark.parametrize("run", [LAYOUTS[0], PIPELINES[0], SHARDED[0]], ids=name_of)
+def test_unequal_devices_take_longer(run: TrainingRun) -> None:
+    variation = Variation(Distribution("lognormal", 0.05), samples=5)
+    found = simulate_layout(run, Effects(), variation=variation)
+    assert found.varied_s is not None
+    assert found.varied_s.mean() > found.step_s
+    equal = simulate_layout(run, Effects(), variation=Variation())
+    assert equal.varied_s is None
+
+
+def test_all_of_16384_devices_are_simulated_as_one_per_stage() -> None:
+    layout = small_run(LARGE, tp=8, pp=16, dp=128, zero_stage=1, micro_batches=16)
+    found = simulate_layout(layout, Effects(), constants=CONSTANTS)
+    assert found.load.devices == 16384
+    assert [d.copies for d in found.account.devices] == [1024] * 16
+    assert len(found.timeline.programme) < 5000
+
+
+def test_flops_of_a_token_are_six_times_the_weights_and_attention() -> None:
+    """Source: PaLM, appendix B: 6 N + 12 L H Q T."""
+    weights = 16 * (2048 * (16 + 2 * 8) * 128 + 2048 * 2048 + 3 * 2048 * 5632) + 2048 * 32000
+    assert model_flops_per_token(DENSE, 2048) == 6 * weights + 12 * 16 * 2048 * 2048
+
+
+@pytest.mark.parametrize(
+    ("run", "schedule"),
+    [(small_run(pp=3), "dualpipe"), (small_run(pp=2, vpp=2), "zb-h1")],
+    ids=name_of,
+)
+def test_a_layout_that_a_schedule_does_not_allow_is_refused(
+    run: TrainingRun, schedule: str
+) -> None:
+    with pytest.raises(SimulationError, match="fix: choose another --schedule"):
+        simulate_layout(run, Effects(), Options(schedule))
+
+
+def test_a_part_of_a_micro_batch_is_refused() -> None:
+    run = small_run(dp=4)
+    for batch in (2, 33):
+        uneven = replace(run, layout=replace(run.layout, global_batch=batch))
+        with pytest.raises(SimulationError, match="fix: make the batch a multiple"):
+            simulate_layout(uneven, Effects())
+
+
+def test_too_many_passes_are_refused() -> None:
+    with pytest.raises(SimulationError, match="larger micro-batches"):
+        simulate_layout(small_run(pp=2, micro_batches=10**6), Effects(), constants=CONSTANTS)
+
+
+@pytest.mark.parametrize(("pp", "schedule"), list(product((2, 4), ("dualpipe",))))
+def test_a_bidirectional_pipeline_holds_both_ends_on_each_device(pp: int, schedule: str) -> None:
+    run = small_run(pp=pp, micro_batches=16)
+    job = layout_job(run, CONSTANTS, Options(schedule))
+    one = layout_job(run, CONSTANTS, Options("1f1b"))
+    context = pp * CONSTANTS.memory.context_bytes
+    total = sum(s.state_bytes for s in one.stages) - context
+    assert sum(s.state_bytes for s in job.stages) - context == pytest.approx(2 * total)
+    assert simulate_layout(run, Effects(), Options(schedule)).step_s > 0

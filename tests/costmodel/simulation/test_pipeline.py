@@ -1,0 +1,223 @@
+"""Pipelined steps: what travels beside the passes, and what the account says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.simulation.accounting import Account, account_of
+from costmodel.simulation.bubbles import bubble_of
+from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.engine import run
+from costmodel.simulation.job import Job, Sharding, Stage
+from costmodel.simulation.memory import pipeline_memory
+from costmodel.simulation.pipeline import pipeline_programme
+from costmodel.simulation.programme import Part, Work
+from tests.costmodel.simulation.jobs import block, even_job, step_s
+
+OVERLAP = Effects(contention=Contention.NONE)
+SHARDED = Sharding(tier="network", gather_each_pass=True, sync_each_micro=True)
+ONCE = Sharding(tier="network")
+
+
+def account(job: Job, effects: Effects) -> Account:
+    step = pipeline_programme(job, effects)
+    timeline = run(step.programme)
+    return account_of(timeline, step.step_s(timeline))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Uneven stages of several kinds of layers, with all that can travel."""
+    schedule, chunks = draw(st.sampled_from([("1f1b", 1), ("gpipe", 1), ("interleaved", 2),
+                                             ("zb-h1", 1), ("zb-h2", 1)]))  # fmt: skip
+    seconds = st.sampled_from([0.0, 0.1, 0.5, 1.0])
+    stages = []
+    for number in range(draw(st.integers(1, 4))):
+        own = tuple(
+            (block(draw(seconds), draw(seconds), draw(seconds), draw(st.sampled_from([1.0, 2.5])),
+                   gather_s=draw(seconds), sync_s=draw(seconds)),)
+            for _ in range(chunks)
+        )  # fmt: skip
+        stages.append(Stage(f"stage {number}", own, update_s=draw(seconds)))
+    sharding = Sharding("net", gather_each_pass=draw(st.booleans()),
+                        sync_each_micro=draw(st.booleans()))  # fmt: skip
+    send = Work("stage transfer", "point_to_point", draw(st.sampled_from(["net", "near"])))
+    return Job(tuple(stages), draw(st.integers(1, 6)), schedule, 1, draw(seconds), send, sharding)
+
+
+@given(jobs(), st.booleans(), st.sampled_from(Contention), st.sampled_from([0.0, 0.3]))
+def test_computing_exposed_and_waiting_make_up_the_step_of_every_device(
+    job: Job, overlap: bool, contention: Contention, interference: float
+) -> None:
+    found = account(job, Effects(overlap, contention, interference=interference))
+    for device in found.devices:
+        parts = device.computing_s + device.exposed_s + device.waiting_s
+        assert parts == pytest.approx(found.step_s, rel=1e-9, abs=1e-9)
+    total = sum(found.computing.values()) + found.exposed_s + found.waiting_s
+    assert total == pytest.approx(found.step_s, rel=1e-9, abs=1e-9)
+    assert all(c.hidden_s >= -1e-9 for c in found.communication)
+
+
+@given(jobs())
+def test_overlap_never_makes_a_step_longer(job: Job) -> None:
+    assert step_s(job, OVERLAP) <= step_s(job) * (1 + 1e-9)
+
+
+@given(jobs())
+def test_one_device_without_overlap_takes_the_sum_of_all_its_times(job: Job) -> None:
+    alone = replace(job, stages=job.stages[:1])
+    effects = Effects.none()
+    programme = pipeline_programme(alone, effects).programme
+    assert step_s(alone) == pytest.approx(sum(programme.seconds), rel=1e-9, abs=1e-12)
+
+
+@given(jobs(), st.floats(0.1, 1))
+def test_a_faster_machine_never_makes_a_step_longer(job: Job, factor: float) -> None:
+    stages = tuple(
+        replace(s, chunks=tuple(tuple(replace(b, gather_s=b.gather_s * factor,
+                                              sync_s=b.sync_s * factor) for b in c)
+                                for c in s.chunks))
+        for s in job.stages
+    )  # fmt: skip
+    links = replace(job, stages=stages, send_s=job.send_s * factor)
+    for effects in (Effects.none(), OVERLAP, Effects()):
+        assert step_s(links, effects) <= step_s(job, effects) * (1 + 1e-9)
+
+
+def test_gradients_hide_behind_the_backward_pass_of_the_layers_before() -> None:
+    """Four layers, a bucket each: only what the last one leaves is seen."""
+    own = block(1.0, 2.0, layers=4.0, sync_s=1.5)
+    job = even_job("1f1b", 1, 1, own, sharding=ONCE)
+    assert step_s(job) == pytest.approx(4 * 3 + 4 * 1.5)
+    assert step_s(job, OVERLAP) == pytest.approx(4 * 3 + 1.5)
+    found = account(job, OVERLAP).communication[0]
+    assert (found.total_s, found.exposed_s) == pytest.approx((6.0, 1.5))
+
+
+def test_larger_buckets_hide_less() -> None:
+    own = block(1.0, 2.0, layers=4.0, sync_s=1.5)
+    for buckets, exposed in ((1.0, 1.5), (2.0, 3.0), (4.0, 6.0)):
+        job = even_job("1f1b", 1, 1, own, sharding=replace(ONCE, buckets=buckets))
+        assert step_s(job, OVERLAP) == pytest.approx(12 + exposed)
+
+
+def test_gradients_of_earlier_micro_batches_are_only_added_up() -> None:
+    own = block(1.0, 2.0, layers=2.0, sync_s=1.0)
+    once = even_job("1f1b", 1, 3, own, sharding=ONCE)
+    always = even_job("1f1b", 1, 3, own, sharding=replace(ONCE, sync_each_micro=True))
+    assert step_s(once) == pytest.approx(3 * 6 + 2)
+    assert step_s(always) == pytest.approx(3 * 6 + 3 * 2)
+
+
+def test_sharded_parameters_are_gathered_ahead_of_each_layer() -> None:
+    """Forward 0 1 2 and backward 2 1 0, each gather beside the layer before it."""
+    own = block(1.0, 2.0, layers=3.0, gather_s=0.5)
+    job = even_job("1f1b", 1, 1, own, sharding=SHARDED)
+    assert step_s(job) == pytest.approx(9 + 6 * 0.5)
+    assert step_s(job, OVERLAP) == pytest.approx(9 + 0.5)
+    waiting = replace(OVERLAP, prefetch=0)
+    assert step_s(job, waiting) == pytest.approx(9 + 6 * 0.5)
+
+
+def test_parameters_gathered_once_delay_only_the_first_micro_batch() -> None:
+    own = block(1.0, 2.0, layers=2.0, gather_s=1.5)
+    job = even_job("1f1b", 1, 4, own, sharding=ONCE)
+    assert step_s(job) == pytest.approx(4 * 6 + 3)
+    assert step_s(job, OVERLAP) == pytest.approx(4 * 6 + 1.5 + 0.5)
+
+
+def test_transfers_between_stages_delay_the_first_and_the_last_micro_batch() -> None:
+    own = block(1.0, 2.0)
+    plain, sent = (even_job("1f1b", 4, 8, own, send_s=s) for s in (0.0, 0.25))
+    assert step_s(sent, OVERLAP) - step_s(plain, OVERLAP) >= 2 * 3 * 0.25
+    assert step_s(even_job("gpipe", 3, 4, own, send_s=0.25), OVERLAP) == pytest.approx(
+        6 * 3 + 4 * 0.25
+    )
+
+
+def test_transfers_and_gradients_share_the_port_of_one_tier() -> None:
+    own = block(1.0, 1.0, layers=2.0, sync_s=2.0)
+    job = even_job("1f1b", 2, 2, own, send_s=1.0, sharding=ONCE)
+    apart = replace(job, send=Work("stage transfer", "point_to_point", "near"))
+    together = replace(job, send=Work("stage transfer", "point_to_point", "network"))
+    for mode in (Contention.QUEUE, Contention.FAIR):
+        effects = Effects(contention=mode)
+        assert step_s(apart, effects) == pytest.approx(step_s(job, OVERLAP))
+        assert step_s(together, effects) > step_s(apart, effects)
+
+
+def test_communication_takes_computing_units_where_it_is_said_to() -> None:
+    own = block(1.0, 2.0, layers=2.0, sync_s=1.0)
+    job = even_job("1f1b", 1, 1, own, sharding=ONCE)
+    slowed = step_s(job, Effects(interference=0.25))
+    # One of two gradients runs beside a layer: both go at 1 / 1.25 while they overlap.
+    assert slowed == pytest.approx(step_s(job, OVERLAP) + 0.25)
+
+
+def test_all_stages_update_together_after_the_last_gradient() -> None:
+    own = block(1.0, 2.0)
+    job = even_job("1f1b", 3, 4, own, update_s=0.5)
+    assert step_s(job) == pytest.approx((4 + 2) * 3 + 0.5)
+
+
+def test_pairs_of_a_bidirectional_pipeline_hide_their_communication() -> None:
+    moved = Part(Work("experts", "all_to_all", "network"), 0.5)
+    own = block(1.0, 1.0, 1.0)
+    chatty = replace(own, forward=(*own.forward, moved), backward=(*own.backward, moved))
+    quiet = step_s(even_job("dualpipe", 4, 20, own, chunks=2))
+    both = even_job("dualpipe", 4, 20, chatty, chunks=2)
+    found = account(both, Effects.none()).communication[0]
+    assert found.total_s == pytest.approx(20 * 2 * 0.5)
+    assert 0 < found.exposed_s < 0.5 * found.total_s
+    assert step_s(both) < quiet + 20 * 2 * 0.5
+
+
+@given(jobs())
+def test_causes_of_waiting_sum_to_it(job: Job) -> None:
+    waiting = account(job, OVERLAP).waiting_s
+    split = bubble_of(job, OVERLAP, waiting)
+    causes = split.ideal_s + split.imbalance_s + split.recomputation_s + split.communication_s
+    assert causes == pytest.approx(split.total_s, rel=1e-9, abs=1e-9)
+
+
+def test_the_bubble_of_equal_stages_is_the_schedules() -> None:
+    job = even_job("1f1b", 4, 8, block(1.0, 2.0))
+    split = bubble_of(job, OVERLAP, account(job, OVERLAP).waiting_s)
+    assert (split.ideal_s, split.imbalance_s) == pytest.approx((9.0, 0.0))
+    assert (split.recomputation_s, split.communication_s) == pytest.approx((0.0, 0.0))
+
+
+def test_an_uneven_stage_and_recomputation_are_told_apart() -> None:
+    job = even_job("1f1b", 4, 8, block(1.0, 2.0))
+    again = (Part(Work("recompute"), 1.0),)
+    slow = Stage("stage 3", ((block(1.0, 2.5),),))
+    uneven = replace(job, stages=(*job.stages[:3], slow))
+    stages = tuple(
+        replace(s, chunks=((replace(s.chunks[0][0], again=again),),)) for s in job.stages
+    )
+    recomputed = replace(job, stages=stages)
+    first = bubble_of(uneven, OVERLAP, account(uneven, OVERLAP).waiting_s)
+    second = bubble_of(recomputed, OVERLAP, account(recomputed, OVERLAP).waiting_s)
+    assert first.imbalance_s > 0
+    assert first.recomputation_s == pytest.approx(0.0)
+    assert second.imbalance_s == pytest.approx(0.0)
+    assert second.recomputation_s == pytest.approx(3 * 1.0)
+
+
+@pytest.mark.parametrize(("schedule", "held"), [("1f1b", (4, 3, 2, 1)), ("gpipe", (8, 8, 8, 8))])
+def test_memory_peaks_with_the_micro_batches_in_flight(
+    schedule: str, held: tuple[int, ...]
+) -> None:
+    """Source: Narayanan et al., arXiv 2006.09503, section 3."""
+    own = block(1.0, 2.0, layers=2.0, kept_bytes=5.0)
+    job = even_job(schedule, 4, 8, own)
+    job = replace(job, stages=tuple(replace(s, state_bytes=100.0) for s in job.stages))
+    step = pipeline_programme(job, Effects.none())
+    curves = pipeline_memory(step, run(step.programme))
+    assert [c.peak_bytes for c in curves] == [100.0 + 2 * 5.0 * n for n in held]
+    assert all(c.nbytes[-1] == pytest.approx(100.0) for c in curves)
+    assert all((c.time_s[1:] > c.time_s[:-1]).all() for c in curves)

@@ -1,0 +1,84 @@
+"""Memory of the fullest device: ZeRO's states, 1F1B's micro-batches, recomputation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costmodel.training.memory import MemoryConstants, memory_use
+from costmodel.training.sizes import model_parameters
+from costmodel.training.table import RunTable
+from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
+
+BARE = MemoryConstants(context_bytes=0.0)
+
+
+def test_parameters_of_published_models() -> None:
+    """Within half a percent of 6.74 billion and 46.7 billion."""
+    assert model_parameters(RunTable.of([run(LLAMA)]))[0] == pytest.approx(6.74e9, rel=0.005)
+    assert model_parameters(RunTable.of([run(ROUTED)]))[0] == pytest.approx(46.7e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("stage", "nbytes"),
+    [(0, 2 + 4 + 12), (1, 2 + 4 + 12 / 8), (2, 2 + (4 + 12) / 8), (3, (4 + 4 + 8) / 8)],
+)
+def test_states_follow_the_zero_stage(stage: int, nbytes: float) -> None:
+    """Rajbhandari et al., sections 3 and 5; gradients in 32 bits, sharded masters at stage 3."""
+    table = RunTable.of([run(LLAMA, dp=8, zero_stage=stage)])
+    use = memory_use(table, BARE)
+    states = use.parameters + use.gradients + use.optimizer
+    assert states[0] == pytest.approx(nbytes * model_parameters(table)[0], rel=1e-9)
+
+
+def test_tensor_parallelism_cuts_states() -> None:
+    whole, cut = (memory_use(RunTable.of([run(tp=tp)]), BARE).optimizer[0] for tp in (1, 4))
+    assert cut == pytest.approx(whole / 4, rel=1e-9)
+
+
+def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages() -> None:
+    wide = replace(LLAMA, layers=32, vocab=1)
+    one = memory_use(RunTable.of([run(wide)]), BARE).activations[0]
+    piped = memory_use(RunTable.of([run(wide, pp=8)]), BARE, ("first",)).activations[0]
+    assert piped == pytest.approx(one, rel=1e-9)
+    last = memory_use(RunTable.of([run(wide, pp=8)]), BARE, ("last",)).activations[0]
+    assert last == pytest.approx(one / 8, rel=1e-9)
+
+
+def test_interleaving_holds_more() -> None:
+    """Korthikanti et al., 4.2.3: 1 + (p - 1) / (p v) of what 1F1B holds on the first stage."""
+    plain, interleaved = (
+        memory_use(RunTable.of([run(pp=8, vpp=vpp)]), BARE, ("first",)).activations[0]
+        for vpp in (1, 4)
+    )
+    assert interleaved / plain == pytest.approx(1 + 7 / (8 * 4), rel=1e-9)
+
+
+def test_no_more_micro_batches_are_held_than_there_are() -> None:
+    few = memory_use(RunTable.of([run(pp=8, global_batch=2)]), BARE, ("first",)).activations[0]
+    many = memory_use(RunTable.of([run(pp=8)]), BARE, ("first",)).activations[0]
+    assert few == pytest.approx(many / 4, rel=1e-9)
+
+
+def test_full_recomputation_keeps_the_inputs_of_layers() -> None:
+    use = memory_use(RunTable.of([run(GPT, recompute="full")]), BARE)
+    assert use.activations[0] == pytest.approx(24 * 2 * 2048 * 2048, rel=1e-9)
+
+
+def test_logits_weigh_on_the_last_stage() -> None:
+    large = replace(GPT, vocab=500_000)
+    use = memory_use(RunTable.of([run(large, pp=4, micro_batch=8, recompute="full")]), BARE)
+    assert use.logits[0] > 0
+
+
+def test_experts_are_shared_out() -> None:
+    whole, cut = (
+        memory_use(RunTable.of([run(ROUTED, dp=8, ep=ep)]), BARE).parameters[0] for ep in (1, 8)
+    )
+    assert cut < whole / 4
+
+
+def test_states_on_the_host_take_no_memory() -> None:
+    moved = replace(run(), flags=frozenset({"swap-optimizer"}))
+    assert memory_use(RunTable.of([moved]), BARE).optimizer[0] == 0

@@ -1,0 +1,114 @@
+"""Predictions: intervals, families, and fitting that finds constants again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.training.baseline import fit_utilisation, ideal_s, model_flops
+from costmodel.training.calibration import general_constants, parse_calibration, shipped_calibration
+from costmodel.training.crossvalidation import fit_family
+from costmodel.training.families import block_of, families, family_of
+from costmodel.training.fitting import PRIORS, at_limit, fit
+from costmodel.training.own_cluster import calibration_yaml
+from costmodel.training.predict import predict
+from costmodel.training.records import LayoutError
+from costmodel.training.step import step_times
+from costmodel.training.table import RunTable
+from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
+
+RUNS = [
+    run(GPT, tp=tp, dp=dp, micro_batch=mb) for tp in (1, 2, 4) for dp in (1, 4) for mb in (1, 4)
+]
+
+
+def test_the_prediction_lies_in_its_interval() -> None:
+    for found in predict(RUNS):
+        assert found.low_s < found.step_s < found.high_s
+        assert found.memory_bytes > 0
+        assert found.inherited == ""
+
+
+def test_guesses_widen_the_interval() -> None:
+    plain, guessed = predict([RUNS[0], RUNS[0]], [0, 3])
+    assert guessed.step_s == plain.step_s
+    assert guessed.high_s > plain.high_s
+    assert guessed.low_s < plain.low_s
+
+
+def test_chips_without_rows_inherit_and_say_so() -> None:
+    strange = replace(RUNS[0], profile="mindspeed", machine="h100")
+    (found,) = predict([strange])
+    assert "mindspeed" in found.inherited
+    assert found.high_s / found.step_s > predict([RUNS[0]])[0].high_s / predict([RUNS[0]])[0].step_s
+
+
+def test_every_family_has_constants() -> None:
+    assert set(shipped_calibration().constants) == set(families())
+
+
+def test_a_run_belongs_to_the_family_of_its_stack_and_chips() -> None:
+    core = replace(run(ROUTED, machine="h100"), profile="megatron-core")
+    assert family_of(core)[0].name == "megatron-core-routed"
+    assert family_of(replace(core, model=LLAMA))[0].name == "megatron-core-hopper"
+    assert block_of(run(tp=8)) == "megatron-ampere, one server"
+    assert block_of(run(tp=8, dp=2)) == "megatron-ampere, several servers"
+
+
+def test_a_fit_finds_the_constants_that_made_the_times() -> None:
+    start = general_constants()
+    truth = replace(start, matmul=0.6, host_s=1e-3, link=0.4)
+    times = step_times(RunTable.of(RUNS), truth).total
+    found = fit(RunTable.of(RUNS), times, ("matmul", "host_s", "link"), start, tightness=5.0)
+    assert found.matmul == pytest.approx(0.6, rel=0.03)
+    assert found.host_s == pytest.approx(1e-3, rel=0.03)
+    assert found.link == pytest.approx(0.4, rel=0.1)
+
+
+def test_priors_hold_constants_that_no_row_moves() -> None:
+    start = general_constants()
+    times = step_times(RunTable.of(RUNS), start).total
+    found = fit(RunTable.of(RUNS), times * 1.3, ("matmul", "ep_hidden"), start)
+    assert found.ep_hidden == pytest.approx(start.ep_hidden, abs=1e-3)
+
+
+def test_constants_at_a_limit_are_named() -> None:
+    edge = replace(general_constants(), link=PRIORS["link"].high)
+    assert at_limit(edge, ("link", "matmul")) == ("link",)
+
+
+def test_leaving_a_model_out_leaves_its_rows_out() -> None:
+    """Times of one model that no constant explains do not help to predict that model."""
+    runs = [*RUNS, run(LLAMA, tp=8), run(LLAMA, tp=4)]
+    times = step_times(RunTable.of(runs), shipped_calibration().constants["megatron-ampere"]).total
+    times = times * np.array([1.0] * len(RUNS) + [2.0, 2.0])
+    found = fit_family(families()["megatron-ampere"], runs, times, general_constants())
+    assert np.all(found.unseen_s[-2:] < 0.75 * times[-2:])
+
+
+def test_model_flops_are_six_per_parameter_and_token_and_attention() -> None:
+    """Narayanan et al., SC21: 72 B L s h^2 (1 + s / 6 h + V / 12 L h)."""
+    square = replace(GPT, causal=False)
+    table = RunTable.of([run(square)])
+    h, layers, s, v, b = 2048.0, 24.0, 2048.0, 51200.0, 64.0
+    expected = 72 * b * layers * s * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
+    assert model_flops(table)[0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_baseline_is_one_utilisation() -> None:
+    table = RunTable.of(RUNS)
+    assert fit_utilisation(table, ideal_s(table) / 0.4) == {(0.0, 0.0): pytest.approx(0.4)}
+
+
+def test_a_calibration_survives_its_file() -> None:
+    known = shipped_calibration()
+    again = parse_calibration(calibration_yaml(known))
+    assert predict(RUNS, (), again)[0].step_s == pytest.approx(predict(RUNS)[0].step_s, rel=1e-4)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "families: {x: {constants: {speed: 1}}}\nspread: {}"])
+def test_no_calibration(text: str) -> None:
+    with pytest.raises(LayoutError):
+        parse_calibration(text)

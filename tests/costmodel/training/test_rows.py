@@ -1,0 +1,136 @@
+"""Rows of a table: what is read, what is assumed, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.training.records import Attention, LayoutError, Recompute
+from costmodel.training.rows import read_row
+
+ROW = {
+    "id": "one",
+    "source": "Ascend/MindSpeed-LLM@v1.0.0",
+    "hardware": "Ascend 910B (Atlas 900 A2 PODc)",
+    "devices": "16",
+    "model": "LLaMA2-13B",
+    "hidden": "5120",
+    "layers": "40",
+    "heads": "40",
+    "kv_heads": "40",
+    "ffn_hidden": "13824",
+    "vocab": "32000",
+    "seq_len": "4096",
+    "global_batch": "64",
+    "micro_batch": "2",
+    "tp": "8",
+    "pp": "1",
+    "dp": "2",
+    "recompute": "none",
+    "dtype": "bf16",
+    "notes": "use-flash-attn; use-mc2",
+}
+
+
+def test_a_full_row() -> None:
+    found = read_row(ROW)
+    run = found.run
+    assert (run.layout.tp, run.layout.dp, run.model.ffn) == (8, 2, 13824)
+    assert (run.profile, run.machine, run.precision) == ("mindspeed", "ascend-910b", "bf16")
+    assert run.attention is Attention.FLASH
+    assert "fused-tp" in run.flags
+    assert found.assumed == ()
+
+
+def test_what_was_measured_is_not_read() -> None:
+    measured = {"measured_step_time_s": "1", "measured_memory_gb": "x", "measured_mfu": "9"}
+    assert read_row(ROW | measured) == read_row(ROW)
+    checked = ROW["notes"] + "; [check] derived model TFLOP/s/dev=115; num-experts=8"
+    without = ROW["notes"] + "; num-experts=8"
+    assert read_row(ROW | {"notes": checked}) == read_row(ROW | {"notes": without})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": ""}, "'hidden' is empty"),
+        ({"layers": "forty"}, "no number"),
+        ({"tp": "-8"}, "not a whole number"),
+        ({"heads": "1e400"}, "not a whole number"),
+        ({"seq_len": "nan"}, "not a whole number"),
+        ({"devices": "17"}, "are not 17 devices"),
+        ({"pp": "64", "devices": "1024"}, "64 pipeline stages"),
+        ({"global_batch": "1"}, "global batch of 1"),
+        ({"hardware": "abacus"}, "is not in"),
+        ({"dtype": "int3"}, "known: fp32"),
+        ({"recompute": "sometimes"}, "known: none"),
+        ({"zero_stage": "7"}, "known: 0 to 3"),
+        ({"notes": "INCONSISTENT: dp*tp*pp*cp != devices"}, "inconsistent"),
+        ({"dp": "", "devices": ""}, "neither 'dp' nor 'devices'"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(LayoutError, match=message):
+        read_row(ROW | change)
+
+
+def test_what_a_row_leaves_out_is_assumed_and_said() -> None:
+    found = read_row(ROW | {"vocab": "", "ffn_hidden": "", "recompute": "", "micro_batch": ""})
+    assert set(found.assumed) == {"vocab", "ffn_hidden", "recompute", "micro_batch"}
+    assert (found.run.model.vocab, found.run.model.ffn) == (32000, 13824)
+
+
+def test_replicas_follow_from_devices() -> None:
+    assert read_row(ROW | {"dp": ""}).run.layout.dp == 2
+
+
+def test_experts_from_notes() -> None:
+    notes = "num-experts=160; moe-router-topk=6; moe-intermediate-size=1536; n-shared-experts=2"
+    model = read_row(ROW | {"notes": notes + "; first-k-dense-replace=1"}).run.model
+    assert (model.experts, model.experts_per_token, model.expert_ffn) == (160, 6, 1536)
+    assert (model.shared_ffn, model.dense_layers) == (3072, 1)
+    words = "MoE 256 routed + 1 shared, top-8, moe_ffn 2048, first 3 layers dense, MLA"
+    model = read_row(ROW | {"notes": words}).run.model
+    assert (model.experts, model.experts_per_token, model.expert_ffn) == (256, 8, 2048)
+    assert (model.shared_ffn, model.dense_layers) == (2048, 3)
+
+
+def test_head_size_from_notes() -> None:
+    assert read_row(ROW | {"notes": "kv-channels=256"}).run.model.head_size == 256
+
+
+def test_stages_and_recomputed_layers_from_notes() -> None:
+    notes = "num-layer-list=9,10,11,10; recompute-method=block recompute-num-layers=5"
+    change = {"notes": notes, "recompute": "full", "pp": "4", "devices": "64"}
+    layout = read_row(ROW | change).run.layout
+    assert layout.stage_layers == (9, 10, 11, 10)
+    assert (layout.recompute, layout.recompute_share) == (Recompute.FULL, 0.5)
+
+
+def test_attention_is_what_the_stack_does_by_default() -> None:
+    assert read_row(ROW | {"notes": ""}).run.attention is Attention.UNFUSED
+    core = ROW | {"notes": "", "source": "NeMo", "hardware": "NVIDIA H100"}
+    assert read_row(core).run.attention is Attention.FLASH
+    assert (
+        read_row(core | {"notes": "use_flash_attention=False"}).run.attention is Attention.UNFUSED
+    )
+
+
+def test_ports_from_the_text_of_the_network() -> None:
+    text = "8x A100 NVLink per node; 800 Gb/s inter-node per node (value in the configs)"
+    run = read_row(ROW | {"hardware": "NVIDIA A100", "interconnect": text}).run
+    assert run.port_bytes_per_s == pytest.approx(12.5e9)
+
+
+def test_adapters_leave_weights_frozen() -> None:
+    assert "frozen" in read_row(ROW | {"notes": "PET/LoRA fine-tune"}).run.flags
+
+
+def test_an_older_release_is_marked() -> None:
+    old = ROW | {"source": "mindspore-lab/mindformers@v1.1.0 cards"}
+    assert "old-release" in read_row(old).run.flags
+    new = ROW | {"source": "mindspore-lab/mindformers@v1.10.0 cards"}
+    assert "old-release" not in read_row(new).run.flags
+
+
+def test_boards_of_one_family_differ() -> None:
+    assert read_row(ROW | {"hardware": "Ascend 910B (Atlas 800T A2)"}).run.machine == "ascend-910b3"

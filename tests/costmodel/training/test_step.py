@@ -1,0 +1,156 @@
+"""The estimate of a step: closed forms, laws, and many layouts at once."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.training.constants import StepConstants
+from costmodel.training.machines import MachineRates
+from costmodel.training.records import TrainingLayout
+from costmodel.training.step import step_times
+from costmodel.training.table import RunTable
+from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
+
+CONSTANTS = StepConstants()
+LAYOUTS = st.builds(
+    lambda tp, pp, dp, micro, vpp, zero, model: run(
+        model,
+        tp=2**tp,
+        pp=2**pp,
+        vpp=vpp if pp else 1,
+        dp=2**dp,
+        micro_batch=2**micro,
+        zero_stage=zero,
+        global_batch=2**dp * 2**micro * 8,
+        ep=2 if model is ROUTED and dp else 1,
+    ),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 5),
+    st.integers(0, 3),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0, 1, 3]),
+    st.sampled_from([LLAMA, GPT, ROUTED]),
+)
+
+
+def total(table: RunTable) -> float:
+    return float(step_times(table, CONSTANTS).total[0])
+
+
+def faster(table: RunTable, column: str, factor: float = 2.0) -> RunTable:
+    """The same runs on machines with one rate higher."""
+    rates = {column: getattr(table.machine, column) * factor}
+    machine = replace(table.machine, **rates)
+    return replace(table, machine=machine)
+
+
+def test_bubble_of_1f1b_is_the_closed_form() -> None:
+    """(p - 1) stage times without embedding and head, and that over v when interleaved."""
+    bare = replace(LLAMA, vocab=1)
+    quiet = replace(CONSTANTS, host_micro_s=0.0, logit_bytes=0.0)
+    for chunks in (1, 2, 4):
+        table = RunTable.of([run(bare, pp=8, vpp=chunks, global_batch=64)])
+        table = replace(table, hidden=table.hidden)
+        times = step_times(table, quiet)
+        layer = times.layer_forward + times.layer_backward
+        ends = times.steady / 64 - 4 * layer
+        expected = (7 * 4 * layer) / chunks
+        assert times.bubble[0] == pytest.approx(float(expected[0]), abs=8 * float(ends[0]) + 1e-12)
+
+
+def test_no_bubble_without_stages() -> None:
+    assert step_times(RunTable.of([run()]), CONSTANTS).bubble[0] == 0
+
+
+def test_parts_add_up() -> None:
+    times = step_times(RunTable.of([run(tp=2, pp=4, dp=4)]), CONSTANTS)
+    parts = [
+        times.steady, times.bubble, times.transfer, times.gradients, times.optimizer, times.other,
+    ]  # fmt: skip
+    assert times.total[0] == pytest.approx(float(sum(part[0] for part in parts)), rel=1e-12)
+
+
+RATES = (
+    "flops", "flops16", "memory_bytes", "memory_bytes_per_s", "link_bytes_per_s", "port_bytes_per_s"
+)  # fmt: skip
+
+
+@given(LAYOUTS, st.sampled_from(RATES))
+def test_a_better_machine_is_never_slower(made: object, column: str) -> None:
+    table = RunTable.of([made])  # type: ignore[list-item]
+    assert total(faster(table, column)) <= total(table) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("layout", "column"),
+    [
+        ({"tp": 8}, "link_bytes_per_s"),
+        ({"dp": 64, "global_batch": 64}, "port_bytes_per_s"),
+        ({"pp": 4, "dp": 8, "global_batch": 64}, "port_bytes_per_s"),
+    ],
+)
+def test_a_faster_link_on_the_critical_path_makes_the_step_faster(
+    layout: dict[str, Any], column: str
+) -> None:
+    table = RunTable.of([run(GPT, **layout)])
+    assert total(faster(table, column)) < total(table)
+
+
+def test_many_runs_at_once_are_what_they_are_one_by_one() -> None:
+    runs = [run(tp=2, dp=4), run(GPT, pp=4), run(ROUTED, ep=2, dp=8), run(machine="h100", tp=8)]
+    together = step_times(RunTable.of(runs), CONSTANTS).total
+    alone = [total(RunTable.of([one])) for one in runs]
+    assert together == pytest.approx(alone, rel=1e-12)
+
+
+def test_one_run_spreads_over_columns_of_layouts() -> None:
+    """What the search over layouts does: one model, one machine, arrays of degrees."""
+    degrees = np.array([1.0, 2.0, 4.0, 8.0])
+    table = RunTable.of([run(tp=1)]).with_columns({"tp": degrees})
+    expected = [total(RunTable.of([run(tp=int(tp))])) for tp in degrees]
+    assert step_times(table, CONSTANTS).total == pytest.approx(expected, rel=1e-12)
+
+
+def test_recomputation_costs_a_forward_pass_and_early_stop_spares_its_last_product() -> None:
+    plain, full = run(GPT), run(GPT, recompute="full")
+    early = replace(full, flags=frozenset({"early-stop"}))
+    times = [total(RunTable.of([one])) for one in (plain, early, full)]
+    assert times == sorted(times)
+    assert times[2] > 1.2 * times[0]
+
+
+def test_frozen_weights_need_no_gradient() -> None:
+    adapter = replace(run(dp=8), flags=frozenset({"frozen"}))
+    ratio = total(RunTable.of([adapter])) / total(RunTable.of([run(dp=8)]))
+    assert 0.5 < ratio < 0.85
+
+
+def test_small_layers_take_the_time_of_the_host() -> None:
+    small = replace(GPT, hidden=256, heads=16, kv_heads=16, head_size=16, ffn=1024, vocab=1024)
+    slow = replace(CONSTANTS, host_s=5e-3)
+    table = RunTable.of([run(small, seq_len=64, global_batch=1)])
+    times = step_times(table, slow)
+    assert times.layer_forward[0] == pytest.approx(5e-3, rel=0.01)
+
+
+def test_some_rows_of_a_table() -> None:
+    runs = [run(tp=2), run(GPT), run(machine="h100")]
+    table = RunTable.of(runs)
+    chosen = step_times(table.take([2, 0]), CONSTANTS).total
+    assert chosen == pytest.approx(step_times(table, CONSTANTS).total[[2, 0]], rel=1e-12)
+
+
+def test_all_rates_are_taken_along() -> None:
+    names = {item.name for item in fields(MachineRates)}
+    assert names >= {"flops", "shapes", "server", "mesh"}
+
+
+def test_devices_of_a_layout() -> None:
+    assert TrainingLayout(64, 1, 2048, tp=2, pp=4, dp=8, cp=2, ep=4).devices == 128

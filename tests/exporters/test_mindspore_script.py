@@ -1,0 +1,216 @@
+"""The script that sets MindSpore up: modes, fusion, symbols, and what MindSpore refuses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import parser
+
+from costmodel.memory import Optimizer
+from exporters import mindspore_script
+from exporters.errors import ExportError
+from exporters.mindspore_context import MODES, NEW_MODES, context_of
+from exporters.mindspore_fusion import index_splits, parse_fusions, segments, slice_bytes
+from exporters.mindspore_hybrid import own_collectives, slices
+from exporters.mindspore_script import old_arguments, script
+from exporters.mindspore_symbols import local_symbol, symbol_calls
+from exporters.settings import Made, Settings
+from importers.onnx import import_onnx
+from ir.plan import Plan
+from ir.symbols import parse_symbol
+from planner.request import SearchRequest
+from planner.search import search
+from tests.cli.conftest import MLP
+from topology.catalogue import named_cluster
+
+Planned = Callable[..., Plan]
+PINS = (("MatMul_0", ((2, 4), (4, 1))), ("MatMul_2", ((1, 8), (8, 1))))
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    """Plans the perceptron of `batch` rows for eight devices, its products in MindSpore's way."""
+    path = tmp_path_factory.mktemp("script") / "mlp.onnx"
+    text = MLP.replace("ROWS", "batch").replace("bfloat16", "float")
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+
+    def plan(batch: Any = 64, **request: Any) -> Plan:
+        asked = SearchRequest(optimizer=Optimizer.SGD, bind=(("batch", batch),), **request)
+        graph = import_onnx(path, {"batch": batch})
+        return search(graph, named_cluster("atlas-800t-a2", 8), asked)
+
+    return plan
+
+
+@pytest.fixture(scope="module")
+def plan(planned: Planned) -> Plan:
+    return planned(pins=PINS)
+
+
+@pytest.fixture(scope="module")
+def dynamic(planned: Planned) -> Plan:
+    return planned(parse_symbol("128..512/64"), pins=PINS)
+
+
+def made(plan: Plan, **given: str) -> Made:
+    return script(plan, Settings(given, mindspore_script.SETTINGS))
+
+
+def arguments(plan: Plan, **given: str) -> dict[str, object]:
+    return old_arguments(context_of(plan, Settings(given, mindspore_script.SETTINGS)))
+
+
+def refused(plan: Plan, **given: str) -> str:
+    with pytest.raises(ExportError) as error:
+        made(plan, **given)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_is_a_module(mode: str, plan: Plan) -> None:
+    tree = ast.parse(made(plan, mode=mode).files[""])
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert "old_interface" in functions
+    assert ("new_interface" in functions) == (mode in NEW_MODES)
+    assert ("mark_slices" in functions) == (mode == "hybrid_parallel")
+    found = arguments(plan, mode=mode)
+    assert ("search_mode" in found) == ("programming" in mode or "propagation" in mode)
+    assert ("dataset_strategy" in found) == (mode in MODES[:4])
+
+
+def test_what_is_set_is_passed_on(plan: Plan) -> None:
+    found = arguments(
+        plan, parameter_broadcast="true", gradients_mean="false", pipeline_stages="2",
+        enable_parallel_optimizer="true", dataset_strategy="full_batch",
+    )  # fmt: skip
+    assert found["parameter_broadcast"] is True
+    assert found["gradients_mean"] is False
+    assert found["pipeline_stages"] == 2
+    assert found["enable_parallel_optimizer"] is True
+    assert found["dataset_strategy"] == "full_batch"
+    assert "enable_parallel_optimizer" not in arguments(plan, enable_parallel_optimizer="false")
+    text = made(plan, max_device_memory="28GB", device="GPU", strategy_file="none").files[""]
+    assert "max_device_memory='28GB'" in text
+    assert "ms.set_device('GPU')" in text
+    assert "load_param_strategy_file" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "auto"}, "is none of them"),
+        ({"mode": "data_parallel", "pipeline_stages": "2"}, "no pipeline in the mode"),
+        ({"mode": "dynamic_programming", "pipeline_stages": "2"}, "no pipeline in the mode"),
+        ({"pipeline_stages": "3"}, "3 stages do not divide 8"),
+        ({"pipeline_scheduler": "seqsmartvpp"}, "even number of stages"),
+        ({"mode": "stand_alone", "parameter_broadcast": "true"}, "sends no parameters"),
+        ({"dataset_strategy": "((3,1),)"}, "does not split 3 ways"),
+        ({"dataset_strategy": "((8,),)"}, "no cuts of the inputs"),
+        ({"dataset_strategy": "((8,1),(8,1))"}, "no cuts of the inputs"),
+        ({"dataset_strategy": "8"}, "are no cuts"),
+        ({"dataset_strategy": "((16,1),)"}, "do not divide 8"),
+        ({"labels": "__import__('os')"}, "are no cuts"),
+        ({"labels": "(" * 3000}, "are no cuts"),
+        ({"max_device_memory": "all"}, "is no size"),
+        ({"comm_fusion": "allreduce=size"}, "is no size in MB"),
+        ({"comm_fusion": "allreduce=size:0"}, "is no size in MB"),
+        ({"comm_fusion": "allreduce=auto:3"}, "takes no number"),
+        ({"comm_fusion": "allgather=index:1"}, "has no mode index"),
+        ({"comm_fusion": "allreduce=index:1,1"}, "do not ascend"),
+        ({"comm_fusion": "allreduce=index:2"}, "index 2 of 2 parameters"),
+        ({"comm_fusion": "broadcast=auto"}, "is no fusion"),
+        ({"comm_fusion": "allreduce=auto;allreduce=size:3"}, "stands twice"),
+    ],
+)
+def test_what_mindspore_refuses(given: dict[str, str], words: str, plan: Plan) -> None:
+    text = refused(plan, **given)
+    assert words in text
+    assert "fix:" in text
+
+
+def test_what_is_told(plan: Plan) -> None:
+    def notes(**given: str) -> str:
+        return " ".join(made(plan, **given).notes)
+
+    assert "reads no strategy file" in notes(mode="recursive_programming")
+    assert "applies no splits" in notes(mode="data_parallel")
+    assert "assigns cells to stages" in notes(pipeline_stages="2")
+    assert "for all-reduces of the world group" in notes(comm_fusion="allreduce=index:1")
+    assert "more than one dimension of an input" in notes(dataset_strategy="((4,2),)")
+    assert "have more parts than" in notes(dataset_strategy="((1,1),)", labels="((8,),)")
+
+
+def test_recursive_programming_wants_a_power_of_two(plan: Plan) -> None:
+    other = replace(plan, rank_order=tuple(range(24)))
+    given = {"dataset_strategy": "full_batch", "enable_parallel_optimizer": "false"}
+    assert "a power of two, not 24" in refused(other, mode="recursive_programming", **given)
+
+
+def test_fusion_by_index_finds_its_indices(plan: Plan) -> None:
+    assert index_splits([40.0, 40.0, 9.0, 70.0, 1.0], 64) == (1, 3)
+    assert index_splits([70.0, 70.0, 1.0], 64) == (1,), "MindSpore takes no index 0"
+    assert index_splits([1.0], 64) == ()
+    assert segments(5, (1, 3)) == ((0, 1), (2, 3), (4, 4))
+    assert segments(4, (3,)) == ((0, 3),)
+    (found,) = parse_fusions("allreduce=index", plan) or ()
+    assert found.config == ()
+    held = {t.name: slice_bytes(t, plan) for t in plan.parameters}
+    assert held == {"up": 256 * 1024 * 4 / 4, "down": 1024 * 256 * 4 / 8}
+
+
+def test_dynamic_sizes_are_those_of_one_rank(dynamic: Plan) -> None:
+    found = made(dynamic, dataset_strategy="data_parallel")
+    assert "size_batch_of_8 = ms.Symbol(min=16, max=64, divisor=8, unique=True)" in found.files[""]
+    assert "ms.Tensor(shape=[size_batch_of_8, 256], dtype=ms.float32)" in found.files[""]
+    whole = made(dynamic, dataset_strategy="full_batch").files[""]
+    assert "size_batch = ms.Symbol(min=128, max=512, divisor=64, unique=True)" in whole
+    assert any("kernel by kernel only" in note for note in found.notes)
+    assert "takes no dynamic shapes" in refused(dynamic, mode="sharding_propagation")
+
+
+def test_a_symbol_with_a_remainder_is_divided_too(dynamic: Plan) -> None:
+    assert str(local_symbol(parse_symbol("24..200/16+8"), 8)) == "3..25/2+1"
+    with pytest.raises(ExportError, match="do not all split 8 ways"):
+        local_symbol(parse_symbol("64..128/4"), 8)
+    with pytest.raises(ExportError, match="do not all split 8 ways"):
+        local_symbol(parse_symbol("64..128/16+4"), 8)
+    calls, shapes = symbol_calls(dynamic, {"x": (1, 2)})
+    assert shapes == {"x": ["size_batch", "128"]}
+    assert list(calls) == ["size_batch"]
+
+
+def test_a_fixed_model_has_no_symbols(plan: Plan) -> None:
+    assert "Symbol" not in made(plan).files[""]
+
+
+def test_hybrid_networks_hold_the_collectives(plan: Plan) -> None:
+    found = own_collectives(plan)
+    first, second = (c for c in found if c.primitive == "AllReduce" and c.operand < 0)
+    assert (first.operator, second.operator) == ("MatMul_0", "MatMul_2")
+    assert first.groups == ((0, 1, 2, 3), (4, 5, 6, 7)), "rows in two, sums over four"
+    assert first.nbytes == 64 * 1024 * 4 / 2
+    assert second.groups == (tuple(range(8)),)
+    forward = [c for c in plan.collectives if c.cause in {"forward", "inside operators"}]
+    assert any(c.cause == "activation gradient" for c in plan.collectives)
+    assert len(found) == len(forward), "what the backward pass sends follows from these"
+    order = [c.operator for c in found]
+    assert order.index("MatMul_0") < order.index("MatMul_2")
+    assert slices(plan) == {"up": (64, 1024), "down": (128, 256)}
+
+
+def test_names_are_hostile(plan: Plan, tmp_path: Path) -> None:
+    graph = replace(plan.graph, name='x"""\nimport os')
+    text = made(replace(plan, graph=graph), strategy_file="a'\"b.ckpt").files[""]
+    names: dict[str, Any] = {}
+    tree = ast.parse(text)
+    assert not [n for n in ast.walk(tree) if isinstance(n, ast.alias) and n.name == "os"]
+    tree.body = [n for n in tree.body if not isinstance(n, ast.Import | ast.ImportFrom)]
+    here = {"Path": Path, "__file__": str(tmp_path / "s.py")}
+    exec(compile(tree, "s.py", "exec"), {**here}, names)
+    assert names["OLD"]["strategy_ckpt_config"]["load_file"].endswith("a'\"b.ckpt")
+    assert made(plan) == made(plan)

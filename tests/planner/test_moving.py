@@ -1,0 +1,89 @@
+"""A plan priced anew on another machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from importers.onnx import import_onnx
+from ir.batch import with_batch
+from ir.plan import Plan
+from ir.plan_file import plan_from_json, plan_to_json
+from planner.moving import moved
+from planner.request import RequestError, SearchRequest
+from planner.search import search
+from tests.builders import attention_block, mlp
+from topology.catalogue import named_cluster
+from topology.cluster import Cluster
+
+FAST = SearchRequest(solver="dynamic_programming", time_limit_s=None)
+MODELS = Path(__file__).parent.parent / "data" / "models"
+GRAPHS = {
+    "attention": attention_block(batch=32),
+    "products": mlp(3, batch=4096),
+    "convolutions": with_batch(import_onnx(MODELS / "resnet50.onnx.gz"), 256),
+}
+
+
+@cache
+def plan_of(name: str, target: str, training: bool = True, share: float = 1.0) -> Plan:
+    request = replace(FAST, target=target, training=training)
+    plan = search(GRAPHS[name], named_cluster("atlas-800t-a2", 16), request)
+    if share < 1:
+        limit = plan.estimate.peak_memory_bytes * share
+        request = replace(request, memory_limit_bytes=limit)
+        plan = search(GRAPHS[name], named_cluster("atlas-800t-a2", 16), request)
+    return plan
+
+
+@pytest.mark.parametrize("target", ["generic", "mindspore"])
+@pytest.mark.parametrize("name", ["attention", "products"])
+@pytest.mark.parametrize("training", [True, False])
+def test_on_its_own_machine_a_plan_is_what_it_was(name: str, target: str, training: bool) -> None:
+    plan = plan_of(name, target, training)
+    again = moved(plan_from_json(plan_to_json(plan)), Cluster.from_dict(plan.cluster))
+    for field in ("operators", "tensors", "collectives", "memory_bytes", "recomputed"):
+        assert getattr(again, field) == getattr(plan, field)
+    assert again.estimate.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=1e-12)
+    assert again.estimate.peak_memory_bytes == plan.estimate.peak_memory_bytes
+
+
+def test_what_is_computed_again_stays_so() -> None:
+    plan = plan_of("convolutions", "generic", share=0.4)
+    assert plan.recomputed
+    again = moved(plan, Cluster.from_dict(plan.cluster))
+    assert again.operators == plan.operators
+    assert any(o.recompute_s for o in again.operators) or any(t.recompute_s for t in again.tensors)
+
+
+def test_faster_tiers_shorten_the_same_collectives() -> None:
+    plan = plan_of("attention", "generic")
+    cluster = Cluster.from_dict(plan.cluster)
+    for tier in ("server", "card"):
+        cluster = cluster.with_bandwidth(tier, 4.0)
+    again = moved(plan, cluster)
+    pairs = list(zip(again.collectives, plan.collectives, strict=True))
+    assert all(replace(new, time_s=old.time_s) == old for new, old in pairs)
+    assert all(new.time_s < old.time_s for new, old in pairs)
+    assert again.operators == plan.operators
+
+
+def test_another_chip_has_other_times_of_operators() -> None:
+    plan = plan_of("products", "generic")
+    own = Cluster.from_dict(plan.cluster)
+    fast = {kind: rate * 2 for kind, rate in own.chip.peak_flops.items()}
+    again = moved(plan, replace(own, chip=replace(own.chip, peak_flops=fast)))
+    assert sum(o.compute_s for o in again.operators) < sum(o.compute_s for o in plan.operators)
+    assert again.collectives == plan.collectives
+
+
+def test_a_machine_of_another_shape_is_refused() -> None:
+    plan = plan_of("products", "generic")
+    with pytest.raises(RequestError, match=r"the plan is for tiers of 2 x 8 .*\n.*--cluster\n"):
+        moved(plan, named_cluster("atlas-800t-a2", 8))
+    with pytest.raises(RequestError, match="target"):
+        moved(replace(plan, request={**plan.request, "target": "?"}),
+              Cluster.from_dict(plan.cluster))  # fmt: skip

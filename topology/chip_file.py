@@ -1,0 +1,111 @@
+"""The chip layer of machine files: what one device computes, holds and is joined with."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from topology.cluster import Chip
+from topology.quantities import (
+    Bandwidth,
+    Capacity,
+    Count,
+    Duration,
+    Frequency,
+    Power,
+    Rate,
+    Ratio,
+    Strict,
+)
+from topology.units import parse_bandwidth, parse_bytes, parse_flops, parse_ratio, parse_seconds
+
+__all__ = ["ChipFile", "ChipLink"]
+
+Dtype = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
+
+
+class _Memory(Strict):
+    """Device memory of a chip."""
+
+    capacity: Capacity
+    bandwidth: Bandwidth
+
+
+class _Efficiency(Strict):
+    """Largest share of the peaks that kernels reach."""
+
+    matmul: Ratio
+    memory: Ratio
+
+
+class _Vector(Strict):
+    """Peak rates of element-wise work."""
+
+    float32: Rate
+    float16: Rate | None = None
+
+
+class ChipLink(Strict):
+    """Ports of one kind on a chip; bandwidths are per direction."""
+
+    kind: str
+    """In words, such as `PCIe4 x16`."""
+
+    count: Count | None = None
+    """Ports of the chip; a server cannot use more."""
+
+    bandwidth: Bandwidth | None = None
+    """Of one port."""
+
+    total: Bandwidth | None = None
+    """Of all ports together."""
+
+    achieved: Bandwidth | None = None
+    """Of one port, as software reaches it."""
+
+    note: str | None = None
+
+
+class ChipFile(Strict):
+    """One file of `data/chips`. The planner takes what stands before `other_peaks`."""
+
+    schema_version: Literal[2] = 2
+    name: str
+    family: str
+    aliases: tuple[str, ...] = ()
+    peak_matmul: dict[Dtype, Rate | None]
+    """Dense rate by dtype; `null` if the chip cannot."""
+    peak_vector: _Vector
+    memory: _Memory
+    efficiency: _Efficiency
+    launch_latency: Duration
+    other_peaks: dict[str, Rate] = Field(default_factory=dict)
+    """Rates of types that are not planned with, and rates as advertised."""
+    counts: dict[str, Count] = Field(default_factory=dict)
+    """Cores and the like."""
+    clock: Frequency | None = None
+    caches: dict[str, Capacity] = Field(default_factory=dict)
+    links: dict[str, ChipLink] = Field(default_factory=dict)
+    """Ports by the kind that links of a server name: `HCCS`, `ROCE`, `PCIE`, ..."""
+    power: Power | None = None
+    note: str | None = None
+
+    def to_chip(self) -> Chip:
+        return Chip(
+            name=self.name,
+            family=self.family,
+            peak_flops=self._peaks(),
+            vector_flops=parse_flops(self.peak_vector.float32.value),
+            memory_bytes=round(parse_bytes(self.memory.capacity.value)),
+            memory_bandwidth_bytes_per_s=parse_bandwidth(self.memory.bandwidth.value),
+            matmul_efficiency=parse_ratio(self.efficiency.matmul.value),
+            memory_efficiency=parse_ratio(self.efficiency.memory.value),
+            launch_latency_s=parse_seconds(self.launch_latency.value),
+        )
+
+    def _peaks(self) -> Mapping[str, float]:
+        return {
+            str(dtype): parse_flops(rate.value)
+            for dtype, rate in self.peak_matmul.items()
+            if rate is not None
+        }

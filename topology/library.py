@@ -1,0 +1,80 @@
+"""The communication library of a machine: how it chooses algorithms, and its measured constants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+import yaml
+
+import data
+from topology.errors import ClusterError
+
+__all__ = ["LIBRARIES", "Library", "library_names", "named_library"]
+
+LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "hccl": ("910a", "910b", "910c"),
+    "nccl": ("volta", "ampere", "hopper", "blackwell"),
+    "rccl": ("",),
+    "xla": ("",),
+}
+"""Generations of hardware that a library tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Which library sends, on which generation of hardware, and what was measured of it."""
+
+    name: str
+    """`hccl` (Ascend), `nccl`, `rccl`, or `xla` (TPU)."""
+
+    generation: str = ""
+    """One of `LIBRARIES[name]`: decides which algorithms the library chooses."""
+
+    profile: str = ""
+    """File of `data/calibration/collectives` that the constants are of; empty without any."""
+
+    constants: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Fitted constants by name; `costmodel.collectives` says what each one means."""
+
+    def __post_init__(self) -> None:
+        known = LIBRARIES.get(self.name)
+        if known is None or self.generation not in known:
+            choices = ", ".join(f"{n} {g}".strip() for n, gs in LIBRARIES.items() for g in gs)
+            raise ClusterError(
+                f"communication library {self.name!r} of generation {self.generation!r}",
+                "the library of a cluster",
+                f"use one of {choices}",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `Library(**record)` restores it."""
+        return {
+            "name": self.name,
+            "generation": self.generation,
+            "profile": self.profile,
+            "constants": dict(sorted(self.constants.items())),
+        }
+
+
+def library_names() -> tuple[str, ...]:
+    """Names of the bundled libraries: files of `data/calibration/collectives`."""
+    folder = data.files("calibration", "collectives")
+    files = (entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(f.removesuffix(".yaml") for f in files if f.endswith(".yaml")))
+
+
+def named_library(name: str) -> Library:
+    """The bundled library of this name, with its measured constants."""
+    known = library_names()
+    if name not in known:
+        close = get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ClusterError(
+            f"unknown communication library {name!r}",
+            "the library of a cluster",
+            f"{hint}known: {', '.join(known)}",
+        )
+    record = yaml.safe_load(data.read_text("calibration", "collectives", f"{name}.yaml"))
+    constants = {key: float(item["value"]) for key, item in record["constants"].items()}
+    return Library(record["library"], record["generation"], name, constants)
