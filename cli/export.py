@@ -45,8 +45,8 @@ Formats:
   table            CSV of operators and tensors
   html             report with plots, one file that loads nothing
 
-What a format cannot say of the plan is listed on stderr. What --set takes is in docs/mindspore.md; a
-wrong name lists the settings of the format.
+What a format cannot say of the plan is listed on stderr. What --set takes is in docs/mindspore.md;
+a wrong name lists the settings of the format.
 
 \b
 Exit status: 0 written, 2 a fault in the command or the plan."""

@@ -115,7 +115,7 @@ def _planned(
         found = _imported(file, model, ready, cluster.devices)
         pins: dict[str, Strategy] = dict(found.pins)
         if rest == "semi-auto":
-            pins |= batch_pins(ready, cluster.devices, pins)
+            pins |= batch_pins(ready, cluster.devices, pins, loss=not found.is_of_operators)
         asked = replace(request, pins=tuple(pins.items()))
         if found.inputs is not None and request.dataset_strategy is None:
             asked = replace(asked, dataset_strategy=found.inputs)

@@ -15,6 +15,7 @@ from cli.reshard_layouts import (
     rank_numbers,
     read_layout,
     renames_for,
+    stacks_for,
     ties_of,
 )
 
@@ -51,6 +52,7 @@ def reshard(  # noqa: PLR0913  one parameter per option
     dry_run: given.DryRun = False,
     names: given.Names = None,
     reverse_names: given.ReverseNames = False,
+    stack: given.Stack = None,
     tie: given.Tie = None,
     weights_only: given.WeightsOnly = False,
     dtype: given.NewDtype = None,
@@ -74,7 +76,9 @@ def reshard(  # noqa: PLR0913  one parameter per option
     request = _request(new, like, tie, weights_only=weights_only, dtype=dtype)
     limit = memory_bytes(memory)
     assert limit is not None
-    move = _planned(source, (old, new), request, (names, reverse_names), (form, file_name))
+    move = _planned(
+        source, (old, new), request, (names, reverse_names, stack or []), (form, file_name)
+    )
     from cli.reshard_text import print_dry_run, print_outcome  # noqa: PLC0415
 
     if dry_run:
@@ -139,7 +143,7 @@ def _planned(
     path: Path,
     layouts: tuple[GivenLayout | None, GivenLayout | None],
     request: Request,
-    naming: tuple[str | None, bool],
+    naming: tuple[str | None, bool, list[str]],
     files: tuple[str | None, str],
 ) -> Move:
     """Everything that there is to do; the contents of tensors are not read."""
@@ -165,8 +169,9 @@ def _planned(
     request = replace(request, renames=_renames(naming, (old, new), tensors))
     wanted = wanted_tensors(tensors, request)
     first = source.files[0]
-    metadata = _metadata(source, form or first.form)
-    outputs = planned_outputs(wanted, request.ranks, form or first.form, metadata, name)
+    form = form or (first.form if first.form in given.FORMATS else given.FORMATS[0])
+    metadata = _metadata(source, form)
+    outputs = planned_outputs(wanted, request.ranks, form, metadata, name)
     return Move(source, wanted, outputs)
 
 
@@ -187,20 +192,21 @@ def _metadata(source: Source, form: str) -> dict[str, str]:
 
 
 def _renames(
-    naming: tuple[str | None, bool],
+    naming: tuple[str | None, bool, list[str]],
     layouts: tuple[GivenLayout | None, GivenLayout | None],
     tensors: dict[str, SourceTensor],
 ) -> tuple[Rename, ...]:
-    rules, reverse = naming
+    rules, reverse, stacks = naming
+    stacked = stacks_for(stacks, tensors)
     if rules is None:
-        return ()
+        return stacked
     model = layouts[1] if reverse else layouts[0]
     if reverse and model is None:
         fix = "pass --to, whose parameters have the model's names"
         raise UserError("the model's names are not known", "--reverse-names", fix)
     known = list(tensors) if model is None else list(model.slicing.grids)
     axes = part_axes(None if model is None else model.plan)
-    return renames_for(rules, known, reverse=reverse, axes=axes)
+    return (*renames_for(rules, known, reverse=reverse, axes=axes), *stacked)
 
 
 def _done(move: Move, out: Path, limit_bytes: int, *, verify: bool) -> Outcome:
@@ -234,7 +240,7 @@ def _machine(
     from cli.simulation_arguments import cluster_of  # noqa: PLC0415
     from topology.cluster import Cluster  # noqa: PLC0415
 
-    ranks = max(request.ranks, 1 + max(move.source.places))
+    ranks = max(request.ranks, 1 + max(move.source.places, default=0))
     if name is not None:
         return cluster_of(name, ranks)
     found = [layout.plan for layout in layouts if layout is not None and layout.plan is not None]

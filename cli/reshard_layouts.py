@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from cli.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from executors.checkpoint.pairing import Rename
+    from executors.checkpoint.tensors import SourceTensor
     from ir.plan import Plan
     from ir.slicing import Slicing
 
@@ -125,6 +126,59 @@ def renames_for(
             else:
                 out[name] = Rename((name,), new, rule.transpose, axis)
     return tuple(out.values())
+
+
+def stacks_for(texts: Sequence[str], tensors: Mapping[str, SourceTensor]) -> tuple[Rename, ...]:
+    """Tensors that become one, or come of one, with a first dimension of its own.
+
+    Raises:
+        UserError: a text is no OLD=NEW with `{}` on one side, or matches nothing, or a number is
+            missing.
+    """
+    from executors.checkpoint.pairing import Rename  # noqa: PLC0415
+
+    out: list[Rename] = []
+    for text in texts:
+        old, _, new = text.partition("=")
+        if {old.count("{}"), new.count("{}")} != {0, 1} or old.count("*") != new.count("*"):
+            fix = "write one {} in all, and as many * on either side"
+            raise UserError(f"{text!r} is no OLD=NEW", "--stack", fix)
+        pattern = re.escape(old).replace(r"\{\}", r"(?P<number>\d{1,6})")
+        pattern = pattern.replace(r"\*", r"([^.]+(?:\.[^.]+)*?)")
+        found = [(m, name) for name in tensors if (m := re.fullmatch(pattern, name))]
+        if not found:
+            raise UserError(f"{old!r} matches no tensor", "--stack", "mend the pattern")
+        if "{}" in old:
+            out += [Rename(parts, (one,), stack=True) for one, parts in _stacked(found, new)]
+            continue
+        for match, name in found:
+            one = _filled(new, match)
+            count = tensors[name].dims[0] if tensors[name].dims else 0
+            out.append(
+                Rename((name,), tuple(one.replace("{}", str(i)) for i in range(count)), stack=True)
+            )
+    return tuple(out)
+
+
+def _stacked(
+    found: Sequence[tuple[re.Match[str], str]], new: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each new name with the old ones in the order of their numbers."""
+    groups: dict[str, dict[int, str]] = {}
+    for match, name in found:
+        groups.setdefault(_filled(new, match), {})[int(match["number"])] = name
+    for one, parts in groups.items():
+        if set(parts) != set(range(len(parts))):
+            what = f"the parts of {one!r} are numbered {', '.join(map(str, sorted(parts)))[:80]}"
+            raise UserError(what, "--stack", "number them from 0 without gaps")
+        yield one, tuple(parts[i] for i in range(len(parts)))
+
+
+def _filled(new: str, match: re.Match[str]) -> str:
+    """The new name with what the stars stood for."""
+    number = match.re.groupindex.get("number", 0)
+    texts = iter([t for i, t in enumerate(match.groups(), 1) if i != number])
+    return "".join(next(texts) if part == "*" else part for part in re.split(r"(\*)", new))
 
 
 def part_axes(plan: Plan | None) -> dict[str, int]:

@@ -47,7 +47,8 @@ In: TypeAlias = Annotated[
         "--in",
         metavar="DIR",
         help="The checkpoint: a folder with rank_0, rank_1, ..., or a file, or a folder with the "
-        "files of a whole model; .safetensors or .ckpt. It is not changed.",
+        "files of a whole model, .safetensors or .ckpt; or a distributed checkpoint of torch. It "
+        "is not changed.",
         show_default=False,
     ),
 ]
@@ -96,6 +97,17 @@ Tie: TypeAlias = Annotated[
         metavar="NEW=OLD",
         help="A tensor that the checkpoint lacks equals another one, such as "
         "lm_head.weight=embed.weight. May be repeated.",
+        show_default=False,
+    ),
+]
+Stack: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stack",
+        metavar="OLD=NEW",
+        help="Tensors of a number each become one with a first dimension of its own, or the other "
+        "way round: '*.experts.{}.w1=*.experts.w1', '*.experts.w1=*.experts.{}.w1'. * is any one "
+        "part of a name. May be repeated.",
         show_default=False,
     ),
 ]

@@ -68,7 +68,7 @@ def print_dry_run(move: Move, cluster: Cluster | None, *, as_json: bool) -> None
         )
         for line in _traffic_lines(found, schedule, cluster):
             console.print(line)
-        shown = table("Files that each new rank needs", ("rank", "source ranks"), right=())
+        shown = table("Files needed", ("rank", "source ranks"), right=())
         for rank, sources in list(ranks.items())[:_MOST_SHOWN]:
             shown.add_row(str(rank), ", ".join(map(str, sources)))
         console.print(shown)

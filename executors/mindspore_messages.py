@@ -119,8 +119,10 @@ class _Accounts:
             for key in paths:
                 first.setdefault(key[0], key)
             for tensor, key in first.items():
-                twice = cause == "parameter gather" and self._read_again(tensor)
-                chain = _joined(self._message(item) for item in paths[key])
+                gathers = cause == "parameter gather"
+                twice = gathers and self._read_again(tensor)
+                forward = [item for item in paths[key] if not (gathers and item.backward)]
+                chain = _joined(self._message(item) for item in forward)
                 yield from [chain] * (2 if twice else 1)
 
     def _read_again(self, parameter: str) -> bool:

@@ -13,8 +13,8 @@ The rules are those of MindSpore's documents:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from exporters import launch_scripts
 from exporters.errors import ExportError, Violation
@@ -34,16 +34,19 @@ __all__ = ["SETTINGS", "scripts"]
 STARTS = ("all", "rank_table", "msrun", "mpirun")
 _GIB = 2**30
 _MOST_SHOWN = 3
+_LARGEST_TABLE = 2**26
 
 SETTINGS = (
     Setting("start", "all|rank_table|msrun|mpirun", "which scripts; all is all that can work"),
     Setting("script", "FILE", "what every process runs, train.py by default"),
     Setting("arguments", "TEXT", "what the script is given, one word or several"),
     Setting("hosts", "FILE", "a line for each server: its address, then those of its cards"),
+    Setting("rank_table", "FILE", "the table that the plan came with, where cards do not count "
+            "from 0 or servers have names; in place of hosts"),
     Setting("port", "1024 to 65535", "of the scheduler, 8118 by default"),
     Setting("sink", "true|false", "whether the dataset is sunk; not with dynamic sizes"),
     Setting("max_device_memory", "GIB", "whole GiB that MindSpore takes of each card's memory"),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,18 @@ def scripts(plan: Plan, settings: Settings) -> Made:
 
 
 def _job(plan: Plan, settings: Settings) -> Job:
-    places = places_of(plan)
-    hosts = _hosts(settings, places.servers)
+    given = _given_table(plan, settings)
+    places = places_of(plan) if given is None else _places_in(plan, given)
+    if given is None:
+        hosts = _hosts(settings, places.servers)
+    else:
+        hosts = tuple(Host(server.server_id) for server in given.servers)
+        _check_addresses(hosts, "rank_table")
     dynamic = bool(planned_symbols(plan))
     sinks = settings.flag("sink", default=not dynamic)
     if sinks and dynamic:
         raise fault("graphs with dynamic sizes are not sunk", "sink", "leave it out")
-    table, reason = _table(plan, places, hosts)
+    table, reason = (given, "") if given is not None else _table(plan, places, hosts)
     return Job(
         places=places,
         hosts=hosts,
@@ -117,14 +125,54 @@ def _hosts(settings: Settings, servers: int) -> tuple[Host, ...]:
         raise fault(error.what, "hosts", "write a line for each server") from error
     if len(found) != servers:
         raise fault(f"{len(found)} servers, the plan has {servers}", "hosts", "name as many")
-    strange = [host.server_id for host in found if not _is_address(host.server_id)]
-    if strange:
-        raise fault(f"{strange[0][:80]!r} is no address", "hosts", "give names or addresses")
+    _check_addresses(found, "hosts")
     return tuple(sorted(found, key=lambda host: host.server_id))
+
+
+def _check_addresses(hosts: Sequence[Host], name: str) -> None:
+    strange = [host.server_id for host in hosts if not _is_address(host.server_id)]
+    if strange:
+        raise fault(f"{strange[0][:80]!r} is no address", name, "give names or addresses")
 
 
 def _is_address(text: str) -> bool:
     return text.isascii() and all(c.isalnum() or c in ".-:_" for c in text) and text[0] != "-"
+
+
+def _given_table(plan: Plan, settings: Settings) -> RankTable | None:
+    """The rank table of the job, if the user has one: its ranks are those of the plan."""
+    text = settings.file_text("rank_table", _LARGEST_TABLE)
+    if not text:
+        return None
+    if settings.has("hosts"):
+        raise fault("hosts and a rank table", "hosts", "give one of them")
+    report = check_rank_table(text)
+    if report.table is None or report.errors:
+        first = report.errors[0]
+        raise fault(f"{first.code}: {first.message}", "rank_table", "give a valid table")
+    cards = [card for server in report.table.servers for card in server.devices]
+    known = all(card.rank is not None and card.device_id is not None for card in cards)
+    equal = len({len(server.devices) for server in report.table.servers}) == 1
+    if not (known and equal) or len(cards) != plan.devices:
+        what = f"{len(cards)} cards in the table, {plan.devices} in the plan"
+        fix = "give a table of the plan's cards, equally many of each server, with their ranks"
+        raise fault(what if known and equal else "unequal servers, or no ranks", "rank_table", fix)
+    return report.table
+
+
+def _places_in(plan: Plan, table: RankTable) -> Places:
+    """The places of a plan on the cards of a table."""
+    servers = [sorted(server.devices, key=lambda card: card.device_id or 0)
+               for server in table.servers]  # fmt: skip
+    cards = [card for server in servers for card in server]
+    device_of = {card.rank: device for device, card in enumerate(cards)}
+    return replace(
+        places_of(plan),
+        servers=len(servers),
+        cards=len(servers[0]),
+        rank_order=tuple(device_of[rank] for rank in range(len(cards))),
+        card_ids=tuple(tuple(card.device_id or 0 for card in server) for server in servers),
+    )
 
 
 def _table(plan: Plan, places: Places, hosts: tuple[Host, ...]) -> tuple[RankTable | None, str]:
@@ -165,7 +213,8 @@ def _hindrances(way: str, plan: Plan, job: Job) -> Iterator[Violation]:
 
 
 def _notes(plan: Plan, job: Job, settings: Settings) -> Iterator[str]:
-    if not settings.has("hosts") and (job.table is not None or job.places.servers > 1):
+    named = settings.has("hosts") or settings.has("rank_table")
+    if not named and (job.table is not None or job.places.servers > 1):
         yield "addresses are placeholders: give --set hosts=FILE, or put yours in their place"
     if job.places.servers > 1:
         yield "start all servers within 120 s: connections are given up after that"

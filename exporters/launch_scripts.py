@@ -37,7 +37,7 @@ status=0
 pids=()
 for place in $(seq 0 {last_card}); do
     export RANK_ID=${{ranks[{index}]}}
-    export DEVICE_ID=${{cards[place]}}
+    export DEVICE_ID=${{cards[{index}]}}
     folder=$PWD/device$RANK_ID
     rm -rf "$folder"
     mkdir -p "$folder"
@@ -77,8 +77,7 @@ NON_SINK = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}
 def by_rank_table(places: Places, script: str, arguments: str, servers: Sequence[str]) -> str:
     """One process for each card of a server, which find each other through the rank table."""
     several = places.servers > 1
-    rank_of = {device: rank for rank, device in enumerate(places.rank_order)}
-    ranks = [rank_of[device] for device in range(places.servers * places.cards)]
+    cards = [card for server in range(places.servers) for card in places.in_server(server)]
     usage = (
         f"Run it on every server within {START_WINDOW_S} s, with the server's number: "
         + ", ".join(f"{i} {name}" for i, name in enumerate(servers[:4]))
@@ -90,10 +89,10 @@ def by_rank_table(places: Places, script: str, arguments: str, servers: Sequence
     return _RANK_TABLE.format(
         head=_head(places, script, usage),
         argument=_argument(places),
-        devices=len(ranks),
+        devices=len(cards),
         window=START_WINDOW_S,
-        ranks=" ".join(map(str, ranks)),
-        cards=" ".join(map(str, range(places.cards))),
+        ranks=" ".join(str(rank) for rank, _ in cards),
+        cards=" ".join(str(card) for _, card in cards),
         last_card=places.cards - 1,
         index=f"server * {places.cards} + place" if several else "place",
         arguments=_arguments(arguments),

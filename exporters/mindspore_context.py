@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from exporters.errors import ExportError, Violation
 from exporters.mindspore import optimizer_shard_size, strategy_checkpoint
-from exporters.mindspore_fusion import Fusion, parse_fusions
+from exporters.mindspore_fusion import Fusion, message_bytes, parse_fusions
 from exporters.settings import Setting, Settings, fault
 from ir.plan import Plan
 
@@ -254,9 +254,7 @@ def _notes(made: Context, plan: Plan) -> Iterator[str]:
         yield "the plan is of one stage; the network assigns cells to stages"
     if made.parameter_broadcast and made.mode not in _OTHERS:
         yield "parameters that are split, and all of them in some releases, are not sent by rank 0"
-    index = any(each.mode == "index" for each in made.fusions or ())
-    if index and sub_groups(plan):
-        yield "fusion by index is for all-reduces of the world group; the plan has smaller groups"
+    yield from _fusion_notes(made, plan)
     if not isinstance(made.dataset_strategy, str):
         yield from _dataset_notes(made.dataset_strategy)
     if made.symbols:
@@ -264,6 +262,19 @@ def _notes(made: Context, plan: Plan) -> Iterator[str]:
             f"{', '.join(made.symbols)} is dynamic: MindSpore runs such graphs kernel by kernel "
             "only, so set jit_level O0 and do not sink the dataset"
         )
+
+
+def _fusion_notes(made: Context, plan: Plan) -> Iterator[str]:
+    index = any(each.mode == "index" for each in made.fusions or ())
+    if index and sub_groups(plan):
+        yield "fusion by index is for all-reduces of the world group; the plan has smaller groups"
+    for each in made.fusions or ():
+        alone, fused = message_bytes(plan, each)
+        if alone:
+            yield (
+                f"{each.kind}: {len(alone)} collectives of parameters become {len(fused)}, of "
+                f"{max(fused) / 2**20:.4g} MiB at most"
+            )
 
 
 def _dataset_notes(cuts: Cuts) -> Iterator[str]:

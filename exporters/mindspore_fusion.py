@@ -16,11 +16,15 @@ from exporters.settings import fault
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedTensor
 
-__all__ = ["AUTO_MB", "Fusion", "index_splits", "parse_fusions", "segments", "slice_bytes"]
+__all__ = ["AUTO_MB", "Fusion", "index_splits", "message_bytes", "parse_fusions", "segments"]
+__all__ += ["slice_bytes"]
 
 AUTO_MB = 64
 """MindSpore's threshold in the mode `auto`."""
-KINDS = ("allreduce", "allgather", "reducescatter")
+_KINDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+KINDS = tuple(_KINDS)
+_CAUSES = frozenset({"gradient sync", "parameter gather"})
+"""Of the collectives that `comm_fusion` fuses: those of parameters."""
 _NAME = "comm_fusion"
 _FIX = (
     "write such as allreduce=auto, allreduce=size:32, allreduce=index:20,35, allgather=auto, or off"
@@ -125,6 +129,40 @@ def segments(count: int, splits: Sequence[int]) -> tuple[tuple[int, int], ...]:
     ends = [*splits, *([count - 1] if not splits or splits[-1] < count - 1 else [])]
     starts = [0, *(end + 1 for end in ends[:-1])]
     return tuple(zip(starts, ends, strict=True))
+
+
+def message_bytes(plan: Plan, fusion: Fusion) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Bytes of the plan's collectives of parameters of one kind, alone and fused.
+
+    Those of one group are fused, the last parameter's first, as the backward pass has them; a
+    message takes some until it holds the threshold or more.
+    """
+    place = {tensor.name: i for i, tensor in enumerate(plan.parameters)}
+    groups: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    for item in plan.collectives:
+        if item.kind == _KINDS[fusion.kind] and item.cause in _CAUSES and item.tensor in place:
+            groups.setdefault(item.axes, []).append((place[item.tensor], item.nbytes))
+    alone = tuple(nbytes for own in groups.values() for _, nbytes in own)
+    return alone, tuple(size for own in groups.values() for size in _fused(own, fusion))
+
+
+def _fused(items: Sequence[tuple[int, float]], fusion: Fusion) -> Iterator[float]:
+    """Bytes of the messages that collectives at some places become."""
+    if isinstance(fusion.config, tuple):
+        for first, last in segments(max(place for place, _ in items) + 1, fusion.config):
+            held = [nbytes for place, nbytes in items if first <= place <= last]
+            if held:
+                yield sum(held)
+        return
+    threshold = (fusion.config or AUTO_MB) * 2**20
+    total = 0.0
+    for _, nbytes in sorted(items, reverse=True):
+        total += nbytes
+        if total >= threshold:
+            yield total
+            total = 0.0
+    if total:
+        yield total
 
 
 def slice_bytes(tensor: PlannedTensor, plan: Plan) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from exporters.mindspore_cuts import reader_of_cuts
@@ -55,6 +55,8 @@ class Imported:
     """How the inputs arrive, where the file says so."""
     notes: tuple[str, ...]
     """What was passed over, a sentence each."""
+    is_of_operators: bool = True
+    """Whether the file is one of all operators; the loss, which is the planner's own, is none."""
 
 
 def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int) -> Imported:
@@ -68,6 +70,7 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
     Raises:
         StrategyFileError: no key is of this model, or MindSpore would refuse a strategy.
     """
+    _check_stages(content.strategies)
     sizes = {math.prod(layout.device_matrix) for layout in content.layouts}
     if sizes - {devices}:
         what = f"its layouts are for {', '.join(map(str, sorted(sizes)))} devices, not {devices}"
@@ -87,7 +90,7 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
             for part in found[item.key]:
                 work.take(part, item.cuts, item.key)
     _check_known(content.strategies, unknown, list(found))
-    return work.finished(None, _unknown_note(unknown))
+    return replace(work.finished(None, _unknown_note(unknown)), is_of_operators=False)
 
 
 def _key(view: OpView, name: str) -> str:
@@ -113,6 +116,7 @@ def pins_of_operators(
     Raises:
         StrategyFileError: no key is of this model, or MindSpore would refuse a strategy.
     """
+    _check_stages(content.strategies)
     given = {item.key: item for item in content.strategies}
     scope = _scope(given, primitives)
     known = {scoped(each.name, scope): each for each in primitives}
@@ -123,9 +127,14 @@ def pins_of_operators(
     in_graph = groups(graph, primitives)
     for key, primitive in known.items():
         group = in_graph.get(primitive.name)
-        if key in given and group is not None and primitive.kind not in NEVER_CUT:
-            cuts = _as_planned(group, primitive, given[key], work)
-            work.take(group.main, cuts, key) if cuts is not None else None
+        if key not in given or group is None or primitive.kind in NEVER_CUT:
+            continue
+        if not primitive_form(group.main.view, group.main.rule).name:
+            work.foreign.append(key)
+            continue
+        cuts = _as_planned(group, primitive, given[key], work)
+        if cuts is not None:
+            work.take(group.main, cuts, key)
     missing = [key for key in known if key not in given]
     notes = [*_unknown_note(unknown), *_missing_note(missing)]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
@@ -187,6 +196,8 @@ class _Work:
     """By parameter: who read it first, and its cuts there."""
     violations: list[Violation] = field(default_factory=list)
     sizes: dict[str, Sequence[int]] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    """Operators of kinds that take no strategy here."""
     split: list[str] = field(default_factory=list)
     """Composites whose parts are cut differently."""
 
@@ -243,9 +254,14 @@ class _Work:
             name: _cuts_of(OpView(ops[name], self.graph), counts)
             for name, counts in self.known.items()
         }
-        return Imported(pins, inputs, (*notes, *self._split_note()))
+        return Imported(pins, inputs, (*notes, *self._own_notes()))
 
-    def _split_note(self) -> Iterator[str]:
+    def _own_notes(self) -> Iterator[str]:
+        if self.foreign:
+            yield (
+                f"{len(self.foreign)} operators are of kinds that take no strategy here and are "
+                f"left to the search: {_named(self.foreign)}"
+            )
         if self.split:
             yield (
                 f"{len(self.split)} fused operators whose parts the file cuts differently are cut "
@@ -279,7 +295,9 @@ def _cuts_of(view: OpView, counts: Mapping[int, int]) -> Strategy:
     )
 
 
-def batch_pins(graph: OpGraph, devices: int, given: Mapping[str, Strategy]) -> dict[str, Strategy]:
+def batch_pins(
+    graph: OpGraph, devices: int, given: Mapping[str, Strategy], *, loss: bool = True
+) -> dict[str, Strategy]:
     """What MindSpore's semi-automatic mode does with operators that are given nothing: the first
     dimension split over all devices, or the operator repeated where that does not go.
 
@@ -288,7 +306,8 @@ def batch_pins(graph: OpGraph, devices: int, given: Mapping[str, Strategy]) -> d
     out: dict[str, Strategy] = {}
     for op in graph.ops:
         entry = lookup(op.kind)
-        if op.name in given or op.kind in ENDS or entry.engine is Engine.VIEW or not op.outputs:
+        follows = entry.engine is Engine.VIEW or not op.outputs
+        if op.name in given or follows or (op.kind in ENDS and not loss):
             continue
         view = OpView(op, graph)
         rule = entry.rule(view)
@@ -301,6 +320,14 @@ def batch_pins(graph: OpGraph, devices: int, given: Mapping[str, Strategy]) -> d
                 _spread(counts, first[0], devices, rule.sizes)
         out[op.name] = _cuts_of(view, counts)
     return out
+
+
+def _check_stages(items: Sequence[StrategyItem]) -> None:
+    stages = sorted({item.stage for item in items})
+    if stages not in ([], [0]):
+        what = f"its strategies are of pipeline stage {', '.join(map(str, stages))}"
+        fix = "plan each stage as a model of its own"
+        raise StrategyFileError(Violation(what, "the strategies", fix))
 
 
 def _check_known(

@@ -35,9 +35,12 @@ HERE = Path(__file__).resolve().parent
 
 def start():
     """The device, graph mode, and the connections to the other processes."""
-    ms.set_context(mode=ms.GRAPH_MODE{more})
-    ms.set_device({device!a})
-    init()
+    ms.set_context(mode=ms.GRAPH_MODE{level})
+    if hasattr(ms, "set_device"):
+        ms.set_device({device!a})
+    else:  # before 2.4
+        ms.set_context(device_target={device!a})
+{memory}    init()
 
 
 def old_interface():
@@ -99,7 +102,8 @@ def script(plan: Plan, settings: Settings) -> Made:
         beside=" and ".join(re.sub(r"[^\w./ -]", "_", each, flags=re.ASCII) for each in beside),
         use=(_USE_BOTH if new else _USE_OLD).format(apply=apply),
         tables=_tables(context),
-        more=_start_arguments(context),
+        level=', jit_config={"jit_level": "O0"}' if context.symbols else "",
+        memory=_memory(context),
         device=context.device,
         new=_new(context) if new else "",
         dynamic=_dynamic(context, plan),
@@ -156,10 +160,9 @@ def _tables(context: Context) -> str:
     return "\n".join(lines)
 
 
-def _start_arguments(context: Context) -> str:
-    memory = context.max_device_memory
-    level = ', jit_config={"jit_level": "O0"}' if context.symbols else ""
-    return (f", max_device_memory={memory!a}" if memory else "") + level
+def _memory(context: Context) -> str:
+    size = context.max_device_memory
+    return f"    ms.set_context(max_device_memory={size!a})\n" if size else ""
 
 
 def _new(context: Context) -> str:

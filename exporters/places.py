@@ -27,6 +27,8 @@ class Places:
     """Of each device; 0 if it is not known."""
     reserved_bytes: int
     """What the runtime keeps of it."""
+    card_ids: tuple[tuple[int, ...], ...] = ()
+    """For each server the ids of its cards; empty where they count from 0."""
 
     @property
     def is_server_by_server(self) -> bool:
@@ -36,13 +38,25 @@ class Places:
         return all(
             device // self.cards == rank // self.cards
             and device % self.cards == self.rank_order[rank % self.cards] % self.cards
+            and self.id_of(device) == self.id_of(device % self.cards)
             for rank, device in enumerate(self.rank_order)
         )
 
     @property
     def card_order(self) -> tuple[int, ...]:
         """The card of each rank of a server, where `is_server_by_server`."""
-        return tuple(device % self.cards for device in self.rank_order[: self.cards])
+        return tuple(self.id_of(device % self.cards) for device in self.rank_order[: self.cards])
+
+    def id_of(self, device: int) -> int:
+        """The id of a device in its server."""
+        server, place = divmod(device, self.cards)
+        return self.card_ids[server][place] if self.card_ids else place
+
+    def in_server(self, server: int) -> tuple[tuple[int, int], ...]:
+        """Rank and id of every card of a server, in the order of the cards."""
+        rank_of = {device: rank for rank, device in enumerate(self.rank_order)}
+        devices = range(server * self.cards, (server + 1) * self.cards)
+        return tuple((rank_of[device], self.id_of(device)) for device in devices)
 
 
 def places_of(plan: Plan) -> Places:

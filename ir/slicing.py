@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -117,6 +118,11 @@ class Slices:
 
 def sliced(dims: tuple[int, ...], grids: Sequence[Grid]) -> Slices:
     """The parts of a tensor of these dims under the grids of all stages that keep it."""
+    return _sliced(dims, tuple(grids))
+
+
+@lru_cache(maxsize=1024)  # equal layers have equal tensors
+def _sliced(dims: tuple[int, ...], grids: tuple[Grid, ...]) -> Slices:
     found: dict[Box, list[int]] = {}
     for grid in grids:
         for rank in grid.ranks:

@@ -72,8 +72,9 @@ def traffic(needs: Iterable[Need], distance: Distance = lambda one, other: 0) ->
     messages: dict[tuple[int, int], float] = {}
     lost: dict[int, float] = {}
     kept: dict[int, float] = {}
+    known: dict[int, tuple[Slices, dict[Box, list[_Cell]]]] = {}
     for need in needs:
-        cells = list(_cells(need.old, need.box))
+        cells = _known_cells(known, need)
         for device in need.devices:
             missing = math.prod(box_dims(need.box)) * need.item_bytes
             for elements, owners in _taken(cells, device, need):
@@ -92,6 +93,16 @@ def traffic(needs: Iterable[Need], distance: Distance = lambda one, other: 0) ->
 
 
 _Cell: TypeAlias = tuple[Box, tuple[int, ...]]
+
+
+def _known_cells(
+    known: dict[int, tuple[Slices, dict[Box, list[_Cell]]]], need: Need
+) -> list[_Cell]:
+    """The parts of a box, looked up where the same box of the same slices came before."""
+    _, cells = known.setdefault(id(need.old), (need.old, {}))  # holds the slices, so ids stay
+    if need.box not in cells:
+        cells[need.box] = list(_cells(need.old, need.box))
+    return cells[need.box]
 
 
 def _cells(old: Slices, box: Box) -> Iterator[_Cell]:

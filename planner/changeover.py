@@ -87,15 +87,18 @@ def _needs(
     before, after = slicings
     training = bool(old.request.get("training")) and bool(new.request.get("training"))
     optimizer = Optimizer(str(old.request.get("optimizer", Optimizer.NONE)))
+    sources: dict[Slices, Slices] = {}
     for name, grids in after.grids.items():
         sizes = parameter_bytes(before.dtypes[name], optimizer, training=training)
         item_bytes = math.fsum((sizes.weight, sizes.master, sizes.moments))
         dims = after.dims[name]
-        source = _on_devices(sliced(dims, before.grids[name]), old.rank_order, gone)
+        held = sliced(dims, before.grids[name])
+        if held not in sources:
+            sources[held] = _on_devices(held, old.rank_order, gone)
         target = sliced(dims, grids)
         for box, ranks in zip(target.boxes, target.ranks, strict=True):
             devices = tuple(here[new.rank_order[rank]] for rank in ranks)
-            yield Need(source, box, devices, item_bytes)
+            yield Need(sources[held], box, devices, item_bytes)
 
 
 def _on_devices(slices: Slices, rank_order: Sequence[int], gone: frozenset[int]) -> Slices:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ir.graph import OpGraph
+from ir.graph import OpGraph, Role
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap
@@ -35,6 +35,8 @@ def meshes_for(
     """
     if not pins:
         return tuple(meshes)
+    if dialect.cut_counts:
+        _check_shared(graph, pins)
     known: dict[tuple[object, ...], list[list[Cuts]]] = {}
     fitting = [True] * len(meshes)
     for pin in pins:
@@ -177,4 +179,48 @@ def _reason(pin: Pin, view: OpView, devices: int) -> str:
         for place, (size, cut) in enumerate(zip(divisors, wanted, strict=True)):
             if size % cut:
                 return f"dimension {place} of {tensor.name}, {size}, does not split {cut} ways"
-    return "no candidate has these cuts together, as the operator's rule and the target want them"
+    return (
+        _disagreement(pin, view, devices)
+        or "no candidate has these cuts together, as the operator's rule and the target want them"
+    )
+
+
+def _disagreement(pin: Pin, view: OpView, devices: int) -> str:
+    """What the operator's rule has against the cuts: a factor is cut one way in all operands."""
+    rule = lookup(view.op.kind).rule(view)
+    found: dict[int, tuple[int, str]] = {}
+    for wanted, tensor, mapping in zip(pin.cuts, view.inputs, rule.operands, strict=True):
+        if wanted is None or tensor is None:
+            continue
+        factors = mapping if mapping is not None else ((),) * len(wanted)
+        for place, (cut, dim) in enumerate(zip(wanted, factors, strict=True)):
+            name = f"dimension {place} of {tensor.name}"
+            if cut > 1 and (not dim or rule.locked.intersection(dim)):
+                return f"{name} must stay whole"
+            if len(dim) != 1:
+                continue
+            before, other = found.setdefault(dim[0], (cut, name))
+            if before != cut:
+                return f"{other} is cut {before} ways and {name}, which goes with it, {cut} ways"
+    together = math.prod(cut for cut, _ in found.values())
+    return f"together that takes {together} of {devices} devices" if devices % together else ""
+
+
+def _check_shared(graph: OpGraph, pins: Sequence[Pin]) -> None:
+    """MindSpore does not compile a parameter that two operators cut differently.
+
+    Source: MindSpore 2.7.0, `step_parallel.cc`, CheckParameterSplit.
+    """
+    first: dict[str, tuple[Pin, tuple[int, ...]]] = {}
+    for pin in pins:
+        for name, cuts in zip(pin.op.inputs, pin.cuts, strict=True):
+            if cuts is None or not name or graph.tensors[name].role is not Role.PARAMETER:
+                continue
+            other, before = first.setdefault(name, (pin, cuts))
+            if before != cuts:
+                raise RequestError(
+                    f"parameter {name} has two strategies: {other.op.name} cuts it "
+                    f"{cuts_text((before,))[1:-2]} and {pin.op.name} {cuts_text((cuts,))[1:-2]}\n"
+                    f"  at:  {other.text} and {pin.text}\n"
+                    "  fix: cut it alike in both, as MindSpore wants it"
+                )

@@ -38,7 +38,7 @@ def tiles_of(wanted: Wanted, tile_bytes: int) -> list[Box]:
     """
     dims = wanted.slices.dims
     room = max(1, tile_bytes // raw_dtype(wanted.origins[0].tensor.dtype).itemsize)
-    turned = any(o.order != tuple(range(len(dims))) for o in wanted.origins)
+    turned = any(origin.is_turned for origin in wanted.origins)
     lengths = [1] * len(dims)
     for index in range(len(dims) - 1, -1, -1):
         size = dims[index]
@@ -88,7 +88,7 @@ class Copier:
     def _read_origin(self, origin: Origin, box: Box, out: Array) -> None:
         """Fill an array in target order from the slices of one source tensor."""
         slices, outer = origin.tensor.slices, origin.in_source(box)
-        turned = out.transpose(np.argsort(origin.order)) if origin.order else out
+        turned = origin.as_source(out)
         for index, shared in slices.overlapping(outer):
             place, base = origin.tensor.places[index], slices.boxes[index]
             local = tuple((f - b, e - b) for (f, e), (b, _) in zip(shared, base, strict=True))

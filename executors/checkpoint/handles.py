@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 _MOST_OPEN = 128
+_SYNC = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class Handles:
@@ -46,7 +47,7 @@ class Handles:
     def sync(self) -> None:
         """Wait until everything that was written since the last time is on disk."""
         for path in sorted(self._touched):
-            os.fdatasync(self.of(path))
+            _SYNC(self.of(path))
         self._touched.clear()
 
 

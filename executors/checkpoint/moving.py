@@ -10,6 +10,7 @@ import math
 import os
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -151,7 +152,18 @@ def tile_bytes_within(memory_bytes: int) -> int:
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Most that the process held so far.
+
+    Linux tells it of the program alone; what `getrusage` says may be that of the process which
+    started it.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _is_done(out: Path, job: str) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from executors.checkpoint.errors import CheckpointError, some
 from executors.checkpoint.tensors import SourceTensor, parameter_of
 from ir.slicing import (
     Box,
+    Grid,
     Slices,
     Slicing,
     chosen_slices,
@@ -30,6 +35,8 @@ class Rename:
     transpose: bool = False
     axis: int = -1
     """Dimension of the source along which it has parts."""
+    stack: bool = False
+    """The parts lie along a first dimension of their own, as experts often do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +70,33 @@ class Origin:
     start: tuple[int, ...]
     """Index in the source of its first element, dimensions as in the source."""
     order: tuple[int, ...]
-    """Dimension i of the target is dimension `order[i]` of the source."""
+    """Dimension i of the target is dimension `order[i]` of the source, or none of it if that is -1.
+    The source has one index in a dimension that the target lacks.
+    """
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether dimensions change their order."""
+        kept = [dim for dim in self.order if dim >= 0]
+        return kept != sorted(kept)
 
     def in_source(self, box: Box) -> Box:
         """A box inside `at`, as the source counts."""
-        out = [(0, 0)] * len(box)
-        for position, ((first, end), (base, _)) in enumerate(zip(box, self.at, strict=True)):
-            dim = self.order[position]
-            shift = self.start[dim] - base
-            out[dim] = (first + shift, end + shift)
+        out = [(first, first + 1) for first in self.start]
+        for dim, (first, end), (base, _) in zip(self.order, box, self.at, strict=True):
+            if dim >= 0:
+                shift = self.start[dim] - base
+                out[dim] = (first + shift, end + shift)
         return tuple(out)
+
+    def as_source(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A view of an array of the target with the dimensions of the source."""
+        lost = tuple(position for position, dim in enumerate(self.order) if dim < 0)
+        kept = [dim for dim in self.order if dim >= 0]
+        view = array.squeeze(lost) if lost else array
+        view = view.transpose(sorted(range(len(kept)), key=kept.__getitem__)) if kept else view
+        fixed = tuple(dim for dim in range(len(self.start)) if dim not in kept)
+        return np.expand_dims(view, fixed) if fixed else view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +191,19 @@ def _slices(name: str, made: Mapping[str, _Made], request: Request) -> Slices:
         what += f", {list(known)} in the target" if known != each.dims else ", other ones there"
         fix = "pass the layouts of one model; `transpose: true` in a names file turns a matrix"
         raise CheckpointError(what, f"layout of {target.origin}", fix)
+    if parameter not in target.dims:
+        _check_even(name, each.dims, grids, target)
     return sliced(each.dims, grids)
+
+
+def _check_even(name: str, dims: tuple[int, ...], grids: Sequence[Grid], target: Slicing) -> None:
+    """A layout that does not know the dims, such as MindSpore's, means slices of equal size."""
+    for grid in grids:
+        for dim, (size, count) in enumerate(zip(dims, grid.counts, strict=True)):
+            if size % count:
+                what = f"dimension {dim} of {name!r} of size {size} does not split {count} ways"
+                fix = "pass the layout of this model"
+                raise CheckpointError(what, f"layout of {target.origin}", fix)
 
 
 def _own_slices(name: str, made: _Made) -> Slices:
@@ -248,13 +284,17 @@ def _axis(tensor: SourceTensor, rename: Rename) -> int:
 
 
 def _part(tensor: SourceTensor, order: tuple[int, ...], rename: Rename, index: int) -> _Made:
-    axis, count = _axis(tensor, rename), len(rename.new)
+    axis, count = 0 if rename.stack else _axis(tensor, rename), len(rename.new)
+    if rename.stack and tensor.dims[0] != count:
+        what = f"{tensor.name!r} is a stack of {tensor.dims[0]}, not of {count}"
+        raise CheckpointError(what, "--stack", "name as many parts")
     if tensor.dims[axis] % count:
         what = f"dimension {axis} of {tensor.name!r} has size {tensor.dims[axis]}"
         raise CheckpointError(f"{what}, which has no {count} equal parts", "--names")
     size = tensor.dims[axis] // count
     start = tuple(index * size if i == axis else 0 for i in range(len(tensor.dims)))
     lengths = tuple(size if i == axis else d for i, d in enumerate(tensor.dims))
+    order = order[1:] if rename.stack else order
     dims = tuple(lengths[i] for i in order)
     return _Made(dims, (Origin(tensor, whole_box(dims), start, order),))
 
@@ -266,16 +306,13 @@ def _joined(parts: Sequence[SourceTensor], rename: Rename) -> _Made:
         names = some([part.name for part in parts])
         raise CheckpointError(f"the parts {names} differ in dims or type", "--names")
     order = _order(first, transpose=rename.transpose)
-    along: Callable[[int], bool] = lambda i: order[i] == _axis(first, rename)  # noqa: E731
-    part = tuple(first.dims[i] for i in order)
-    dims = tuple(d * len(parts) if along(i) else d for i, d in enumerate(part))
-    origins = tuple(
-        Origin(
-            tensor,
-            tuple((k * d, (k + 1) * d) if along(i) else (0, d) for i, d in enumerate(part)),
-            (0,) * len(part),
-            order,
-        )
-        for k, tensor in enumerate(parts)
-    )
-    return _Made(dims, origins)
+    order = (-1, *order) if rename.stack else order
+    axis = -1 if rename.stack else _axis(first, rename)
+    part = tuple(first.dims[i] if i >= 0 else 1 for i in order)
+    dims = tuple(d * len(parts) if i == axis else d for i, d in zip(order, part, strict=True))
+    origins = []
+    for number, tensor in enumerate(parts):
+        pairs = zip(order, part, strict=True)
+        at = tuple((number * d, (number + 1) * d) if i == axis else (0, d) for i, d in pairs)
+        origins.append(Origin(tensor, at, (0,) * len(first.dims), order))
+    return _Made(dims, tuple(origins))

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from executors.checkpoint.entries import CheckpointFile, Entry
+from executors.checkpoint.entries import CheckpointFile
 from executors.checkpoint.errors import CheckpointError
 from executors.checkpoint.mindspore import read_mindspore
+from executors.checkpoint.places import Chunked, Place
 from executors.checkpoint.safetensors import read_safetensors
+from executors.checkpoint.torch_distributed import METADATA, read_distributed
 
 READERS = MappingProxyType({".safetensors": read_safetensors, ".ckpt": read_mindspore})
 _RANK = re.compile(r"rank_?(\d{1,7})(?!\d)")
 _FIX = "name a file, or a folder with rank_0, rank_1, ... or with the files of a whole model"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A tensor in a file."""
-
-    file: CheckpointFile
-    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +27,15 @@ class Source:
     path: Path
     places: Mapping[int, Mapping[str, Place]]
     """By rank and name."""
+    chunked: Mapping[str, Chunked] = field(default_factory=lambda: MappingProxyType({}))
+    """Tensors by name, in place of `places`, in a distributed checkpoint of torch."""
 
     @property
     def files(self) -> tuple[CheckpointFile, ...]:
         """Every file once, rank by rank."""
-        found = {p.file.path: p.file for held in self.places.values() for p in held.values()}
-        return tuple(found.values())
+        held = [place for places in self.places.values() for place in places.values()]
+        held += [place for chunked in self.chunked.values() for place in chunked.places]
+        return tuple({place.file.path: place.file for place in held}.values())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,6 +53,8 @@ def read_source(path: Path) -> Source:
         CheckpointError: nothing is there, or a file is damaged, or a rank has a tensor twice.
     """
     try:
+        if (path / METADATA).is_file():
+            return _distributed(path)
         by_rank = _files(path)
         places = {rank: _places(files) for rank, files in sorted(by_rank.items())}
     except OSError as error:
@@ -66,10 +65,17 @@ def read_source(path: Path) -> Source:
     return Source(path, places)
 
 
+def _distributed(path: Path) -> Source:
+    found = read_distributed(path)
+    if not found:
+        raise CheckpointError("no tensors are in it", str(path), _FIX)
+    return Source(path, {}, found)
+
+
 def _files(path: Path) -> dict[int, list[Path]]:
     if path.is_file():
         return {0: [path]}
-    folders = [p for p in path.iterdir() if p.is_dir() and _RANK.fullmatch(p.name)]
+    folders = [p for p in path.iterdir() if p.is_dir() and _RANK.search(p.name)]
     if folders:
         pairs = [(_rank(folder), _checkpoints(folder)) for folder in folders]
         if len({rank for rank, _ in pairs}) < len(pairs):

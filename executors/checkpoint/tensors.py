@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from executors.checkpoint.errors import CheckpointError, some
-from executors.checkpoint.source import Place, Source
+from executors.checkpoint.places import Place
+from executors.checkpoint.source import Source
 from ir.slicing import Box, Grid, Slices, Slicing, box_dims, replicated_slices, sliced
 
 _MOST_PARTS = 24
@@ -38,6 +39,8 @@ def source_tensors(source: Source, slicing: Slicing) -> dict[str, SourceTensor]:
     Raises:
         CheckpointError: files and slicing do not fit, or a slice is in no file.
     """
+    if source.chunked:
+        return _chunked(source, slicing)
     _check_ranks(source, slicing)
     missing = [n for n in slicing.grids if n not in set(source.names)]
     if missing and len(missing) == len(slicing.grids):
@@ -45,6 +48,19 @@ def source_tensors(source: Source, slicing: Slicing) -> dict[str, SourceTensor]:
         fix = "pass the layout of this checkpoint, or --names if its tensors have other names"
         raise CheckpointError(what, str(source.path), fix)
     return {name: _tensor(name, source, slicing) for name in source.names}
+
+
+def _chunked(source: Source, slicing: Slicing) -> dict[str, SourceTensor]:
+    """Tensors of a checkpoint that says itself how they lie; each box has a rank of its own."""
+    if slicing.grids:
+        what, fix = "this checkpoint says itself how its tensors lie", "leave --from out"
+        raise CheckpointError(what, str(source.path), fix)
+    out = {}
+    for name, found in source.chunked.items():
+        ranks = tuple((index,) for index in range(len(found.boxes)))
+        slices = Slices(found.dims, found.boxes, ranks)
+        out[name] = SourceTensor(name, found.dtype, slices, found.places)
+    return out
 
 
 def parameter_of(name: str, known: Mapping[str, object]) -> str:

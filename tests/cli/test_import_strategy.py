@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ir.plan_file import read_plan
+from planner.checkpoint_only import checkpoint_only_s
 
 Planner = Callable[..., Any]
 MINDIR = Path(__file__).parents[1] / "data" / "mindir" / "mlp.mindir"
@@ -59,6 +60,34 @@ def test_other_commands_take_the_plan(searched: Path, planner: Planner, tmp_path
     ):
         assert planner(*command).code == 0
     assert planner("verify", MINDIR, target).code == 0
+
+
+def test_the_rest_by_batch_takes_what_the_export_says_of_a_checkpoint_alone(
+    searched: Path, planner: Planner, tmp_path: Path
+) -> None:
+    target = tmp_path / "back.json"
+    planner("import-strategy", searched / "strategy.ckpt", MINDIR, *SEARCH, "-o", target)
+    alone_s = checkpoint_only_s(read_plan(searched / "plan.json"))
+    assert read_plan(target).estimate.step_time_s == pytest.approx(alone_s)
+
+
+def test_a_plan_that_does_not_fit_leaves_nothing(
+    searched: Path, planner: Planner, tmp_path: Path
+) -> None:
+    target = tmp_path / "back.json"
+    run = planner(
+        "import-strategy",
+        searched / "strategy.ckpt",
+        MINDIR,
+        *SEARCH,
+        "--memory",
+        "1MiB",
+        "-o",
+        target,
+    )
+    assert run.code == 1
+    assert "error: " in run.err
+    assert not target.exists()
 
 
 def test_groups_are_written(searched: Path) -> None:

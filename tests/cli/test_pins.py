@@ -82,7 +82,7 @@ def test_pinning_costs_what_it_forbids(mlp: Path, planner: Planner) -> None:
             "such as ((1,1),(1,1))",
         ),
         ("MatMul *=((3,1),(1,1))", "3 pieces of x do not divide the 4 devices", "that exist: (("),
-        ("MatMul *=((2,2),(1,1))", "no candidate has these cuts together", "that exist: (("),
+        ("MatMul *=((2,2),(1,1))", "which goes with it, 1 ways", "that exist: (("),
         ("*=((2,2),)", "'*' names operators of", "put the kind before the name"),
     ],
 )

@@ -27,7 +27,7 @@ def test_its_make_targets_exist() -> None:
 
 
 def test_its_commands_and_options_exist(planner: Callable[..., Any]) -> None:
-    commands = re.findall(r"^(?:\$ )?planner (\w+)([^#\n]*)", README, re.MULTILINE)
+    commands = re.findall(r"^(?:\$ )?planner ([\w-]+)([^#\n]*)", README, re.MULTILINE)
     assert {name for name, _ in commands} == set(app_commands())
     for name, rest in commands:
         words = planner(name, "--help").out.replace(",", " ").split()

@@ -204,6 +204,28 @@ def test_names_parts_and_turned_matrices(planner: Callable[..., Run], tmp_path: 
     assert_same(found, {"a.0.q": parts[0], "a.0.k": parts[1], "n.0": B})
 
 
+def test_experts_are_stacked_and_taken_apart(planner: Callable[..., Run], tmp_path: Path) -> None:
+    apart = {f"l.{i}.experts.{e}.w": W + 10 * i + e for i in range(2) for e in range(3)}
+    apart |= {f"m.{name}": array * 2 for name, array in apart.items()}
+    write(tmp_path / "apart.safetensors", apart)
+    words = ("reshard", "--single", "--in")
+    there = planner(
+        *words, tmp_path / "apart.safetensors", "--stack", "l.*.experts.{}.w=l.*.experts.w",
+        "--out", tmp_path / "one",
+    )  # fmt: skip
+    assert there.code == 0, there.err
+    (found,) = read_ranks(tmp_path / "one")
+    stacks = {f"l.{i}.experts.w": np.stack([W + 10 * i + e for e in range(3)]) for i in range(2)}
+    assert_same(found, stacks | {f"m.{name}": array * 2 for name, array in stacks.items()})
+    back = planner(
+        *words, tmp_path / "one", "--stack", "l.*.experts.w=l.*.experts.{}.w",
+        "--out", tmp_path / "back",
+    )  # fmt: skip
+    assert back.code == 0, back.err
+    (again,) = read_ranks(tmp_path / "back")
+    assert_same(again, apart)
+
+
 def test_ties_and_types(planner: Callable[..., Run], tmp_path: Path) -> None:
     write(tmp_path / "x.safetensors", {"w": W})
     run = planner(
@@ -233,6 +255,8 @@ def test_ties_and_types(planner: Callable[..., Run], tmp_path: Path) -> None:
         (["--in", "IN", "--from", "OLD", "--single", "--out", "OUT", "--dtype", "f"], "'f'"),
         (["--in", "IN", "--from", "OLD", "--single", "--out", "OUT", "--tie", "x"], "NEW=OLD"),
         (["--in", "IN", "--from", "OLD", "--single", "--out", "OUT", "--tie", "x=y"], "'y'"),
+        (["--in", "IN", "--from", "OLD", "--single", "--out", "OUT", "--stack", "x=y"], "one {}"),
+        (["--in", "IN", "--from", "OLD", "--single", "--dry-run", "--stack", "x{}=y"], "no tensor"),
         (["--in", "IN", "--from", "OLD", "--single", "--out", "IN/x"], "would lie in the old one"),
         (["--in", "NONE", "--single", "--out", "OUT"], "cannot be read"),
         (["--in", "EMPTY", "--single", "--out", "OUT"], "no checkpoint is there"),

@@ -27,6 +27,7 @@ from tests.cli.conftest import MLP
 from topology.catalogue import named_cluster
 
 Planned = Callable[..., Plan]
+WHOLE = (("MatMul_0", ((2, 1), (1, 1))), ("Relu_1", ((2, 1),)), ("MatMul_2", ((2, 1), (1, 1))))
 
 
 @pytest.fixture(scope="module")
@@ -295,3 +296,34 @@ def test_the_table_of_settings_has_all(data_parallel: Plan) -> None:
         assert table_of(module.SETTINGS).count("\n") == len(module.SETTINGS) - 1
     assert table_of([Setting("a", "b", "c")]) == "  a=b  c"
     assert made(data_parallel) == made(data_parallel), "the same bytes every time"
+
+
+TABLE = """{"version": "1.0", "server_count": "1", "server_list": [{"server_id": "10.1.1.1",
+ "device": [CARDS], "host_nic_ip": "reserve"}], "status": "completed"}"""
+
+
+def table_file(folder: Path, ids: tuple[int, ...]) -> str:
+    cards = ",".join(
+        f'{{"device_id": "{card}", "device_ip": "192.{card}.1.{card + 1}", "rank_id": "{rank}"}}'
+        for rank, card in enumerate(ids)
+    )
+    (folder / "table.json").write_text(TABLE.replace("CARDS", cards))
+    return str(folder / "table.json")
+
+
+def test_a_rank_table_at_hand_names_the_cards(planned: Planned, tmp_path: Path) -> None:
+    files = made(planned(4), rank_table=table_file(tmp_path, (5, 4, 7, 6))).files
+    checked(files)
+    assert "export ASCEND_RT_VISIBLE_DEVICES=5,4,7,6\n" in files["run_msrun.sh"]
+    assert json.loads(files["rank_table.json"])["server_list"][0]["server_id"] == "10.1.1.1"
+    script = made(planned(2, pins=WHOLE), rank_table=table_file(tmp_path, (6, 7))).files
+    assert "ranks=(0 1)\ncards=(6 7)\n" in script["run_rank_table.sh"]
+
+
+def test_a_rank_table_of_other_cards_is_refused(planned: Planned, tmp_path: Path) -> None:
+    assert "4 cards in the table, 2 in the plan" in refused(
+        planned(2), rank_table=table_file(tmp_path, (4, 5, 6, 7))
+    )
+    assert "E_" in refused(planned(2), rank_table=table_file(tmp_path, (4, 4)))
+    table = table_file(tmp_path, (4, 5))
+    assert "give one of them" in refused(planned(2), rank_table=table, hosts=table)

@@ -187,6 +187,10 @@ def test_fusion(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert configured["index"]["allreduce"] == {"mode": "index", "config": [20, 35]}
     assert configured["off"] == {"openstate": False}
+    said = ran.err["Fusion of communication"]
+    fused = re.findall(r"allreduce: (\d+) collectives of parameters become (\d+), of", said)
+    assert len({alone for alone, _ in fused}) == 1
+    assert [count for _, count in fused] == ["1", "2", "3"], "64 MB, 32 MB, by two indices"
 
 
 def test_hybrid_parallel_net(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_import import Imported, batch_pins, pins_of_checkpoint
+from exporters.mindspore_import import Imported, batch_pins, pins_of_checkpoint, pins_of_operators
 from exporters.mindspore_operator_json import OperatorStrategies
 from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, StrategyItem
 from exporters.mindspore_strategy_files import read_strategies
+from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
 from planner.preparation import prepare
 from planner.request import SearchRequest
@@ -68,7 +69,9 @@ def test_cuts_go_to_the_operator_that_reads_the_parameter() -> None:
 def test_the_rest_is_split_by_batch() -> None:
     graph = ready(perceptron())
     found = imported(perceptron(), StrategyItem("MatMul_w1", 0, ((2, 1), (1, 4))))
-    assert batch_pins(graph, DEVICES, found.pins) == {"op_to_w2": ((8, 1), (1, 1))}
+    rest = batch_pins(graph, DEVICES, found.pins, loss=False)
+    assert rest == {"op_to_w2": ((8, 1), (1, 1))}
+    assert len(batch_pins(graph, DEVICES, found.pins)) == 2
 
 
 def test_a_batch_that_does_not_divide_is_repeated() -> None:
@@ -126,6 +129,38 @@ def test_keys_that_match_nothing_are_told_and_a_foreign_file_is_refused() -> Non
     assert "MatMul_w9" in imported(perceptron(), good, other).notes[0]
     with pytest.raises(StrategyFileError, match="MatMul_w1"):
         imported(perceptron(), other)
+
+
+def test_pipeline_stages_are_refused() -> None:
+    with pytest.raises(StrategyFileError, match="pipeline stage 0, 1"):
+        imported(
+            perceptron(),
+            StrategyItem("MatMul_w1", 0, ((8, 1), (1, 1))),
+            StrategyItem("MatMul_w2", 1, ((8, 1), (1, 1))),
+        )
+
+
+def test_a_kind_that_takes_no_strategy_here_is_left_out_and_told() -> None:
+    build = GraphBuilder("odd")
+    x = build.op("MatMul", (build.input("x", (64, 32)), build.weight("w", (32, 32))), (64, 32))
+    x = build.op("mindspore::Odd", (x,), (64, 32))
+    graph = build.build(x)
+    listed = [
+        ListedPrimitive(
+            op.name, op.kind, tuple(graph.tensors[n].dims for n in op.inputs), op.inputs
+        )
+        for op in graph.ops
+    ]
+    content = OperatorStrategies(
+        (
+            StrategyItem("op_matmul_0", 0, ((8, 1), (1, 1))),
+            StrategyItem("op_mindspore::odd_1", 0, ((8, 1),)),
+        )
+    )
+    found = pins_of_operators(ready(graph), content, listed, DEVICES)
+    assert set(found.pins) == {"op_matmul_0"}
+    assert "take no strategy here" in found.notes[0]
+    assert "odd" in found.notes[0]
 
 
 def test_layouts_of_other_devices_are_refused() -> None:

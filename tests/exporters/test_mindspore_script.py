@@ -15,7 +15,13 @@ from costmodel.memory import Optimizer
 from exporters import mindspore_script
 from exporters.errors import ExportError
 from exporters.mindspore_context import MODES, NEW_MODES, context_of
-from exporters.mindspore_fusion import index_splits, parse_fusions, segments, slice_bytes
+from exporters.mindspore_fusion import (
+    index_splits,
+    message_bytes,
+    parse_fusions,
+    segments,
+    slice_bytes,
+)
 from exporters.mindspore_hybrid import own_collectives, slices
 from exporters.mindspore_script import old_arguments, script
 from exporters.mindspore_symbols import local_symbol, symbol_calls
@@ -161,6 +167,35 @@ def test_fusion_by_index_finds_its_indices(plan: Plan) -> None:
     assert found.config == ()
     held = {t.name: slice_bytes(t, plan) for t in plan.parameters}
     assert held == {"up": 256 * 1024 * 4 / 4, "down": 1024 * 256 * 4 / 8}
+
+
+def test_fusion_says_what_becomes_of_the_messages(plan: Plan) -> None:
+    first = plan.collectives[0]
+    sizes = [30.0, 40.0, 50.0, 1.0]
+    names = [f"w{i}" for i in range(len(sizes))]
+    collectives = tuple(
+        replace(
+            first, kind="all_reduce", cause="gradient sync", axes=axes, tensor=name,
+            nbytes=size * 2**20,
+        )
+        for axes in (("a",), ("b",))
+        for name, size in zip(names, sizes, strict=True)
+    )  # fmt: skip
+    tensors = tuple(replace(plan.parameters[0], name=name) for name in names)
+    crowd = replace(plan, collectives=collectives, tensors=tensors)
+
+    def fused(text: str) -> list[float]:
+        (fusion,) = parse_fusions(f"allreduce={text}", crowd) or ()
+        alone, found = message_bytes(crowd, fusion)
+        assert [size / 2**20 for size in alone] == sizes * 2
+        half = len(found) // 2
+        assert found[:half] == found[half:], "each group by itself"
+        return [size / 2**20 for size in found[:half]]
+
+    assert fused("auto") == [91.0, 30.0], "1 and 50 and 40, then 30"
+    assert fused("size:32") == [51.0, 40.0, 30.0]
+    assert fused("index:1,2") == [70.0, 50.0, 1.0]
+    assert fused("index:3") == [121.0]
 
 
 def test_dynamic_sizes_are_those_of_one_rank(dynamic: Plan) -> None:

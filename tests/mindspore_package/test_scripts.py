@@ -92,6 +92,7 @@ def test_symbols_are_those_of_one_rank(found: Any) -> None:
     (shape,) = found["contexts"]["symbols"]["inputs"]
     assert "'divisor': 4" in shape
     assert "'max': 16" in shape
+    assert found["contexts"]["symbols"]["jit"] == {"jit_level": "O0"}
 
 
 def test_slices_are_marked(found: Any) -> None:

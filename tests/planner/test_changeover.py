@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ir.plan import Plan
+from ir.plan import NamedLayout, Plan
 from ir.plan_slicing import plan_slicing
 from ir.slicing import box_dims
 from planner.changeover import changeover
@@ -59,6 +59,24 @@ def test_replicated_weights_survive_any_loss() -> None:
     assert found.traffic.lost_bytes == found.traffic.moved_bytes == 0
     more = changeover(new, copies)
     assert more.traffic.moved_bytes == held_bytes(copies, 12) - more.traffic.kept_bytes > 0
+
+
+def test_of_weights_that_are_split_everywhere_half_are_lost_with_half_of_the_devices() -> None:
+    old, new = fully_split(plan_of(16)), fully_split(plan_of(8))
+    found = changeover(old, new, tuple(range(8, 16)))
+    assert found.traffic.lost_bytes == held_bytes(new, 12) / 2
+    assert found.traffic.kept_bytes == held_bytes(old, 12) / 16
+    assert not {d for pair in found.traffic.messages for d in pair} & set(range(8, 16))
+
+
+def fully_split(plan: Plan) -> Plan:
+    """Every parameter in equal rows on all devices."""
+    axes = tuple(name for name, _, _ in plan.mesh)
+    tensors = tuple(
+        replace(t, layout=NamedLayout((axes, *((),) * (len(t.dims) - 1))), used=None)
+        for t in plan.tensors
+    )
+    return replace(plan, tensors=tensors)
 
 
 def test_to_serving_weights_move_alone() -> None:

@@ -10,10 +10,11 @@ from tests.planner.mindspore_cases_file import all_cases
 from tests.planner.mindspore_cases_list import DOCS, explained
 from tests.planner.test_mindspore_cases_layouts import GROUPS, LAYOUTS, MOVES, RESHAPES
 from tests.planner.test_mindspore_cases_operators import OPERATORS, PARAMETERS, STRATEGIES
+from tests.planner.test_mindspore_cases_searches import SEARCHES
 
 
 def test_each_case_is_a_test_or_has_a_reason() -> None:
-    tested = [*GROUPS, *LAYOUTS, *MOVES, *OPERATORS, *PARAMETERS, *RESHAPES, *STRATEGIES]
+    tested = [*GROUPS, *LAYOUTS, *MOVES, *OPERATORS, *PARAMETERS, *RESHAPES, *SEARCHES, *STRATEGIES]
     assert sorted([*tested, *explained()]) == list(range(len(all_cases())))
     said = re.search(
         r"has (\d+) cases.*?(\d+) of them are tests.*?(\d+) are not", DOCS.read_text(), re.DOTALL

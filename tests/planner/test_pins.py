@@ -17,7 +17,7 @@ from planner.request import Cuts, RequestError, SearchRequest
 from planner.search import search
 from planner.solvers import SOLVERS, Budget, solver_by_name
 from planner.solvers.exhaustive import Exhaustive
-from tests.builders import attention_block, mlp
+from tests.builders import GraphBuilder, attention_block, mlp
 from tests.planner.lowering_of import lowered_on
 from topology.catalogue import named_cluster
 from topology.mesh import prime_mesh, tier_mesh
@@ -120,7 +120,11 @@ def test_two_strategies_for_one_operator_are_refused() -> None:
     [
         (((3, 1), (1, 1)), "3 pieces of x do not divide the 4 devices"),
         (((8, 1), (1, 1)), "8 pieces of x do not divide the 4 devices"),
-        (((1, 2), (1, 1)), "no candidate has these cuts together"),
+        (
+            ((1, 2), (1, 1)),
+            "is cut 2 ways and dimension 0 of layers.0.weight, which goes with it, 1 ways",
+        ),
+        (((4, 1), (1, 4)), "together that takes 16 of 4 devices"),
     ],
 )
 def test_cuts_that_no_candidate_has_are_refused_with_those_that_exist(
@@ -132,6 +136,18 @@ def test_cuts_that_no_candidate_has_are_refused_with_those_that_exist(
     assert reason in what
     assert at == f"  at:  {pin_text('op_matmul_0', cuts)}"
     assert fix.startswith("  fix: use one of the strategies that exist: ((")
+
+
+def test_a_parameter_with_two_strategies_is_refused_for_mindspore() -> None:
+    build = GraphBuilder("tied")
+    table = build.weight("table", (64, 32))
+    x = build.op("Gather", (table, build.input("ids", (64,), "int32")), (64, 32), axis=0)
+    x = build.op("MatMul", (x, table), (64, 64), trans_b=1)
+    graph, pins = build.build(x), (("op_gather_0", ((1, 4), (1,))), ("op_matmul_1", ROWS))
+    with pytest.raises(RequestError, match="parameter table has two strategies") as error:
+        planned(pins, graph=graph)
+    assert "op_gather_0 cuts it (1,4) and op_matmul_1 (1,1)" in str(error.value)
+    assert planned(pins, graph=graph, target="generic").operators
 
 
 def test_a_dimension_that_does_not_divide_is_named() -> None:

@@ -97,7 +97,15 @@ def test_a_file_that_is_laid_out_is_what_protobuf_and_json_write(tmp_path: Path,
         assert path.read_bytes() == ckpt_bytes(ARRAYS)
 
 
-def test_mindsporess_own_checksum_is_held(tmp_path: Path) -> None:
+def test_elements_of_safetensors_lie_at_multiples_of_their_size() -> None:
+    tensors = [("a", "uint8", (3,)), ("b", "float16", (1,)), ("c", "float64", (2,)),
+               ("d", "bool", (1,)), ("e", "float32", (5,))]  # fmt: skip
+    file, _ = laid_out_safetensors(Path("x"), tensors, {"format": "pt"})
+    for name, dtype, _ in tensors:
+        assert file.entries[name].segments[0].offset % np.dtype(dtype).itemsize == 0
+
+
+def test_mindspores_own_checksum_is_held(tmp_path: Path) -> None:
     data = ckpt_bytes(ARRAYS)
     path = tmp_path / "x.ckpt"
     path.write_bytes(data + b"crc_num" + zlib.crc32(data).to_bytes(10, "big"))

@@ -67,7 +67,7 @@ def test_twenty_kills_lose_nothing(folder: Path, source: Path) -> None:
     killed, finished, resumed = map(int, found.stdout.split())
     assert killed == 20
     assert finished >= 1
-    assert resumed >= 1
+    assert resumed >= 3
     move(source, OLD, Request(NEW), folder / "calm")
     calm = digests(folder / "calm")
     for number in range(finished):
@@ -290,16 +290,24 @@ def test_two_gigabytes_move_within_256_mib(folder: Path) -> None:
     command = [sys.executable, "-m", "cli", "reshard", "--in", str(source)]
     command += ["--from", str(folder / "old.json"), "--to", str(folder / "new.json")]
     command += ["--out", str(folder / "out"), "--memory", "256MiB", "--json"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout is not None
-    answer = child.stdout.read()
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    child.stdout.close()
-    assert child.returncode == 0, answer
-    assert used.ru_maxrss * 1024 <= 256 * 2**20
+    # A small process in between: what a child used at most counts what its parent held at the fork.
+    found = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *command], capture_output=True, text=True, check=False
+    )
+    answer, _, peak_kib = found.stdout.rstrip().rpartition("\n")
+    assert found.returncode == 0, answer
+    assert int(peak_kib) * 1024 <= 256 * 2**20
     assert json.loads(answer)["bytes"] >= 2 * 10**9
     _assert_marks(folder / "out", target, rows, columns)
+
+
+_MEASURED = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
+"""Runs a command and prints the most KiB that it held."""
 
 
 def _assert_marks(out: Path, target: Grid, rows: int, columns: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,47 @@ def test_experts_over_ranks_become_experts_over_fewer(folder: Path) -> None:
     old = slicing({"experts": Grid((4, 2), ((0,), (1,), ()))})
     target = slicing({"experts": Grid((2, 2), ((0,), (), (1,)))})
     check(folder, Request(target), ({"experts": experts}, old), {"experts": experts})
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(7, 4), (5, 4), (9, 2), (1, 3)])
+def test_slices_that_do_not_divide_are_the_last_ones_short(
+    folder: Path, size: int, ranks: int
+) -> None:
+    array = DRAW.standard_normal((size, 3)).astype(np.float32)
+    grid = Grid((ranks,), ((0,), ()))
+    uneven = replace(slicing({"w": grid}), dims={"w": array.shape})
+    path = saved(folder / "in", {"w": array}, whole_slicing(), ".safetensors")
+    move(path, whole_slicing(), Request(uneven), folder / "cut")
+    length = -(-size // ranks)
+    for rank, found in enumerate(read_ranks(folder / "cut")):
+        assert_same(found, {"w": array[rank * length : (rank + 1) * length]})
+    move(folder / "cut", uneven, Request(), folder / "out", "ckpt")
+    (again,) = read_ranks(folder / "out")
+    assert_same(again, {"w": array})
+    with pytest.raises(CheckpointError, match=f"of size {size} does not split {ranks} ways"):
+        move(path, whole_slicing(), Request(slicing({"w": grid})), folder / "even")
+
+
+def test_experts_apart_become_a_stack_over_ranks(folder: Path) -> None:
+    apart = {f"e.{i}": DRAW.standard_normal((6, 4)).astype(np.float32) for i in range(4)}
+    names = tuple(apart)
+    old = slicing({name: Grid((2, 2), ((1,), ())) for name in names})
+    target = slicing({"e": Grid((2, 3), ((0,), (1,), ()))})
+    stack = np.stack([apart[name] for name in names])
+    rename = Rename(names, ("e",), stack=True)
+    check(folder, Request(target, renames=(rename,)), (apart, old), {"e": stack})
+    back = Request(old, renames=(Rename(("e",), names, stack=True),))
+    move(folder / "out", target, back, folder / "back", tile_bytes=64)
+    for found, wanted in zip(read_ranks(folder / "back"), cut(apart, old), strict=True):
+        assert_same(found, wanted)
+
+
+def test_a_stack_is_turned_expert_by_expert(folder: Path) -> None:
+    apart = {f"e.{i}": DRAW.standard_normal((6, 4)).astype(np.float32) for i in range(3)}
+    rename = Rename(tuple(apart), ("e",), transpose=True, stack=True)
+    stack = np.stack([np.ascontiguousarray(array.T) for array in apart.values()])
+    target = slicing({"e": Grid((2,), ((), (0,), ()))})
+    check(folder, Request(target, renames=(rename,)), (apart, whole_slicing()), {"e": stack})
 
 
 def test_two_pipeline_stages_become_four(folder: Path) -> None:
