@@ -21,7 +21,7 @@ def diff(
     from cli.plan_difference import difference  # noqa: PLC0415  brings in pydantic
     from ir.plan_file import read_plan  # noqa: PLC0415
 
-    found = difference(read_plan(plan), read_plan(other))
+    found = difference(read_plan(plan, staged=True), read_plan(other, staged=True))
     if as_json:
         from dataclasses import asdict  # noqa: PLC0415
 

@@ -167,9 +167,13 @@ def target_writers(plan: Plan, target: str) -> dict[str, Writer]:
     Raises:
         ExportError: the target cannot express the plan.
     """
+    from exporters.errors import ExportError, Violation  # noqa: PLC0415
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415
     from exporters.formats import TARGET_FILES  # noqa: PLC0415
 
     files = TARGET_FILES.get(target, {})
+    if plan.pipeline is not None and files:
+        fix = "search with --batch in place of --global-batch"
+        raise ExportError(Violation("stages and micro-batches", "pipeline", fix))
     made = {form: KNOWN[form].writer(plan, None) for form in dict.fromkeys(files.values())}
     return {name: made[form] for name, form in files.items()}

@@ -105,7 +105,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     request = plan.request
     yield "model", plan.graph.name
     yield "graph", plan.digest[:12]
-    yield "batch", str(plan.graph.batch)
+    yield "batch", str(plan.batch)
     yield "element type", main_dtype(plan.graph)
     yield "devices", str(plan.devices)
     yield "cluster", str(plan.cluster.get("name"))
@@ -114,6 +114,12 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "phase", "train" if request.get("training") else "infer"
     yield "optimizer", str(request.get("optimizer"))
     yield "mesh", " x ".join(f"{name} {size}" for name, size, _ in plan.mesh)
+    stages, micro_batches = (
+        (1, 1) if plan.pipeline is None
+        else (len(plan.pipeline.stages), plan.pipeline.micro_batches)
+    )  # fmt: skip
+    yield "pipeline stages", str(stages)
+    yield "micro-batches", str(micro_batches)
     yield "rank order", str(list(plan.rank_order)) if _reordered(plan) else "as numbered"
     yield "proof", plan.bound.proof
     yield "recomputed tensors", str(len(plan.recomputed))

@@ -30,6 +30,7 @@ def found(plan: Plan, files: Sequence[Path]) -> dict[str, object]:
         "communicators": communicators(plan),
         "files": [str(p) for p in files],
         **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
+        **({} if plan.pipeline is None else {"pipeline": asdict(plan.pipeline)}),
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from cli.pipeline_text import print_pipeline
 from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
@@ -17,7 +18,6 @@ from ir.normalise import main_dtype
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from ir.graph import OpGraph
     from ir.plan import Baseline, Plan, PlannedTensor
     from planner.request import InfeasibleError
 
@@ -42,6 +42,8 @@ def print_plan(
     """
     _headline(plan, out)
     _times(plan, out)
+    if plan.pipeline is not None:
+        print_pipeline(plan.pipeline, out)
     _memory(plan, out)
     _quality(plan, out)
     print_baselines(plan.baselines, plan.estimate.step_time_s, out)
@@ -66,11 +68,13 @@ def _headline(plan: Plan, out: Console) -> None:
     what = "one training step" if training else "one forward pass"
     certainty = "" if plan.estimate.calibrated else " (uncalibrated)"
     out.print(Text(f"{graph.name}: {what} in {format_seconds(step_s)}{certainty}", style="bold"))
-    facts = [f"batch {graph.batch}", *_rates(graph, step_s)] if graph.batch else []
+    facts = [f"batch {plan.batch}", *_rates(plan)] if plan.batch else []
     facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
     out.print("  " + ", ".join(facts))
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
-    out.print(f"  {place}, for {request.get('target')}, mesh {_mesh(plan.mesh)}")
+    stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
+    mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
+    out.print(f"  {place}, for {request.get('target')}, {mesh} {_mesh(plan.mesh)}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s
@@ -92,12 +96,14 @@ def _mesh(axes: Sequence[tuple[str, int, int]]) -> str:
     return " x ".join(f"{name} {size}" for name, size, _ in axes)
 
 
-def _rates(graph: OpGraph, step_s: float) -> list[str]:
-    rates = [_rate(graph.batch / step_s, "samples/s")]
+def _rates(plan: Plan) -> list[str]:
+    graph, step_s = plan.graph, plan.estimate.step_time_s
+    times = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+    rates = [_rate(plan.batch / step_s, "samples/s")]
     inputs = [graph.tensors[n] for n in graph.inputs]
     tokens = next((t for t in inputs if len(t.dims) == 2 and t.dtype.startswith("int")), None)
     if tokens is not None and any(op.kind in {"Attention", "Softmax"} for op in graph.ops):
-        rates.append(_rate(tokens.elements / step_s, "tokens/s"))
+        rates.append(_rate(tokens.elements * times / step_s, "tokens/s"))
     return rates
 
 
@@ -116,6 +122,8 @@ def _times(plan: Plan, out: Console) -> None:
         share = percent(rows[key], total)
         made.add_row(_spaced(key), format_seconds(rows[key]), share, causes.get(key, ""))
     remark = "the sum: nothing is assumed to overlap"
+    if plan.pipeline is not None and len(plan.pipeline.stages) > 1:
+        remark = "of the slowest stage; nothing is assumed to overlap in it"
     made.add_row("step", format_seconds(total), "100", remark, style="bold")
     out.print(made)
 
@@ -126,6 +134,9 @@ def _collective_causes(plan: Plan) -> dict[str, str]:
     for item in plan.collectives:
         row = times.setdefault(f"{item.kind} in {item.tier}", {})
         row[item.cause] = row.get(item.cause, 0.0) + item.time_s
+    if plan.pipeline is not None:
+        # The times of the table are those of one stage.
+        return {key: ", ".join(row) for key, row in times.items()}
     return {key: _by_time(row) for key, row in times.items()}
 
 

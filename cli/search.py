@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli import options
+from cli import pipeline_options as pipelines
 from cli.arguments import device_count, with_sequence
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
@@ -42,6 +43,9 @@ def search(  # noqa: PLR0913  one parameter per option
     product: options.Product = None,
     bind: options.Bind = None,
     batch: options.Batch = None,
+    global_batch: pipelines.GlobalBatch = None,
+    micro_batch: pipelines.MicroBatch = "auto",
+    pipeline: pipelines.Pipeline = "auto",
     sequence: options.SequenceLength = None,
     phase: options.Phase = "train",
     optimizer: options.OptimizerName = "adamw",
@@ -73,6 +77,7 @@ def search(  # noqa: PLR0913  one parameter per option
     ranges, symbols = split_symbols(with_sequence(bind, sequence))
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
+        global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline,
         bind=ranges, memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
         effort=effort, attention=attention, all_to_all=all_to_all, rules=given_rules(rule, rules),
@@ -94,8 +99,10 @@ def search(  # noqa: PLR0913  one parameter per option
 
 def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
     from importers.model_file import import_model_file  # noqa: PLC0415
-    from planner.search import search as find  # noqa: PLC0415
+    from planner.joint import search_whole  # noqa: PLC0415
+    from planner.search import search  # noqa: PLC0415
 
+    find = search if request.global_batch is None else search_whole
     with Progress() as progress:
         progress(f"reading {model.name}")
         return find(import_model_file(model, dict(request.bind)), cluster, request, progress)
@@ -105,7 +112,8 @@ def _deliver(
     plan: Plan, table: TableMachine | None, output: Path | None, target: str, *, as_json: bool
 ) -> None:
     files = [] if output is None else write_files(output, _writers(plan, table, target))
-    losses = target_losses(plan, target) if len(files) > 1 else ()
+    applied = len(files) > 1 and plan.pipeline is None
+    losses = target_losses(plan, target) if applied else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from cli import arguments, options
 from cli.errors import UserError
@@ -28,6 +29,9 @@ def search_request(  # noqa: PLR0913  one parameter per option
     optimizer: str,
     dtype: str | None,
     batch: int | None,
+    global_batch: int | None = None,
+    micro_batch: str = "auto",
+    pipeline: str = "auto",
     bind: Sequence[str],
     memory: str | None,
     dataset_strategy: str | None,
@@ -56,6 +60,7 @@ def search_request(  # noqa: PLR0913  one parameter per option
         ),
         dtype=dtype,
         batch=None if batch is None else arguments.at_least_one(batch, "--batch"),
+        **_whole(batch, global_batch, micro_batch, pipeline),
         memory_limit_bytes=arguments.memory_bytes(memory),
         dataset_strategy=arguments.dataset_strategy(dataset_strategy),
         target=one_of(target, TARGETS, "--target", "target"),
@@ -70,6 +75,35 @@ def search_request(  # noqa: PLR0913  one parameter per option
         pins=arguments.pins(pins),
         cost=one_of(cost, COSTS, "--cost", "cost"),
     )
+
+
+class _Whole(TypedDict):
+    global_batch: int | None
+    micro_batch: str
+    pipeline: str
+
+
+def _whole(batch: int | None, global_batch: int | None, micro_batch: str, pipeline: str) -> _Whole:
+    """How a step may be cut."""
+    for name, value, words in (("--micro-batch", micro_batch, ("auto",)),
+                               ("--pipeline", pipeline, ("auto", "off"))):  # fmt: skip
+        if value not in words and not (value.isascii() and value.isdecimal() and int(value) > 0):
+            known = " or ".join((*words, "a number of 1 or more"))
+            raise UserError(f"{value!r} is none of them", f"{name} {value}", f"use {known}")
+        if value != "auto" and global_batch is None:
+            raise UserError(
+                "it cuts a global batch, and there is none", f"{name} {value}",
+                f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
+            )  # fmt: skip
+    if global_batch is None:
+        return _Whole(global_batch=None, micro_batch="auto", pipeline="auto")
+    if batch is not None:
+        raise UserError(
+            "a global batch is a batch that may be cut into micro-batches: one of the two is too "
+            "many", f"--batch {batch} --global-batch {global_batch}", "leave --batch out",
+        )  # fmt: skip
+    arguments.at_least_one(global_batch, "--global-batch")
+    return _Whole(global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline)
 
 
 @dataclass(frozen=True, slots=True)

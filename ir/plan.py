@@ -52,6 +52,8 @@ class PlannedOperator:
     """The part of `compute_s` that is the backward pass."""
     recompute_s: float = 0.0
     """Before its backward pass, to compute again what was not kept; not in `compute_s`."""
+    stage: int = 0
+    """Stage of the pipeline that runs it, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,47 @@ class PlannedCollective:
     """Layout of the tensor that it leaves."""
     backward: int = 0
     """How many of `count` belong to the backward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStage:
+    """What runs on one mesh of a pipeline."""
+
+    start: int
+    end: int
+    """Operators from `start` to before `end`."""
+    forward_s: float
+    """Of one micro-batch, with what it receives."""
+    backward_s: float
+    """The same, with what is computed again."""
+    once_s: float
+    """Once in a step: gradients of copies of parameters, updates."""
+    peak_memory_bytes: float
+    """Of a device, with all micro-batches that are on the way."""
+    in_flight: int
+    """Micro-batches whose activations it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A step as micro-batches that go through stages; every stage has a mesh of its own.
+
+    Stage s has the ranks from s n to (s + 1) n - 1, n being the size of the mesh.
+    """
+
+    schedule: str
+    """`1f1b`: one forward, one backward."""
+    micro_batches: int
+    """Of one step; the graph of the plan is of one of them."""
+    micro_batch: int
+    """Samples of each."""
+    stages: tuple[PipelineStage, ...]
+    sends: tuple[PlannedCollective, ...] = ()
+    """What goes from stage to stage: `operator` is the first that reads it there."""
+
+    @property
+    def global_batch(self) -> int:
+        return self.micro_batches * self.micro_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +248,8 @@ class Plan:
     """What was assumed, for the reader."""
     objective: Objective | None = None
     """None if the time of a step was minimised."""
+    pipeline: Pipeline | None = None
+    """None if a step is one batch on one mesh."""
     memory_bytes: tuple[float, ...] = ()
     """In use while each operator runs: forward in order, then backward in reverse order."""
 
@@ -215,3 +260,8 @@ class Plan:
     @property
     def devices(self) -> int:
         return len(self.rank_order)
+
+    @property
+    def batch(self) -> int:
+        """Samples of one step, 0 when unknown."""
+        return self.graph.batch if self.pipeline is None else self.pipeline.global_batch

@@ -11,6 +11,7 @@ from ir.layout import Layout, LayoutError, check_layout
 from ir.plan import (
     Estimate,
     NamedLayout,
+    Pipeline,
     Plan,
     PlannedCollective,
     PlannedOperator,
@@ -39,25 +40,28 @@ def graph_faults(record: Mapping[str, object], digest: str) -> Iterator[Fault]:
 def plan_faults(plan: Plan) -> Iterator[Fault]:
     """Everything in a plan that contradicts the rest of it."""
     mesh, graph = plan.mesh, plan.graph
-    broken = tuple(mesh_faults(mesh, plan.rank_order))
+    stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
+    broken = tuple(mesh_faults(mesh, plan.rank_order, stages))
     yield from broken
     if not broken:
         yield from tensor_faults(plan.tensors, graph, mesh)
         yield from operator_faults(plan.operators, graph, mesh)
         yield from collective_faults(plan.collectives, plan.graph, mesh)
     yield from estimate_faults(plan.estimate)
+    if plan.pipeline is not None:
+        yield from pipeline_faults(plan.pipeline, plan.operators)
     if not all(math.isfinite(n) and n >= 0 for n in plan.memory_bytes):
         yield "a number is negative or not finite", "memory_bytes"
 
 
-def mesh_faults(mesh: Mesh, rank_order: Sequence[int]) -> Iterator[Fault]:
-    """What keeps axes and ranks from being a mesh."""
+def mesh_faults(mesh: Mesh, rank_order: Sequence[int], stages: int = 1) -> Iterator[Fault]:
+    """What keeps axes and ranks from being a mesh, or one for each stage."""
     names = [name for name, _, _ in mesh]
     if not names or len(set(names)) != len(names):
         yield f"the axes {names} have no distinct names", "mesh"
     elif min(size for _, size, _ in mesh) < 1 or min(tier for _, _, tier in mesh) < 0:
         yield "an axis has a size below 1 or a tier below 0", "mesh"
-    elif math.prod(size for _, size, _ in mesh) != len(rank_order):
+    elif math.prod(size for _, size, _ in mesh) * stages != len(rank_order):
         yield f"the axes do not multiply to {len(rank_order)} ranks", "mesh"
     if sorted(rank_order) != list(range(len(rank_order))):
         yield "the ranks are not the devices from 0, each once", "rank_order"
@@ -158,6 +162,29 @@ def collective_faults(
         if item.operator and item.operator not in operators:
             yield f"the graph has no operator {item.operator!r}", f"collectives.{index}"
         yield from _way_faults(item, graph, mesh, f"collectives.{index}")
+
+
+def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) -> Iterator[Fault]:
+    """Stages that do not follow one another, or numbers that cannot be."""
+    ends = (0, *(stage.end for stage in pipeline.stages))
+    if [stage.start for stage in pipeline.stages] != list(ends[:-1]) or ends[-1] != len(operators):
+        yield "the stages do not follow one another through all operators", "pipeline.stages"
+        return
+    for index, stage in enumerate(pipeline.stages):
+        if {op.stage for op in operators[stage.start : stage.end]} != {index}:
+            yield "its operators are said to be in another stage", f"pipeline.stages.{index}"
+        yield from _time_faults(
+            f"pipeline.stages.{index}", stage.forward_s, stage.backward_s, stage.once_s,
+            stage.peak_memory_bytes,
+        )  # fmt: skip
+        if not 1 <= stage.in_flight <= pipeline.micro_batches:
+            yield "it keeps no such number of micro-batches", f"pipeline.stages.{index}"
+    if min(pipeline.micro_batches, pipeline.micro_batch) < 1:
+        yield "there is no micro-batch", "pipeline"
+    names = {op.name: op.stage for op in operators}
+    for index, item in enumerate(pipeline.sends):
+        if names.get(item.operator, 0) == 0:
+            yield "it goes to no operator behind the first stage", f"pipeline.sends.{index}"
 
 
 def estimate_faults(estimate: Estimate) -> Iterator[Fault]:

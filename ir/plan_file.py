@@ -20,6 +20,7 @@ from ir.plan import (
     Bound,
     Estimate,
     Objective,
+    Pipeline,
     Plan,
     PlannedCollective,
     PlannedOperator,
@@ -61,6 +62,7 @@ class PlanFile:
     baselines: tuple[Baseline, ...]
     notes: tuple[str, ...]
     objective: Objective | None = None
+    pipeline: Pipeline | None = None
     memory_bytes: tuple[float, ...] = ()
 
 
@@ -75,10 +77,13 @@ def plan_to_json(plan: Plan) -> str:
             values[item.name] = [asdict(v) for v in value]
         elif item.name in {"estimate", "space", "bound"}:
             values[item.name] = asdict(value)
-        elif item.name == "objective":
-            values |= {} if value is None else {"objective": asdict(value)}
+        elif item.name in {"objective", "pipeline"}:
+            values |= {} if value is None else {item.name: asdict(value)}
         else:
             values[item.name] = value
+    if plan.pipeline is None:
+        for record in values["operators"]:
+            del record["stage"]
     return json.dumps(values, indent=1, ensure_ascii=False, default=_plain) + "\n"
 
 
@@ -152,11 +157,15 @@ def _checked(plan: Plan, record: Mapping[str, object], where: str) -> Plan:
     return plan
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path, *, staged: bool = False) -> Plan:
     """Plan from a file.
 
+    Args:
+        path: the file.
+        staged: whether a plan with pipeline stages or micro-batches will do.
+
     Raises:
-        PlanFileError: the file cannot be read or is no plan.
+        PlanFileError: the file cannot be read, is no plan, or has stages that will not do.
     """
     try:
         if path.stat().st_size > MAX_PLAN_BYTES:
@@ -169,7 +178,14 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except OSError as error:
         raise PlanFileError(f"cannot read {path}: {error}") from error
-    return plan_from_json(text, str(path))
+    plan = plan_from_json(text, str(path))
+    if plan.pipeline is not None and not staged:
+        raise PlanFileError(
+            f"{path} cuts a step into {len(plan.pipeline.stages)} stages and "
+            f"{plan.pipeline.micro_batches} micro-batches, which only show and diff know yet\n"
+            "  at:  pipeline\n  fix: search with --batch in place of --global-batch"
+        )
+    return plan
 
 
 def plan_schema() -> dict[str, Any]:

@@ -215,6 +215,13 @@ def signature(op: Op, tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
     return _signature(op, tensors, {})
 
 
+def signature_of_all(
+    ops: Sequence[Op], tensors: Mapping[str, Tensor], number: dict[str, int]
+) -> tuple[object, ...]:
+    """The same for operators that belong together; `number` counts their tensors."""
+    return tuple(_signature(op, tensors, number) for op in ops)
+
+
 def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) -> tuple[object, ...]:
     def facts(name: str) -> tuple[object, ...]:
         if not name:

@@ -83,6 +83,8 @@ class Transfer:
     cause: str
     before: Layout
     after: Layout
+    once: bool = False
+    """It happens once in a step, however many micro-batches there are."""
 
 
 def _chain(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfer, ...]:
@@ -132,6 +134,7 @@ class FreeEdges:
     """Any sequence of moves; sums may stay partial."""
 
     redistribution: Redistribution
+    micro_batches: int = 1
 
     def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
         """Nothing: the tables of a tensor have all its layouts."""
@@ -140,10 +143,11 @@ class FreeEdges:
         forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
         total = forward * (2 if kind.regathered else 1)
         if kind.gradient:
-            total = (
-                total
-                + self.redistribution.pair_time_s(kind.tensor, target.gradient, source.gradient).T
-            )
+            back = self.redistribution.pair_time_s(kind.tensor, target.gradient, source.gradient).T
+            if kind.parameter and self.micro_batches > 1:
+                # Terms add up where they arise if the gradient rests in the layout of use.
+                back = np.where(is_same(source, target), back / self.micro_batches, back)
+            total = total + back
         return np.minimum(total, UNREACHABLE_S)
 
     def transfers(
@@ -154,7 +158,9 @@ class FreeEdges:
         out = there * (2 if kind.regathered else 1)
         if kind.gradient:
             back = self.redistribution.steps(kind.tensor, target.gradient, source.gradient)
-            out += _chain(back, target.gradient, _backward_cause(kind))
+            chain = _chain(back, target.gradient, _backward_cause(kind))
+            once = kind.parameter and source.forward == target.forward
+            out += tuple(replace(each, once=once) for each in chain)
         return out
 
 
@@ -173,6 +179,7 @@ class MindsporeEdges:
     redistribution: MindsporeRedistribution
     model: CollectiveModel
     mesh: Mesh
+    micro_batches: int = 1
     _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
     _mirrors: dict[tuple[Layout, ...], CurveTable] = field(default_factory=dict)
 
@@ -184,7 +191,8 @@ class MindsporeEdges:
         total = forward * (1 + int(kind.regathered) + int(kind.gradient))
         if kind.parameter:
             if kind.gradient:
-                total = total + self._mirror_s(kind.tensor, source)[:, None]
+                mirror_s = self._mirror_s(kind.tensor, source) / self.micro_batches
+                total = total + mirror_s[:, None]
             total = np.where(is_used_as(source, target), total, UNREACHABLE_S)
         if kind.tied:
             total = np.where(is_same(source, target), total, UNREACHABLE_S)
@@ -201,7 +209,7 @@ class MindsporeEdges:
             mirror = self._mirrored(source.forward, kind.tensor) if kind.parameter else None
             if mirror is not None:
                 share = self._share(source.forward)
-                out += (Transfer(mirror, CAUSE_SYNC, share, source.forward),)
+                out += (Transfer(mirror, CAUSE_SYNC, share, source.forward, once=True),)
         return out
 
     def _back(self, forward: Transfer, cause: str) -> Transfer:
@@ -267,8 +275,12 @@ def _equal(sources: Layouts, targets: Layouts) -> NDArray[np.bool_]:
     return np.asarray(own[:, None] == other[None, :])
 
 
-def edge_pricer(dialect: Dialect, mesh: Mesh, model: CollectiveModel) -> EdgePricer:
-    """The pricer of a target's redistribution."""
+def edge_pricer(
+    dialect: Dialect, mesh: Mesh, model: CollectiveModel, micro_batches: int = 1
+) -> EdgePricer:
+    """The pricer of a target's redistribution; costs are those of one micro-batch."""
     if dialect.partial_edges:
-        return FreeEdges(Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums))
-    return MindsporeEdges(MindsporeRedistribution(model, mesh, dialect.all_to_all), model, mesh)
+        moves = Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums)
+        return FreeEdges(moves, micro_batches)
+    exact = MindsporeRedistribution(model, mesh, dialect.all_to_all)
+    return MindsporeEdges(exact, model, mesh, micro_batches)

@@ -27,6 +27,11 @@ class Evidence:
     def names(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.lowered.setting.mesh.axes)
 
+    @property
+    def micro_batches(self) -> int:
+        """Of one step: what is priced is one of them."""
+        return self.lowered.setting.micro_batches
+
     def named(self, layout: Layout) -> NamedLayout:
         names = self.names
         return NamedLayout(
@@ -53,7 +58,7 @@ class Evidence:
         found = node.candidates
         if found is None:
             raise TypeError(f"node {node.name} has no candidates")
-        index = node.assignment_index(candidate)
+        index, times = node.assignment_index(candidate), self.micro_batches
         return PlannedOperator(
             name=op.name,
             kind=op.kind,
@@ -62,9 +67,9 @@ class Evidence:
             split=tuple(zip(self.names, found.assignments[index], strict=True)),
             inputs=tuple(self._port_layout(p, index) for p in found.operands),
             outputs=tuple(self._port_layout(p, index) for p in found.results),
-            compute_s=float(found.forward_s[index] + found.backward_s[index]),
-            backward_s=float(found.backward_s[index]),
-            recompute_s=float(time_s[candidate] - time_s[index]),
+            compute_s=float(found.forward_s[index] + found.backward_s[index]) * times,
+            backward_s=float(found.backward_s[index]) * times,
+            recompute_s=float(time_s[candidate] - time_s[index]) * times,
         )
 
     def _port_layout(self, port: Port | None, index: int) -> NamedLayout | None:
@@ -81,14 +86,14 @@ class Evidence:
         out: list[PlannedTensor] = []
         table = self.lowered.liveness.graph.tensors
         for node, candidate, time_s in self._priced():
-            if node.port is None:
+            if node.port is None or node.kind is NodeKind.SENT:
                 continue
             tensor = table[node.name]
             if node.kind is NodeKind.TENSOR and tensor.role is Role.PARAMETER:
                 continue
             state = node.port.states[node.port.of[candidate % len(node.port.of)]]
             role = "shared" if node.kind is NodeKind.TENSOR else node.kind.value
-            spent_s = float(time_s[candidate])
+            spent_s = float(time_s[candidate]) * self.micro_batches
             out.append(
                 PlannedTensor(
                     tensor.name,
@@ -135,6 +140,7 @@ class Evidence:
             for number, transfer in enumerate(moves):
                 step = transfer.step
                 again = edge.kind.regathered and gathers // 2 <= number < gathers
+                times = 1 if transfer.once else self.micro_batches
                 if step.kind is not None:
                     axes, size, tier = group(step.axes)
                     yield PlannedCollective(
@@ -142,8 +148,8 @@ class Evidence:
                         axes=axes,
                         group_size=size,
                         nbytes=step.nbytes,
-                        count=1,
-                        time_s=step.time_s,
+                        count=times,
+                        time_s=step.time_s * times,
                         tier=tier,
                         cause=transfer.cause,
                         tensor=edge.tensor,
@@ -151,7 +157,7 @@ class Evidence:
                         operand=edge.operand,
                         before=self.named(transfer.before),
                         after=self.named(transfer.after),
-                        backward=int(again or transfer.cause in {CAUSE_GRADIENT, CAUSE_SYNC}),
+                        backward=times * (again or transfer.cause in {CAUSE_GRADIENT, CAUSE_SYNC}),
                     )
 
     def _inside(self) -> Iterator[PlannedCollective]:
@@ -167,13 +173,13 @@ class Evidence:
                         axes=axes,
                         group_size=size,
                         nbytes=item.nbytes,
-                        count=item.forward + item.backward,
-                        time_s=item.time_s,
+                        count=(item.forward + item.backward) * self.micro_batches,
+                        time_s=item.time_s * self.micro_batches,
                         tier=tier,
                         cause=CAUSE_INSIDE,
                         tensor="",
                         operator=node.name,
-                        backward=item.backward,
+                        backward=item.backward * self.micro_batches,
                     )
 
     def _groups(self) -> Callable[[tuple[int, ...]], tuple[tuple[str, ...], int, str]]:
@@ -196,13 +202,13 @@ class Evidence:
         memory = self._memory_by_cause()
         if excess:
             memory["communication buffers"] = float(excess)
-        time = self._compute_by_cause()
+        time = self.compute_by_cause(lambda _: True)
         for item in collectives:
             key = f"{item.kind} in {item.tier}"
             time[key] = time.get(key, 0.0) + item.time_s
         buffer_bytes = self.lowered.setting.cluster.communicator_buffer_bytes
         return Estimate(
-            step_time_s=problem.cost_s(self.choice),
+            step_time_s=problem.cost_s(self.choice) * self.micro_batches,
             time_by_cause={k: v for k, v in time.items() if v > 0},
             peak_memory_bytes=problem.peak_bytes(self.choice) + excess,
             memory_limit_bytes=problem.memory_limit_bytes,
@@ -211,13 +217,15 @@ class Evidence:
             communicator_bytes=float(groups * buffer_bytes),
         )
 
-    def _compute_by_cause(self) -> dict[str, float]:
-        """Seconds of everything but communication."""
+    def compute_by_cause(self, wanted: Callable[[Node], bool]) -> dict[str, float]:
+        """Seconds of everything but communication, of some nodes."""
         problem = self.lowered.problem
         time = dict.fromkeys(
             ("compute forward", "compute backward", "optimizer update", "recompute"), 0.0
         )
         for index, (node, chosen) in enumerate(zip(self.lowered.nodes, self.choice, strict=True)):
+            if not wanted(node):
+                continue
             total = float(problem.node_tables[problem.node_table_of[index]].time_s[chosen])
             if node.candidates is None:
                 time["recompute" if node.kind is NodeKind.TENSOR else "optimizer update"] += total
@@ -230,7 +238,7 @@ class Evidence:
             if node.recomputes:
                 inside = float(node.candidates.inner_s[at])
                 time["recompute"] += max(total - forward - backward - inside, 0.0)
-        return time
+        return {cause: spent_s * self.micro_batches for cause, spent_s in time.items()}
 
     def buffer_excess_bytes(self, collectives: Sequence[PlannedCollective] | None = None) -> int:
         """Buffers of the communication groups beyond the cluster's reserve."""

@@ -34,6 +34,11 @@ class Holding(NamedTuple):
     again_s: float | None = None
     """Seconds to compute the whole tensor again on one device instead; None if that is not
     offered."""
+    copies: int = 1
+    """As many tensors are held: those of other micro-batches."""
+    beside: bool = False
+    """It stands beside the holding of the same tensor, and goes where that one is computed
+    again."""
 
 
 @dataclass(slots=True)
@@ -46,6 +51,8 @@ class Holdings:
     readers: Mapping[str, list[Op]]
     makers: Mapping[str, Op]
     recompute: bool
+    in_flight: Sequence[int] = ()
+    """Micro-batches whose saved tensors each piece of the graph keeps; 1 if it is not said."""
     _bytes: dict[tuple[int, tuple[int, ...], str], tuple[Port, FloatArray]] = field(
         default_factory=dict
     )
@@ -70,7 +77,9 @@ class Holdings:
                 if port is not None:
                     out += self._on_the_way(self._tensor(name), position, port)
         owned = self._owned(op, position, found)
-        return out + [self.kept(self._tensor(name), port) for name, port in owned.items()]
+        for name, port in owned.items():
+            out += self.kept(self._tensor(name), port)
+        return out
 
     def _tensor(self, name: str) -> Tensor:
         return self.liveness.graph.tensors[name]
@@ -80,7 +89,8 @@ class Holdings:
         liveness, name = self.liveness, tensor.name
         last = liveness.last_use.get(name, position)
         if name not in liveness.saved_by:
-            yield Holding(tensor, port, (position, last + 1), "temporaries")
+            on_the_way = (liveness.forward_point(position), liveness.forward_point(last) + 1)
+            yield Holding(tensor, port, on_the_way, "temporaries")
         if liveness.derived and name in liveness.gradient:
             back = (liveness.backward_point(last), liveness.backward_point(position) + 1)
             yield Holding(tensor, port, back, "temporaries")
@@ -101,12 +111,29 @@ class Holdings:
                 out[name] = port
         return out
 
-    def kept(self, tensor: Tensor, port: Port) -> Holding:
-        """A saved tensor from its making to its last use in the backward pass."""
+    def kept(self, tensor: Tensor, port: Port) -> list[Holding]:
+        """A saved tensor from its making to its last use in the backward pass, and those of other
+        micro-batches that are on the way, all the time.
+        """
         maker = self.makers.get(tensor.name)
-        start = 0 if maker is None else self.liveness.position[maker.name]
+        keeper = min(self.liveness.saved_by[tensor.name])
+        whole = self.liveness.lifetime(keeper)
+        start = whole[0]
+        if maker is not None:
+            start = self.liveness.forward_point(self.liveness.position[maker.name])
         interval = (start, self.liveness.held_until(tensor.name))
-        return Holding(tensor, port, interval, "activations", self._whole_again_s(tensor))
+        again_s = self._whole_again_s(tensor)
+        out = [Holding(tensor, port, interval, "activations", again_s)]
+        others = self.others(keeper)
+        if others:
+            beside = again_s is not None
+            out.append(Holding(tensor, port, whole, "activations", None, others, beside))
+        return out
+
+    def others(self, position: int) -> int:
+        """Micro-batches that are on the way in the piece of an operator beside its own."""
+        piece = self.liveness.piece_of(position)
+        return self.in_flight[piece] - 1 if self.in_flight else 0
 
     def _whole_again_s(self, tensor: Tensor) -> float | None:
         """Time to make a tensor once more on one device, looking through views; None if it
@@ -125,7 +152,7 @@ class Holdings:
         """Table of a node; where something may be computed again the candidates are doubled, the
         second half without it.
         """
-        nbytes = [self.local_bytes(h.tensor, h.port) for h in held]
+        nbytes = [self.local_bytes(h.tensor, h.port) * h.copies for h in held]
         again = [
             h.again_s * own / max(h.tensor.nbytes, 1)
             for h, own in zip(held, nbytes, strict=True)
@@ -135,7 +162,7 @@ class Holdings:
             return NodeTable(time_s, tuple(nbytes), axes)
         slower = time_s + np.sum(again, axis=0)
         memory = tuple(
-            np.concatenate([own, own if h.again_s is None else np.zeros_like(own)])
+            np.concatenate([own, np.zeros_like(own) if h.beside or h.again_s is not None else own])
             for h, own in zip(held, nbytes, strict=True)
         )
         return NodeTable(np.concatenate([time_s, slower]), memory, axes)

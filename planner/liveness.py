@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeAlias
 
 from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, lookup
+
+Interval: TypeAlias = tuple[int, int]
+"""From the first to before the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +35,33 @@ class Liveness:
     """Position of each operator by name."""
     read: Mapping[str, tuple[str, ...]]
     """By operator the operands and results that its backward pass reads; empty unless derived."""
+    pieces: tuple[Interval, ...] = ()
+    """Pieces of the graph that run on devices of their own, as ranges of positions in order: each
+    has its time points for itself, forward and back, behind those of the pieces before it. Without
+    any the graph is one piece."""
 
     @property
     def time_points(self) -> int:
         return len(self.graph.ops) * (2 if self.derived else 1)
 
+    def piece_of(self, position: int) -> int:
+        """Number of the piece that an operator is in."""
+        return bisect_right(self.pieces, position, key=itemgetter(0)) - 1 if self.pieces else 0
+
+    def _piece(self, position: int) -> Interval:
+        return self.pieces[self.piece_of(position)] if self.pieces else (0, len(self.graph.ops))
+
+    def lifetime(self, position: int) -> Interval:
+        """All time points of the piece that an operator is in."""
+        start, end = self._piece(position)
+        return (start * 2, end * 2) if self.derived else (start, end)
+
+    def forward_point(self, position: int) -> int:
+        return position + self._piece(position)[0] if self.derived else position
+
     def backward_point(self, position: int) -> int:
-        return 2 * len(self.graph.ops) - 1 - position
+        start, end = self._piece(position)
+        return start + 2 * end - 1 - position
 
     def operand_gradients(self, op: Op) -> tuple[bool, ...]:
         """For every operand whether this operator computes its gradient."""
@@ -50,10 +76,24 @@ class Liveness:
         return self.backward_point(min(self.saved_by[tensor])) + 1
 
 
-def analyse(graph: OpGraph, *, training: bool) -> Liveness:
-    """Liveness of a graph that `add_ends` has ended."""
+def analyse(
+    graph: OpGraph,
+    *,
+    training: bool,
+    gradient: frozenset[str] | None = None,
+    pieces: tuple[Interval, ...] = (),
+) -> Liveness:
+    """Liveness of a graph that `add_ends` has ended.
+
+    Args:
+        graph: in normal form.
+        training: whether there is a backward pass.
+        gradient: tensors with a gradient, where the graph alone does not say.
+        pieces: as in `Liveness`.
+    """
     derived = training and not graph.is_training_step
-    gradient = tensors_with_gradient(graph) if derived else frozenset()
+    if gradient is None:
+        gradient = tensors_with_gradient(graph) if derived else frozenset()
     last: dict[str, int] = {}
     read: dict[str, tuple[str, ...]] = {}
     saved: dict[str, list[int]] = {}
@@ -65,9 +105,8 @@ def analyse(graph: OpGraph, *, training: bool) -> Liveness:
             for name in _kept(read[op.name], graph):
                 saved.setdefault(name, []).append(index)
     position = {op.name: i for i, op in enumerate(graph.ops)}
-    return Liveness(
-        graph, derived, gradient, {n: tuple(v) for n, v in saved.items()}, last, position, read
-    )
+    kept = {n: tuple(v) for n, v in saved.items()}
+    return Liveness(graph, derived, gradient, kept, last, position, read, pieces)
 
 
 def _kept(names: tuple[str, ...], graph: OpGraph) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ class NodeKind(StrEnum):
     OPERATOR = "operator"
     PARAMETER = "parameter"
     INPUT = "input"
+    SENT = "sent"
+    """A tensor that leaves for other devices, in the layout in which it is sent."""
     TENSOR = "tensor"
     """A tensor with several readers: gathered once, its gradients summed while partial."""
 
@@ -79,6 +81,13 @@ class Setting:
     """Offer saved tensors to be computed again; only worth its candidates when memory binds."""
     cost: str = "time"
     """In what the problem is priced (`planner.pricing`)."""
+    micro_batches: int = 1
+    """Of one step. The graph is of one of them, and so is the cost: what happens once in a step
+    counts by its share."""
+    in_flight: tuple[int, ...] = ()
+    """Micro-batches whose saved tensors each piece of the graph keeps; 1 if it is not said."""
+    sent: Mapping[str, Layout] = field(default_factory=dict)
+    """Tensors that leave for other devices, and the layouts in which they do."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from costmodel.memory import ParameterBytes, parameter_bytes
 from costmodel.operators import OperatorModel
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
-from ir.layout import replicated
+from ir.layout import Layout, replicated
 from ir.ops import OpView
 from planner.axis_choice import layout_axes, node_axes
 from planner.candidates import OpCandidates, OpPricer, signature
@@ -88,7 +88,7 @@ class _Lowering:
         setting = self.setting
         self.operators = OperatorModel(setting.cluster.chip, smooth=True)
         model = CollectiveModel(setting.cluster, setting.mesh)
-        self.pricer = edge_pricer(setting.dialect, setting.mesh, model)
+        self.pricer = edge_pricer(setting.dialect, setting.mesh, model, setting.micro_batches)
         self.pricing = self._pricing()
         self.readers, self.makers = self.graph.consumers(), self.graph.producers()
         pricer = OpPricer(setting.mesh, setting.dialect, self.operators, model)
@@ -101,6 +101,7 @@ class _Lowering:
             self.readers,
             self.makers,
             setting.recompute,
+            setting.in_flight,
         )
 
     @property
@@ -137,6 +138,8 @@ class _Lowering:
                 if name and name not in self.sources:
                     self._add_origin(self.graph.tensors[name])
             self._add_operator(op)
+        for name, layout in self.setting.sent.items():
+            self._add_sent(self.graph.tensors[name], layout)
         self.pricing.prepare(self.flows)
         problem = self.builder.build(self.liveness.time_points, self.setting.memory_limit_bytes)
         left_out = self.left_out + sum(self.candidates[op.name].left_out for op in self.graph.ops)
@@ -161,7 +164,8 @@ class _Lowering:
             axes = node_axes(node, len(self.setting.mesh.axes))
             return self.holdings.table(time_s, held, axes)
 
-        full = (node.kind, key, node.memory_causes, again)
+        copies = tuple([h.copies for h in holdings])
+        full = (node.kind, key, node.memory_causes, again, copies)
         return self.builder.add_node(full, make, tuple([h.interval for h in holdings]))
 
     # Parameters, inputs, and tensors with several readers
@@ -185,7 +189,7 @@ class _Lowering:
         node = self.builder.add_node(
             (NodeKind.PARAMETER, tensor.dims, tensor.dtype, port.key),
             lambda: self._parameter_table(tensor, port, cost),
-            ((0, self.liveness.time_points),) * len(causes),
+            (self._lifetime(tensor.name),) * len(causes),
         )
         self.nodes.append(Node(NodeKind.PARAMETER, tensor.name, None, port, causes))
         self.parameters[tensor.name] = node
@@ -197,7 +201,7 @@ class _Lowering:
 
     def _parameter_table(self, tensor: Tensor, port: Port, cost: ParameterBytes) -> NodeTable:
         local = port_elements(tensor.dims, port, self.setting.mesh)
-        update = self.pricing.update(local * cost.moved_by_update)
+        update = self.pricing.update(local * cost.moved_by_update) / self.setting.micro_batches
         parts = (cost.weight, cost.gradient, cost.master, cost.moments)
         held = tuple((local * part)[port.of] for part in parts)
         return NodeTable(update[port.of], held, layout_axes(port, len(self.setting.mesh.axes)))
@@ -205,12 +209,32 @@ class _Lowering:
     def _add_input(self, tensor: Tensor) -> None:
         layout = self.setting.input_layouts[tensor.name]
         port = port_of([PortState(layout, layout)])
-        holding = Holding(tensor, port, (0, self.liveness.time_points), "inputs")
-        node = Node(NodeKind.INPUT, tensor.name, None, port, ("inputs",))
-        number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), [holding])
+        # What has a gradient comes from another stage; its readers say how long they keep it.
+        received = self.liveness.derived and tensor.name in self.liveness.gradient
+        holding = Holding(tensor, port, self._lifetime(tensor.name), "inputs")
+        holdings = [] if received else [holding]
+        node = Node(NodeKind.INPUT, tensor.name, None, port, tuple(h.cause for h in holdings))
+        number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), holdings)
         self.sources[tensor.name] = _Source(number, port, 0)
         if len(self.readers[tensor.name]) > 1:
             self._add_shared(tensor)
+
+    def _lifetime(self, name: str) -> Interval:
+        """All time points of the piece of the graph that reads a tensor."""
+        readers = self.readers.get(name, [])
+        if not readers:
+            return (0, self.liveness.time_points)
+        return self.liveness.lifetime(self.liveness.position[readers[0].name])
+
+    def _add_sent(self, tensor: Tensor, layout: Layout) -> None:
+        """Node of what leaves in one layout, as its gradient comes back; none if it passes by."""
+        if tensor.name not in self.sources:
+            return
+        port = port_of([PortState(layout, layout)])
+        node = Node(NodeKind.SENT, tensor.name, None, port, ())
+        number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), [])
+        kind = self.kinds.of(tensor, gradient=tensor.name in self.liveness.gradient)
+        self._connect(tensor, self.sources[tensor.name], number, port, kind)
 
     def _neighbour_ports(self, name: str) -> list[Port]:
         """Ports of the operators that touch a tensor, its producer first."""
@@ -250,7 +274,7 @@ class _Lowering:
         """Node of a tensor with several readers, behind whatever makes it."""
         origin, port = self.sources[tensor.name], self._shared_port(tensor)
         saved = tensor.name in self.liveness.saved_by
-        holdings = [self.holdings.kept(tensor, port)] if saved else []
+        holdings = self.holdings.kept(tensor, port) if saved else []
         again = recomputed_names(holdings)
         causes = tuple(h.cause for h in holdings)
         offered = twice(port) if again else port
@@ -320,16 +344,20 @@ class _Lowering:
         needs.
         """
         position = self.liveness.position[op.name]
-        back = self.liveness.backward_point(position)
+        there, back = self.liveness.forward_point(position), self.liveness.backward_point(position)
         if at_rest:
             if not self.liveness.derived:
-                return _Copies(((position, position + 1),), (1.0,))
+                return _Copies(((there, there + 1),), (1.0,))
             # The gradient in the layout of use, and the weight again where it is read.
             count = 1.0 + float(self.liveness.is_read_back(op, tensor.name))
-            return _Copies(((position, position + 1), (back, back + 1)), (1.0, count))
+            return _Copies(((there, there + 1), (back, back + 1)), (1.0, count))
         shared = self.nodes[source.node].kind is NodeKind.TENSOR
         if shared and position in self.liveness.saved_by.get(tensor.name, ()):
-            return _Copies(((position, back + 1),), (1.0,))
+            others = self.holdings.others(position)
+            if not others:
+                return _Copies(((there, back + 1),), (1.0,))
+            whole = self.liveness.lifetime(position)
+            return _Copies(((there, back + 1), whole), (1.0, float(others)))
         return _NO_COPIES
 
     def _connect(

@@ -53,6 +53,13 @@ class SearchRequest:
     """Main element type; None keeps the model's."""
     batch: int | None = None
     """Global batch; None keeps the model's."""
+    global_batch: int | None = None
+    """Samples of one step, which may be cut into micro-batches; None plans a step as one. It takes
+    the place of `batch`."""
+    micro_batch: str = "auto"
+    """Samples of a micro-batch over all devices of a stage, or `auto`."""
+    pipeline: str = "auto"
+    """Number of stages, `off` for one, or `auto`; only with a global batch."""
     memory_limit_bytes: float | None = None
     """Per device; None takes the chip's memory less the cluster's reserve."""
     dataset_strategy: str | tuple[tuple[int, ...], ...] | None = None
@@ -97,6 +104,9 @@ class SearchRequest:
             del data["pins"]
         if self.cost == "time":
             del data["cost"]
+        if self.global_batch is None:
+            for key in ("global_batch", "micro_batch", "pipeline"):
+                del data[key]
         if isinstance(self.dataset_strategy, tuple):
             data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
         return data

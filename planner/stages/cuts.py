@@ -8,7 +8,6 @@ Tensors without a gradient (masks, rotary tables) are sent forward alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ir.graph import Role
@@ -60,12 +59,3 @@ def cuts_of(liveness: Liveness, most_sent: int = MOST_SENT) -> tuple[Cut, ...]:
             nbytes = sum(graph.tensors[n].nbytes for n in alive)
             found.append(Cut(index + 1, sent, beside, nbytes))
     return tuple(found)
-
-
-def narrow(cuts: Sequence[Cut]) -> tuple[Cut, ...]:
-    """Those that send least: a cut that sends more than both its neighbours is never better, for a
-    few operators more or less on a stage weigh little.
-    """
-    least = min((c.nbytes for c in cuts), default=0)
-    few = min((len(c.sent) for c in cuts), default=0)
-    return tuple(c for c in cuts if len(c.sent) == few and c.nbytes <= 2 * least)

@@ -1,0 +1,276 @@
+"""Whole plans: stages, micro-batches and layouts chosen together.
+
+For every number of stages and size of micro-batch all intervals of the network that may be a stage
+are priced on a stage's mesh, equal ones once, memory left aside; what the best cuts then take
+bounds all plans of that shape from below. The best shapes are solved again, whole and within the
+memory, until no other shape can be better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ir.graph import OpGraph
+from ir.plan import Bound, Plan
+from planner.evidence import space_of
+from planner.fit import check_states, infeasible
+from planner.lowered import Lowered
+from planner.pricing import TIME
+from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.search import search
+from planner.solvers import Solution
+from planner.stages.menu import Shape
+from planner.stages.record import Solved, plan_of
+from planner.stages.shape_prices import Priced, ShapePricer
+from planner.stages.task import Task
+from planner.stages.whole import solved
+from topology.cluster import Cluster
+
+WORK = 1_500_000
+"""Candidates in the problems of shapes that are priced, per unit of effort."""
+SOLVED = 3
+"""Shapes that are solved whole at most, per unit of effort."""
+
+NOTES = (
+    "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
+    "what happens once in a step counts by its share in every micro-batch of its stage",
+)
+
+Report = Callable[[str], None]
+
+
+def search_whole(
+    graph: OpGraph, cluster: Cluster, request: SearchRequest, report: Report = lambda _: None
+) -> Plan:
+    """The fastest plan for a global batch.
+
+    Args:
+        graph: as imported.
+        cluster: the machine.
+        request: with a global batch.
+        report: receives progress.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
+    check_whole(graph, request)
+    return _Joint(Task(graph, cluster, request), report).plan()
+
+
+def check_whole(graph: OpGraph, request: SearchRequest) -> None:
+    """Raise `RequestError` if this request cannot have stages and micro-batches."""
+    faults = (
+        (request.global_batch is None, "there is no global batch", "--global-batch", "give one"),
+        (
+            request.batch is not None,
+            "--global-batch is --batch that may be cut into micro-batches",
+            "--batch",
+            "leave one of the two out",
+        ),
+        (
+            not request.training,
+            "only training has stages and micro-batches",
+            "--phase infer",
+            "use --batch in place of --global-batch",
+        ),
+        (
+            graph.is_training_step,
+            "the model is a traced training step, and stages are cut in a forward model",
+            "--global-batch",
+            "use --batch, or export the forward model",
+        ),
+        (
+            bool(request.pins) or request.cost != TIME,
+            "pins and other costs than time know no stages yet",
+            "--pin, --shard or --cost",
+            "leave them out, or use --batch in place of --global-batch",
+        ),
+        (
+            isinstance(request.dataset_strategy, tuple),
+            "cuts of the inputs are of one batch on all devices",
+            "--dataset-strategy",
+            "use data_parallel or full_batch, or --batch in place of --global-batch",
+        ),
+    )
+    for wrong, what, where, fix in faults:
+        if wrong:
+            raise RequestError(f"{what}\n  at:  {where}\n  fix: {fix}")
+
+
+class _Joint:
+    def __init__(self, task: Task, report: Report) -> None:
+        self.task, self.report = task, report
+        self.pricer = ShapePricer(task)
+        self.least_s = math.inf
+
+    def plan(self) -> Plan:
+        """The best of all shapes."""
+        shapes = self.task.shapes()
+        first = self.task.micro(shapes[0].micro_batch)
+        check_states(first.graph, self.task.cluster, self.task.request)
+        devices, name = self.task.cluster.devices, self.task.cluster.name
+        self.report(
+            f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
+            f"a batch of {self.task.batch} on {devices} devices of {name}"
+        )
+        priced, left_s = self._all_priced(shapes)
+        return self._best(priced, left_s)
+
+    def _all_priced(self, shapes: Sequence[Shape]) -> tuple[list[Priced], float]:
+        """Those that may be best, and what the others take at least.
+
+        First come those with a sample for each server of a stage, then the neighbours of the best
+        one, then the rest as far as the effort goes.
+        """
+        floors = {shape: self.pricer.floor_s(shape) for shape in shapes}
+        left = dict.fromkeys(sorted(shapes, key=lambda s: (floors[s], s)))
+        priced: list[Priced] = []
+        seeds = self._seeds(shapes)
+        while left:
+            for shape in [s for s in left if floors[s] >= self.least_s]:
+                del left[shape]
+            late = self.task.is_late
+            self.task.truncated |= late
+            near = [s for s in self._neighbours(priced) if s in left]
+            wanted = [s for s in (*seeds, *near, *self._climbing(priced), *left) if s in left]
+            done = self.pricer.work > WORK * self.task.request.effort and not near
+            if not wanted or (priced and (late or done)):
+                break
+            shape = wanted[0]
+            del left[shape]
+            found = self.pricer.priced(shape, self.least_s)
+            self.report(
+                f"{shape.stages} stages, {shape.micro_batches} micro-batches of "
+                f"{shape.micro_batch}: at least {found.bound_s:.6g} s, expected "
+                f"{found.expected_s:.6g} s"
+            )
+            priced.append(found)
+            self.least_s = min(self.least_s, found.expected_s)
+        known = {p.shape for p in priced}
+        return priced, min((f for s, f in floors.items() if s not in known), default=math.inf)
+
+    def _seeds(self, shapes: Sequence[Shape]) -> list[Shape]:
+        """For every number of stages the smallest micro-batch with a sample for each server."""
+        inner = self.task.cluster.devices // self.task.cluster.tiers[0].size
+        found: dict[int, Shape] = {}
+        for shape in sorted(shapes, key=lambda s: s.micro_batch):
+            servers = max(1, self.task.cluster.devices // shape.stages // inner)
+            if shape.stages not in found or found[shape.stages].micro_batch < servers:
+                found[shape.stages] = shape
+        return sorted(found.values(), key=lambda s: -s.stages)
+
+    def _climbing(self, priced: Sequence[Priced]) -> list[Shape]:
+        """Larger and smaller micro-batches beside the best one of every number of stages, the most
+        promising first.
+        """
+        best: dict[int, Priced] = {}
+        for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s)):
+            best.setdefault(item.shape.stages, item)
+        return [
+            Shape(item.shape.stages, micro, self.task.batch // micro)
+            for item in best.values()
+            for micro in (item.shape.micro_batch * 2, item.shape.micro_batch // 2)
+            if micro and self.task.batch % micro == 0
+        ]
+
+    def _neighbours(self, priced: Sequence[Priced]) -> list[Shape]:
+        """Next to the best shape so far."""
+        best = min(priced, key=lambda p: p.expected_s, default=None)
+        if best is None or math.isinf(best.expected_s):
+            return []
+        own = best.shape
+        sizes = [own.micro_batch, own.micro_batch * 2, own.micro_batch // 2]
+        return [
+            Shape(stages, micro, self.task.batch // micro)
+            for stages in (own.stages, own.stages * 2, own.stages // 2)
+            for micro in sizes
+            if stages and micro and self.task.batch % micro == 0
+        ]
+
+    def _best(self, priced: Sequence[Priced], left_s: float) -> Plan:
+        """Shapes are solved whole in the order of what is expected of them."""
+        order = sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape))
+        best: Solved | None = None
+        plain: Plan | None = None
+        searched: list[Lowered] = []
+        refused: Solved | None = None
+        tried = 0
+        for item in order:
+            least_s = min(
+                math.inf if best is None else best.step_s,
+                math.inf if plain is None else plain.estimate.step_time_s,
+            )
+            enough = tried >= SOLVED * self.task.request.effort and math.isfinite(least_s)
+            hoped_s = item.bound_s if item.every else item.expected_s
+            if hoped_s >= least_s or (enough and not item.every) or math.isinf(item.bound_s):
+                continue
+            tried += 1
+            if item.shape == Shape(1, self.task.batch, 1):
+                plain = self._plain()
+                continue
+            found = self._best_cut(item, least_s)
+            searched.append(found.lowered)
+            self.report(f"{item.shape.stages} stages, solved whole: {found.step_s:.6g} s"
+                        f"{'' if found.fits else ', too large'}")  # fmt: skip
+            if not found.fits:
+                refused = refused or found
+            elif best is None or found.step_s < best.step_s:
+                best = found
+        bounds = [left_s, *(item.bound_s for item in priced)]
+        if plain is not None and (best is None or plain.estimate.step_time_s <= best.step_s):
+            return _within(plain, min(bounds))
+        if best is None:
+            raise self._nothing(refused)
+        return self._planned(best, searched, min(bounds))
+
+    def _best_cut(self, item: Priced, least_s: float) -> Solved:
+        """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
+        best = solved(self.task, item.shape, item.ends or item.least_ends)
+        for bound_s, ends in item.every:
+            if bound_s >= (min(least_s, best.step_s) if best.fits else least_s):
+                break
+            found = solved(self.task, item.shape, ends)
+            if found.fits and (not best.fits or found.step_s < best.step_s):
+                best = found
+        return best
+
+    def _plain(self) -> Plan | None:
+        """The plan of one batch on one mesh, as it is found without a global batch."""
+        asked = replace(self.task.request, batch=self.task.batch)
+        try:
+            return search(self.task.source, self.task.cluster, asked, self.report)
+        except InfeasibleError:
+            return None
+
+    def _nothing(self, refused: Solved | None) -> Exception:
+        if refused is None:
+            return RequestError(
+                "no shape of the pipeline can be priced\n  at:  --global-batch\n"
+                "  fix: leave --pipeline and --micro-batch out"
+            )
+        problem = refused.lowered.problem
+        peak = problem.peak_bytes(refused.choice)
+        solution = Solution(refused.choice, math.inf, math.inf, "none", peak, refused.truncated)
+        return infeasible(refused.lowered, solution, self.task.request)
+
+    def _planned(self, best: Solved, searched: list[Lowered], bound_s: float) -> Plan:
+        step_s = best.step_s
+        bound_s = min(bound_s, step_s)
+        gap = (step_s - bound_s) / bound_s if bound_s > 0 else 0.0
+        proof = "optimal" if gap <= 1e-9 else "bounded"
+        bound = Bound(bound_s, gap, proof, self.task.request.solver, self.task.truncated)
+        notes = (*self.task.true_micro(best.shape.micro_batch).notes, *NOTES)
+        return plan_of(best, self.task.request, notes, space_of(searched), bound)
+
+
+def _within(plan: Plan, bound_s: float) -> Plan:
+    """A plan of one batch on one mesh among all shapes."""
+    own = plan.bound
+    if bound_s >= own.bound_s:
+        return plan
+    gap = (plan.estimate.step_time_s - bound_s) / bound_s if bound_s > 0 else 0.0
+    return replace(plan, bound=Bound(bound_s, gap, "bounded", own.solver, own.truncated))

@@ -1,0 +1,113 @@
+"""Equal pieces of a network: what an interval of segments costs follows from shorter ones.
+
+Between cuts lie segments. In the stretch where their kinds repeat, one period more adds the same
+every time, so long intervals need not be priced: their cost is affine in the number of periods.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.candidates import signature_of_all
+from planner.liveness import Interval, Liveness
+from planner.stages.cuts import Cut
+from planner.stages.pieces import Span
+
+FEWEST_REPEATS = 5
+"""Periods below which every interval is priced for itself."""
+PERIOD_OPERATORS = 8
+"""A period has at least so many: layouts may alternate from layer to layer where these are small,
+so that two of them are what repeats."""
+KEPT = 2
+"""Periods that a shortened interval keeps at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The segments of a network, and where they repeat."""
+
+    positions: tuple[int, ...]
+    """Ends of the segments in the order of operators, the first 0: shape (L + 1,)."""
+    kinds: tuple[int, ...]
+    """Equal numbers for equal segments, shape (L,)."""
+    period: int = 0
+    """0 if nothing repeats."""
+    run: Interval = (0, 0)
+    """Segments in which it does."""
+
+    @property
+    def count(self) -> int:
+        return len(self.kinds)
+
+    def span(self, interval: Interval, taken_out: int = 0) -> Span:
+        """The operators of an interval of segments, without some periods of the run in it."""
+        start, end = (self.positions[i] for i in interval)
+        if not taken_out:
+            return Span(start, end)
+        first = max(interval[0], self.run[0]) + (KEPT - 1) * self.period
+        behind = first + taken_out * self.period
+        return Span(start, end, (self.positions[first], self.positions[behind]))
+
+    def shortened(self, interval: Interval) -> tuple[Interval, int]:
+        """The interval that stands for all of its kind, and how many periods are to be taken out of
+        it before it is priced.
+        """
+        start, end = interval
+        if not self.period:
+            return interval, 0
+        spare = max(0, (min(end, self.run[1]) - max(start, self.run[0])) // self.period - KEPT)
+        if start < self.run[0] and end > self.run[1]:
+            return interval, spare
+        length = end - start - spare * self.period
+        if start < self.run[0]:
+            return (start, start + length), spare
+        if end > self.run[1]:
+            return (end - length, end), spare
+        phase = (start - self.run[0]) % self.period
+        return (self.run[0] + phase, self.run[0] + phase + length), spare
+
+
+def segments_of(liveness: Liveness, cuts: Sequence[Cut]) -> Segments:
+    """The segments between some cuts."""
+    positions = (0, *(c.position for c in cuts), len(liveness.graph.ops))
+    sent = {c.position: (*c.sent, *c.beside) for c in cuts}
+    known: dict[Hashable, int] = {}
+    kinds: list[int] = []
+    for start, end in itertools.pairwise(positions):
+        kinds.append(known.setdefault(_kind(liveness, start, end, sent), len(known)))
+    period, run = _repeats(kinds)
+    if period:
+        operators = positions[run[0] + period] - positions[run[0]]
+        period *= -(-PERIOD_OPERATORS // operators)
+        if run[1] - run[0] < FEWEST_REPEATS * period:
+            period, run = 0, (0, 0)
+    return Segments(positions, tuple(kinds), period, run)
+
+
+def _kind(
+    liveness: Liveness, start: int, end: int, sent: Mapping[int, tuple[str, ...]]
+) -> Hashable:
+    """Equal for segments that pricing cannot tell apart."""
+    graph, number = liveness.graph, dict[str, int]()
+    entering = tuple(number.setdefault(n, len(number)) for n in sent.get(start, ()))
+    ops = signature_of_all(graph.ops[start:end], graph.tensors, number)
+    leaving = tuple(number.get(n, -1) for n in sent.get(end, ()))
+    with_gradient = tuple(i for n, i in number.items() if n in liveness.gradient)
+    return entering, ops, leaving, with_gradient, end == len(graph.ops)
+
+
+def _repeats(kinds: Sequence[int]) -> tuple[int, Interval]:
+    """The shortest period of the longest stretch that repeats often enough."""
+    best = (0, (0, 0))
+    for period in range(1, len(kinds) // FEWEST_REPEATS + 1):
+        start = 0
+        for index in range(period, len(kinds) + 1):
+            if index < len(kinds) and kinds[index] == kinds[index - period]:
+                continue
+            length = index - start
+            if length >= FEWEST_REPEATS * period and length > best[1][1] - best[1][0]:
+                best = (period, (start, index))
+            start = index - period + 1
+    return best

@@ -1,0 +1,202 @@
+"""Stages as one graph: copies of pieces of a network, side by side.
+
+Each piece is what one stage runs. What it reads from the stage before it comes in as an input with
+a gradient; what it makes for the stages behind it goes out. Pieces share nothing, so one problem
+holds them all and the best choice for the whole is the best one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ir.graph import Op, Role, Tensor
+from ir.layout import Layout
+from planner.liveness import Interval, Liveness, analyse
+from planner.stages.cuts import Cut
+from topology.mesh import Mesh
+
+MARK = "@"
+"""Between a name and the number of the piece that it is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece by the positions of its operators."""
+
+    start: int
+    end: int
+    without: Interval | None = None
+    """What is taken out of its midst, from one cut to another of the same kind."""
+
+    @property
+    def ranges(self) -> tuple[Interval, ...]:
+        if self.without is None:
+            return ((self.start, self.end),)
+        return ((self.start, self.without[0]), (self.without[1], self.end))
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Some pieces of a network, and what goes between them."""
+
+    liveness: Liveness
+    """Of all pieces side by side."""
+    received: tuple[str, ...]
+    """Inputs that come from another stage, by their names in the pieces."""
+    sent: tuple[str, ...]
+    """What leaves for another stage."""
+
+
+def name_in(piece: int, name: str) -> str:
+    """The name of an operator or tensor in a piece.
+
+    >>> plain_name(name_in(3, "layer/add")), piece_of_name(name_in(3, "layer/add"))
+    ('layer/add', 3)
+    """
+    return f"{name}{MARK}{piece}" if name else ""
+
+
+def plain_name(name: str) -> str:
+    """The name in the network."""
+    return name.rpartition(MARK)[0]
+
+
+def piece_of_name(name: str) -> int:
+    """The number of the piece."""
+    return int(name.rpartition(MARK)[2])
+
+
+def pieces_of(liveness: Liveness, cuts: Mapping[int, Cut], spans: Sequence[Span]) -> Pieces:
+    """Pieces of a network side by side; they may overlap.
+
+    Args:
+        liveness: of the network.
+        cuts: by position; every end of a span within the network is one.
+        spans: what each piece has.
+    """
+    maker = _Maker(liveness, cuts)
+    for piece, span in enumerate(spans):
+        maker.add(piece, span)
+    return maker.made()
+
+
+class _Maker:
+    def __init__(self, liveness: Liveness, cuts: Mapping[int, Cut]) -> None:
+        self.whole, self.cuts = liveness, cuts
+        self.tensors: dict[str, Tensor] = {}
+        self.ops: list[Op] = []
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.received: list[str] = []
+        self.sent: list[str] = []
+        self.gradient: set[str] = set()
+        self.ranges: list[Interval] = []
+
+    def add(self, piece: int, span: Span) -> None:
+        """The piece of some operators."""
+        graph = self.whole.graph
+        before = len(self.ops)
+        joined = {} if span.without is None else self._joined(*span.without)
+        entering = self._crossing(span.start)
+        leaving = tuple(joined.get(n, n) for n in self._crossing(span.end))
+        made: set[str] = set()
+        for start, end in span.ranges:
+            for op in graph.ops[start:end]:
+                own = op if start == span.start else _renamed(op, lambda n: joined.get(n, n))
+                made.update(own.outputs)
+                self.ops.append(replace(_renamed(own, _namer(piece)), name=name_in(piece, op.name)))
+                for name in _names(own):
+                    self._take(piece, name, received=name in entering)
+        for name in (n for n in entering if n in leaving):
+            self._take(piece, name, received=True)
+        ends = [n for n in graph.outputs if n in made and n not in leaving]
+        self.sent += [name_in(piece, n) for n in leaving]
+        self.outputs += [name_in(piece, n) for n in (*ends, *leaving)]
+        self.ranges.append((before, len(self.ops)))
+
+    def _joined(self, start: int, end: int) -> dict[str, str]:
+        """What crosses the second of two cuts by what crosses the first in its place."""
+        there, here = self._crossing(start), self._crossing(end)
+        pairs = zip([n for n in here if n not in there], [n for n in there if n not in here],
+                    strict=True)  # fmt: skip
+        return dict(pairs)
+
+    def _crossing(self, position: int) -> tuple[str, ...]:
+        cut = self.cuts.get(position)
+        return () if cut is None else (*cut.sent, *cut.beside)
+
+    def _take(self, piece: int, name: str, *, received: bool) -> None:
+        own = name_in(piece, name)
+        if own in self.tensors:
+            return
+        tensor = self.whole.graph.tensors[name]
+        role = Role.INPUT if received else tensor.role
+        self.tensors[own] = replace(tensor, name=own, role=role)
+        if role is Role.INPUT:
+            self.inputs.append(own)
+        if received:
+            self.received.append(own)
+        if name in self.whole.gradient:
+            self.gradient.add(own)
+
+    def made(self) -> Pieces:
+        """All pieces added."""
+        whole = self.whole.graph
+        graph = replace(
+            whole,
+            tensors=self.tensors,
+            ops=tuple(self.ops),
+            inputs=tuple(self.inputs),
+            outputs=tuple(self.outputs),
+        )
+        liveness = analyse(
+            graph,
+            training=True,
+            gradient=frozenset(self.gradient),
+            pieces=tuple(self.ranges),
+        )
+        return Pieces(liveness, tuple(self.received), tuple(self.sent))
+
+
+def _names(op: Op) -> Iterator[str]:
+    yield from (n for n in (*op.inputs, *op.outputs) if n)
+    for part in op.parts:
+        yield from _names(part)
+
+
+def _namer(piece: int) -> Callable[[str], str]:
+    return lambda name: name_in(piece, name)
+
+
+def _renamed(op: Op, rename: Callable[[str], str]) -> Op:
+    """The operator on other tensors."""
+    return replace(
+        op,
+        inputs=tuple(rename(n) for n in op.inputs),
+        outputs=tuple(rename(n) for n in op.outputs),
+        parts=tuple(_renamed(part, rename) for part in op.parts),
+    )
+
+
+def wire_layout(tensor: Tensor, mesh: Mesh) -> Layout:
+    """The layout in which a tensor goes from stage to stage: as many pieces as it can be cut into,
+    so that each device sends a different one. Axes go to the first dimension as far as they divide
+    it, then to the next.
+
+    Source of the scheme: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+    Clusters Using Megatron-LM", SC 2021, section 4.1 (scatter/gather optimization).
+    """
+    dims: list[list[int]] = [[] for _ in tensor.dims]
+    left = list(tensor.divisors or tensor.dims)
+    place = 0
+    for axis, size in enumerate(mesh.sizes):
+        if mesh.size == 1:
+            break
+        while place < len(left) and left[place] % size:
+            place += 1
+        if place == len(left):
+            break
+        dims[place].append(axis)
+        left[place] //= size
+    return Layout(tuple(tuple(own) for own in dims))

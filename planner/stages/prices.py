@@ -1,0 +1,231 @@
+"""What intervals of a network cost as stages on one mesh with one size of micro-batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.liveness import Liveness
+from planner.lowered import Lowered, Node, Setting
+from planner.problem import EdgeTable, NodeTable, Problem
+from planner.stages.cuts import Cut
+from planner.stages.folding import Segments
+from planner.stages.pieces import Pieces, piece_of_name, pieces_of, plain_name, wire_layout
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+PERSISTENT = ("weights", "gradients", "optimizer state", "activations")
+"""Causes of memory that stands while a stage turns from forward to backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class PieceCosts:
+    """What pieces cost under one choice, shape (pieces,) each."""
+
+    time_s: FloatArray
+    """Of one micro-batch, with its share of what happens once in a step."""
+    peak_bytes: FloatArray
+    """With one micro-batch on the way."""
+    kept_bytes: FloatArray
+    """More for every other one."""
+
+
+def setting_of(template: Setting, pieces: Pieces) -> Setting:
+    """The setting of some pieces; that of the network has the layouts of its own inputs."""
+    graph, mesh = pieces.liveness.graph, template.mesh
+    received = set(pieces.received)
+    layouts = {
+        name: wire_layout(graph.tensors[name], mesh)
+        if name in received
+        else template.input_layouts[plain_name(name)]
+        for name in graph.inputs
+    }
+    sent = {name: wire_layout(graph.tensors[name], mesh) for name in pieces.sent}
+    return replace(template, input_layouts=layouts, sent=sent)
+
+
+def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCosts:
+    """Time and memory of every piece."""
+    problem = lowered.problem
+    time_s, kept = np.zeros(pieces), np.zeros(pieces)
+    ranges = lowered.liveness.pieces
+    owner = [piece_of_name(node.name) for node in lowered.nodes]
+    in_flight = lowered.setting.in_flight
+    whole = [(2 * start, 2 * end) for start, end in ranges]
+    for node, (table, chosen) in enumerate(zip(problem.node_table_of, choice, strict=True)):
+        own = problem.node_tables[table]
+        piece = owner[node]
+        time_s[piece] += own.time_s[chosen]
+        if in_flight[piece] > 1:
+            held = zip(lowered.nodes[node].memory_causes, own.memory_bytes, strict=True)
+            saved = [vector for cause, vector in held if cause == "activations"]
+            # Behind each of them stand those of other micro-batches.
+            kept[piece] += sum(vector[chosen] for vector in saved[1::2])
+    edges = zip(problem.edges, problem.edge_table_of, problem.edge_intervals, strict=True)
+    for (source, target), table, spans in edges:
+        piece, at = owner[source], (choice[source], choice[target])
+        matrix = problem.edge_tables[table]
+        time_s[piece] += matrix.time_s[at]
+        if in_flight[piece] > 1 and whole[piece] in spans[1:]:
+            kept[piece] += matrix.memory_bytes[1][at]
+    profile = problem.memory_profile(choice)
+    others = np.array([max(k - 1, 0) for k in in_flight], dtype=np.float64)
+    peak = np.array([profile[start:end].max(initial=0.0) for start, end in whole])
+    each = np.divide(kept, others, out=np.zeros(pieces), where=others > 0)
+    return PieceCosts(time_s, peak - kept, each)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCosts:
+    """What every interval of segments costs, shape (L, L + 1) each; infinite for j <= i."""
+
+    time_s: FloatArray
+    peak_bytes: FloatArray
+    kept_bytes: FloatArray
+
+    def most_in_flight(self, limit_bytes: float) -> NDArray[np.int64]:
+        """Micro-batches whose activations fit; 0 if not even one does."""
+        spare = limit_bytes - self.peak_bytes
+        with np.errstate(invalid="ignore", divide="ignore"):
+            more = np.where(self.kept_bytes > 0, spare / np.maximum(self.kept_bytes, 1.0), np.inf)
+        return np.where(spare >= 0, np.minimum(np.floor(more) + 1, 2**31), 0).astype(np.int64)
+
+
+class IntervalPricer:
+    """Prices all intervals of one network that may be stages, equal ones once."""
+
+    def __init__(self, segments: Segments, stages: int) -> None:
+        self.segments, self.stages = segments, stages
+        self.spans: dict[tuple[tuple[int, int], int], int] = {}
+        self.wanted = [self._wanted(i, j) for i, j in self.intervals()]
+
+    def intervals(self) -> list[tuple[int, int]]:
+        """Intervals that can be one of so many stages."""
+        count, others = self.segments.count, self.stages - 1
+        return [
+            (i, j)
+            for i in range(count)
+            for j in range(i + 1, count + 1)
+            if (i > 0) + (j < count) <= others <= i + count - j
+        ]
+
+    def _wanted(self, start: int, end: int) -> tuple[int, int, int]:
+        """Numbers of the piece that stands for an interval, of the same with one period less, and
+        how many periods lie between.
+        """
+        interval, spare = self.segments.shortened((start, end))
+        out = spare if interval == (start, end) else 0
+        longer = self.spans.setdefault((interval, out), len(self.spans))
+        if not spare:
+            return longer, longer, 0
+        shorter = self.spans.setdefault((interval, out + 1), len(self.spans))
+        return longer, shorter, spare
+
+    def pieces(self, liveness: Liveness, cuts: Mapping[int, Cut]) -> Pieces:
+        """All that are to be priced, side by side."""
+        spans = [self.segments.span(interval, out) for interval, out in self.spans]
+        return pieces_of(liveness, cuts, spans)
+
+    def costs(self, lowered: Lowered, choice: Sequence[int]) -> IntervalCosts:
+        """Of all intervals, from those priced."""
+        own = piece_costs(lowered, choice, len(self.spans))
+        count = self.segments.count
+        tables = []
+        for values in (own.time_s, own.peak_bytes, own.kept_bytes):
+            table = np.full((count, count + 1), np.inf)
+            for (i, j), (longer, shorter, spare) in zip(self.intervals(), self.wanted, strict=True):
+                table[i, j] = values[longer] + spare * (values[longer] - values[shorter])
+            tables.append(table)
+        return IntervalCosts(*tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A problem with a price on memory; whether to compute again is decided for each candidate."""
+
+    problem: Problem
+    halves: tuple[NDArray[np.intp] | None, ...]
+    """By node, for each candidate what it is in the problem without a price; None if the same."""
+
+    def original(self, choice: Sequence[int]) -> tuple[int, ...]:
+        """The choice in the problem without a price."""
+        pairs = zip(choice, self.halves, strict=True)
+        return tuple(c if half is None else int(half[c]) for c, half in pairs)
+
+
+def priced_memory(lowered: Lowered, prices: Sequence[float]) -> Priced:
+    """The problem with a price on bytes that stand while a stage turns, without a limit.
+
+    Args:
+        lowered: the problem.
+        prices: seconds per byte in each piece.
+    """
+    problem = lowered.problem
+    owner = [piece_of_name(node.name) for node in lowered.nodes]
+    known: dict[tuple[int, float], int] = {}
+    nodes: list[NodeTable] = []
+    halves: list[NDArray[np.intp] | None] = []
+    node_table_of: list[int] = []
+    for number, table in enumerate(problem.node_table_of):
+        key = (table, prices[owner[number]])
+        if known.setdefault(key, len(nodes)) == len(nodes):
+            made, half = _priced_node(lowered.nodes[number], problem.node_tables[table], key[1])
+            nodes.append(made)
+            halves.append(half)
+        node_table_of.append(known[key])
+    sizes = [len(table.time_s) for table in nodes]
+    known = {}
+    edges: list[EdgeTable] = []
+    edge_table_of: list[int] = []
+    for number, table in enumerate(problem.edge_table_of):
+        source, target = problem.edges[number]
+        key = (table, prices[owner[source]])
+        if known.setdefault(key, len(edges)) == len(edges):
+            matrix, spans = problem.edge_tables[table], problem.edge_intervals[number]
+            held = zip(spans, matrix.memory_bytes, strict=True)
+            cost = matrix.time_s + key[1] * _sum([m for (a, b), m in held if b - a > 1])
+            rows, columns = sizes[node_table_of[source]], sizes[node_table_of[target]]
+            edges.append(EdgeTable(cost[:rows, :columns]))
+        edge_table_of.append(known[key])
+    made_problem = replace(
+        problem,
+        node_tables=tuple(nodes),
+        edge_tables=tuple(edges),
+        node_table_of=tuple(node_table_of),
+        edge_table_of=tuple(edge_table_of),
+        node_intervals=((),) * len(node_table_of),
+        edge_intervals=((),) * len(edge_table_of),
+        memory_limit_bytes=math.inf,
+    )
+    return Priced(made_problem, tuple(halves[table] for table in node_table_of))
+
+
+def _priced_node(
+    node: Node, own: NodeTable, price: float
+) -> tuple[NodeTable, NDArray[np.intp] | None]:
+    """A table with a price on memory, one candidate for both choices of computing again."""
+    held = zip(node.memory_causes, own.memory_bytes, strict=True)
+    cost = own.time_s + price * _sum([v for cause, v in held if cause in PERSISTENT])
+    if not node.recomputes:
+        return NodeTable(cost, axes=own.axes), None
+    count = len(cost) // 2
+    again = cost[count:] < cost[:count]
+    axes = None if own.axes is None else own.axes[:count]
+    half = np.where(again, np.arange(count) + count, np.arange(count))
+    return NodeTable(np.minimum(cost[:count], cost[count:]), axes=axes), half
+
+
+def _sum(held: Sequence[FloatArray]) -> FloatArray | float:
+    return np.sum(held, axis=0) if held else 0.0
+
+
+def memory_unit(lowered: Lowered) -> float:
+    """Least that the parameters of all pieces take: a unit for prices on memory, never 0."""
+    problem = lowered.problem
+    least = [sum(float(v.min()) for v in table.memory_bytes) for table in problem.node_tables]
+    return max(sum(least[table] for table in problem.node_table_of), 1.0)

@@ -1,0 +1,177 @@
+"""What all parts of a search for a whole plan have in common."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+
+from ir.batch import find_batch
+from ir.graph import OpGraph
+from planner.dialects import Dialect
+from planner.liveness import Liveness, analyse
+from planner.lowered import Setting
+from planner.preparation import dialect_of, input_layouts, prepare
+from planner.problem import Problem
+from planner.request import SearchRequest
+from planner.solvers import Budget, Solution, solver_by_name
+from planner.stages.batches import Batches, batches_of
+from planner.stages.cuts import Cut, cuts_of
+from planner.stages.folding import Segments, segments_of
+from planner.stages.machine import stage_cluster
+from planner.stages.menu import Shape, shapes_of
+from topology.cluster import Cluster
+from topology.mesh import Mesh
+
+SMALL_NETWORK = 64
+"""Operators up to which a network is cut anywhere, and solved exactly within its memory."""
+APART = 2
+"""Operators between cuts of a larger one: a single one weighs little."""
+WIDEST_SEND = 4
+"""A cut that sends more than so many times what half of the cuts send at most is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """The network at one size of micro-batch."""
+
+    graph: OpGraph
+    liveness: Liveness
+    cuts: tuple[Cut, ...]
+    segments: Segments
+    notes: tuple[str, ...]
+
+    @property
+    def by_position(self) -> dict[int, Cut]:
+        return {cut.position: cut for cut in self.cuts}
+
+
+@dataclass(slots=True)
+class Task:
+    """A model, a machine and a request with a global batch."""
+
+    source: OpGraph
+    """As imported."""
+    cluster: Cluster
+    request: SearchRequest
+    truncated: bool = False
+    """A deadline cut something short."""
+    deadline: float | None = field(init=False)
+    dialect: Dialect = field(init=False)
+    _scaled_at: dict[int, Micro] = field(default_factory=dict)
+    _prepared_at: dict[int, Micro] = field(default_factory=dict)
+    _base: Micro | None = None
+    _batches: Batches | None = None
+
+    def __post_init__(self) -> None:
+        devices, limit_s = self.cluster.devices, self.request.time_limit_s
+        all_to_all = self.request.all_to_all
+        self.dialect = dialect_of(self.request.target, devices, all_to_all=all_to_all)
+        self.deadline = None if limit_s is None else time.monotonic() + limit_s
+
+    @property
+    def batch(self) -> int:
+        """Samples of a step."""
+        return self.request.global_batch or 0
+
+    @property
+    def limit_bytes(self) -> float:
+        """Memory of a device."""
+        return self.request.memory_limit_bytes or float(self.cluster.usable_memory_bytes)
+
+    @property
+    def is_late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def micro(self, samples: int) -> Micro:
+        """The network at a size of micro-batch."""
+        if samples not in self._scaled_at:
+            self._scaled_at[samples] = self._scaled(samples) or self.prepared(samples)
+        return self._scaled_at[samples]
+
+    def prepared(self, samples: int) -> Micro:
+        """The same from the model itself."""
+        asked = replace(self.request, batch=samples)
+        ready, notes = prepare(self.source, self.cluster, asked)
+        liveness = analyse(ready, training=True)
+        cuts = _cuts(liveness)
+        return Micro(ready, liveness, cuts, segments_of(liveness, cuts), tuple(notes))
+
+    def _scaled(self, samples: int) -> Micro | None:
+        """The same from what two sizes of batch have shown."""
+        if self._base is None:
+            smallest = self._first_micro_batch()
+            self._base = self.prepared(smallest)
+            twice = prepare(self.source, self.cluster, replace(self.request, batch=2 * smallest))
+            self._batches = batches_of(self._base.graph, twice[0])
+        try:
+            graph = None if self._batches is None else self._batches.at(samples)
+        except ValueError:
+            graph = None
+        if graph is None:
+            return None
+        return replace(self._base, graph=graph, liveness=replace(self._base.liveness, graph=graph))
+
+    def true_micro(self, samples: int) -> Micro:
+        """The network at a size of micro-batch as it is planned in the end."""
+        if samples not in self._prepared_at:
+            self._prepared_at[samples] = self.prepared(samples)
+        return self._prepared_at[samples]
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Every shape to be looked at."""
+        cut_counts = self.dialect.cut_counts
+        smallest = self._first_micro_batch()
+        segments = self.micro(smallest).segments.count
+        return shapes_of(self.cluster, self.request, segments, cut_counts=cut_counts)
+
+    def _first_micro_batch(self) -> int:
+        given = self.request.micro_batch
+        if given != "auto" and self.batch % int(given) == 0:
+            return int(given)
+        return math.gcd(self.batch, max(find_batch(self.source), 1))
+
+    def setting(self, micro: Micro, cluster: Cluster, mesh: Mesh, micro_batches: int) -> Setting:
+        layouts = input_layouts(micro.graph, mesh, self.dialect, self.request)
+        return Setting(
+            cluster, mesh, self.dialect, self.request.training, self.request.optimizer,
+            layouts, self.limit_bytes, micro_batches=micro_batches,
+        )  # fmt: skip
+
+    def stage_machine(self, shape: Shape) -> tuple[Cluster, Mesh]:
+        """The part of the machine that one stage has, and its mesh."""
+        cluster = stage_cluster(self.cluster, self.cluster.devices // shape.stages)
+        if cluster is None:
+            raise ValueError(f"no stage of {self.cluster.devices // shape.stages} devices")
+        return cluster, self.dialect.meshes(cluster)[0]
+
+    def solve(self, problem: Problem) -> Solution:
+        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
+        request = self.request
+        budget = Budget(request.effort, left, request.seed, request.threads)
+        found = solver_by_name(request.solver).solve(problem, budget, None)
+        self.truncated |= found.truncated
+        return found
+
+
+def _cuts(liveness: Liveness) -> tuple[Cut, ...]:
+    """Places where one activation with a gradient crosses, and no parameter is read on both
+    sides; of those, the ones that send little.
+    """
+    graph = liveness.graph
+    tied: list[tuple[int, int]] = []
+    for name, readers in graph.consumers().items():
+        places = [liveness.position[op.name] for op in readers]
+        if graph.tensors[name].role.value == "parameter" and min(places) < max(places):
+            tied.append((min(places), max(places)))
+    found = [
+        cut for cut in cuts_of(liveness, 1)
+        if not any(first < cut.position <= last for first, last in tied)
+    ]  # fmt: skip
+    usual = sorted(cut.nbytes for cut in found)[len(found) // 2] if found else 0
+    kept: list[Cut] = []
+    for cut in found:
+        apart = not kept or cut.position - kept[-1].position >= APART
+        if cut.nbytes <= WIDEST_SEND * usual and (apart or len(graph.ops) <= SMALL_NETWORK):
+            kept.append(cut)
+    return tuple(kept)
