@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from executors.algorithms import ALGORITHMS
 from executors.evaluation import Evaluator, NotRunError
@@ -310,7 +310,9 @@ def paths_of(items: Iterable[PlannedCollective], causes: frozenset[str]) -> Path
     out = Paths()
     for item in items:
         if item.cause in causes and item.group_size > 1:
-            out.setdefault((item.tensor, item.operator, item.operand), []).append(item)
+            # Which pass a gather belongs to is no part of the path.
+            alike = replace(item, backward=0)
+            out.setdefault((item.tensor, item.operator, item.operand), []).append(alike)
     repeated = []
     for key, path in out.items():
         half = len(path) // 2

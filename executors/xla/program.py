@@ -7,7 +7,7 @@ where it arises, and its later passes move that behind what is linear.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -129,7 +129,8 @@ def _taken_twice(items: Sequence[PlannedCollective]) -> frozenset[Key]:
     found: dict[Key, list[PlannedCollective]] = {}
     for item in items:
         if item.cause in GATHER and item.group_size > 1:
-            found.setdefault((item.tensor, item.operator, item.operand), []).append(item)
+            key = (item.tensor, item.operator, item.operand)
+            found.setdefault(key, []).append(replace(item, backward=0))
     halves = ((key, path, len(path) // 2) for key, path in found.items())
     return frozenset(key for key, path, half in halves if path[:half] == path[half:])
 

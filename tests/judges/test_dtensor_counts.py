@@ -61,7 +61,7 @@ def test_a_small_copy_of_gpt_2_sends_on_64_ranks_what_its_plan_lists(scheme: str
     (plan,) = plans(graph, 64, request, wanted=[scheme]).values()
     judgement = counts_of(rescaled(shrunk(plan).plan, plan))
     assert_confirmed(judgement)
-    assert sum(item.count for item in judgement.emitted) > 50
+    assert sum(item.count for item in judgement.emitted) >= 40
 
 
 @pytest.mark.parametrize("model", ["bert_base", "llama3_8b_op24", "resnet50"])

@@ -89,12 +89,11 @@ def test_fully_sharded_forward_gathers_the_weights() -> None:
 
 
 def test_data_parallel_training_sums_the_gradients() -> None:
-    """train/DP16: one all-reduce of all, in two tiers a reduce-scatter, all-reduce and gather."""
+    """train/DP16: one all-reduce of all; the library works through the tiers by itself."""
     found = judged(DATA, training=True)
     assert found.passed
-    assert emitted(found, "reduce_scatter") == MATRICES + NORMS == 100_679_684 - 4
-    assert emitted(found, "all_reduce") == (MATRICES + NORMS) / 8
-    assert emitted(found, "all_gather") == MATRICES + NORMS
+    assert emitted(found, "all_reduce") == MATRICES + NORMS == 100_679_684 - 4
+    assert emitted(found, "reduce_scatter") == emitted(found, "all_gather") == 0
 
 
 def test_fully_sharded_training_scatters_the_gradients() -> None:
