@@ -18,7 +18,7 @@ SEARCH: list[tuple[list[str], str]] = [
     (["--devices", "99999999999"], "1048576"),
     (["--devices", "many"], "integer"),
     (["--devices", "4", "--cluster", "dgx-h10"], "did you mean 'dgx-h100'?"),
-    (["--devices", "4", "--cluster", "../../etc/passwd"], "cluster"),
+    (["--devices", "4", "--cluster", "../../etc/passwd"], "../../etc/passwd"),
     (["--devices", "4", "--bind", "batch"], "name=number"),
     (["--devices", "4", "--bind", "nosuch=4"], "nosuch"),
     (["--devices", "4", "--batch", "0"], "--batch 0"),
