@@ -59,9 +59,11 @@ def test_a_small_copy_of_gpt_2_sends_on_64_ranks_what_its_plan_lists(scheme: str
     graph = import_onnx(MODELS / "gpt2_small.onnx.gz")
     request = SearchRequest(target="torch", training=True, batch=64)
     (plan,) = plans(graph, 64, request, wanted=[scheme]).values()
-    judgement = counts_of(rescaled(shrunk(plan).plan, plan))
+    small = shrunk(plan).plan
+    judgement = counts_of(rescaled(small, plan))
     assert_confirmed(judgement)
-    assert sum(item.count for item in judgement.emitted) >= 40
+    # A message for the gradient of each parameter is the least that any of these schemes sends.
+    assert sum(item.count for item in judgement.emitted) >= len(small.parameters) > 30
 
 
 @pytest.mark.parametrize("model", ["bert_base", "llama3_8b_op24", "resnet50"])
