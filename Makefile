@@ -23,7 +23,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: help setup demo check test test-mindspore test-judges fidelity docs format clean $(MINDSPORE) $(JUDGES)
+.PHONY: web help setup demo check test test-mindspore test-judges test-system fidelity docs format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -90,6 +90,9 @@ test-judges: setup test-mindspore ## XLA, DTensor and MindSpore on our plans; ne
 		echo '  at:  $(JUDGES)'; echo '  fix: make $(JUDGES)'; exit 1; } >&2
 	PLANNER_MINDSPORE_PYTHON=$(abspath $(MINDSPORE)/bin/python) $(JUDGES)/bin/python -m pytest -n $(WORKERS) tests/judges
 
+test-system: setup ## real servers, kills, databases and browsers; some ten minutes
+	$(BIN)/python -m pytest -o addopts="--import-mode=importlib -q" -p no:randomly tests/system
+
 # The reference measurements stand beside the repository; name the table with ROWS=... if it is elsewhere.
 ROWS ?= ../shared/reference/measured_training.csv
 
@@ -97,6 +100,10 @@ fidelity: setup ## how far off training steps are: unseen models, baseline, swee
 	mkdir -p build
 	$(BIN)/python -m benchmarks.calibrate $(ROWS) --report build/fidelity.md
 	$(BIN)/planner validate $(ROWS) -o build/predictions.csv
+
+# The built page is committed: only its sources need node 20 and npm.
+web: ## build the page of the service from service/web/src
+	cd service/web && npm ci --no-audit --no-fund && npm run check && npm run build
 
 docs: setup ## write the output of commands in README and docs, operators.md and machines.md, anew
 	$(BIN)/python -m tests.cli.docs_output

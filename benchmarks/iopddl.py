@@ -30,8 +30,8 @@ PUBLISHED = {
     "P": (662197407330, 651833115436), "S": (1534613444, 1521949310), "V": (1632051, 1617084),
 }  # fmt: skip
 """Best of the contest, and best since."""
-HEAD = ("instance", "limit s", "time s", "cost", "bound", "gap %", "proof", "first answer s",
-        "best of the contest", "best published", "x published")  # fmt: skip
+HEAD = ("instance", "limit s", "time s", "cost", "bound", "gap %", "proof", "read s",
+        "first answer s", "best of the contest", "best published", "x published")  # fmt: skip
 
 
 def main() -> None:
@@ -93,16 +93,17 @@ def _row(path: Path, letter: str, share: float) -> tuple[str, ...]:
     )
     spent = time.monotonic() - started
     if done.returncode not in {0, 1}:
-        return (letter, str(limit), f"{spent:.1f}", "failed", done.stderr.strip()[-80:], *[""] * 6)
+        return (letter, str(limit), f"{spent:.1f}", "failed", done.stderr.strip()[-80:], *[""] * 7)
     found = json.loads(done.stdout)
     contest, since = PUBLISHED.get(letter, (None, None))
-    first = f"{found['trace'][0][0]:.1f}" if found["trace"] else ""
+    read = f"{found['loaded_s']:.1f}"
+    first = f"{found['trace'][0][0] - found['loaded_s']:.1f}" if found["trace"] else ""
     gap = "" if found["gap"] is None else f"{100 * found['gap']:.3f}"
     ratio = f"{found['cost'] / since:.5f}" if found["cost"] and since else ""
     shown = [f"{v:,}" if v is not None else "" for v in (contest, since)]
     cost, bound = (f"{found[k]:,.0f}" if found[k] is not None else "" for k in ("cost", "bound"))
-    return (letter, str(limit), f"{spent:.1f}", cost, bound, gap, found["status"], first, *shown,
-            ratio)  # fmt: skip
+    return (letter, str(limit), f"{spent:.1f}", cost, bound, gap, found["status"], read, first,
+            *shown, ratio)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ def diff(
     plan: options.PlanPath, other: options.OtherPlanPath, *, as_json: options.Json = False
 ) -> None:
     """Compare two plans: time, memory, mesh, and the layouts that differ."""
-    from cli.plan_difference import difference  # noqa: PLC0415  brings in pydantic
     from ir.plan_file import read_plan  # noqa: PLC0415
+    from planner.difference import difference  # noqa: PLC0415  brings in pydantic
 
     found = difference(read_plan(plan, staged=True), read_plan(other, staged=True))
     if as_json:

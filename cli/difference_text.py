@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from cli.plan_difference import Amount, Change, Difference
 from cli.text import fitted, table
+from planner.difference import Amount, Change, Difference
 from topology.units import format_bytes, format_seconds
 
 _MOST_SHOWN = 15

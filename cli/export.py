@@ -10,6 +10,7 @@ from cli import options
 from cli.arguments import export_settings, one_of
 from cli.errors import UserError
 from cli.files import Writer, write_files
+from cli.remote import Server
 
 if TYPE_CHECKING:
     from exporters.formats import Format
@@ -58,6 +59,7 @@ def export(
     form: options.Format = "mindspore",
     names: options.NamesSource = None,
     settings: options.ExportSettings = None,
+    server: Server = None,
 ) -> None:
     """Write a plan for a framework, as a table or as a report."""
     one_of(form, FORMATS, "--format", "format")
@@ -73,7 +75,10 @@ def export(
     given = export_settings(settings or [])
     if given and not chosen.settings:
         raise UserError(f"{form} takes no settings", "--set", "leave --set out")
-    found = read_plan(plan)
+    if server is not None:
+        _export_there(server, plan, chosen, output, names, given)
+        return
+    found = read_plan(plan, staged=True)
     if chosen.of_model is not None:
         _export_of_model(chosen, found, Settings(given, chosen.settings), output)
         return
@@ -86,6 +91,19 @@ def export(
     print(write_files(output.parent, {output.name: writer})[0])
     for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
+
+
+def _export_there(
+    server: str, plan: Path, form: Format, output: Path, names: str | None, given: dict[str, str]
+) -> None:
+    from cli.remote import remote_export  # noqa: PLC0415
+
+    made = remote_export(server, plan, form, output, names, given)
+    folder = output if form.is_folder else output.parent
+    for path in write_files(folder, {n: _bytes_writer(c) for n, c in made.files.items()}):
+        print(path)
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _export_with_settings(form: Format, made: Made, output: Path) -> None:
@@ -117,6 +135,13 @@ def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path)
         print(f"note: {note}", file=sys.stderr)
 
 
+def _bytes_writer(content: bytes) -> Writer:
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+
+    return write
+
+
 def _text_writer(text: str) -> Writer:
     def write(path: Path) -> None:
         path.write_text(text, encoding="utf-8")
@@ -137,9 +162,9 @@ def _check_suffix(form: Format, output: Path) -> None:
 def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
     """What the files for a target cannot say, a sentence each."""
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415
-    from exporters.formats import TARGET_FILES  # noqa: PLC0415
+    from exporters.formats import target_files  # noqa: PLC0415
 
-    forms = dict.fromkeys(TARGET_FILES.get(target, {}).values())
+    forms = dict.fromkeys(target_files(plan, target).values())
     found = (loss for form in forms for loss in KNOWN[form].losses(plan, None))
     losses = tuple(dict.fromkeys(found))
     return losses + (checkpoint_note(plan) if "mindspore" in forms else ())
@@ -150,7 +175,7 @@ def checkpoint_note(plan: Plan) -> tuple[str, ...]:
     from planner.checkpoint_only import checkpoint_only_s  # noqa: PLC0415
     from topology.units import format_seconds  # noqa: PLC0415
 
-    alone_s = checkpoint_only_s(plan)
+    alone_s = checkpoint_only_s(plan) if plan.pipeline is None else None
     if alone_s is None:
         return ()
     alone, planned = format_seconds(alone_s), format_seconds(plan.estimate.step_time_s)
@@ -167,13 +192,9 @@ def target_writers(plan: Plan, target: str) -> dict[str, Writer]:
     Raises:
         ExportError: the target cannot express the plan.
     """
-    from exporters.errors import ExportError, Violation  # noqa: PLC0415
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415
-    from exporters.formats import TARGET_FILES  # noqa: PLC0415
+    from exporters.formats import target_files  # noqa: PLC0415
 
-    files = TARGET_FILES.get(target, {})
-    if plan.pipeline is not None and files:
-        fix = "search with --batch in place of --global-batch"
-        raise ExportError(Violation("stages and micro-batches", "pipeline", fix))
+    files = target_files(plan, target)
     made = {form: KNOWN[form].writer(plan, None) for form in dict.fromkeys(files.values())}
     return {name: made[form] for name, form in files.items()}

@@ -1,4 +1,4 @@
-"""`planner import-strategy`: a strategy file of MindSpore becomes a plan."""
+"""`planner import-strategy`: a strategy of MindSpore, or a plan of another tool, becomes a plan."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from cli import options
 from cli.arguments import device_count, one_of, with_sequence
 from cli.errors import UserError
 from cli.files import check_folder, write_files
+from cli.foreign_strategy import foreign_plan, planned_as
+from cli.machine_files import machine_file
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -29,19 +31,29 @@ EPILOG = """\b
 Examples:
   planner import-strategy strategy.ckpt model.onnx --devices 8 -o theirs.json
   planner import-strategy operators.json net.mindir --devices 16 --rest auto -o theirs.json
+  planner import-strategy tp=8,dp=2 model.onnx --devices 16 -o megatron.json
+  planner import-strategy galvatron_config.json model.onnx --devices 16 -o theirs.json
   planner diff theirs.json ours/plan.json
 
 \b
 Files:
   strategy.ckpt, strategy.json  of parameters: save_param_strategy_file, strategy_ckpt_config
   operators.json                of all operators: save_operator_strategy_file, for a .mindir
+  tp=8,dp=2 or a file           Megatron's degrees, or its arguments as text or JSON
+  galvatron_config.json         Galvatron's degrees of every layer
+  placements.json               DTensor: {"mesh": [2, 8], "placements": {NAME: ["Shard(0)", ...]}}
+  torch.json                    what `planner export --format torch` wrote
 
 \b
 Exit status: 0 written, 1 no plan fits into memory, 2 a fault in the command or a file."""
 
 StrategyPath = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="A strategy file that MindSpore or the planner wrote."),
+    typer.Argument(
+        metavar="FILE|DEGREES",
+        help="A strategy file of MindSpore or the planner, a plan of Megatron, Galvatron or "
+        "DTensor, or degrees such as tp=8,dp=2.",
+    ),
 ]
 Rest = Annotated[
     str,
@@ -52,6 +64,15 @@ Rest = Annotated[
         "neighbours are.",
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="mindspore|torch|jax|generic",
+        help="Whose space and costs a plan of another tool is priced in.",
+        show_default="mindspore for its own files, else torch",
+    ),
+]
 
 
 def import_strategy(  # noqa: PLR0913  one parameter per option
@@ -60,6 +81,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     output: options.OutputFile,
     *,
     rest: Rest = "semi-auto",
+    target: Target = None,
     devices: options.Devices = None,
     cluster: options.ClusterName = "atlas-800t-a2",
     product: options.Product = None,
@@ -76,24 +98,40 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     all_to_all: options.AllToAll = True,
     as_json: options.Json = False,
 ) -> None:
-    """Make a plan of the strategies in a file, checked by MindSpore's own rules."""
+    """Make a plan of the strategies in a file, checked by MindSpore's own rules, or of the plan of
+    another tool, priced like one of ours.
+    """
     one_of(rest, REST, "--rest", "way")
     if devices is not None:
         device_count(devices)
-    from cli.search_request import machine, search_request  # noqa: PLC0415  half a second of imports
+    from planner.asking.machines import machine  # noqa: PLC0415  half a second of imports
+    from planner.asking.request import search_request  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
 
+    foreign = foreign_plan(file)
+    wanted = target or ("mindspore" if foreign is None else "torch")
+    if foreign is None and wanted != "mindspore":
+        raise UserError(
+            "MindSpore's strategies are priced for MindSpore",
+            f"--target {wanted}",
+            "leave --target out",
+        )
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
         bind=with_sequence(bind, sequence), memory=memory, dataset_strategy=dataset_strategy,
-        target="mindspore", solver="propagation" if rest == "propagation" else "portfolio",
+        target=wanted, solver="propagation" if rest == "propagation" else "portfolio",
         time_limit=time_limit, effort=1, attention=attention, all_to_all=all_to_all, rules=(),
         pins=[], cost="time",
     )  # fmt: skip
-    computer = machine(cluster, devices, product, request)
+    named = machine_file(cluster, f"--cluster {cluster}") or cluster
+    computer = machine(named, devices, product, request)
     check_folder(output.parent)
     try:
-        plan, notes = _planned(file, model, computer.cluster, request, rest)
+        plan, notes = (
+            _planned(file, model, computer.cluster, request, rest)
+            if foreign is None
+            else planned_as(foreign, file, model, computer.cluster, request)
+        )
     except InfeasibleError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(NO_PLAN_FITS) from error

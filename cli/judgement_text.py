@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cli.text import table
-from cli.verdict_text import print_outputs, print_unverified, shown_outputs
+from cli.verdict_text import print_outputs, print_unverified
+from planner.asking.verification import shown_outputs
 from topology.units import format_bytes
 
 if TYPE_CHECKING:

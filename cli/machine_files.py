@@ -1,4 +1,4 @@
-"""Machines that a command names: a bundled one, a cluster file, or a rank table."""
+"""Machines that a command names: a bundled one, or a file that is read here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import UserError
+from planner.asking.sources import Document
 
 if TYPE_CHECKING:
     from topology.machine import Machine
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 2**26
 """Larger files are not read: cluster files are far smaller, and so are rank tables."""
 _SUFFIXES = (".yaml", ".yml", ".json")
-_RANK_TABLE_KEYS = (
-    '"server_list"', '"group_list"', '"rank_list"', '"super_pod_list"', '"node_list"',
-)  # fmt: skip
 
 
 def is_file_name(name: str) -> bool:
@@ -45,12 +43,13 @@ def machine_text(path: Path, where: str) -> str:
         raise UserError(f"cannot read {path}: {reason}", where, fix) from error
 
 
-def is_rank_table(text: str, path: Path) -> bool:
-    """Whether a text is meant as a rank table; a cluster file names its schema_version."""
-    if "schema_version" in text:
-        return False
-    is_json = text.lstrip()[:1] == "{" and any(key in text for key in _RANK_TABLE_KEYS)
-    return is_json or path.suffix.lower() == ".json"
+def machine_file(name: str, where: str) -> Document | None:
+    """The file of this name; `None` for the name of a bundled machine.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return Document(name, machine_text(Path(name), where)) if is_file_name(name) else None
 
 
 def named_machine(name: str, where: str) -> Machine:
@@ -60,17 +59,6 @@ def named_machine(name: str, where: str) -> Machine:
         UserError: the file cannot be read, or is a rank table.
         ClusterError: there is no such machine, or the file has faults.
     """
-    from topology.catalogue import named_machine as bundled  # noqa: PLC0415  brings in pydantic
-    from topology.loading import load_machine  # noqa: PLC0415
+    from planner.asking.machines import named_machine as found  # noqa: PLC0415  brings in pydantic
 
-    if not is_file_name(name):
-        return bundled(name)
-    path = Path(name)
-    text = machine_text(path, where)
-    if is_rank_table(text, path):
-        raise UserError(
-            f"{path} is a rank table, which has no links",
-            where,
-            "name a cluster file; `planner topology check` reads rank tables",
-        )
-    return load_machine(text, str(path))
+    return found(machine_file(name, where) or name, where)

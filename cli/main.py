@@ -9,6 +9,8 @@ import typer
 from cli.calibrate import app as calibrate_app
 from cli.diff import EPILOG as DIFF_EPILOG
 from cli.diff import diff
+from cli.explain import EPILOG as EXPLAIN_EPILOG
+from cli.explain import explain
 from cli.export import EPILOG as EXPORT_EPILOG
 from cli.export import export
 from cli.group import Commands
@@ -20,6 +22,8 @@ from cli.reshard import EPILOG as RESHARD_EPILOG
 from cli.reshard import reshard
 from cli.search import EPILOG as SEARCH_EPILOG
 from cli.search import search
+from cli.serve import EPILOG as SERVE_EPILOG
+from cli.serve import serve
 from cli.show import EPILOG as SHOW_EPILOG
 from cli.show import show
 from cli.simulate import EPILOG as SIMULATE_EPILOG
@@ -33,6 +37,8 @@ from cli.validate import EPILOG as VALIDATE_EPILOG
 from cli.validate import validate
 from cli.verify import EPILOG as VERIFY_EPILOG
 from cli.verify import verify
+from cli.whatif import EPILOG as WHATIF_EPILOG
+from cli.whatif import whatif
 
 EPILOG = """\b
 Examples:
@@ -55,12 +61,15 @@ app.command(epilog=SIZES_EPILOG)(sizes)
 app.command(epilog=SHOW_EPILOG)(show)
 app.command(epilog=SIMULATE_EPILOG)(simulate)
 app.command(epilog=DIFF_EPILOG)(diff)
+app.command(epilog=EXPLAIN_EPILOG)(explain)
 app.command(epilog=EXPORT_EPILOG)(export)
 app.command(epilog=IMPORT_STRATEGY_EPILOG)(import_strategy)
 app.command(epilog=VERIFY_EPILOG)(verify)
+app.command(epilog=WHATIF_EPILOG)(whatif)
 app.command(epilog=RESHARD_EPILOG)(reshard)
 app.command(epilog=SOLVE_EPILOG)(solve)
 app.command(epilog=VALIDATE_EPILOG)(validate)
+app.command(epilog=SERVE_EPILOG)(serve)
 app.add_typer(topology_app, name="topology")
 app.add_typer(calibrate_app, name="calibrate")
 

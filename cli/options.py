@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-PHASES = ("train", "infer")
-DTYPES = ("bf16", "fp16", "fp32")
-ATTENTION = ("fused", "decomposed")
+from planner.asking import texts
+
+DTYPES = texts.DTYPES
 
 _MODEL_HELP = (
     "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir) or "
@@ -144,7 +144,8 @@ Solver: TypeAlias = Annotated[
         metavar="NAME",
         help="Who decides: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
         "recursive_bisection (at once, at any width), propagation (from the pins), "
-        "mindspore_elimination (MindSpore's dynamic programming) or exhaustive.",
+        "mindspore_elimination (MindSpore's dynamic programming), recursive_programming "
+        "(MindSpore's choice of that name) or exhaustive.",
     ),
 ]
 TimeLimit: TypeAlias = Annotated[
@@ -223,7 +224,7 @@ Cost: TypeAlias = Annotated[
     str,
     typer.Option(
         "--cost",
-        metavar="time|mindspore",
+        metavar="time|mindspore|communication|memory",
         help="What is minimised: the time of a step, or the cost that MindSpore's own searches "
         "minimise, to repeat and compare their choices. The times printed are the planner's.",
     ),

@@ -32,3 +32,39 @@ Pipeline: TypeAlias = Annotated[
         help="Stages of the pipeline, off for one; with --global-batch.",
     ),
 ]
+Recompute: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--recompute",
+        metavar="auto|none|selective|full",
+        help="What the backward pass may compute again to save memory: nothing, single operators, "
+        "every block as a whole, or what is best for each; with --global-batch.",
+    ),
+]
+Zero: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--zero",
+        metavar="auto|0|1|2|3",
+        help="Stage of ZeRO of every parameter that has copies: 1 shares out its optimizer state, "
+        "2 its gradient too, 3 the parameter itself; with --global-batch.",
+    ),
+]
+SequenceParallel: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--sequence-parallel",
+        metavar="auto|on|off",
+        help="Cut activations along their tokens: on wherever work would be repeated otherwise, "
+        "off nowhere.",
+    ),
+]
+Interleave: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--interleave",
+        metavar="auto|V",
+        help="Chunks of the network on every part of the machine, which take turns; with "
+        "--global-batch.",
+    ),
+]

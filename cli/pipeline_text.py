@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from cli.text import table
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from ir.plan import Pipeline
+    from ir.plan import Pipeline, Plan
 
 MOST_SHOWN = 16
 """Stages of a table; of more, the first and the last are shown."""
@@ -19,9 +20,10 @@ MOST_SHOWN = 16
 def print_pipeline(pipeline: Pipeline, out: Console) -> None:
     """Stages, what each takes for one micro-batch, and what is sent."""
     count = len(pipeline.stages)
+    turns = f", {pipeline.chunks} taking turns on each part" if pipeline.chunks > 1 else ""
     title = (
-        f"{count} pipeline stage{'s' * (count > 1)}, {pipeline.micro_batches} micro-batches of "
-        f"{pipeline.micro_batch} ({pipeline.schedule}); times of one micro-batch"
+        f"{count} pipeline stage{'s' * (count > 1)}{turns}, {pipeline.micro_batches} micro-batches "
+        f"of {pipeline.micro_batch} ({pipeline.schedule}); times of one micro-batch"
     )
     columns = ["stage", "operators", "forward", "backward", "once a step", "memory", "kept"]
     made = table(title, columns, right=(0, 1, 2, 3, 4, 5, 6))
@@ -46,3 +48,19 @@ def print_pipeline(pipeline: Pipeline, out: Console) -> None:
             f"{len(pipeline.sends)} tensors go from stage to stage over {most.tier} links, each by "
             f"at most {format_bytes(most.nbytes * most.count)} a step and device, both ways"
         )
+    blocks = sum(len(stage.blocks) for stage in pipeline.stages)
+    if blocks:
+        out.print(f"{blocks} blocks are computed again as a whole in the backward pass")
+    for shared in pipeline.shared:
+        stages = " and ".join(map(str, shared.stages))
+        out.print(
+            f"stages {stages} hold {shared.tensor}; once a step they add up its gradient in "
+            f"{format_seconds(shared.time_s)}"
+        )
+
+
+def print_sharding(plan: Plan, out: Console) -> None:
+    """How far parameters of a plan with micro-batches are shared out over their copies."""
+    counts = Counter(tensor.zero for tensor in plan.parameters)
+    shown = ", ".join(f"{count} at stage {level}" for level, count in sorted(counts.items()))
+    out.print(f"ZeRO: of {sum(counts.values())} parameters {shown}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.pipeline_text import print_pipeline
+from cli.pipeline_text import print_pipeline, print_sharding
 from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
@@ -44,6 +44,7 @@ def print_plan(
     _times(plan, out)
     if plan.pipeline is not None:
         print_pipeline(plan.pipeline, out)
+        print_sharding(plan, out)
     _memory(plan, out)
     _quality(plan, out)
     print_baselines(plan.baselines, plan.estimate.step_time_s, out)

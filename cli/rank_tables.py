@@ -139,7 +139,7 @@ def _of_plan(path: Path, hosts: Path | None) -> RankTable:
     from topology.rank_tables.generation import made_table  # noqa: PLC0415
     from topology.rank_tables.places import reordered  # noqa: PLC0415
 
-    plan = read_plan(path)
+    plan = read_plan(path, staged=True)
     cluster = Cluster.from_dict(plan.cluster)
     product = _product_of(cluster, f"--plan {path}")
     servers = math.prod(tier.size for tier in cluster.tiers if tier.name in _TIERS_OF_SERVERS)

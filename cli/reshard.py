@@ -154,6 +154,10 @@ def _planned(
     from executors.checkpoint.pairing import wanted_tensors  # noqa: PLC0415
     from executors.checkpoint.source import read_source  # noqa: PLC0415
     from executors.checkpoint.tensors import source_tensors  # noqa: PLC0415
+    from executors.checkpoint.torch_outputs import (  # noqa: PLC0415
+        distributed_outputs,
+        stored_once,
+    )
     from ir.slicing import whole_slicing  # noqa: PLC0415
 
     form, name = files
@@ -171,6 +175,9 @@ def _planned(
     first = source.files[0]
     form = form or (first.form if first.form in given.FORMATS else given.FORMATS[0])
     metadata = _metadata(source, form)
+    if form == "distcp":
+        wanted = stored_once(wanted, request.ranks)
+        return Move(source, wanted, distributed_outputs(wanted, request.ranks))
     outputs = planned_outputs(wanted, request.ranks, form, metadata, name)
     return Move(source, wanted, outputs)
 

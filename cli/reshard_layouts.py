@@ -46,7 +46,7 @@ def read_layout(path: Path) -> GivenLayout:
         what = f"{path} is a folder"
         raise UserError(what, "a layout", "name the plan.json or the strategy file in it")
     if _is_plan(path):
-        plan = read_plan(path)
+        plan = read_plan(path, staged=True)
         return GivenLayout(plan_slicing(plan, str(path)), plan)
     return GivenLayout(strategy_slicing(read(path), str(path)))
 

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-FORMATS = ("safetensors", "ckpt")
+FORMATS = ("safetensors", "ckpt", "distcp")
 _LAYOUT = "a plan.json, or a strategy file of MindSpore (.ckpt or .json)"
 
 From: TypeAlias = Annotated[
@@ -130,13 +130,18 @@ FileFormat: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="safetensors|ckpt",
-        help="Form of the new files.",
+        metavar="safetensors|ckpt|distcp",
+        help="Form of the new files; distcp is a distributed checkpoint of torch.",
         show_default="the checkpoint's",
     ),
 ]
 FileName: TypeAlias = Annotated[
-    str, typer.Option("--file-name", metavar="NAME", help="Name of each new file, less its suffix.")
+    str,
+    typer.Option(
+        "--file-name",
+        metavar="NAME",
+        help="Name of each new file, less its suffix; torch's files have names of their own.",
+    ),
 ]
 Verify: TypeAlias = Annotated[
     bool,

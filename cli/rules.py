@@ -1,46 +1,33 @@
-"""Sharding rules from the command line and from files, as text; their meaning is the planner's."""
+"""Files of sharding rules on the command line; what stands in them is the planner's to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli.errors import UserError
+from planner.asking.rules import rules as found_rules
+from planner.asking.sources import Document
 
 LARGEST_FILE_BYTES = 2**20
-_FIX = "write kind, colon and rule, such as 'custom::Twist: b s -> b s'"
 
 
 def rules(texts: Sequence[str] | None, file: Path | None) -> tuple[tuple[str, str], ...]:
     """Kinds of operators, each with the notation of its rule, in order.
 
-    >>> rules(["custom::Twist: b  s -> b s"], None)
-    (('custom::Twist', 'b s -> b s'),)
-
     Raises:
         UserError: a text is no rule, or the file cannot be read.
     """
-    given = [_rule(text, f"--rule {text!r}") for text in texts or ()]
-    if file is not None:
-        given += [_rule(text, place) for text, place in _lines(file)]
-    return tuple(sorted(given))
+    return found_rules(texts or (), rules_file(file))
 
 
-def _rule(text: str, place: str) -> tuple[str, str]:
-    """The last colon ends the kind, for the kind may hold colons and a rule holds none."""
-    kind, _, notation = text.rpartition(":")
-    kind, notation = kind.strip(), " ".join(notation.split())
-    if not kind or kind.endswith(":") or "->" not in notation:
-        raise UserError(f"{text.strip()!r} gives no rule to a kind of operator", place, _FIX)
-    return kind, notation
+def rules_file(file: Path | None) -> Document | None:
+    """A file of rules, if one is given.
 
-
-def _lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Lines with where they stand; a `#` begins a comment."""
-    for number, line in enumerate(_text(file).splitlines(), 1):
-        content = line.partition("#")[0].strip()
-        if content:
-            yield content, f"line {number} of {file}"
+    Raises:
+        UserError: it cannot be read, is too large, or is no text.
+    """
+    return None if file is None else Document(str(file), _text(file))
 
 
 def _text(file: Path) -> str:

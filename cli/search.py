@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from cli import options
+from cli import explain_options, options
+from cli import mindspore_options as mindspore
 from cli import pipeline_options as pipelines
-from cli.arguments import device_count, with_sequence
+from cli.arguments import device_count
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
+from cli.machine_files import machine_file
 from cli.progress import Progress
-from cli.rules import rules as given_rules
+from cli.remote import Server, remote_plan
+from cli.rules import rules_file
+from cli.shard_file import shard_file
 
 if TYPE_CHECKING:
     from ir.plan import Plan
-    from planner.request import InfeasibleError, SearchRequest
-    from topology.cluster import Cluster
+    from planner.asking.options import SearchOptions
+    from planner.asking.searching import Question
+    from planner.explain import Infeasibility, WhyNot
+    from planner.request import InfeasibleError
     from topology.rank_tables.machine import TableMachine
 
 NO_PLAN_FITS = 1
@@ -46,6 +51,10 @@ def search(  # noqa: PLR0913  one parameter per option
     global_batch: pipelines.GlobalBatch = None,
     micro_batch: pipelines.MicroBatch = "auto",
     pipeline: pipelines.Pipeline = "auto",
+    recompute: pipelines.Recompute = "auto",
+    zero: pipelines.Zero = "auto",
+    sequence_parallel: pipelines.SequenceParallel = "auto",
+    interleave: pipelines.Interleave = "auto",
     sequence: options.SequenceLength = None,
     phase: options.Phase = "train",
     optimizer: options.OptimizerName = "adamw",
@@ -61,69 +70,100 @@ def search(  # noqa: PLR0913  one parameter per option
     rule: options.Rule = None,
     rules: options.Rules = None,
     pin: options.Pin = None,
+    keep_close_to: explain_options.KeepCloseTo = None,
+    max_changes: explain_options.MaxChanges = None,
+    why_not: explain_options.WhyNotTexts = None,
     shard: options.Shard = None,
     cost: options.Cost = "time",
+    search_mode: mindspore.SearchMode = None,
+    pipeline_stages: mindspore.PipelineStages = None,
+    gradient_accumulation: mindspore.GradientAccumulation = None,
+    enable_parallel_optimizer: mindspore.EnableParallelOptimizer = False,
+    fully_use_devices: mindspore.FullyUseDevices = False,
+    run_phase: mindspore.RunPhase = None,
+    level: mindspore.Level = None,
+    server: Server = None,
     output: options.OutputFolder = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the fastest way to split a model over devices, within their memory."""
     if devices is not None:
         device_count(devices)
-    from cli.search_request import machine, search_request  # noqa: PLC0415  half a second of imports
-    from cli.shards import with_shards  # noqa: PLC0415
-    from cli.symbols import split_symbols, with_symbols  # noqa: PLC0415
+    from planner.asking.options import SearchOptions  # noqa: PLC0415  half a second of imports
     from planner.request import InfeasibleError  # noqa: PLC0415
 
-    ranges, symbols = split_symbols(with_sequence(bind, sequence))
-    request = search_request(
-        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
-        global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline,
-        bind=ranges, memory=memory,
+    asked = SearchOptions(
+        devices=devices, cluster=cluster, product=product, bind=tuple(bind or ()), batch=batch,
+        global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline, sequence=sequence,
+        recompute=recompute, zero=zero, sequence_parallel=sequence_parallel, interleave=interleave,
+        search_mode=search_mode, pipeline_stages=pipeline_stages,
+        gradient_accumulation=gradient_accumulation, run_phase=run_phase, level=level,
+        enable_parallel_optimizer=enable_parallel_optimizer, fully_use_devices=fully_use_devices,
+        phase=phase, optimizer=optimizer, dtype=dtype, memory=memory,
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
-        effort=effort, attention=attention, all_to_all=all_to_all, rules=given_rules(rule, rules),
-        pins=pin or [], cost=cost,
+        effort=effort, attention=attention, all_to_all=all_to_all, rule=tuple(rule or ()),
+        rules=rules_file(rules), pin=tuple(pin or ()), shard=shard_file(shard), cost=cost,
+        keep_close_to=explain_options.older_plan(keep_close_to), max_changes=max_changes,
     )  # fmt: skip
-    computer = machine(cluster, devices, product, request)
-    request, notes = with_symbols(request, symbols, model, computer.cluster.devices)
-    request = with_shards(request, shard, model, computer.cluster)
-    computer = replace(computer, notes=(*computer.notes, *notes))
+    found = _question(model, asked)
+    explain_options.check_ways(found, why_not)
     if output is not None:
         check_folder(output)
     try:
-        plan = computer.noted(_planned(model, computer.cluster, request))
+        plan = _planned(found) if server is None else _planned_there(server, model, asked)
     except InfeasibleError as error:
-        _say_infeasible(error, as_json=as_json)
+        why = None if server is not None else explain_options.nothing_fits(found, asked, error)
+        _say_infeasible(explain_options.with_fixes(error, why), why, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
-    _deliver(plan, computer.table, output, target, as_json=as_json)
+    others = explain_options.other_ways(found, plan, why_not)
+    _deliver(plan, found.table, output, target, others, as_json=as_json)
 
 
-def _planned(model: Path, cluster: Cluster, request: SearchRequest) -> Plan:
-    from importers.model_file import import_model_file  # noqa: PLC0415
-    from planner.joint import search_whole  # noqa: PLC0415
-    from planner.search import search  # noqa: PLC0415
+def _question(model: Path, asked: SearchOptions) -> Question:
+    """What is asked, with the files that it names; warnings go to stderr."""
+    from planner.asking.searching import question  # noqa: PLC0415
+    from planner.asking.sources import model_file  # noqa: PLC0415
 
-    find = search if request.global_batch is None else search_whole
+    found = question(
+        model_file(model), asked, machine_file(asked.cluster, f"--cluster {asked.cluster}")
+    )
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return found
+
+
+def _planned(found: Question) -> Plan:
     with Progress() as progress:
-        progress(f"reading {model.name}")
-        return find(import_model_file(model, dict(request.bind)), cluster, request, progress)
+        return found.plan(progress)
+
+
+def _planned_there(server: str, model: Path, asked: SearchOptions) -> Plan:
+    with Progress() as progress:
+        return remote_plan(server, model, asked, progress)
 
 
 def _deliver(
-    plan: Plan, table: TableMachine | None, output: Path | None, target: str, *, as_json: bool
+    plan: Plan,
+    table: TableMachine | None,
+    output: Path | None,
+    target: str,
+    others: list[WhyNot],
+    *,
+    as_json: bool,
 ) -> None:
     files = [] if output is None else write_files(output, _writers(plan, table, target))
-    applied = len(files) > 1 and plan.pipeline is None
-    losses = target_losses(plan, target) if applied else ()
+    losses = target_losses(plan, target) if len(files) > 1 else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
-        print(dumps(found(plan, files)))
+        print(dumps(found(plan, files) | explain_options.in_json(others)))
         return
     from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
         print_plan(plan, files, out, losses=losses)
+    explain_options.print_answers(others)
 
 
 def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, Writer]:
@@ -132,11 +172,11 @@ def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, W
     MindSpore lays its mesh out in the order of the ranks, so it gets a rank table in that order.
     """
     from exporters.errors import ExportError  # noqa: PLC0415
-    from ir.plan_file import plan_to_json  # noqa: PLC0415
+    from planner.asking.searching import plan_bytes  # noqa: PLC0415
     from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415
 
     def write_plan(path: Path) -> None:
-        path.write_text(plan_to_json(plan), encoding="utf-8")
+        path.write_bytes(plan_bytes(plan))
 
     writers: dict[str, Writer] = {"plan.json": write_plan}
     if table is not None and target == "mindspore":
@@ -156,12 +196,16 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
+def _say_infeasible(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
     from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
     from cli.plan_text import print_infeasible  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
 
     with page(sys.stderr) as out:
         print_infeasible(error, out)
+        for reason in () if why is None else why.reasons:
+            if reason.kind != "memory":
+                out.print(f"  reason: {reason.text}", soft_wrap=True)
     if as_json:
-        print(dumps(nothing_fits(error)))
+        told = {} if why is None else {"explanation": why.to_dict()}
+        print(dumps(nothing_fits(error) | told))

@@ -31,7 +31,7 @@ def show(
     """Print the summary of a plan, or one operator with its neighbours and collectives."""
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    found = read_plan(plan, staged=html is None and op is None)
+    found = read_plan(plan, staged=True)
     if op is not None:
         _show_operator(found, op, as_json=as_json)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
 from cli.files import check_folder, write_files
+from cli.remote import Server, remote_simulation
 
 if TYPE_CHECKING:
+    from cli.simulation_arguments import Given
     from costmodel.simulation.result import Simulation
     from costmodel.training.records import TrainingRun
 
@@ -50,18 +53,23 @@ def simulate(  # noqa: PLR0913  one parameter per option
     seed: choices.Seed = 0,
     trace: choices.Trace = None,
     plot: choices.Plot = None,
+    server: Server = None,
     as_json: options.Json = False,
 ) -> None:
     """Run one step event by event: what overlaps, what waits, what is in memory when."""
     from cli.simulation_arguments import Given, reported  # noqa: PLC0415  brings in the cost model
 
     given = Given(
-        cluster, bandwidth or [], not no_overlap, contention, fusion or [], prefetch,
+        cluster, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()), prefetch,
         interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
     _check_outputs(trace, plot)
-    if servers is not None:
+    if servers is not None and server is None:
         _serve(given.training_run(subject, layout, precision, software), servers, as_json=as_json)
+        return
+    if server is not None:
+        _refuse_there({"--layout": layout, "--servers": servers, "--plot": plot}, server)
+        _simulate_there(server, Path(subject), given, trace, as_json=as_json)
         return
     if layout is None:
         found = given.simulated_plan(Path(subject))
@@ -80,6 +88,36 @@ def simulate(  # noqa: PLR0913  one parameter per option
 
     with page() as out:
         print_simulation(found, files, out)
+
+
+def _refuse_there(given: dict[str, object], server: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"a service simulates plans, as figures and timelines: not {option}",
+                f"--server {server}",
+                f"leave one of {option} and --server out",
+            )
+
+
+def _simulate_there(
+    server: str, plan: Path, given: Given, trace: Path | None, *, as_json: bool
+) -> None:
+    from cli.plan_json import dumps  # noqa: PLC0415
+    from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
+
+    result, timeline = remote_simulation(server, plan, asdict(given), trace is not None)
+    files = []
+    if trace is not None:
+        files = write_files(trace.parent, {trace.name: lambda path: _write_bytes(path, timeline)})
+    if as_json:
+        print(dumps({**result, "files": [str(path) for path in files]}))
+    else:
+        print_figures(result, files)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _check_outputs(trace: Path | None, plot: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ def solve(
     with Progress() as progress:
         progress(f"reading {instance.name}")
         network = read_instance(instance)
+        loaded_s = time.monotonic() - started
 
         def report(what: str, cost: float, bound: float) -> None:
             best = f"best {cost:,.0f}" if math.isfinite(cost) else "nothing that fits yet"
@@ -68,13 +70,24 @@ def solve(
             progress(f"{what}: {best}{low}")
 
         answer = search_network(network, Limits(limit, effort, threads, seed), report, started)
-    _deliver(answer, network, output, time.monotonic() - started, as_json=as_json)
+    times = Times(loaded_s, time.monotonic() - started)
+    _deliver(answer, network, output, times, as_json=as_json)
     if answer.choice is None:
         raise typer.Exit(NO_ANSWER)
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds since the command began."""
+
+    loaded_s: float
+    """When the instance was read."""
+    spent_s: float
+    """When the answer stood."""
+
+
 def _deliver(
-    answer: Answer, network: Network, output: Path | None, spent_s: float, *, as_json: bool
+    answer: Answer, network: Network, output: Path | None, times: Times, *, as_json: bool
 ) -> None:
     if output is not None and answer.choice is not None:
         text = json.dumps(
@@ -85,7 +98,7 @@ def _deliver(
             }
         )
         write_files(output.parent, {output.name: lambda path: _write(path, text)})
-    record = _record(answer, network, spent_s)
+    record = _record(answer, network, times)
     if as_json:
         print(json.dumps(record))
         return
@@ -93,10 +106,10 @@ def _deliver(
         nothing = (
             "no choice fits" if answer.proof == "infeasible" else "nothing that fits was found"
         )
-        print(f"{nothing} in {spent_s:.1f} s")
+        print(f"{nothing} in {times.spent_s:.1f} s")
         return
     word = "optimal" if answer.proof == "optimal" else f"at most {100 * answer.gap:.3g} % above it"
-    print(f"cost {answer.cost:,.0f} in {spent_s:.1f} s, bound {answer.bound:,.0f}: {word}")
+    print(f"cost {answer.cost:,.0f} in {times.spent_s:.1f} s, bound {answer.bound:,.0f}: {word}")
     print(f"memory {answer.peak:,.0f} of {network.limit:,.0f} at its peak")
     if answer.truncated:
         print("the time limit cut the search short; another run may answer differently")
@@ -108,7 +121,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _record(answer: Answer, network: Network, spent_s: float) -> dict[str, object]:
+def _record(answer: Answer, network: Network, times: Times) -> dict[str, object]:
     return {
         "status": answer.proof,
         "cost": _number(answer.cost),
@@ -118,7 +131,8 @@ def _record(answer: Answer, network: Network, spent_s: float) -> dict[str, objec
         "limit": _number(network.limit),
         "feasible": answer.choice is not None and network.is_feasible(answer.choice),
         "truncated": answer.truncated,
-        "time_s": round(spent_s, 3),
+        "loaded_s": round(times.loaded_s, 3),
+        "time_s": round(times.spent_s, 3),
         "trace": [[round(s.time_s, 3), _number(s.cost), _number(s.bound)] for s in answer.trace],
     }
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
-from cli.machine_files import is_rank_table, machine_text
+from cli.machine_files import machine_text
+from planner.asking.machines import is_rank_table
+from planner.asking.sources import Document
 from topology.errors import ClusterError, Violation
 from topology.loading import check_machine
 
@@ -36,7 +38,7 @@ def checked(path: Path, product: str | None) -> Verdict:
         UserError: the file cannot be read, or a product is given for a cluster file.
     """
     text = machine_text(path, str(path))
-    if product is not None or is_rank_table(text, path):
+    if product is not None or is_rank_table(Document(path.name, text)):
         return _rank_table(path, text, product)
     return _cluster(path, text)
 

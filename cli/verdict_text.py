@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cli.text import table
@@ -16,24 +15,6 @@ if TYPE_CHECKING:
     from ir.plan import Plan
 
 MOST_ROWS = 12
-
-
-def verdict_record(verdict: Verdict, notes: Sequence[str]) -> dict[str, object]:
-    """The answer of `planner verify --json`; an error without bound is null."""
-    return {
-        "status": "verified" if verdict.passed else "not verified",
-        "outputs": shown_outputs(verdict.outputs),
-        "missing": list(verdict.missing),
-        "not_verified": dict(verdict.not_verified),
-        "mismatches": [asdict(m) for m in verdict.mismatches],
-        "messages": verdict.messages,
-        "notes": list(notes),
-    }
-
-
-def shown_outputs(outputs: Sequence[Output]) -> list[dict[str, object]]:
-    """Outputs for JSON; an error without bound is null."""
-    return [{**asdict(o), "error": o.error if math.isfinite(o.error) else None} for o in outputs]
 
 
 def print_verdict(verdict: Verdict, plan: Plan, notes: Sequence[str], out: Console) -> None:

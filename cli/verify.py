@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,12 +13,13 @@ from cli.arguments import one_of
 from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
 from cli.progress import Progress
+from cli.remote import Server, remote_verification
+from planner.asking.verification import VerificationOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from executors.judgement import Judgement
-    from executors.placement import Array
     from executors.verdict import Verdict
     from ir.plan import Plan
 
@@ -33,8 +34,6 @@ Exit status: 0 the plan is right, 1 it is not or could not be verified, 2 a faul
 the model or the plan."""
 
 NOT_VERIFIED = 1
-SCALES = ("small", "full")
-BACKENDS = ("reference", "onnxruntime")
 
 
 def verify(  # noqa: PLR0913  one parameter per option
@@ -47,25 +46,31 @@ def verify(  # noqa: PLR0913  one parameter per option
     backend: options.Backend = "reference",
     devices: options.VirtualDevices = None,
     seed: options.Seed = 0,
+    server: Server = None,
     as_json: options.Json = False,
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
-    one_of(scale, SCALES, "--scale", "scale")
-    _check_backend(backend)
+    options_of_run = VerificationOptions(scale=scale, backend=backend, seed=seed)
+    options_of_run.check()
     one_of(executor, EXECUTORS, "--executor", "executor")
     check_judge(executor, mindspore_python)
+    if server is not None:
+        _verify_there(server, model, plan, options_of_run, executor, as_json=as_json)
+        return
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+    from planner.asking.sources import model_file  # noqa: PLC0415
+    from planner.asking.verification import given_numbers, judged, scaled  # noqa: PLC0415
 
-    found = read_plan(plan)
+    found = read_plan(plan, staged=executor == REFERENCE)
     _check_devices(found, devices)
     with Progress() as progress:
-        smaller, notes = _scaled(found, scale)
+        smaller, notes = scaled(found, scale)
         progress(f"reading {model.name}")
-        values = _values(model, found, smaller, seed)
+        values = given_numbers(model_file(model), found, smaller, seed)
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
         verdict: Verdict | Judgement = (
-            _judged(smaller, values, backend)
+            judged(smaller, values, backend)
             if executor == REFERENCE
             else judgement(executor, smaller, values, mindspore_python)
         )
@@ -74,27 +79,26 @@ def verify(  # noqa: PLR0913  one parameter per option
         raise typer.Exit(NOT_VERIFIED)
 
 
-def _check_backend(backend: str) -> None:
-    one_of(backend, BACKENDS, "--backend", "back end")
-    if backend == "onnxruntime" and find_spec("onnxruntime") is None:
+def _verify_there(
+    server: str, model: Path, plan: Path, asked: VerificationOptions, executor: str, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    if executor != REFERENCE:
         raise UserError(
-            "onnxruntime is not installed",
-            "--backend onnxruntime",
-            "pip install 'parallel-planner[fast]', or use --backend reference",
-        )
+            "a service has the reference executor alone", f"--executor {executor}",
+            "leave --server out",
+        )  # fmt: skip
+    from cli.plan_json import dumps  # noqa: PLC0415
+    from cli.remote_text import print_verification  # noqa: PLC0415
 
-
-def _judged(plan: Plan, values: dict[str, Array], backend: str) -> Verdict:
-    from executors.evaluation import Evaluator  # noqa: PLC0415
-    from executors.fast_evaluation import FastEvaluator  # noqa: PLC0415
-    from executors.verdict import NotComparableError  # noqa: PLC0415  brings in the reference
-    from executors.verdict import verify as judge  # noqa: PLC0415
-
-    try:
-        runner = FastEvaluator() if backend == "onnxruntime" else Evaluator()
-        return judge(plan, values, runner)
-    except NotComparableError as error:
-        raise UserError(str(error)) from error
+    with Progress() as progress:
+        found = remote_verification(server, model, plan, asdict(asked), progress)
+    if as_json:
+        print(dumps(found))
+    else:
+        print_verification(found)
+    if not found["passed"]:
+        raise typer.Exit(NOT_VERIFIED)
 
 
 def _check_devices(plan: Plan, devices: int | None) -> None:
@@ -106,43 +110,13 @@ def _check_devices(plan: Plan, devices: int | None) -> None:
         )
 
 
-def _scaled(plan: Plan, scale: str) -> tuple[Plan, list[str]]:
-    if scale == "full":
-        return plan, []
-    from executors.rescaling import rescaled  # noqa: PLC0415
-    from executors.shrink import ShrinkError, shrunk  # noqa: PLC0415
-
-    try:
-        small = shrunk(plan)
-    except ShrinkError as error:
-        raise UserError(str(error), "--scale small", "use --scale full") from error
-    notes = [f"{name}: {old} became {new}" for name, (old, new) in small.sizes.items()]
-    if small.layers_left_out:
-        notes.append(f"{small.layers_left_out} equal layers were left out")
-    return rescaled(small.plan, plan), notes
-
-
-def _values(model: Path, plan: Plan, smaller: Plan, seed: int) -> dict[str, Array]:
-    """Numbers of everything that no operator makes, after a check that the model is the plan's."""
-    from executors.reference import given_tensors  # noqa: PLC0415
-    from executors.values import numbers  # noqa: PLC0415
-    from importers.model_file import model_format  # noqa: PLC0415
-    from planner.same_graph import bindings, planned_graph  # noqa: PLC0415
-
-    bind = bindings(plan)
-    source = model_format(model)
-    graph = source.graph(model, bind)
-    planned_graph(plan, graph)
-    names = given_tensors(smaller)
-    return numbers(smaller.graph, names, source.numbers(model, names, graph.symbols), seed)
-
-
 def _print(verdict: Verdict | Judgement, plan: Plan, notes: list[str], *, as_json: bool) -> None:
     from cli.judgement_text import judgement_record, print_judgement  # noqa: PLC0415
     from cli.plan_json import dumps  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.verdict_text import print_verdict, verdict_record  # noqa: PLC0415
+    from cli.verdict_text import print_verdict  # noqa: PLC0415
     from executors.verdict import Verdict  # noqa: PLC0415
+    from planner.asking.verification import verdict_record  # noqa: PLC0415
 
     if isinstance(verdict, Verdict):
         record, show = verdict_record(verdict, notes), partial(print_verdict, verdict)

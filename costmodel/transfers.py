@@ -1,11 +1,12 @@
 """Time of messages between single devices, such as those that move weights to another layout.
 
-Every message goes over the links of the outermost tier in which its two devices differ. Messages
+Every message goes over the links of the outermost tier in which its two devices differ; in a torus
+from neighbour to neighbour, the shorter way round, one dimension after the other from the inside
+out (dimension-order routing; Dally and Seitz, "Deadlock-Free Message Routing in Multiprocessor
+Interconnection Networks", IEEE Transactions on Computers C-36(5), 1987). Messages
 are sent in rounds: in one a device sends at most one message and receives at most one. A round
 lasts as long as its busiest link, port or shared uplink. No order of messages is faster than the
 busiest of them with all messages together: that is the bound.
-
-What is left out: hops over other devices in a torus, which share links with their neighbours.
 """
 
 from __future__ import annotations
@@ -102,15 +103,19 @@ class _Links:
         latency_s = 0.0
         for sender, receiver, nbytes in messages:
             index = len(self._tiers) - tier_distance(self._cluster, sender, receiver)
-            latency_s = max(latency_s, self._tiers[index].latency_s)
-            for key in self._keys(index, sender, receiver):
+            keys = list(self._keys(index, sender, receiver))
+            hops = (self._tiers[key[1]].latency_s for key in keys if key[0] in {"link", "out"})
+            latency_s = max(latency_s, math.fsum(hops))
+            for key in keys:
                 loads[key] = loads.get(key, 0.0) + nbytes
         busy_s = max((nbytes / self._capacity(key) for key, nbytes in loads.items()), default=0.0)
         return busy_s + latency_s
 
     def _keys(self, index: int, sender: int, receiver: int) -> Iterable[tuple[str, int, int, int]]:
         tier, member = self._tiers[index], self._member[index]
-        if tier.kind is TierKind.SWITCH:
+        if tier.kind is TierKind.TORUS:
+            yield from self._hops(index, sender, receiver)
+        elif tier.kind is TierKind.SWITCH:
             yield "out", index, sender, -1
             yield "in", index, -1, receiver
         else:
@@ -118,6 +123,24 @@ class _Links:
         if tier.shared_capacity_bytes_per_s is not None:
             yield "shared out", index, sender // member, -1
             yield "shared in", index, -1, receiver // member
+
+    def _hops(self, outer: int, sender: int, receiver: int) -> Iterable[tuple[str, int, int, int]]:
+        """Links from neighbour to neighbour, through all dimensions of the torus."""
+        inner = outer
+        while inner + 1 < len(self._tiers) and self._tiers[inner + 1].kind is TierKind.TORUS:
+            inner += 1
+        here = sender
+        for index in range(inner, outer - 1, -1):
+            tier, member = self._tiers[index], self._member[index]
+            place, goal = here // member % tier.size, receiver // member % tier.size
+            forward = (goal - place) % tier.size
+            back = tier.wrap and 2 * forward > tier.size
+            step = -1 if back or (not tier.wrap and goal < place) else 1
+            while place != goal:
+                after = (place + step) % tier.size
+                there = here + (after - place) * member
+                yield "link", index, here, there
+                here, place = there, after
 
     def _capacity(self, key: tuple[str, int, int, int]) -> float:
         tier = self._tiers[key[1]]

@@ -24,7 +24,7 @@ from ir.differentiation import operand_gradients, read_back, tensors_with_gradie
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
-from ir.plan import Plan
+from ir.plan import LEAVES, Plan
 from topology.mesh import Mesh
 
 BACKWARD = frozenset({"activation gradient", "gradient sync"})
@@ -42,7 +42,7 @@ def run_training(plan: Plan, values: Mapping[str, Array], runner: Runner | None 
     forward = Forward(plan, values, runner or Evaluator())
     for op in plan.graph.ops:
         forward.step(op)
-    backward = _Backward(forward)
+    backward = Backward(forward)
     for op in reversed(plan.graph.ops):
         backward.step(op)
     backward.finish()
@@ -55,7 +55,7 @@ def gradient_name(parameter: str) -> str:
     return f"gradient of {parameter}"
 
 
-class _Backward:
+class Backward:
     """A backward pass under way."""
 
     def __init__(self, forward: Forward) -> None:
@@ -157,8 +157,20 @@ class _Backward:
 
     def _at_origin(self, name: str, wanted: Layout) -> Spread:
         """The sum of what the readers sent, in the layout that the maker takes."""
+        return self.forward.at(self.collected(name, wanted), wanted, name, "")
+
+    def receive(self, name: str, gradient: Spread) -> None:
+        """Take the gradient of a tensor that left for another stage."""
+        path = self.paths.get((name, "", LEAVES), ())
+        self.arrived.setdefault(name, []).append(self.forward.along(gradient, path))
+
+    def handed_back(self, name: str, layout: Layout) -> Spread:
+        """The gradient of a tensor that came from another stage, as it is sent there."""
+        return self._at_origin(name, self._share(layout) if self.shares else layout)
+
+    def collected(self, name: str, wanted: Layout) -> Spread:
+        """The sum of what the readers sent, after all that the plan lists for it."""
         found = self.arrived.get(name, [])
-        tensor = self.graph.tensors[name]
         if not found:
             raise NotRunError(f"no gradient of {name} arrives")
         path = self.paths.get((name, "", -1), ())
@@ -177,7 +189,7 @@ class _Backward:
         total = self._sum([self.forward.at(g, meeting, name, "") for g in found])
         total = self.forward.along(total, path)
         self.run.disagreement = max(self.run.disagreement, disagreement(total))
-        return self.forward.at(total, wanted, tensor.name, "")
+        return total
 
     def _sum(self, found: list[Spread]) -> Spread:
         parts = zip(*(gradient.shards for gradient in found), strict=True)
@@ -191,11 +203,14 @@ class _Backward:
             planned = self.forward.resting[tensor.name]
             given = planned.gradient or planned.layout
             try:
-                readers = self.readers[tensor.name]
-                needed = any(tensor.name in read_back(op, self.with_gradient) for op in readers)
-                self.forward.repeat_gather(self.gathers, tensor.name, "", -1, needed=needed)
+                self.gather_again(tensor.name)
                 gradient = self._at_origin(tensor.name, self.forward.layout(given))
             except (NotRunError, ExchangeError) as error:
                 self.run.not_run[tensor.name] = f"gradient: {error}"
                 continue
             self.run.outputs[gradient_name(tensor.name)] = whole(gradient)
+
+    def gather_again(self, name: str) -> None:
+        """Repeat the gather of a parameter for all its readers, if the backward pass wants it."""
+        needed = any(name in read_back(op, self.with_gradient) for op in self.readers[name])
+        self.forward.repeat_gather(self.gathers, name, "", -1, needed=needed)

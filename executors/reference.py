@@ -20,7 +20,7 @@ from executors.spmd import Around, Runner, run_operator
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
-from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperator
 from topology.mesh import Mesh, MeshAxis
 
 FORWARD = frozenset({"forward", "parameter gather"})
@@ -193,6 +193,15 @@ class Forward:
         names = [n for n in op.outputs if n]
         return self.layout(_known(self.operators[op.name].outputs[names.index(name)]))
 
+    def receive(self, name: str, tensor: Spread) -> None:
+        """Take a tensor that came from another stage."""
+        self._keep(name, tensor)
+
+    def handed_on(self, name: str, layout: Layout) -> Spread:
+        """A tensor as it leaves for the next stage."""
+        path = self.paths.get((name, "", LEAVES), ())
+        return self.at(self.along(self._source(name), path), layout, name, "")
+
     def repeat_gather(
         self,
         gathers: Paths,
@@ -216,7 +225,7 @@ class Forward:
         repeated = (name, operator, operand) in gathers.repeated
         if path and needed and not repeated:
             self.run.mismatches.append(Mismatch(name, operator, "", "gathered again"))
-        if path and repeated:
+        if path and repeated and name in self.resting:
             planned = self.resting[name]
             array = self.values[name]
             source = spread(array, self.layout(planned.layout), self.mesh)
@@ -232,7 +241,7 @@ class Forward:
         tensor, message = exchanged(tensor, layout, self._item_bytes(name))
         if message is not None:
             self.run.sent.append(message)
-            self.run.mismatches.append(Mismatch(name, operator, "", self._text(message)))
+            self.run.mismatches.append(Mismatch(name, operator, "", self.text(message)))
         return tensor
 
     def _deliver_output(self, op: Op, operands: Sequence[Spread | None]) -> None:
@@ -251,8 +260,8 @@ class Forward:
                 Mismatch(
                     item.tensor,
                     item.operator,
-                    self._text(planned),
-                    self._text(message) if message else "",
+                    self.text(planned),
+                    self.text(message) if message else "",
                 )
             )
 
@@ -271,12 +280,13 @@ class Forward:
             found = Counter(sent)
             for message in (planned - found) | (found - planned):
                 texts = [
-                    f"{count} x {self._text(message)}" if count else ""
+                    f"{count} x {self.text(message)}" if count else ""
                     for count in (planned[message], found[message])
                 ]
                 self.run.mismatches.append(Mismatch("", op.name, *texts))
 
-    def _text(self, message: Communication) -> str:
+    def text(self, message: Communication) -> str:
+        """A message in words."""
         names = "*".join(self.plan.mesh[a][0] for a in message.axes)
         kind = message.kind.replace("_", "-")
         return f"{kind} over {names} of {message.nbytes:,} bytes"
@@ -286,6 +296,14 @@ class Forward:
 
     def _axis(self, name: str) -> int:
         return -int(name[1:]) if name.startswith("/") else self.axes[name]
+
+    def named_layout(self, named: NamedLayout | None) -> Layout:
+        """A layout that the plan must name.
+
+        Raises:
+            NotRunError: it does not.
+        """
+        return self.layout(_known(named))
 
     def layout(self, named: NamedLayout) -> Layout:
         dims = tuple(tuple(self._axis(a) for a in dim) for dim in named.dims)

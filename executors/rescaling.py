@@ -26,7 +26,11 @@ def rescaled(small: Plan, full: Plan) -> Plan:
         full: the plan.
     """
     scale = _Scale(small, full)
-    return replace(small, collectives=tuple(scale.item(item) for item in small.collectives))
+    scaled = replace(small, collectives=tuple(scale.item(item) for item in small.collectives))
+    if small.pipeline is None:
+        return scaled
+    sends = tuple(scale.item(send) for send in small.pipeline.sends)
+    return replace(scaled, pipeline=replace(small.pipeline, sends=sends))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from executors.shrinking.knowledge import KNOWLEDGE
 from executors.shrinking.layers import without_equal_layers
 from executors.shrinking.sizes import smallest_sizes
 from executors.shrinking.space import Place, space_of, with_parts
+from executors.shrinking.stages import with_few_micro_batches
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import OpView, lookup
 from ir.plan import Plan
@@ -51,7 +52,7 @@ def shrunk(plan: Plan) -> Shrunk:
     Raises:
         ShrinkError: the plan contradicts its own graph.
     """
-    small, left_out = plan, 0
+    small, left_out = with_few_micro_batches(plan), 0
     sizes: Mapping[Place, int] = {}
     for _ in range(_ROUNDS):
         shorter, count = without_equal_layers(small)

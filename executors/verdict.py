@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +12,9 @@ from executors.backward import gradient_name, run_training
 from executors.evaluation import Evaluator, NotRunError
 from executors.fast_evaluation import FastEvaluator
 from executors.gradients import run_backward
+from executors.pipeline import batch_graph, run_staged
 from executors.placement import Array, Spread, spread, whole
-from executors.reference import Mismatch, run_forward
+from executors.reference import Mismatch, Run, run_forward
 from executors.spmd import Around, Runner, run_operator
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import OpGraph
@@ -83,7 +84,7 @@ def verify(
 
     Args:
         plan: the plan; its graph must be small enough for arrays in memory.
-        values: numbers of everything that no operator makes.
+        values: numbers of everything that no operator makes, of all samples of a step.
         runner: runs the operators forward; ONNX's reference if none is given.
 
     Raises:
@@ -92,8 +93,8 @@ def verify(
     runner = runner or Evaluator()
     training = bool(plan.request.get("training")) and not plan.graph.is_training_step
     with np.errstate(all="ignore"):  # what is no number shows in the outputs
-        expected, failed = run_whole(plan.graph, values, runner, training=training)
-        found = (run_training if training else run_forward)(plan, values, runner)
+        expected, failed = run_whole(batch_graph(plan), values, runner, training=training)
+        found = _runs(plan, training=training)(plan, values, runner)
     _check_numbers(expected)
     names = list(dict.fromkeys([*expected, *found.outputs]))
     both = [n for n in names if n in expected and n in found.outputs]
@@ -107,6 +108,12 @@ def verify(
         disagreement=found.disagreement,
         tolerance=runner.tolerance,
     )
+
+
+def _runs(plan: Plan, *, training: bool) -> Callable[..., Run]:
+    if plan.pipeline is not None:
+        return run_staged
+    return run_training if training else run_forward
 
 
 def _check_numbers(outputs: Mapping[str, Array]) -> None:

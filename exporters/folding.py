@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from exporters.sharding import tier_names
 
 if TYPE_CHECKING:
     from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
@@ -53,13 +55,7 @@ class Axes:
 
     @classmethod
     def of(cls, plan: Plan) -> Axes:
-        tiers = plan.cluster.get("tiers", ())
-        names = (
-            [str(t["name"]) for t in tiers if isinstance(t, Mapping)]
-            if isinstance(tiers, Sequence)
-            else []
-        )
-        return cls(plan.mesh, tuple(names))
+        return cls(plan.mesh, tier_names(plan))
 
     def short(self, axes: Sequence[str]) -> str:
         """The axes that split one dimension, outermost first.

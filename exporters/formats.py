@@ -234,3 +234,12 @@ TARGET_FILES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """What `planner search` writes for a target: names of files with their formats."""
+_ONE_MESH = frozenset({"jax_sharding.py", "torch_placements.py"})
+"""Files with one mesh, which a plan with pipeline stages does not have."""
+
+
+def target_files(plan: Plan, target: str) -> Mapping[str, str]:
+    """What `planner search` writes of a plan for a target."""
+    files = TARGET_FILES.get(target, {})
+    staged = plan.pipeline is not None
+    return {n: form for n, form in files.items() if not (staged and n in _ONE_MESH)}

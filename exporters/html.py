@@ -29,6 +29,7 @@ def to_html(plan: Plan) -> str:
         (
             _header(plan),
             section("Time of one step", _time(plan)),
+            section("Pipeline", _pipeline(plan)),
             section("Peak memory of a device", _memory(plan)),
             section("Beside it", _baselines(plan)),
             section("Collectives by tier", _collectives(plan)),
@@ -57,7 +58,7 @@ def _header(plan: Plan) -> Markup:
     what = "training step" if request.get("training") else "forward pass"
     facts = [
         f"one {what}",
-        *([f"batch {graph.batch}"] if graph.batch else []),
+        *([f"batch {plan.batch}"] if plan.batch else []),
         main_dtype(graph),
         f"{plan.devices} x {chip_name} ({plan.cluster.get('name')})",
         f"for {request.get('target')}",
@@ -111,6 +112,38 @@ def _memory(plan: Plan) -> Markup:
     estimate = plan.estimate
     parts = [Part(k, v) for k, v in estimate.memory_by_cause.items()]
     return stacked(parts, format_bytes, limit=estimate.memory_limit_bytes)
+
+
+def _pipeline(plan: Plan) -> Markup:
+    """What every stage does, and what goes over the cut before it."""
+    pipeline = plan.pipeline
+    if pipeline is None:
+        return ""
+    sent = {s: [each for each in pipeline.sends if each.stage == s]
+            for s in range(len(pipeline.stages))}  # fmt: skip
+    rows = [
+        tuple(
+            escaped(text)
+            for text in (
+                str(number),
+                f"{stage.end - stage.start}",
+                format_seconds(stage.forward_s),
+                format_seconds(stage.backward_s),
+                format_seconds(stage.once_s),
+                format_bytes(stage.peak_memory_bytes),
+                str(stage.in_flight),
+                ", ".join(each.tensor for each in sent[number]),
+                format_bytes(sum(each.nbytes for each in sent[number])),
+            )
+        )
+        for number, stage in enumerate(pipeline.stages)
+    ]
+    columns = [
+        "stage", "operators", "forward", "backward", "once in a step", "memory", "on the way",
+        "receives", "by each device",
+    ]  # fmt: skip
+    words = f"{pipeline.micro_batches} micro-batches of {pipeline.micro_batch}, {pipeline.schedule}"
+    return paragraph(words) + table(columns, rows, right=(0, 1, 2, 3, 4, 5, 6, 8))
 
 
 def _baselines(plan: Plan) -> Markup:

@@ -25,7 +25,8 @@ from exporters.sharding_json import (
     read_document,
     to_text,
 )
-from ir.plan import NamedLayout, Plan
+from exporters.stages import WRITE_JSON, refuse_stages, stage_losses, stages_json
+from ir.plan import NamedLayout, Plan, PlannedCollective
 
 __all__ = ["from_json", "losses", "to_json", "to_python"]
 
@@ -76,8 +77,16 @@ def to_json(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: JAX cannot lay out a tensor as the plan does.
     """
+    if isinstance(plan, Plan) and plan.pipeline is not None:
+        return stages_json(plan, FORMAT, to_json, _sent)
     sharding = _expressible(plan)
     return to_text(sharding, FORMAT, _codec(sharding))
+
+
+def _sent(send: PlannedCollective) -> list[object]:
+    """The spec in which a tensor goes from stage to stage."""
+    dims = () if send.after is None else send.after.dims
+    return [None if not d else d[0] if len(d) == 1 else list(d) for d in dims]
 
 
 def from_json(text: str) -> Sharding:
@@ -92,6 +101,8 @@ def from_json(text: str) -> Sharding:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What JAX does otherwise than the plan, a sentence each."""
+    if plan.pipeline is not None:
+        return stage_losses(plan, losses)
     sharding = sharding_of(plan)
     return (
         *_partial_losses(sharding),
@@ -129,6 +140,8 @@ def to_python(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: JAX cannot lay out a tensor as the plan does.
     """
+    if isinstance(plan, Plan):
+        refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
     sharding = _expressible(plan)
     rest: dict[object, object] = {}
     used: dict[object, object] = {}

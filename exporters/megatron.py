@@ -17,6 +17,7 @@ from enum import StrEnum
 from exporters.errors import ExportError
 from exporters.mindspore_records import Violation
 from exporters.sharding import counted
+from exporters.stages import cut_scopes, layer_counts
 from ir.graph import Op, Role
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
@@ -27,6 +28,7 @@ _FIX = "export another format; Megatron needs one layout for all layers"
 _MIXERS = {"Attention", "Softmax"}
 """Operators without which a model is no transformer."""
 _DTYPES = {"bfloat16": "--bf16", "float16": "--fp16"}
+_SCHEDULES = ("1f1b", "interleaved")
 _OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd": "sgd"}
 MOST_UNEQUAL = 0.5
 """Share of the products' time that may depart from the uniform layout."""
@@ -103,7 +105,8 @@ def losses(plan: Plan) -> tuple[str, ...]:
 def _arguments(plan: Plan, found: _Uniform) -> Iterator[str]:
     tensor, context, data = (found.size(j) for j in (Job.TENSOR, Job.CONTEXT, Job.DATA))
     yield f"--tensor-model-parallel-size {tensor}"
-    yield "--pipeline-model-parallel-size 1"
+    yield f"--pipeline-model-parallel-size {1 if plan.pipeline is None else plan.pipeline.parts}"
+    yield from _stage_arguments(plan)
     if context > 1:
         yield f"--context-parallel-size {context}"
     if tensor > 1 and _residual_is_split(plan, found):
@@ -115,10 +118,20 @@ def _arguments(plan: Plan, found: _Uniform) -> Iterator[str]:
         yield "--use-distributed-optimizer"
     batch = plan.graph.batch
     yield f"--micro-batch-size {batch // data}"
-    yield f"--global-batch-size {batch}"
+    yield f"--global-batch-size {plan.batch}"
     dtype = _DTYPES.get(main_dtype(plan.graph))
     optimizer = _OPTIMIZERS.get(str(plan.request.get("optimizer")))
     yield from (text for text in (dtype, optimizer and f"--optimizer {optimizer}") if text)
+
+
+def _stage_arguments(plan: Plan) -> Iterator[str]:
+    """How many layers the first and the last stage have, where they have others than the rest."""
+    counts = layer_counts(plan)
+    if plan.pipeline is not None and plan.pipeline.chunks > 1:
+        yield f"--num-virtual-stages-per-pipeline-rank {plan.pipeline.chunks}"
+    elif len(set(counts)) > 1 and len(set(counts[1:-1])) <= 1:
+        yield f"--decoder-first-pipeline-num-layers {counts[0]}"
+        yield f"--decoder-last-pipeline-num-layers {counts[-1]}"
 
 
 def _uniform(plan: Plan) -> _Uniform:
@@ -284,8 +297,25 @@ def _losses(plan: Plan, found: _Uniform) -> Iterator[str]:
         yield f"the backward pass computes {names} again: choose --recompute-granularity yourself"
     if any(len(t.dims) > 2 for t in plan.parameters):
         yield "weights of more than two dimensions (experts, kernels) are left to Megatron"
+    yield from _stage_losses(plan)
     if plan.rank_order != tuple(range(plan.devices)):
         yield "Megatron takes ranks in the launcher's order; the plan places them otherwise"
+
+
+def _stage_losses(plan: Plan) -> Iterator[str]:
+    pipeline = plan.pipeline
+    if pipeline is None:
+        return
+    if pipeline.schedule not in _SCHEDULES:
+        yield f"Megatron has no schedule {pipeline.schedule}; it runs 1f1b"
+    counts = layer_counts(plan)
+    several = len(set(counts)) > 1
+    if several and (pipeline.chunks > 1 or len(set(counts[1:-1])) > 1):
+        given = ", ".join(map(str, counts))
+        yield f"the stages hold {given} layers; Megatron takes another number at the ends alone"
+    inside = cut_scopes(plan)
+    if inside:
+        yield f"the plan cuts inside {counted(inside, 'layers')}; Megatron cuts between layers"
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,7 @@ and how each parameter lies on the devices. See docs/formats.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from exporters import mindspore_custom
 from exporters.errors import ExportError
@@ -15,8 +16,10 @@ from exporters.mindspore_layouts import RestingParameter
 from exporters.mindspore_names import Names, in_network, in_parts, renamed
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, readers
 from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem, Violation
+from exporters.mindspore_stages import scheme_losses
 from ir.ops import annotation
 from ir.plan import NamedLayout, Plan
+from ir.plan_stages import stage_plan
 
 __all__ = ["ExportError", "check_strategy", "losses", "optimizer_shard_size", "strategy_checkpoint"]
 
@@ -24,7 +27,11 @@ _DIALECT = "mindspore"
 
 
 def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheckpoint:
-    """The checkpoint that MindSpore would save for this plan, saved once, without a pipeline.
+    """The checkpoint that MindSpore would save for this plan, saved once.
+
+    Of a plan with pipeline stages it is the file that `merge_pipeline_strategys` makes of those of
+    the stages: a stage and a dash stand before every parameter, and the keys of operators are as
+    the graph compiler reads them.
 
     Args:
         plan: the plan.
@@ -35,6 +42,20 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
     """
     if names is not None:
         plan = renamed(plan, names)
+    if plan.pipeline is None:
+        return _checkpoint(plan, names)
+    parts = plan.pipeline.parts
+    found = [(stage % parts, _checkpoint(stage_plan(plan, stage), names))
+             for stage in range(len(plan.pipeline.stages))]  # fmt: skip
+    return StrategyCheckpoint(
+        1,
+        tuple(replace(i, stage=part) for part, own in found for i in own.strategies),
+        tuple(replace(x, name=f"{part}-{x.name}") for part, own in found for x in own.layouts),
+    )
+
+
+def _checkpoint(plan: Plan, names: Names | None) -> StrategyCheckpoint:
+    """Of a plan, or a stage of one, with the names of the network."""
     violations = check_strategy(plan)
     if violations:
         raise ExportError(*violations)
@@ -79,6 +100,10 @@ def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
+    if plan.pipeline is not None:
+        stages = range(len(plan.pipeline.stages))
+        every = (loss for stage in stages for loss in losses(stage_plan(plan, stage)))
+        return tuple(dict.fromkeys((*every, *scheme_losses(plan))))
     found = tuple(readers(plan))
     custom = mindspore_custom.losses(plan)
     return (

@@ -17,6 +17,8 @@ from exporters.mindspore_custom import TensorAxes, custom_operators, wide_axes
 from exporters.mindspore_names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, operators
 from exporters.mindspore_records import ParameterLayout
+from exporters.mindspore_slicing import staged_name
+from exporters.mindspore_stages import stage_module
 from ir.plan import Plan, PlannedTensor
 
 __all__ = ["apply_module", "operator_strategies"]
@@ -146,7 +148,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
     if violations:
         raise ExportError(*violations)
     strategies = operator_strategies(plan, names)
-    return _MODULE.format(
+    text = _MODULE.format(
         model=re.sub(r"[^\w.-]", "_", plan.graph.name, flags=re.ASCII) or "the model",
         devices=plan.devices,
         inputs=tuple(_dataset(plan)),
@@ -157,6 +159,11 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         **_optimizer(strategy_checkpoint(original, names).layouts),
     )
 
+    def renamed_cell(path: str) -> str:
+        return path if names is None else renamed_scope(path, names)
+
+    return text + stage_module(plan, renamed_cell)
+
 
 def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
     """Where the layouts want several sizes the largest is taken; the losses of the plan say so."""
@@ -164,7 +171,8 @@ def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
     if size is None:
         size = max(each.opt_weight_shard_size for each in layouts)
     whole = [each for each in layouts if not each.opt_weight_shard_size and each.copies > 1]
-    names = "".join(f"    {each.name!a},\n" for each in whole if size)
+    kept = dict.fromkeys(staged_name(each.name)[1] for each in whole if size)
+    names = "".join(f"    {name!a},\n" for name in kept)
     return {"shard_size": str(size), "whole": f"{{\n{names}}}" if names else "set()"}
 
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from exporters.errors import ExportError, Violation
 from exporters.mindspore import optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_fusion import Fusion, message_bytes, parse_fusions
+from exporters.mindspore_stages import PLANNED, scheme_losses
 from exporters.settings import Setting, Settings, fault
 from ir.plan import Plan
 
@@ -108,8 +109,8 @@ def context_of(plan: Plan, settings: Settings) -> Context:
         parameter_broadcast=settings.flag("parameter_broadcast", default=False),
         gradients_mean=settings.flag("gradients_mean", default=trains and mode != "stand_alone"),
         shard_size=_shard_size(plan, settings, mode),
-        pipeline_stages=settings.number("pipeline_stages", 1, 1, _MOST_STAGES),
-        pipeline_scheduler=settings.choice("pipeline_scheduler", SCHEDULERS, "1f1b"),
+        pipeline_stages=_stages(plan, settings),
+        pipeline_scheduler=settings.choice("pipeline_scheduler", SCHEDULERS, _scheduler(plan)),
         all_to_all=plan.request.get("all_to_all") is not False,
         strategy_file=_strategy_file(settings, mode),
         device=settings.choice("device", ("Ascend", "GPU", "CPU"), "Ascend"),
@@ -120,6 +121,21 @@ def context_of(plan: Plan, settings: Settings) -> Context:
     if violations:
         raise ExportError(*violations)
     return replace(made, notes=tuple(_notes(made, plan)))
+
+
+def _stages(plan: Plan, settings: Settings) -> int:
+    """Those of the plan, or for a plan without any those that the network assigns itself."""
+    if plan.pipeline is None:
+        return settings.number("pipeline_stages", 1, 1, _MOST_STAGES)
+    parts = plan.pipeline.parts
+    if settings.number("pipeline_stages", parts, 1, _MOST_STAGES) != parts:
+        what = f"the plan has {parts} stages"
+        raise fault(what, "pipeline_stages", "leave it out, or plan with --pipeline")
+    return parts
+
+
+def _scheduler(plan: Plan) -> str:
+    return "1f1b" if plan.pipeline is None else PLANNED.get(plan.pipeline.schedule, "1f1b")
 
 
 def input_cuts(plan: Plan) -> Cuts:
@@ -250,7 +266,9 @@ def _notes(made: Context, plan: Plan) -> Iterator[str]:
         yield f"the mode {made.mode} applies no splits of the plan"
     if made.mode not in NEW_MODES:
         yield f"AutoParallel has no mode {made.mode}: the script has the old interface alone"
-    if made.pipeline_stages > 1:
+    if plan.pipeline is not None:
+        yield from scheme_losses(plan)
+    elif made.pipeline_stages > 1:
         yield "the plan is of one stage; the network assigns cells to stages"
     if made.parameter_broadcast and made.mode not in _OTHERS:
         yield "parameters that are split, and all of them in some releases, are not sent by rank 0"

@@ -40,7 +40,7 @@ def custom_operators(plan: Plan) -> Iterator[CustomOperator]:
     planned = {operator.name: operator for operator in plan.operators}
     summed = {item.operator for item in plan.collectives if not item.tensor}
     for reader in operators(plan):
-        if annotation(reader.op):
+        if annotation(reader.op) and not reader.form.name:
             own = planned[reader.op.name]
             yield CustomOperator(
                 reader,

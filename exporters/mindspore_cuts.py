@@ -95,6 +95,7 @@ def reader_of_cuts(view: OpView, cuts: Cuts, devices: int) -> Reader:
         counts = _factor_counts(form, rule, cuts)
         found += _inconsistent(form, rule, cuts, counts)
         found += _kept_whole(form, rule, cuts, counts)
+        found += _of_any_size(view, form, cuts, counts)
         found += _too_many(form, cuts, counts, devices)
     if found:
         raise StrategyFileError(*(Violation(what, place, fix) for what, fix in found))
@@ -180,6 +181,17 @@ def _kept_whole(
             if cut > 1 and any(counts[f] > 1 for f in rule.uncut.intersection(dim)):
                 what = f"dimension {place} of input {index} is cut {cut} ways"
                 yield f"{what}, which MindSpore's {form.name} keeps whole", "leave it whole"
+
+
+def _of_any_size(view: OpView, form: PrimitiveForm, cuts: Cuts, counts: dict[int, int]) -> _Found:
+    """Dynamic dimensions that do not divide at every size."""
+    divisors = view.op.divisors
+    for index, (mapping, own) in enumerate(zip(form.inputs, cuts, strict=True)):
+        for place, (dim, cut) in enumerate(zip(mapping, own, strict=True)):
+            if divisors and any(divisors[f] % counts[f] for f in dim):
+                what = f"dynamic dimension {place} of input {index} is cut {cut} ways"
+                divisor = math.prod(divisors[f] for f in dim)
+                yield f"{what}, and its sizes divide by {divisor}", "cut it into a divisor of that"
 
 
 def _too_many(form: PrimitiveForm, cuts: Cuts, counts: dict[int, int], devices: int) -> _Found:

@@ -20,6 +20,7 @@ from exporters.mindspore_records import Violation as Fault
 from exporters.protobuf_wire import UINT32, Message, bytes_field, integer_fields
 from exporters.settings import Setting
 from ir.plan import Plan
+from ir.plan_stages import pipeline_of, stage_plan, stage_size
 from ir.wire import WireError
 
 SETTINGS = (Setting("rank", "0 to the number of devices", "whose groups; 0 by default"),)
@@ -82,6 +83,8 @@ def groups_of(plan: Plan, rank: int = 0) -> GroupFile:
         what = f"the plan has no rank {rank}"
         fix = f"choose one from 0 to {plan.devices - 1}"
         raise ExportError(Violation(what, "--set rank", fix))
+    if plan.pipeline is not None:
+        return _in_part(plan, rank)
     every = [tuple(sorted(_members(plan, rank, item.axes))) for item in plan.collectives]
     groups = [ranks for ranks in dict.fromkeys(every) if 1 < len(ranks) < plan.devices]
     used = {axis for each in plan.parameters for dim in each.layout.dims for axis in dim}
@@ -89,6 +92,22 @@ def groups_of(plan: Plan, rank: int = 0) -> GroupFile:
     return GroupFile(
         tuple(Group(group_name(ranks), ranks) for ranks in groups),
         tuple(sorted(_members(plan, rank, free))),
+    )
+
+
+def _in_part(plan: Plan, rank: int) -> GroupFile:
+    """The groups of a rank among those that run the same pipeline stages."""
+    pipeline = pipeline_of(plan)
+    part, place = divmod(rank, stage_size(plan))
+    stages = range(part, len(pipeline.stages), pipeline.parts)
+    found = [groups_of(stage_plan(plan, stage), place) for stage in stages]
+    first = part * stage_size(plan)
+    every = dict.fromkeys(group.ranks for own in found for group in own.groups)
+    members = [tuple(first + rank for rank in ranks) for ranks in every]
+    same = set(found[0].same).intersection(*(own.same for own in found))
+    return GroupFile(
+        tuple(Group(group_name(ranks), ranks) for ranks in members),
+        tuple(sorted(first + rank for rank in same)),
     )
 
 

@@ -33,6 +33,7 @@ from exporters.mindspore_primitives import primitive_form
 from exporters.mindspore_readers import NEVER_CUT, Reader
 from exporters.mindspore_records import StrategyItem
 from exporters.settings import Setting
+from exporters.stages import refuse_stages
 from ir.plan import Plan, PlannedOperator
 
 SETTINGS = (
@@ -71,6 +72,8 @@ def operator_strategy(
     Raises:
         ExportError: MindSpore cannot express the plan, or the file is another model's.
     """
+    what = "a file of operator strategies is of one mesh, the plan has one for each stage"
+    refuse_stages(plan, what, "export --format mindspore and mindspore-apply")
     violations = [*check_strategy(plan), *_foreign(plan, primitives)]
     if violations:
         raise ExportError(*violations)

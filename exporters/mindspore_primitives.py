@@ -13,8 +13,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
+from ir.foreign_kinds import primitive_of
 from ir.graph import Tensor
-from ir.ops import OpView
+from ir.ops import OpView, annotation
 from ir.rule import FactorMap, ShardingRule
 
 _T = TypeVar("_T")
@@ -82,13 +83,18 @@ def _plain(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     inputs = tuple(mapping for _, mapping in present)
     results = tuple(mapping or () for mapping in rule.results)
     return PrimitiveForm(
-        name=PRIMITIVES.get(view.op.kind, ""),
+        name=PRIMITIVES.get(view.op.kind, "") or _own_name(view),
         inputs=inputs,
         dims=tuple(dims for dims, _ in present),
         device_matrix=_matrix(rule, inputs, results),
         looked_up=rule.lookup,
         results=results,
     )
+
+
+def _own_name(view: OpView) -> str:
+    """The name of a primitive that is no operator of ONNX, where its rule is known."""
+    return primitive_of(view.op.kind) if annotation(view.op) else ""
 
 
 def _matrix(

@@ -17,6 +17,7 @@ from exporters.mindspore_symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.python_tables import text_tuple
 from exporters.settings import Made, Setting, Settings, fault
+from exporters.stages import refuse_stages
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedTensor
 
@@ -136,6 +137,8 @@ def files(plan: Plan, settings: Settings) -> Made:
     Raises:
         ExportError: a parameter cannot be on a server, or a setting cannot be.
     """
+    what = "parameter servers serve workers that are alike, the plan has pipeline stages"
+    refuse_stages(plan, what, "search with --batch in place of --global-batch")
     chosen = _chosen(plan, settings)
     violations = tuple(_violations(plan, chosen))
     if violations:

@@ -14,6 +14,7 @@ from exporters.mindspore_records import Violation
 from ir.graph import Tensor
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan
+from ir.plan_stages import stage_plan
 
 _T = TypeVar("_T")
 
@@ -155,8 +156,9 @@ def sharding_of(plan: Plan) -> Sharding:
 
 
 def tier_names(plan: Plan) -> tuple[str, ...]:
-    """Names of the levels of the machine, outermost first."""
-    tiers = plan.cluster.get("tiers", ())
+    """Names of the levels of the machine, or of the part that a stage has, outermost first."""
+    cluster = plan.cluster if plan.pipeline is None else stage_plan(plan, 0).cluster
+    tiers = cluster.get("tiers", ())
     if not isinstance(tiers, Sequence):
         return ()
     return tuple(str(t.get("name", "")) for t in tiers if isinstance(t, Mapping))

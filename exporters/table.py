@@ -22,9 +22,12 @@ def to_csv(plan: Plan) -> str:
     """Text of the table, in the order of the plan."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in (*_operators(plan), *_tensors(plan)):
-        writer.writerow([_cell(value) for value in row])
+    staged = plan.pipeline is not None
+    writer.writerow((*COLUMNS, "stage") if staged else COLUMNS)
+    stages = [*(str(o.stage) for o in plan.operators), *(str(t.stage) for t in plan.tensors)]
+    rows = (*_operators(plan), *_tensors(plan))
+    for row, stage in zip(rows, stages, strict=True):
+        writer.writerow([_cell(value) for value in ((*row, stage) if staged else row)])
     return out.getvalue()
 
 

@@ -30,8 +30,9 @@ from exporters.sharding_json import (
     read_document,
     to_text,
 )
+from exporters.stages import WRITE_JSON, refuse_stages, stage_losses, stages_json
 from exporters.torch_module import MODULE
-from ir.plan import NamedLayout, Plan
+from ir.plan import NamedLayout, Plan, PlannedCollective
 
 __all__ = ["from_json", "losses", "to_json", "to_python"]
 
@@ -161,6 +162,8 @@ def to_json(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: torch cannot number the ranks as the plan does.
     """
+    if isinstance(plan, Plan) and plan.pipeline is not None:
+        return stages_json(plan, FORMAT, to_json, _sent)
     sharding = _expressible(plan)
     codec = _codec(sharding)
     sizes = sharding.sizes
@@ -170,6 +173,11 @@ def to_json(plan: Plan | Sharding) -> str:
         "ranks": _ranks(sharding, codec.dims),
     }
     return to_text(sharding, FORMAT, codec, placed)
+
+
+def _sent(send: PlannedCollective) -> list[list[str]]:
+    """The axes that cut each dimension of what goes from stage to stage."""
+    return [] if send.after is None else [list(axes) for axes in send.after.dims]
 
 
 def from_json(text: str) -> Sharding:
@@ -185,6 +193,8 @@ def from_json(text: str) -> Sharding:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What torch does otherwise than the plan, a sentence each."""
+    if plan.pipeline is not None:
+        return stage_losses(plan, losses)
     sharding = sharding_of(plan)
     return (
         *_order_losses(sharding),
@@ -227,6 +237,8 @@ def to_python(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: torch cannot number the ranks as the plan does.
     """
+    if isinstance(plan, Plan):
+        refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
     sharding = _expressible(plan)
     codec = _codec(sharding)
     rest: dict[object, object] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -55,6 +55,12 @@ class ModelFormat(Protocol):
 
     def facts(self, path: Path) -> FileFacts: ...
 
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        """Sizes of open dimensions that the file itself says, as `--bind` takes them; of those
+        that are not bound.
+        """
+        ...
+
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -77,7 +83,7 @@ def model_format(path: Path) -> ModelFormat:
     from importers.sizes import check_published  # noqa: PLC0415  brings in yaml
 
     check_published(str(path))
-    return _PUBLISHED
+    return PUBLISHED
 
 
 def import_model_file(path: Path, bind: Binding | None = None) -> OpGraph:
@@ -104,6 +110,11 @@ class _Onnx:
             kinds=kinds_in(model),
             open_dims=tuple(_open_dims(model)),
         )
+
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        from importers.onnx_file import told_ranges  # noqa: PLC0415
+
+        return {name: text for name, text in told_ranges(path).items() if name not in bound}
 
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
@@ -138,6 +149,11 @@ class _Torch:
         dims = tuple(OpenDim(*each) for each in found.open_dims)
         return FileFacts(found.producer, {}, found.kinds, dims, found.becomes)
 
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        from importers.torch_export.facts import program_ranges  # noqa: PLC0415
+
+        return program_ranges(path, bound)
+
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -160,6 +176,10 @@ class _MindIR:
         found = mindir_facts(path)
         return FileFacts(found.producer, {}, found.kinds, (), found.becomes)
 
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        del path, bound
+        return {}
+
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -181,6 +201,10 @@ class _StableHlo:
 
         found = program_facts(path)
         return FileFacts(found.producer, {}, found.kinds, (), found.becomes)
+
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        del path, bound
+        return {}
 
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
@@ -206,6 +230,10 @@ class _Config:
         first = classes[0] if isinstance(classes, list) and classes else ""
         return _facts_of_sizes(self.graph(path, {}), f"sizes of {first or 'a transformer'}")
 
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        del path, bound
+        return {}
+
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -226,6 +254,10 @@ class _Published:
     def facts(self, path: Path) -> FileFacts:
         return _facts_of_sizes(self.graph(path, {}), "published sizes")
 
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        del path, bound
+        return {}
+
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]
     ) -> dict[str, Array]:
@@ -244,8 +276,9 @@ def _facts_of_sizes(graph: OpGraph, producer: str) -> FileFacts:
     return FileFacts(producer, {}, kinds, dims)
 
 
-_ONNX, _CONFIG, _PUBLISHED, _TORCH = _Onnx(), _Config(), _Published(), _Torch()
+_ONNX, _CONFIG, _TORCH = _Onnx(), _Config(), _Torch()
 _MINDIR, _STABLEHLO = _MindIR(), _StableHlo()
+PUBLISHED: ModelFormat = _Published()
 _BY_SUFFIX: tuple[tuple[str, ModelFormat], ...] = (
     (".onnx", _ONNX), (".onnx.gz", _ONNX), (".pt2", _TORCH), (".fx.json", _TORCH),
     (".mindir", _MINDIR), (".mlir", _STABLEHLO), (".stablehlo", _STABLEHLO), (".jaxpr", _STABLEHLO),

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from importers.errors import ModelError
 from importers.onnx_checks import check_graph
 from importers.onnx_functions import inline_functions
+from importers.onnx_ranges import take_ranges
 
 MAX_FILE_BYTES = 2**31 - 1
 """Protobuf's own limit for one message; larger weights belong in external data, never read here."""
@@ -38,6 +39,7 @@ def read_model(path: Path) -> onnx.ModelProto:
             f"{path.name} holds no ONNX graph", str(path), "pass a .onnx or .onnx.gz file"
         )
     _check_opset(model, path)
+    take_ranges(model)
     model = inline_functions(model, path.name, MAX_NODES)
     if len(model.graph.node) > MAX_NODES:
         raise ModelError(
@@ -47,6 +49,15 @@ def read_model(path: Path) -> onnx.ModelProto:
         )
     check_graph(model.graph, path.name)
     return model
+
+
+def told_ranges(path: Path) -> dict[str, str]:
+    """What the file says of the sizes of its open dimensions, as `--bind` takes it.
+
+    Raises:
+        ModelError: not a file, not ONNX, or two sizes differ.
+    """
+    return take_ranges(_parsed(_file_bytes(path), path))
 
 
 def _parsed(data: bytes, path: Path) -> onnx.ModelProto:

@@ -9,6 +9,11 @@ from ir.graph import OpGraph
 
 FORMAT = "parallel-plan"
 VERSION = 1
+LEAVES = -2
+"""Operand of a communication that brings a tensor into the layout in which it leaves a stage."""
+CAUSE_UPDATED = "updated parameters"
+"""Cause of the communication that brings the parts of a parameter together once in a step, after
+each device has updated its own (ZeRO 1 and 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,14 @@ class PlannedTensor:
     """For a parameter: the optimizer's work."""
     recompute_s: float = 0.0
     """To compute the tensor again for the backward pass, where it is not kept."""
+    zero: int = 0
+    """For a parameter of a step with micro-batches: the stage of ZeRO up to which what belongs to
+    it is shared out over its copies. 1: optimizer state, 2: gradient, 3: the parameter at rest."""
+    states: NamedLayout | None = None
+    """For a parameter: the layout of its optimizer state, where that is not its own at rest."""
+    stage: int = 0
+    """Stage of the pipeline that holds it, where there is one; of an input the first that reads it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +109,17 @@ class PlannedCollective:
     operator: str
     """The operator that needs it; empty for a parameter's own update."""
     operand: int = -1
-    """Which operand of that operator; -1 where it is none."""
+    """Which operand of that operator; -1 where it is none, `LEAVES` where the tensor leaves for the
+    next stage.
+    """
     before: NamedLayout | None = None
     """Layout of the tensor that it starts from; none inside operators."""
     after: NamedLayout | None = None
     """Layout of the tensor that it leaves."""
     backward: int = 0
     """How many of `count` belong to the backward pass."""
+    stage: int = 0
+    """Stage of the pipeline that it is part of, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +139,38 @@ class PipelineStage:
     """Of a device, with all micro-batches that are on the way."""
     in_flight: int
     """Micro-batches whose activations it keeps."""
+    blocks: tuple[tuple[int, int], ...] = ()
+    """Operators that the backward pass computes again as a whole, as ranges like `start` and `end`:
+    of what a block makes only what leaves it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedParameter:
+    """A parameter that several stages hold; once in a step they add up their gradients of it."""
+
+    tensor: str
+    stages: tuple[int, ...]
+    """Those that hold it."""
+    layouts: tuple[NamedLayout, ...]
+    """At rest in each of them."""
+    nbytes: float
+    """Of the gradient on a device, at most."""
+    time_s: float
+    """In which they add it up, once in a step; part of the time of each stage."""
+    tier: str
+    """Links that it crosses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A step as micro-batches that go through stages; every stage has a mesh of its own.
 
-    Stage s has the ranks from s n to (s + 1) n - 1, n being the size of the mesh.
+    Stage s has the ranks from s n to (s + 1) n - 1, n being the size of the mesh. With chunks there
+    are p times as many stages as parts of the machine, and stage s runs on part s mod p.
     """
 
     schedule: str
-    """`1f1b`: one forward, one backward."""
+    """`1f1b`: one forward, one backward; `interleaved`: the same with chunks that take turns."""
     micro_batches: int
     """Of one step; the graph of the plan is of one of them."""
     micro_batch: int
@@ -140,6 +178,15 @@ class Pipeline:
     stages: tuple[PipelineStage, ...]
     sends: tuple[PlannedCollective, ...] = ()
     """What goes from stage to stage: `operator` is the first that reads it there."""
+    chunks: int = 1
+    """Stages that share a part of the machine and take turns on it."""
+    shared: tuple[SharedParameter, ...] = ()
+    """Parameters that several stages hold."""
+
+    @property
+    def parts(self) -> int:
+        """Parts of the machine; stage s runs on part s mod so many."""
+        return len(self.stages) // self.chunks
 
     @property
     def global_batch(self) -> int:

@@ -40,8 +40,10 @@ def graph_faults(record: Mapping[str, object], digest: str) -> Iterator[Fault]:
 def plan_faults(plan: Plan) -> Iterator[Fault]:
     """Everything in a plan that contradicts the rest of it."""
     mesh, graph = plan.mesh, plan.graph
-    stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
-    broken = tuple(mesh_faults(mesh, plan.rank_order, stages))
+    pipeline = plan.pipeline
+    broken = tuple(chunk_faults(pipeline)) if pipeline is not None else ()
+    parts = 1 if pipeline is None or broken else pipeline.parts
+    broken = broken or tuple(mesh_faults(mesh, plan.rank_order, parts))
     yield from broken
     if not broken:
         yield from tensor_faults(plan.tensors, graph, mesh)
@@ -76,8 +78,10 @@ def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) 
         elif (tensor.dims, tensor.dtype) != (planned.dims, planned.dtype):
             yield f"{planned.name!r} has other dims or another type than in the graph", place
         else:
-            for layout in (planned.layout, planned.used, planned.gradient):
+            for layout in (planned.layout, planned.used, planned.gradient, planned.states):
                 yield from _layout_faults(layout, tensor.dims, mesh, place)
+            if planned.zero not in range(4):
+                yield f"ZeRO has no stage {planned.zero}", place
         yield from _time_faults(place, planned.update_s, planned.recompute_s)
 
 
@@ -164,6 +168,12 @@ def collective_faults(
         yield from _way_faults(item, graph, mesh, f"collectives.{index}")
 
 
+def chunk_faults(pipeline: Pipeline) -> Iterator[Fault]:
+    """Stages that do not share the machine evenly."""
+    if pipeline.chunks < 1 or not pipeline.stages or len(pipeline.stages) % pipeline.chunks:
+        yield f"{len(pipeline.stages)} stages do not make {pipeline.chunks} chunks", "pipeline"
+
+
 def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) -> Iterator[Fault]:
     """Stages that do not follow one another, or numbers that cannot be."""
     ends = (0, *(stage.end for stage in pipeline.stages))
@@ -177,6 +187,9 @@ def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) ->
             f"pipeline.stages.{index}", stage.forward_s, stage.backward_s, stage.once_s,
             stage.peak_memory_bytes,
         )  # fmt: skip
+        ends = (stage.start, *(place for block in stage.blocks for place in block), stage.end)
+        if list(ends) != sorted(ends):
+            yield "it has no such blocks", f"pipeline.stages.{index}"
         if not 1 <= stage.in_flight <= pipeline.micro_batches:
             yield "it keeps no such number of micro-batches", f"pipeline.stages.{index}"
     if min(pipeline.micro_batches, pipeline.micro_batch) < 1:
@@ -185,6 +198,16 @@ def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) ->
     for index, item in enumerate(pipeline.sends):
         if names.get(item.operator, 0) == 0:
             yield "it goes to no operator behind the first stage", f"pipeline.sends.{index}"
+    yield from _shared_faults(pipeline)
+
+
+def _shared_faults(pipeline: Pipeline) -> Iterator[Fault]:
+    for index, shared in enumerate(pipeline.shared):
+        place = f"pipeline.shared.{index}"
+        known = all(0 <= stage < len(pipeline.stages) for stage in shared.stages)
+        if len(shared.stages) != len(shared.layouts) or len(shared.stages) < 2 or not known:
+            yield "it is not held by two or more stages, each with a layout", place
+        yield from _time_faults(place, shared.time_s, shared.nbytes)
 
 
 def estimate_faults(estimate: Estimate) -> Iterator[Fault]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
-from ir.plan import Plan
+from ir.plan import Plan, PlannedTensor
+from ir.plan_stages import planned_in, stage_size
 from ir.slicing import Grid, Slicing
 
 _T = TypeVar("_T")
@@ -17,13 +19,34 @@ def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
     grids: dict[str, tuple[Grid, ...]] = {}
     dims: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}
+    states: dict[str, tuple[Grid, ...]] = {}
     for planned in plan.parameters:
         tensor = plan.graph.tensors[planned.name]
         name, order = tensor.source or tensor.name, tensor.stored_permutation
-        cuts = tuple(tuple(axis[each] for each in axes) for axes in planned.layout.dims)
-        grids[name] = (Grid(sizes, _stored(cuts, order)),)
+        found: dict[int, Grid] = {}
+        parts: dict[int, Grid] = {}
+        for stage, first_rank in _homes(plan, planned):
+            held = planned_in(plan, planned, stage)
+            for layout, into in ((held.layout, found), (held.states or held.layout, parts)):
+                cuts = tuple(tuple(axis[each] for each in axes) for axes in layout.dims)
+                into.setdefault(first_rank, Grid(sizes, _stored(cuts, order), first_rank))
+        grids[name] = tuple(found[first_rank] for first_rank in sorted(found))
+        if parts != found:
+            states[name] = tuple(parts[first_rank] for first_rank in sorted(parts))
         dims[name], dtypes[name] = _stored(planned.dims, order), planned.dtype
-    return Slicing(origin, plan.devices, grids, dims, dtypes)
+    return Slicing(origin, plan.devices, grids, dims, dtypes, states)
+
+
+def _homes(plan: Plan, planned: PlannedTensor) -> Iterator[tuple[int, int]]:
+    """Stage and first rank wherever a parameter is held; without stages it is on all ranks."""
+    pipeline = plan.pipeline
+    if pipeline is None:
+        yield 0, 0
+        return
+    stages = [s for shared in pipeline.shared if shared.tensor == planned.name
+              for s in shared.stages]  # fmt: skip
+    for stage in sorted({planned.stage, *stages}):
+        yield stage, stage % pipeline.parts * stage_size(plan)
 
 
 def _stored(values: tuple[_T, ...], order: tuple[int, ...]) -> tuple[_T, ...]:

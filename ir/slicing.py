@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -159,6 +159,13 @@ class Slicing:
     """Dims of whole tensors, where they are known."""
     dtypes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Element types, where they are known."""
+    states: Mapping[str, tuple[Grid, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """How optimizer states lie, by their parameter, where that is not as the parameter (ZeRO 1
+    and 2)."""
+
+    def of_states(self) -> Slicing:
+        """The same for optimizer states, each by the name of its parameter."""
+        return replace(self, grids={**self.grids, **self.states}) if self.states else self
 
     def keepers(self, name: str) -> tuple[int, ...]:
         """Ranks that keep a part of a tensor."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError, batch_dims
-from ir.graph import Op, Role
+from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, OpView, lookup
 from ir.plan import Baseline
 from ir.rule import ShardingRule
@@ -60,13 +60,26 @@ def schemes(lowered: Lowered) -> tuple[Scheme, ...]:
     )
 
 
-def baselines(lowered: Lowered) -> tuple[tuple[Baseline, tuple[int, ...] | None], ...]:
-    """Every baseline with its choice, None where it cannot be expressed."""
+def batch_places(graph: OpGraph) -> Mapping[str, int] | str:
+    """Dimension that holds the batch, by tensor; or why the batch cannot be followed."""
     try:
-        where = batch_dims(lowered.liveness.graph)
+        return batch_dims(graph)
     except BatchError as error:
-        reason = str(error).splitlines()[0]
-        return tuple((Baseline(s.name, False, None, None, reason), None) for s in schemes(lowered))
+        return str(error).splitlines()[0]
+
+
+def baselines(
+    lowered: Lowered, where: Mapping[str, int] | str | None = None
+) -> tuple[tuple[Baseline, tuple[int, ...] | None], ...]:
+    """Every baseline with its choice, None where it cannot be expressed.
+
+    Args:
+        lowered: the problem.
+        where: `batch_places` of its graph, if they are known.
+    """
+    where = batch_places(lowered.liveness.graph) if where is None else where
+    if isinstance(where, str):
+        return tuple((Baseline(s.name, False, None, None, where), None) for s in schemes(lowered))
     return tuple(_priced(lowered, scheme, where) for scheme in schemes(lowered))
 
 
@@ -109,11 +122,12 @@ class _Allowed:
         self.ops = {op.name: op for op in lowered.liveness.graph.ops}
         self.sizes = lowered.problem.sizes
         self._known: dict[tuple[object, ...], IndexArray] = {}
+        self._layouts: dict[tuple[int, int, int | None], IndexArray] = {}
         self._tests: Mapping[NodeKind, Callable[[Node, int], IndexArray]] = MappingProxyType(
             {
                 NodeKind.OPERATOR: self._operator,
-                NodeKind.TENSOR: self._shared,
-                NodeKind.PARAMETER: self._parameter,
+                NodeKind.TENSOR: self._layout,
+                NodeKind.PARAMETER: self._layout,
                 NodeKind.INPUT: lambda _, size: np.arange(size),
             }
         )
@@ -138,14 +152,14 @@ class _Allowed:
         return f"{node.kind} {node.name} has no candidate that follows it"
 
     def _operator(self, node: Node, size: int) -> IndexArray:
-        op = self.ops[node.name]
         if node.candidates is None:
             return np.arange(size)
-        rule = lookup(op.kind).rule(OpView(op, self.lowered.liveness.graph))
-        batch = self._batch_factor(op, rule)
-        weight = self._weight_factors(op, rule)
-        key = (id(node.candidates), batch, weight)
+        op = self.ops[node.name]
+        # Operators that share candidates have one rule.
+        key = (id(node.candidates), *map(self.where.get, (*op.inputs, *op.outputs)))
         if key not in self._known:
+            rule = lookup(op.kind).rule(OpView(op, self.lowered.liveness.graph))
+            batch, weight = self._batch_factor(op, rule), self._weight_factors(op, rule)
             fine = [
                 i
                 for i, assignment in enumerate(node.candidates.assignments)
@@ -196,11 +210,21 @@ class _Allowed:
                 found |= {f for dim in mapping for f in dim if rule.sizes[f] > 1}
         return frozenset(found)
 
-    def _shared(self, node: Node, size: int) -> IndexArray:
+    def _layout(self, node: Node, size: int) -> IndexArray:
+        """Tensors that share a port share its allowed layouts."""
+        dim = self.where.get(node.name)
+        key = (id(node.port), size, dim)
+        if key not in self._layouts:
+            if node.kind is NodeKind.PARAMETER:
+                self._layouts[key] = self._parameter(node, size)
+            else:
+                self._layouts[key] = self._shared(node, size, dim)
+        return self._layouts[key]
+
+    def _shared(self, node: Node, size: int, dim: int | None) -> IndexArray:
         states = _states(node, size)
         if len(states) == 1:
             return np.arange(1)
-        dim = self.where.get(node.name)
         fine = [i for i, s in enumerate(states) if self._batch_is_split(s, dim)]
         return np.array(fine, dtype=np.intp)
 

@@ -40,6 +40,13 @@ class Times(NamedTuple):
     whole_forward_s: float
     """Forward computation of the whole operator on one device."""
 
+    def again(self) -> Times:
+        """The same where the backward pass computes the operator again first."""
+        inner = [tuple(_sent_again(item) for item in own) for own in self.inner]
+        spent = np.array([sum(item.time_s for item in own) for own in inner], dtype=np.float64)
+        backward = self.backward_s + self.forward_s
+        return self._replace(backward_s=backward, inner=inner, inner_s=spent)
+
     def subset(self, keep: IntArray) -> Times:
         """Those of some candidates."""
         return Times(
@@ -49,6 +56,13 @@ class Times(NamedTuple):
             self.inner_s[keep],
             self.whole_forward_s,
         )
+
+
+def _sent_again(item: InnerCollective) -> InnerCollective:
+    """What is sent forward is sent once more before the backward pass."""
+    times = item.forward + item.backward
+    time_s = item.time_s * (times + item.forward) / times if times else 0.0
+    return replace(item, backward=item.backward + item.forward, time_s=time_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +112,14 @@ class OpCandidates:
     @property
     def time_s(self) -> FloatArray:
         return self.forward_s + self.backward_s + self.inner_s
+
+    @cached_property
+    def again(self) -> OpCandidates:
+        """The same where the backward pass computes the operator again first."""
+        return replace(self, priced=self._times_again)
+
+    def _times_again(self) -> Times:
+        return self.times.again()
 
     def subset(self, keep: IntArray) -> OpCandidates:
         """Only some of the candidates."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from costmodel.memory import Optimizer, parameter_bytes
+from costmodel.memory import Optimizer, ParameterBytes, parameter_bytes
 from costmodel.transfers import TransferSchedule, scheduled, tier_distance
 from ir.plan import Plan
 from ir.plan_slicing import plan_slicing
-from ir.slicing import Slices, Slicing, sliced
+from ir.slicing import Grid, Slices, Slicing, sliced
 from ir.transfers import Need, Traffic, traffic
 from planner.request import RequestError
 from topology.cluster import Cluster
@@ -88,17 +88,31 @@ def _needs(
     training = bool(old.request.get("training")) and bool(new.request.get("training"))
     optimizer = Optimizer(str(old.request.get("optimizer", Optimizer.NONE)))
     sources: dict[Slices, Slices] = {}
-    for name, grids in after.grids.items():
+    for name in after.grids:
         sizes = parameter_bytes(before.dtypes[name], optimizer, training=training)
-        item_bytes = math.fsum((sizes.weight, sizes.master, sizes.moments))
         dims = after.dims[name]
-        held = sliced(dims, before.grids[name])
-        if held not in sources:
-            sources[held] = _on_devices(held, old.rank_order, gone)
-        target = sliced(dims, grids)
-        for box, ranks in zip(target.boxes, target.ranks, strict=True):
-            devices = tuple(here[new.rank_order[rank]] for rank in ranks)
-            yield Need(sources[held], box, devices, item_bytes)
+        for item_bytes, there, now in _pairs(before, after, name, sizes):
+            held = sliced(dims, there)
+            if held not in sources:
+                sources[held] = _on_devices(held, old.rank_order, gone)
+            target = sliced(dims, now)
+            for box, ranks in zip(target.boxes, target.ranks, strict=True):
+                devices = tuple(here[new.rank_order[rank]] for rank in ranks)
+                yield Need(sources[held], box, devices, item_bytes)
+
+
+def _pairs(
+    before: Slicing, after: Slicing, name: str, sizes: ParameterBytes
+) -> Iterator[tuple[float, tuple[Grid, ...], tuple[Grid, ...]]]:
+    """Bytes of an element with where it lies and is to lie; the states apart where they must be."""
+    states = math.fsum((sizes.master, sizes.moments))
+    there, now = before.grids[name], after.grids[name]
+    if name not in before.states and name not in after.states:
+        yield sizes.weight + states, there, now
+        return
+    yield sizes.weight, there, now
+    if states:
+        yield states, before.states.get(name, there), after.states.get(name, now)
 
 
 def _on_devices(slices: Slices, rank_order: Sequence[int], gone: frozenset[int]) -> Slices:

@@ -42,6 +42,8 @@ class EdgeKind:
     """The forward redistribution is repeated for the backward pass."""
     tied: bool = False
     """The source is what all readers of a parameter have in common: it has the layout of each."""
+    carried: bool = False
+    """The reader has no layout of its own: it takes that of the source if it can pass it on."""
 
 
 @dataclass(slots=True)
@@ -59,18 +61,19 @@ class EdgeKinds:
         again: bool = False,
         tied: bool = False,
         bucketed: bool = False,
+        carried: bool = False,
     ) -> tuple[int, EdgeKind]:
         """What flows, and a number that is the same for what is alike.
 
         Parameters are sent in buckets, and so are gradients that arrive at one (`bucketed`).
         """
         bucketed = bucketed or parameter
-        key = (tensor.dims, tensor.dtype, gradient, parameter, again, tied, bucketed)
+        key = (tensor.dims, tensor.dtype, gradient, parameter, again, tied, bucketed, carried)
         found = self._known.get(key)
         if found is None:
             scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if bucketed else 1.0
             shardable = Shardable(tensor.dims, tensor.dtype, scale)
-            kind = EdgeKind(shardable, gradient, parameter, again, tied)
+            kind = EdgeKind(shardable, gradient, parameter, again, tied, carried)
             found = self._known[key] = (len(self._known), kind)
         return found
 
@@ -196,6 +199,8 @@ class MindsporeEdges:
             total = np.where(is_used_as(source, target), total, UNREACHABLE_S)
         if kind.tied:
             total = np.where(is_same(source, target), total, UNREACHABLE_S)
+        if kind.carried:
+            total = np.where(is_carried(source, target), total, UNREACHABLE_S)
         return np.minimum(total, UNREACHABLE_S)
 
     def transfers(
@@ -265,6 +270,16 @@ def is_used_as(source: Port, target: Port) -> NDArray[np.bool_]:
 def is_same(source: Port, target: Port) -> NDArray[np.bool_]:
     """Where a tensor is read in the layout that it has."""
     return _equal(source.forward, target.forward)
+
+
+def is_carried(source: Port, target: Port) -> NDArray[np.bool_]:
+    """Where a tensor is read in the layout that it has; everywhere if its reader offers none such.
+
+    MindSpore gives a reshape no layout: it redistributes once, from what makes the operand to what
+    reads the result.
+    """
+    same = is_same(source, target)
+    return np.asarray(same | ~same.any(axis=1, keepdims=True))
 
 
 def _equal(sources: Layouts, targets: Layouts) -> NDArray[np.bool_]:

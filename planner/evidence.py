@@ -11,7 +11,13 @@ from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor, Space
 from planner.candidates import FloatArray
-from planner.edges import CAUSE_GATHER, CAUSE_GRADIENT, CAUSE_INSIDE, CAUSE_SYNC
+from planner.edges import (
+    CAUSE_FORWARD,
+    CAUSE_GATHER,
+    CAUSE_GRADIENT,
+    CAUSE_INSIDE,
+    CAUSE_SYNC,
+)
 from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import Port, PortState
 
@@ -136,7 +142,7 @@ class Evidence:
             node = self.lowered.nodes[edge.target]
             reader = node.name if node.kind is NodeKind.OPERATOR else ""
             moves = self.lowered.pricer.transfers(edge.kind, source, target)
-            gathers = sum(move.cause == CAUSE_GATHER for move in moves)
+            gathers = sum(move.cause in {CAUSE_GATHER, CAUSE_FORWARD} for move in moves)
             for number, transfer in enumerate(moves):
                 step = transfer.step
                 again = edge.kind.regathered and gathers // 2 <= number < gathers

@@ -22,6 +22,9 @@ from topology.mesh import Mesh
 
 FloatArray = NDArray[np.float64]
 
+CAUSE_REMADE = "activations made again"
+"""Cause of the memory of what a block computes again for its backward pass."""
+
 
 class Holding(NamedTuple):
     """A tensor that a node holds over an interval."""
@@ -39,6 +42,16 @@ class Holding(NamedTuple):
     beside: bool = False
     """It stands beside the holding of the same tensor, and goes where that one is computed
     again."""
+
+
+class Copies(NamedTuple):
+    """When redistributed copies are in memory, and how many times the bytes of one."""
+
+    intervals: tuple[Interval, ...] = ()
+    counts: tuple[float, ...] = ()
+
+
+NO_COPIES = Copies()
 
 
 @dataclass(slots=True)
@@ -120,7 +133,11 @@ class Holdings:
         whole = self.liveness.lifetime(keeper)
         start = whole[0]
         if maker is not None:
-            start = self.liveness.forward_point(self.liveness.position[maker.name])
+            position = self.liveness.position[maker.name]
+            start = self.liveness.forward_point(position)
+            block = self.liveness.remade_in(tensor.name, position)
+            if block is not None:
+                return self._remade(tensor, port, position, block)
         interval = (start, self.liveness.held_until(tensor.name))
         again_s = self._whole_again_s(tensor)
         out = [Holding(tensor, port, interval, "activations", again_s)]
@@ -129,6 +146,49 @@ class Holdings:
             beside = again_s is not None
             out.append(Holding(tensor, port, whole, "activations", None, others, beside))
         return out
+
+    def _remade(self, tensor: Tensor, port: Port, position: int, block: Interval) -> list[Holding]:
+        """A saved tensor that its block makes again: until it is read forward, and from the turn of
+        the block to its last use.
+        """
+        liveness = self.liveness
+        last = liveness.last_use.get(tensor.name, position)
+        there = (liveness.forward_point(position), liveness.forward_point(last) + 1)
+        back = (liveness.backward_point(block[1] - 1), liveness.held_until(tensor.name))
+        return [
+            Holding(tensor, port, there, "temporaries"),
+            Holding(tensor, port, back, CAUSE_REMADE),
+        ]
+
+    def copies(self, op: Op, tensor: Tensor, *, at_rest: bool, shared: bool) -> Copies:
+        """What an operator reads in another layout: gathered weights while they are used,
+        redistributed copies that the backward pass needs.
+
+        Args:
+            op: the operator.
+            tensor: what it reads.
+            at_rest: whether that is a parameter at rest.
+            shared: whether it has several readers.
+        """
+        liveness = self.liveness
+        position = liveness.position[op.name]
+        block = liveness.block_of(position)
+        there, back = liveness.forward_point(position), liveness.backward_point(position)
+        if at_rest and not liveness.derived:
+            return Copies(((there, there + 1),), (1.0,))
+        if at_rest:
+            # The gradient in the layout of use, and the weight again where it is read.
+            count = 1.0 + float(block is not None or liveness.is_read_back(op, tensor.name))
+            return Copies(((there, there + 1), (back, back + 1)), (1.0, count))
+        if not shared or position not in liveness.saved_by.get(tensor.name, ()):
+            return NO_COPIES
+        if block is not None:
+            turn = liveness.backward_point(block[1] - 1)
+            return Copies(((there, there + 1), (turn, back + 1)), (1.0, 1.0))
+        others = self.others(position)
+        if not others:
+            return Copies(((there, back + 1),), (1.0,))
+        return Copies(((there, back + 1), liveness.lifetime(position)), (1.0, float(others)))
 
     def others(self, position: int) -> int:
         """Micro-batches that are on the way in the piece of an operator beside its own."""
@@ -143,6 +203,8 @@ class Holdings:
         while maker is not None and lookup(maker.kind).engine is Engine.VIEW:
             maker = self.makers.get(maker.inputs[0])
         if not self.recompute or maker is None or not recomputable(maker, self.liveness):
+            return None
+        if self.liveness.block_of(self.liveness.position[maker.name]) is not None:
             return None
         return self.candidates[maker.name].whole_forward_s
 

@@ -22,14 +22,15 @@ from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from planner.solvers import Solution
 from planner.stages.menu import Shape
-from planner.stages.record import Solved, plan_of
-from planner.stages.shape_prices import Priced, ShapePricer
+from planner.stages.record import plan_of
+from planner.stages.remedies import with_remedy
+from planner.stages.shape_hunt import ShapeHunt
+from planner.stages.shape_prices import Priced
+from planner.stages.solved import Solved
 from planner.stages.task import Task
-from planner.stages.whole import solved
+from planner.stages.whole import excess_bytes, solved
 from topology.cluster import Cluster
 
-WORK = 1_500_000
-"""Candidates in the problems of shapes that are priced, per unit of effort."""
 SOLVED = 3
 """Shapes that are solved whole at most, per unit of effort."""
 
@@ -58,7 +59,15 @@ def search_whole(
         InfeasibleError: nothing fits into memory.
     """
     check_whole(graph, request)
-    return _Joint(Task(graph, cluster, request), report).plan()
+    try:
+        return _Joint(Task(graph, cluster, request), report).plan()
+    except InfeasibleError as error:
+        report("nothing fits: looking for a change that makes it possible")
+
+        def find(larger: Cluster, asked: SearchRequest) -> Plan:
+            return _Joint(Task(graph, larger, asked), lambda _: None).plan()
+
+        raise with_remedy(error, cluster, request, find) from error
 
 
 def check_whole(graph: OpGraph, request: SearchRequest) -> None:
@@ -90,6 +99,12 @@ def check_whole(graph: OpGraph, request: SearchRequest) -> None:
             "leave them out, or use --batch in place of --global-batch",
         ),
         (
+            bool(request.soft_pins or request.degrees) or request.max_changes is not None,
+            "soft pins, degrees and older plans know no stages yet",
+            "--pin, --why-not or --keep-close-to",
+            "leave them out, or use --batch in place of --global-batch",
+        ),
+        (
             isinstance(request.dataset_strategy, tuple),
             "cuts of the inputs are of one batch on all devices",
             "--dataset-strategy",
@@ -104,8 +119,6 @@ def check_whole(graph: OpGraph, request: SearchRequest) -> None:
 class _Joint:
     def __init__(self, task: Task, report: Report) -> None:
         self.task, self.report = task, report
-        self.pricer = ShapePricer(task)
-        self.least_s = math.inf
 
     def plan(self) -> Plan:
         """The best of all shapes."""
@@ -117,79 +130,8 @@ class _Joint:
             f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
             f"a batch of {self.task.batch} on {devices} devices of {name}"
         )
-        priced, left_s = self._all_priced(shapes)
+        priced, left_s = ShapeHunt(self.task, shapes, self.report).run()
         return self._best(priced, left_s)
-
-    def _all_priced(self, shapes: Sequence[Shape]) -> tuple[list[Priced], float]:
-        """Those that may be best, and what the others take at least.
-
-        First come those with a sample for each server of a stage, then the neighbours of the best
-        one, then the rest as far as the effort goes.
-        """
-        floors = {shape: self.pricer.floor_s(shape) for shape in shapes}
-        left = dict.fromkeys(sorted(shapes, key=lambda s: (floors[s], s)))
-        priced: list[Priced] = []
-        seeds = self._seeds(shapes)
-        while left:
-            for shape in [s for s in left if floors[s] >= self.least_s]:
-                del left[shape]
-            late = self.task.is_late
-            self.task.truncated |= late
-            near = [s for s in self._neighbours(priced) if s in left]
-            wanted = [s for s in (*seeds, *near, *self._climbing(priced), *left) if s in left]
-            done = self.pricer.work > WORK * self.task.request.effort and not near
-            if not wanted or (priced and (late or done)):
-                break
-            shape = wanted[0]
-            del left[shape]
-            found = self.pricer.priced(shape, self.least_s)
-            self.report(
-                f"{shape.stages} stages, {shape.micro_batches} micro-batches of "
-                f"{shape.micro_batch}: at least {found.bound_s:.6g} s, expected "
-                f"{found.expected_s:.6g} s"
-            )
-            priced.append(found)
-            self.least_s = min(self.least_s, found.expected_s)
-        known = {p.shape for p in priced}
-        return priced, min((f for s, f in floors.items() if s not in known), default=math.inf)
-
-    def _seeds(self, shapes: Sequence[Shape]) -> list[Shape]:
-        """For every number of stages the smallest micro-batch with a sample for each server."""
-        inner = self.task.cluster.devices // self.task.cluster.tiers[0].size
-        found: dict[int, Shape] = {}
-        for shape in sorted(shapes, key=lambda s: s.micro_batch):
-            servers = max(1, self.task.cluster.devices // shape.stages // inner)
-            if shape.stages not in found or found[shape.stages].micro_batch < servers:
-                found[shape.stages] = shape
-        return sorted(found.values(), key=lambda s: -s.stages)
-
-    def _climbing(self, priced: Sequence[Priced]) -> list[Shape]:
-        """Larger and smaller micro-batches beside the best one of every number of stages, the most
-        promising first.
-        """
-        best: dict[int, Priced] = {}
-        for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s)):
-            best.setdefault(item.shape.stages, item)
-        return [
-            Shape(item.shape.stages, micro, self.task.batch // micro)
-            for item in best.values()
-            for micro in (item.shape.micro_batch * 2, item.shape.micro_batch // 2)
-            if micro and self.task.batch % micro == 0
-        ]
-
-    def _neighbours(self, priced: Sequence[Priced]) -> list[Shape]:
-        """Next to the best shape so far."""
-        best = min(priced, key=lambda p: p.expected_s, default=None)
-        if best is None or math.isinf(best.expected_s):
-            return []
-        own = best.shape
-        sizes = [own.micro_batch, own.micro_batch * 2, own.micro_batch // 2]
-        return [
-            Shape(stages, micro, self.task.batch // micro)
-            for stages in (own.stages, own.stages * 2, own.stages // 2)
-            for micro in sizes
-            if stages and micro and self.task.batch % micro == 0
-        ]
 
     def _best(self, priced: Sequence[Priced], left_s: float) -> Plan:
         """Shapes are solved whole in the order of what is expected of them."""
@@ -204,20 +146,22 @@ class _Joint:
                 math.inf if best is None else best.step_s,
                 math.inf if plain is None else plain.estimate.step_time_s,
             )
-            enough = tried >= SOLVED * self.task.request.effort and math.isfinite(least_s)
+            most = SOLVED * self.task.request.effort
+            enough = tried >= most * (1 if math.isfinite(least_s) else 2)
             hoped_s = item.bound_s if item.every else item.expected_s
             if hoped_s >= least_s or (enough and not item.every) or math.isinf(item.bound_s):
                 continue
             tried += 1
-            if item.shape == Shape(1, self.task.batch, 1):
+            if item.shape == Shape(1, self.task.batch, 1) and self.task.request.is_open:
                 plain = self._plain()
-                continue
             found = self._best_cut(item, least_s)
             searched.append(found.lowered)
-            self.report(f"{item.shape.stages} stages, solved whole: {found.step_s:.6g} s"
-                        f"{'' if found.fits else ', too large'}")  # fmt: skip
+            self.report(
+                f"{item.shape}, solved whole: {found.step_s:.6g} s"
+                f"{'' if found.fits else ', too large'}"
+            )
             if not found.fits:
-                refused = refused or found
+                refused = min(refused or found, found, key=lambda s: s.peak_bytes)
             elif best is None or found.step_s < best.step_s:
                 best = found
         bounds = [left_s, *(item.bound_s for item in priced)]
@@ -229,7 +173,7 @@ class _Joint:
 
     def _best_cut(self, item: Priced, least_s: float) -> Solved:
         """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
-        best = solved(self.task, item.shape, item.ends or item.least_ends)
+        best = solved(self.task, item.shape, item.ends or item.least_ends, item.shares, item.price)
         for bound_s, ends in item.every:
             if bound_s >= (min(least_s, best.step_s) if best.fits else least_s):
                 break
@@ -253,7 +197,7 @@ class _Joint:
                 "  fix: leave --pipeline and --micro-batch out"
             )
         problem = refused.lowered.problem
-        peak = problem.peak_bytes(refused.choice)
+        peak = problem.peak_bytes(refused.choice) + excess_bytes(refused.lowered, refused.choice)
         solution = Solution(refused.choice, math.inf, math.inf, "none", peak, refused.truncated)
         return infeasible(refused.lowered, solution, self.task.request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
@@ -39,6 +39,11 @@ class Liveness:
     """Pieces of the graph that run on devices of their own, as ranges of positions in order: each
     has its time points for itself, forward and back, behind those of the pieces before it. Without
     any the graph is one piece."""
+    neighbours: tuple[Interval, ...] = ()
+    """For every piece the positions of all pieces that share its devices; its own if not said."""
+    blocks: tuple[Interval, ...] = ()
+    """Ranges of positions in order that the backward pass computes again as a whole: of what they
+    make only what leaves them is kept, beside what enters them."""
 
     @property
     def time_points(self) -> int:
@@ -51,9 +56,25 @@ class Liveness:
     def _piece(self, position: int) -> Interval:
         return self.pieces[self.piece_of(position)] if self.pieces else (0, len(self.graph.ops))
 
+    def block_of(self, position: int) -> Interval | None:
+        """The block computed again that an operator is in."""
+        number = bisect_right(self.blocks, position, key=itemgetter(0)) - 1
+        inside = number >= 0 and position < self.blocks[number][1]
+        return self.blocks[number] if inside else None
+
+    def remade_in(self, tensor: str, maker: int) -> Interval | None:
+        """The block that makes a tensor again, where it does not leave it."""
+        block = self.block_of(maker)
+        if block is None or tensor in self.graph.outputs:
+            return None
+        users = (self.last_use.get(tensor, maker), *self.saved_by.get(tensor, ()))
+        return block if max(users) < block[1] else None
+
     def lifetime(self, position: int) -> Interval:
-        """All time points of the piece that an operator is in."""
+        """All time points of the pieces that share the devices of an operator."""
         start, end = self._piece(position)
+        if self.neighbours:
+            start, end = self.neighbours[self.piece_of(position)]
         return (start * 2, end * 2) if self.derived else (start, end)
 
     def forward_point(self, position: int) -> int:
@@ -82,6 +103,8 @@ def analyse(
     training: bool,
     gradient: frozenset[str] | None = None,
     pieces: tuple[Interval, ...] = (),
+    neighbours: tuple[Interval, ...] = (),
+    blocks: tuple[Interval, ...] = (),
 ) -> Liveness:
     """Liveness of a graph that `add_ends` has ended.
 
@@ -89,7 +112,9 @@ def analyse(
         graph: in normal form.
         training: whether there is a backward pass.
         gradient: tensors with a gradient, where the graph alone does not say.
-        pieces: as in `Liveness`.
+        pieces: as in `Liveness`, and so are the next two.
+        neighbours: pieces on the same devices.
+        blocks: what is computed again as a whole.
     """
     derived = training and not graph.is_training_step
     if gradient is None:
@@ -105,8 +130,25 @@ def analyse(
             for name in _kept(read[op.name], graph):
                 saved.setdefault(name, []).append(index)
     position = {op.name: i for i, op in enumerate(graph.ops)}
+    for block in blocks:
+        for name, reader in _entering(graph, block):
+            saved[name] = sorted({*saved.get(name, ()), reader})
     kept = {n: tuple(v) for n, v in saved.items()}
-    return Liveness(graph, derived, gradient, kept, last, position, read, pieces)
+    return Liveness(
+        graph, derived, gradient, kept, last, position, read, pieces, neighbours, blocks
+    )
+
+
+def _entering(graph: OpGraph, block: Interval) -> Iterator[tuple[str, int]]:
+    """What a block computed again reads and does not make, each with its first reader there: no
+    weights, no constants.
+    """
+    seen: set[str] = set()
+    for position in range(*block):
+        op = graph.ops[position]
+        for name in _kept(tuple(n for n in op.inputs if n and n not in seen), graph):
+            yield name, position
+        seen.update(op.inputs, op.outputs)
 
 
 def _kept(names: tuple[str, ...], graph: OpGraph) -> tuple[str, ...]:

@@ -88,6 +88,8 @@ class Setting:
     """Micro-batches whose saved tensors each piece of the graph keeps; 1 if it is not said."""
     sent: Mapping[str, Layout] = field(default_factory=dict)
     """Tensors that leave for other devices, and the layouts in which they do."""
+    held: frozenset[str] = frozenset()
+    """Operators whose layouts the user gives."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 from costmodel.collectives import CollectiveModel
 from costmodel.memory import ParameterBytes, parameter_bytes
 from costmodel.operators import OperatorModel
+from exporters.mindspore_readers import NEVER_CUT
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
 from ir.ops import OpView
+from ir.plan import LEAVES
 from planner.axis_choice import layout_axes, node_axes
 from planner.candidates import OpCandidates, OpPricer, signature
 from planner.edges import EdgeKind, EdgeKinds, EdgePricer, edge_pricer, is_same
-from planner.holdings import Holding, Holdings, recomputed_names
+from planner.holdings import NO_COPIES, Copies, Holding, Holdings, recomputed_names
 from planner.liveness import Liveness
 from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
 from planner.ports import Port, PortState, port_elements, port_of, twice
-from planner.pricing import MINDSPORE, Flow, Pricing, TimePricing
+from planner.pricing import MINDSPORE, Flow, Pricing, in_seconds
 from planner.problem import EdgeTable, Interval, NodeTable
 from planner.problem_builder import ProblemBuilder
 from planner.tensor_layouts import TensorLayouts
@@ -42,16 +44,6 @@ class _Source(NamedTuple):
     node: int
     port: Port
     result: int
-
-
-class _Copies(NamedTuple):
-    """When redistributed copies are in memory, and how many times the bytes of one."""
-
-    intervals: tuple[Interval, ...] = ()
-    counts: tuple[float, ...] = ()
-
-
-_NO_COPIES = _Copies()
 
 
 def lower(liveness: Liveness, setting: Setting) -> Lowered:
@@ -110,7 +102,7 @@ class _Lowering:
 
     def _pricing(self) -> Pricing:
         if self.setting.cost != MINDSPORE:
-            return TimePricing(self.operators, self.pricer)
+            return in_seconds(self.setting.cost, self.operators, self.pricer)
         from planner.pricing_mindspore import mindspore_pricing  # noqa: PLC0415  seldom asked for
 
         return mindspore_pricing(self.setting)
@@ -128,9 +120,20 @@ class _Lowering:
         costs = [
             self.pricing.operator(view, own) for (view, _), own in zip(distinct, found, strict=True)
         ]
+        again: dict[int, FloatArray] = {}
         for op in self.graph.ops:
             number = self.signatures[op.name]
-            self.candidates[op.name], self.costs[op.name] = found[number], costs[number]
+            own, cost = found[number], costs[number]
+            if self._in_block(op):
+                own = own.again
+                if number not in again:
+                    again[number] = self.pricing.operator(OpView(op, self.graph), own)
+                self.signatures[op.name], cost = len(found) + number, again[number]
+            self.candidates[op.name], self.costs[op.name] = own, cost
+
+    def _in_block(self, op: Op) -> bool:
+        """Whether the backward pass computes an operator again with its block."""
+        return self.liveness.block_of(self.liveness.position[op.name]) is not None
 
     def run(self) -> Lowered:
         for op in self.graph.ops:
@@ -234,7 +237,7 @@ class _Lowering:
         node = Node(NodeKind.SENT, tensor.name, None, port, ())
         number = self._add_node(node, (tensor.dims, tensor.dtype, layout), np.zeros(1), [])
         kind = self.kinds.of(tensor, gradient=tensor.name in self.liveness.gradient)
-        self._connect(tensor, self.sources[tensor.name], number, port, kind)
+        self._connect(tensor, self.sources[tensor.name], number, port, kind, LEAVES)
 
     def _neighbour_ports(self, name: str) -> list[Port]:
         """Ports of the operators that touch a tensor, its producer first."""
@@ -288,7 +291,10 @@ class _Lowering:
         parameter = tensor.role is Role.PARAMETER
         readers = self.readers[tensor.name]
         read_back = parameter and any(self.liveness.is_read_back(op, tensor.name) for op in readers)
-        kind = self.kinds.of(tensor, gradient=gradient, parameter=parameter, again=read_back)
+        maker = self.makers.get(tensor.name)
+        place = -1 if maker is None else self.liveness.position[maker.name]
+        twice_sent = read_back or self.liveness.remade_in(tensor.name, place) is not None
+        kind = self.kinds.of(tensor, gradient=gradient, parameter=parameter, again=twice_sent)
         self._connect(tensor, origin, number, offered, kind)
         self.sources[tensor.name] = _Source(number, offered, 0)
 
@@ -332,33 +338,22 @@ class _Lowering:
         tensor = self.graph.tensors[op.inputs[index]]
         source = self.sources[tensor.name]
         at_rest = self.nodes[source.node].kind is NodeKind.PARAMETER
-        again = at_rest and self.liveness.is_read_back(op, tensor.name)
+        remade = self._in_block(op)
+        again = remade or (at_rest and self.liveness.is_read_back(op, tensor.name))
         common = not at_rest and tensor.role is Role.PARAMETER
         tied = common and self.setting.dialect.cut_counts
-        kind = self.kinds.of(tensor, gradient=gradient, parameter=at_rest, again=again, tied=tied)
-        copies = self._copies(op, tensor, source, at_rest=at_rest)
+        carried = not at_rest and self._is_carried(op)
+        kind = self.kinds.of(
+            tensor, gradient=gradient, parameter=at_rest, again=again, tied=tied, carried=carried
+        )
+        shared = self.nodes[source.node].kind is NodeKind.TENSOR
+        copies = self.holdings.copies(op, tensor, at_rest=at_rest, shared=shared)
         self._connect(tensor, source, node, port, kind, index, copies)
 
-    def _copies(self, op: Op, tensor: Tensor, source: _Source, *, at_rest: bool) -> _Copies:
-        """Gathered weights while they are used; redistributed copies that the backward pass
-        needs.
-        """
-        position = self.liveness.position[op.name]
-        there, back = self.liveness.forward_point(position), self.liveness.backward_point(position)
-        if at_rest:
-            if not self.liveness.derived:
-                return _Copies(((there, there + 1),), (1.0,))
-            # The gradient in the layout of use, and the weight again where it is read.
-            count = 1.0 + float(self.liveness.is_read_back(op, tensor.name))
-            return _Copies(((there, there + 1), (back, back + 1)), (1.0, count))
-        shared = self.nodes[source.node].kind is NodeKind.TENSOR
-        if shared and position in self.liveness.saved_by.get(tensor.name, ()):
-            others = self.holdings.others(position)
-            if not others:
-                return _Copies(((there, back + 1),), (1.0,))
-            whole = self.liveness.lifetime(position)
-            return _Copies(((there, back + 1), whole), (1.0, float(others)))
-        return _NO_COPIES
+    def _is_carried(self, op: Op) -> bool:
+        """Whether the target gives an operator no layout, and the user none either."""
+        setting = self.setting
+        return setting.dialect.cut_counts and op.kind in NEVER_CUT and op.name not in setting.held
 
     def _connect(
         self,
@@ -368,7 +363,7 @@ class _Lowering:
         port: Port,
         numbered: tuple[int, EdgeKind],
         operand: int = -1,
-        copies: _Copies = _NO_COPIES,
+        copies: Copies = NO_COPIES,
     ) -> None:
         kind = numbered[1]
 
@@ -387,7 +382,7 @@ class _Lowering:
         node: int,
         port: Port,
         kind: EdgeKind,
-        copies: _Copies,
+        copies: Copies,
     ) -> EdgeTable:
         shared = self.nodes[node].kind is NodeKind.TENSOR
         price = self.pricing.branch if shared else self.pricing.edge

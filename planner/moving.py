@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from costmodel.collectives import Collective, CollectiveModel
 from costmodel.memory import Optimizer
 from costmodel.redistribution import UNREACHABLE_S
+from ir.batch import with_batch
+from ir.graph import Op, OpGraph
 from ir.layout import Layout
-from ir.plan import Bound, NamedLayout, Plan, PlannedCollective, PlannedTensor
+from ir.plan import Bound, NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
 from planner.dialects import TARGETS
 from planner.edges import BUCKET_BYTES, CAUSE_GATHER, CAUSE_SYNC
 from planner.evidence import Evidence
@@ -25,6 +28,9 @@ from planner.solvers import Budget, solver_by_name
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 
+_Axes: TypeAlias = tuple[tuple[str, int, int], ...]
+"""As `Plan.mesh` has them."""
+
 
 def moved(plan: Plan, cluster: Cluster) -> Plan:
     """The same plan on another machine; bounds and baselines of the old one are left out.
@@ -36,12 +42,96 @@ def moved(plan: Plan, cluster: Cluster) -> Plan:
     Raises:
         RequestError: the machine has another shape, or the plan cannot be priced on it.
     """
+    evidence = lowered_plan(plan, cluster)
+    return _priced(plan, cluster, evidence, timed_on(plan, cluster))
+
+
+def lowered_plan(plan: Plan, cluster: Cluster) -> Evidence:
+    """The problem that the plan answers on a machine, with the plan as its choice.
+
+    Raises:
+        RequestError: the machine has another shape, or the plan cannot be priced on it.
+    """
     _check_shape(plan, cluster)
-    lowered = lower(
-        analyse(plan.graph, training=bool(plan.request.get("training"))), _setting(plan, cluster)
+    training = bool(plan.request.get("training"))
+    lowered = lower(analyse(plan.graph, training=training), setting_of(plan, cluster))
+    return Evidence(lowered, planned_choice(plan, lowered))
+
+
+def resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
+    """The same splits with another batch or more or fewer devices in the tiers of the machine.
+
+    The first axis of a tier grows; those before the others shrink first.
+
+    Raises:
+        RequestError: the tiers do not fit the axes, or a split does not fit the sizes.
+        BatchError: the batch cannot be followed through the graph.
+    """
+    graph = plan.graph if batch == plan.graph.batch else _with_batch(plan.graph, batch)
+    mesh = _resized_mesh(plan, [tier.size for tier in cluster.tiers])
+    dims = {t.name: graph.tensors[t.name].dims for t in plan.tensors}
+    tensors = tuple(replace(t, dims=dims[t.name]) for t in plan.tensors)
+    order = Mesh(tuple(MeshAxis(*axis) for axis in mesh)).rank_order()
+    draft = replace(
+        plan,
+        graph=graph,
+        mesh=mesh,
+        rank_order=order,
+        operators=tuple(_kept_splits(o, mesh) for o in plan.operators),
+        tensors=tuple(_kept_axes(t, mesh) for t in tensors),
     )
-    evidence = Evidence(lowered, _choice(plan, lowered))
-    collectives = _timed_on(plan, cluster)
+    evidence = lowered_plan(draft, cluster)
+    return _priced(draft, cluster, evidence, evidence.collectives())
+
+
+def _with_batch(graph: OpGraph, batch: int) -> OpGraph:
+    """The graph with another batch, the parts of composites too."""
+    opened = with_batch(graph.with_ops(leaf for op in graph.ops for leaf in _leaves(op)), batch)
+    return replace(graph, tensors={**graph.tensors, **opened.tensors}, batch=batch)
+
+
+def _leaves(op: Op) -> Iterator[Op]:
+    for part in op.parts:
+        yield from _leaves(part)
+    if not op.parts:
+        yield op
+
+
+def _resized_mesh(plan: Plan, sizes: Sequence[int]) -> _Axes:
+    """The axes of the plan on tiers of other sizes."""
+    mesh = list(plan.mesh)
+    for tier, size in enumerate(sizes):
+        own = [i for i, (_, _, at) in enumerate(mesh) if at == tier]
+        wanted = size
+        for index in reversed(own):
+            name, old, _ = mesh[index]
+            part = wanted if index == own[0] else math.gcd(old, wanted)
+            mesh[index] = (name, part, tier)
+            wanted //= part
+    return tuple(axis for axis in mesh if axis[1] > 1) or (mesh[-1],)
+
+
+def _kept_splits(operator: PlannedOperator, mesh: _Axes) -> PlannedOperator:
+    """The operator on the axes that are left."""
+    names = {name for name, _, _ in mesh}
+    return replace(operator, split=tuple(pair for pair in operator.split if pair[0] in names))
+
+
+def _kept_axes(tensor: PlannedTensor, mesh: _Axes) -> PlannedTensor:
+    """The tensor on the axes that are left."""
+    names = {name for name, _, _ in mesh}
+
+    def kept(layout: NamedLayout) -> NamedLayout:
+        dims = tuple(tuple(axis for axis in dim if axis in names) for dim in layout.dims)
+        return NamedLayout(dims, tuple(axis for axis in layout.partial if axis in names))
+
+    gradient = None if tensor.gradient is None else kept(tensor.gradient)
+    return replace(tensor, layout=kept(tensor.layout), gradient=gradient)
+
+
+def _priced(
+    plan: Plan, cluster: Cluster, evidence: Evidence, collectives: tuple[PlannedCollective, ...]
+) -> Plan:
     estimate = evidence.estimate(collectives)
     step_s = math.fsum(estimate.time_by_cause.values())
     return replace(
@@ -57,7 +147,7 @@ def moved(plan: Plan, cluster: Cluster) -> Plan:
     )
 
 
-def _timed_on(plan: Plan, cluster: Cluster) -> tuple[PlannedCollective, ...]:
+def timed_on(plan: Plan, cluster: Cluster) -> tuple[PlannedCollective, ...]:
     """The same collectives with the times of another machine.
 
     What is sent stays: another machine might have a cheaper sequence of collectives, but the plan
@@ -94,7 +184,8 @@ def _check_shape(plan: Plan, cluster: Cluster) -> None:
         )
 
 
-def _setting(plan: Plan, cluster: Cluster) -> Setting:
+def setting_of(plan: Plan, cluster: Cluster) -> Setting:
+    """What lowering needs to price the plan's graph on its mesh again, on such a machine."""
     dialect = TARGETS.get(str(plan.request.get("target")))
     if dialect is None:
         raise RequestError(
@@ -120,8 +211,12 @@ def _layout(named: NamedLayout, axes: Sequence[str]) -> Layout:
     return Layout(dims, tuple(axes.index(name) for name in named.partial))
 
 
-def _choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
-    """The planned candidate of every node; what the plan leaves open at least cost."""
+def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
+    """The planned candidate of every node; what the plan leaves open at least cost.
+
+    Raises:
+        RequestError: the problem lacks a candidate that the plan has.
+    """
     allowed = _Allowed(plan)
     sized = zip(lowered.nodes, lowered.problem.sizes, strict=True)
     found = [allowed.of(node, size) for node, size in sized]

@@ -122,7 +122,28 @@ def _agrees(pin: Pin, cuts: Cuts) -> bool:
     return all(wanted is None or wanted == own for wanted, own in pairs)
 
 
+def kept_candidates(pin: Pin, node: Node, mesh: Mesh, *, strict: bool = True) -> IndexArray:
+    """Candidates of an operator's node that keep a pin, whatever they compute again.
+
+    Raises:
+        RequestError: there is none, and `strict` says that there must be.
+    """
+    if node.candidates is None:
+        raise TypeError(f"{node.kind} {node.name} has no candidates")
+    keep, count = _keeping(pin, node.candidates, mesh), len(node.candidates.assignments)
+    if strict and not len(keep):
+        raise _nothing_kept(pin)
+    return np.concatenate([keep, keep + count]) if node.recomputes else keep
+
+
 def _kept(pin: Pin, found: OpCandidates, mesh: Mesh) -> IndexArray:
+    keep = _keeping(pin, found, mesh)
+    if not len(keep):
+        raise _nothing_kept(pin)
+    return keep
+
+
+def _keeping(pin: Pin, found: OpCandidates, mesh: Mesh) -> IndexArray:
     keep = np.ones(len(found.assignments), dtype=bool)
     for wanted, port in zip(pin.cuts, found.operands, strict=True):
         if wanted is None:
@@ -132,12 +153,14 @@ def _kept(pin: Pin, found: OpCandidates, mesh: Mesh) -> IndexArray:
         else:
             same = np.array([s.forward.shards(mesh.sizes) == wanted for s in port.states])
             keep &= same[port.of]
-    if not keep.any():
-        raise RequestError(
-            f"operator {pin.op.name} ({pin.op.label}) has no candidate that cuts its inputs so\n"
-            f"  at:  {pin.text}\n  fix: pin it otherwise"
-        )
     return np.flatnonzero(keep)
+
+
+def _nothing_kept(pin: Pin) -> RequestError:
+    return RequestError(
+        f"operator {pin.op.name} ({pin.op.label}) has no candidate that cuts its inputs so\n"
+        f"  at:  {pin.text}\n  fix: pin it otherwise"
+    )
 
 
 def _narrowed(port: Port, keep: IndexArray) -> Port:

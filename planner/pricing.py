@@ -22,8 +22,15 @@ from planner.request import RequestError
 
 TIME = "time"
 MINDSPORE = "mindspore"
-COSTS = (TIME, MINDSPORE)
+COMMUNICATION = "communication"
+"""Seconds of communication: as all plans do the same computation, the most of it for each second
+in which devices talk."""
+MEMORY = "memory"
+"""Peak memory of a device (`planner.least_memory`)."""
+COSTS = (TIME, MINDSPORE, COMMUNICATION, MEMORY)
 """What a search can minimise."""
+TIE = 1e-6
+"""Weight of what is not minimised, so that it decides between equals."""
 
 
 Flow: TypeAlias = tuple[EdgeKind, Port, Port]
@@ -101,3 +108,20 @@ class TimePricing:
 
     def branch(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         return self.edges.times(kind, source, target)
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicationPricing(TimePricing):
+    """Seconds of communication."""
+
+    def operator(self, view: OpView, found: OpCandidates) -> FloatArray:  # noqa: ARG002
+        return found.inner_s + TIE * (found.time_s - found.inner_s)
+
+    def update(self, nbytes: FloatArray) -> FloatArray:
+        return TIE * self.operators.stream_s(nbytes)
+
+
+def in_seconds(cost: str, operators: OperatorModel, edges: EdgePricer) -> Pricing:
+    """Prices in seconds: of everything, or of communication alone."""
+    made = CommunicationPricing if cost == COMMUNICATION else TimePricing
+    return made(operators, edges)

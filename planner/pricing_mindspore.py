@@ -28,7 +28,7 @@ from ir.graph import Role, Tensor
 from ir.ops import OpView
 from ir.rule import FactorMap
 from planner.candidates import FloatArray, OpCandidates
-from planner.edges import EdgeKind, is_same, is_used_as
+from planner.edges import EdgeKind, is_carried, is_same, is_used_as
 from planner.holdings import Holding
 from planner.lowered import Setting
 from planner.ports import Port
@@ -87,10 +87,10 @@ class MindsporePricing:
             return np.where(is_same(source, target), 0.0, FORBIDDEN)
         tensor = kind.tensor
         nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
-        boolean = tensor.dtype == "bool"
-        return self.edges.pair_cost(
-            tensor.dims, nbytes, source.forward, target.forward, boolean=boolean
+        cost = self.edges.pair_cost(
+            tensor.dims, nbytes, source.forward, target.forward, boolean=tensor.dtype == "bool"
         )
+        return np.where(is_carried(source, target), cost, FORBIDDEN) if kind.carried else cost
 
     def branch(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
         if kind.parameter or len(target.states) == 1:

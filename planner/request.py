@@ -60,6 +60,20 @@ class SearchRequest:
     """Samples of a micro-batch over all devices of a stage, or `auto`."""
     pipeline: str = "auto"
     """Number of stages, `off` for one, or `auto`; only with a global batch."""
+    recompute: str = "auto"
+    """What the backward pass may compute again: `none`, single operators (`selective`), every block
+    as a whole (`full`), or what is best for each block (`auto`); only with a global batch."""
+    zero: str = "auto"
+    """Stage of ZeRO, 0 to 3, of every parameter that has copies, or `auto` for the best of each;
+    only with a global batch."""
+    sequence_parallel: str = "auto"
+    """Whether activations are cut along their tokens: `on` wherever work would be repeated
+    otherwise, `off` nowhere, or `auto`."""
+    interleave: str = "auto"
+    """Chunks of the network on every device of a pipeline, which take turns, or `auto`; only with a
+    global batch."""
+    fully_use_devices: bool = False
+    """An operator is cut over all devices of its mesh or not at all."""
     memory_limit_bytes: float | None = None
     """Per device; None takes the chip's memory less the cluster's reserve."""
     dataset_strategy: str | tuple[tuple[int, ...], ...] | None = None
@@ -85,6 +99,28 @@ class SearchRequest:
     pins: tuple[tuple[str, Cuts], ...] = field(default=())
     """Names of operators, wildcards allowed, each with the cuts that they are held to."""
 
+    degrees: tuple[tuple[str, int], ...] = field(default=())
+    """Degrees of parallelism that hold for the whole model, such as `("tp", 8)`
+    (`planner.degrees`)."""
+    scoped_degrees: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = field(default=())
+    """The same for parts of the model, such as `("layers.3", (("tp", 8),))`."""
+    rests: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
+    """Parameters with the cuts of their dims at rest."""
+    soft_pins: tuple[tuple[str, Cuts, float], ...] = field(default=())
+    """Like `pins`, each with the seconds of a step that it may cost to keep it."""
+    close_to: tuple[tuple[str, Cuts], ...] = field(default=())
+    """How an older plan splits its operators (`planner.splits`)."""
+    close_mesh: tuple[tuple[str, int, int], ...] = field(default=())
+    """Its mesh: name, size and tier of every axis. It is kept where the machine still has it."""
+    max_changes: int | None = None
+    """Operators that may be split otherwise than there; None for any number."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether recomputation, optimizer sharding and interleaving are left to the search."""
+        decisions = (self.recompute, self.zero, self.sequence_parallel, self.interleave)
+        return all(each == "auto" for each in decisions)
+
     def to_dict(self) -> dict[str, object]:
         """Record for plan.json: what decides the answer, so neither threads nor the time limit.
 
@@ -102,11 +138,33 @@ class SearchRequest:
             data["pins"] = [[name, [list(own) for own in cuts]] for name, cuts in self.pins]
         else:
             del data["pins"]
+        self._record_wishes(data)
         if self.cost == "time":
             del data["cost"]
-        if self.global_batch is None:
-            for key in ("global_batch", "micro_batch", "pipeline"):
+        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "zero", "interleave")
+        for key in whole if self.global_batch is None else ():
+            del data[key]
+        for key, usual in (("sequence_parallel", "auto"), ("fully_use_devices", False)):
+            if data[key] == usual:
                 del data[key]
         if isinstance(self.dataset_strategy, tuple):
             data["dataset_strategy"] = [list(cuts) for cuts in self.dataset_strategy]
         return data
+
+    def _record_wishes(self, data: dict[str, object]) -> None:
+        """Put wishes into a record as lists; leave out those that there are not."""
+        data["degrees"] = [list(pair) for pair in self.degrees]
+        data["soft_pins"] = [[n, [list(c) for c in own], w] for n, own, w in self.soft_pins]
+        data["close_to"] = [[name, [list(c) for c in own]] for name, own in self.close_to]
+        data["scoped_degrees"] = [
+            [scope, [list(pair) for pair in own]] for scope, own in self.scoped_degrees
+        ]
+        data["rests"] = [[name, list(cuts)] for name, cuts in self.rests]
+        data["close_mesh"] = [list(axis) for axis in self.close_mesh]
+        for key in (
+            "degrees", "scoped_degrees", "rests", "soft_pins", "close_to", "close_mesh",
+        ):  # fmt: skip
+            if not data[key]:
+                del data[key]
+        if self.max_changes is None:
+            del data["max_changes"]

@@ -19,10 +19,11 @@ def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
         RequestError: it is another one than the plan's.
         BatchError: the plan's batch cannot be followed in this model.
     """
+    stages = plan.pipeline
     request = SearchRequest(
         training=bool(plan.request.get("training", True)),
         dtype=_text(plan.request, "dtype"),
-        batch=_number(plan.request, "batch"),
+        batch=_number(plan.request, "batch") if stages is None else stages.micro_batch,
         fused_attention=bool(plan.request.get("fused_attention", True)),
         rules=tuple((str(kind), str(rule)) for kind, rule in _pairs(plan.request, "rules")),
     )

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
 from ir.graph import OpGraph
 from ir.plan import Baseline, Bound, Objective, Plan
-from planner.baselines import baselines
+from planner.baselines import baselines, batch_places
 from planner.dialects import Dialect
 from planner.evidence import Evidence, space_of
 from planner.fit import check_states, infeasible
+from planner.least_memory import least_memory
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
 from planner.pinning import meshes_for, pinned
 from planner.pins import pin_notes, pins_of
 from planner.preparation import dialect_of, input_layouts, input_notes, prepare
-from planner.pricing import TIME, check_cost
+from planner.pricing import MEMORY, TIME, check_cost
+from planner.recursive_programming import with_recursive_pins
 from planner.request import RequestError, SearchRequest
 from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
 from planner.solvers.relaxation import elimination_work
 from planner.strategy_cost import completed, same_splits
+from planner.token_cuts import ruled_out, without
+from planner.wishes import Wishes
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
@@ -44,8 +48,29 @@ Report = Callable[[str], None]
 """Receives one line of progress."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A model made ready for a request; searches that differ in the machine alone may share it."""
+
+    liveness: Liveness
+    notes: tuple[str, ...]
+    batch: Mapping[str, int] | str
+    """Where the batch is, as `batch_places` says it."""
+
+
+def made_ready(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Ready:
+    """The model in the form in which it is planned; raises as `search` does."""
+    ready, notes = prepare(graph, cluster, request)
+    liveness = analyse(ready, training=request.training)
+    return Ready(liveness, tuple(notes), batch_places(ready))
+
+
 def search(
-    graph: OpGraph, cluster: Cluster, request: SearchRequest, report: Report = lambda _: None
+    graph: OpGraph,
+    cluster: Cluster,
+    request: SearchRequest,
+    report: Report = lambda _: None,
+    ready: Ready | None = None,
 ) -> Plan:
     """The fastest plan within memory.
 
@@ -54,33 +79,42 @@ def search(
         cluster: the machine.
         request: what is asked.
         report: receives progress.
+        ready: what `made_ready` gave for this request and a machine with the same types.
 
     Raises:
         RequestError: the request does not fit the model or the machine.
         BatchError: the batch cannot be followed through the model.
         InfeasibleError: nothing fits into memory.
     """
+    if request.cost == MEMORY:
+        return least_memory(request, lambda asked: search(graph, cluster, asked, report, ready))
     dialect = dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
-    ready, notes = prepare(graph, cluster, request)
+    ready = ready or made_ready(graph, cluster, request)
+    planned = ready.liveness.graph
+    request = with_recursive_pins(request, planned, cluster.devices)
     report(
-        f"{len(ready.ops)} operators, {len(ready.parameters)} parameters "
+        f"{len(planned.ops)} operators, {len(planned.parameters)} parameters "
         f"on {cluster.devices} devices of {cluster.name}"
     )
-    check_cost(request.cost, dialect, ready)
-    check_states(ready, cluster, request)
-    hunt = _Hunt(analyse(ready, training=request.training), cluster, dialect, request, report)
-    notes = [*notes, *pin_notes(hunt.pins)]
+    check_cost(request.cost, dialect, planned)
+    check_states(planned, cluster, request)
+    hunt = _Hunt(ready.liveness, cluster, dialect, request, report)
+    notes = [*ready.notes, *pin_notes(hunt.pins)]
     outcomes = hunt.outcomes()
     best = min(outcomes, key=lambda o: o.rank)
     if request.cost != TIME and best.fits:
         in_time, fastest = hunt.in_time(best)
-        beside = tuple(baseline for baseline, _ in baselines(in_time.lowered))
+        beside = tuple(baseline for baseline, _ in baselines(in_time.lowered, ready.batch))
         plan = _plan(in_time, fastest, request, notes, beside)
         return _with_objective(plan, _objective(request.cost, best.solution, outcomes))
-    best, beside = _beside_baselines(best) if request.cost == TIME else (best, ())
+    priced = request.cost == TIME and hunt.wishes.allow_baselines
+    best, beside = _beside_baselines(best, ready) if priced else (best, ())
     if not best.fits:
+        hunt.wishes.check(best.solution)
         raise infeasible(best.lowered, best.solution, request, beside)
-    return _plan(best, outcomes, request, notes, beside)
+    plan = _plan(best, outcomes, request, notes, beside)
+    bound_s = min(o.solution.bound_s for o in outcomes)
+    return hunt.wishes.noted(plan, best.lowered, best.solution.choice or (), bound_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +154,9 @@ class _Hunt:
     ) -> None:
         self.liveness, self.cluster, self.dialect = liveness, cluster, dialect
         self.request, self.report, self.cost = request, report, request.cost
+        self.ruled_out = ruled_out(request, liveness.graph)
         self.pins = pins_of(liveness.graph, request.pins)
+        self.wishes = Wishes.of(liveness.graph, request)
         limit_s = request.time_limit_s
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
         self.coarse: _Outcome | None = None
@@ -158,7 +194,8 @@ class _Hunt:
 
     def _meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
         """Those on which everything pinned can be kept."""
-        return meshes_for(self.liveness.graph, self.pins, self.dialect, meshes)
+        fitting = meshes_for(self.liveness.graph, self.pins, self.dialect, meshes)
+        return self.wishes.meshes(fitting)
 
     def _keeps_pins(self, mesh: Mesh) -> bool:
         try:
@@ -167,7 +204,8 @@ class _Hunt:
             return False
 
     def _lower(self, setting: Setting) -> Lowered:
-        return pinned(lower(self.liveness, setting), self.pins)
+        found = self.wishes.narrowed(pinned(lower(self.liveness, setting), self.pins))
+        return without(found, self.ruled_out)
 
     def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
         """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
@@ -198,6 +236,7 @@ class _Hunt:
             input_layouts(self.liveness.graph, mesh, self.dialect, self.request),
             limit,
             cost=self.cost,
+            held=frozenset(pin.op.name for pin in self.pins),
         )
         lowered = self._lower(setting)
         sizes = lowered.problem.sizes
@@ -253,6 +292,7 @@ class _Hunt:
 
     def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
         problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
+        problem = self.wishes.posed(lowered, problem)
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
         request = self.request
         budget = Budget(request.effort, left, request.seed, request.threads)
@@ -265,7 +305,7 @@ class _Hunt:
         if found.interrupted:
             self.report("interrupted: ending with what is quick to find")
             self.deadline, self.interrupted = time.monotonic(), True
-        return found
+        return self.wishes.judged(lowered, found)
 
     def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
         unit = " s" if self.cost == TIME else ""
@@ -291,9 +331,9 @@ def _with_objective(plan: Plan, objective: Objective) -> Plan:
     return replace(plan, objective=objective, notes=(note, *plan.notes))
 
 
-def _beside_baselines(best: _Outcome) -> tuple[_Outcome, tuple[Baseline, ...]]:
+def _beside_baselines(best: _Outcome, ready: Ready) -> tuple[_Outcome, tuple[Baseline, ...]]:
     """The answer and the baselines; a baseline that fits and is faster becomes the answer."""
-    priced = baselines(best.lowered)
+    priced = baselines(best.lowered, ready.batch)
     for baseline, choice in priced:
         cost_s, peak = baseline.step_time_s, baseline.peak_memory_bytes
         if choice is None or cost_s is None or peak is None or not baseline.fits:

@@ -56,7 +56,7 @@ def plan_memory(step: Step, timeline: Timeline, points: Sequence[float]) -> Memo
         until = float(timeline.end_s[before]) if before >= 0 else 0.0
         if until > since:
             deltas.append((np.array([since, until]), np.array([nbytes, -nbytes])))
-    return _curve("device", deltas)
+    return curve_of("device", deltas)
 
 
 def pipeline_memory(step: PipelineStep, timeline: Timeline) -> tuple[MemoryCurve, ...]:
@@ -68,10 +68,10 @@ def pipeline_memory(step: PipelineStep, timeline: Timeline) -> tuple[MemoryCurve
         times = np.array([timeline.start_s[since], timeline.end_s[until]])
         held[stage].append((times, np.array([nbytes, -nbytes])))
     pairs = zip(step.job.stages, held, strict=True)
-    return tuple(_curve(stage.name, deltas) for stage, deltas in pairs)
+    return tuple(curve_of(stage.name, deltas) for stage, deltas in pairs)
 
 
-def _curve(device: str, deltas: Sequence[tuple[FloatArray, FloatArray]]) -> MemoryCurve:
+def curve_of(device: str, deltas: Sequence[tuple[FloatArray, FloatArray]]) -> MemoryCurve:
     """Levels from changes; of those at the same time only the sum is seen."""
     times = np.concatenate([t for t, _ in deltas])
     change = np.concatenate([d for _, d in deltas])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from costmodel.simulation.buckets import Fusion, Message, buckets
 from costmodel.simulation.effects import Effects
-from ir.plan import Plan, PlannedCollective
+from ir.plan import CAUSE_UPDATED, LEAVES, Plan, PlannedCollective
 
 CAUSE_FORWARD, CAUSE_GRADIENT = "forward", "activation gradient"
 CAUSE_GATHER, CAUSE_SYNC, CAUSE_INSIDE = "parameter gather", "gradient sync", "inside operators"
@@ -56,6 +56,7 @@ class PlanIndex:
         self._parameter: dict[tuple[str, str, bool, str], list[PlannedCollective]] = defaultdict(
             list
         )
+        self._updated: dict[str, list[PlannedCollective]] = defaultdict(list)
         for item in plan.collectives:
             self._file(item)
         self._again: dict[int, float] = defaultdict(float)
@@ -64,13 +65,15 @@ class PlanIndex:
                 self._again[max(self._readers[tensor.name])] += tensor.recompute_s
 
     def _file(self, item: PlannedCollective) -> None:
-        if item.cause == CAUSE_INSIDE:
+        if item.cause == CAUSE_UPDATED:
+            self._updated[item.tensor].append(item)
+        elif item.cause == CAUSE_INSIDE:
             self._inside[item.operator].append(item)
         elif item.cause in {CAUSE_GATHER, CAUSE_SYNC}:
             key = (item.tensor, item.operator, bool(item.backward), item.cause)
             self._parameter[key].append(item)
-        elif item.operator:
-            self._edges[item.operator, item.operand, item.cause].append(item)
+        elif item.operator or item.operand == LEAVES:
+            self._edges[item.operator or item.tensor, item.operand, item.cause].append(item)
         else:
             self._shared[item.tensor, item.cause].append(item)
 
@@ -84,6 +87,17 @@ class PlanIndex:
 
     def edge_backward(self, operator: str, operand: int) -> Items:
         return self._edges.get((operator, operand, CAUSE_GRADIENT), ())
+
+    def updated(self, tensor: str) -> Items:
+        """What brings the parts of a parameter together after its update."""
+        return self._updated.get(tensor, ())
+
+    def leaving_forward(self, tensor: str) -> Items:
+        """What brings a tensor into the layout in which it leaves for the next stage."""
+        return self._edges.get((tensor, LEAVES, CAUSE_FORWARD), ())
+
+    def leaving_backward(self, tensor: str) -> Items:
+        return self._edges.get((tensor, LEAVES, CAUSE_GRADIENT), ())
 
     def shared_forward(self, tensor: str) -> Items:
         return self._shared.get((tensor, CAUSE_FORWARD), ())

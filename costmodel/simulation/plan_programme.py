@@ -41,14 +41,17 @@ class Step:
 
 def plan_programme(plan: Plan, effects: Effects) -> Step:
     """The programme of one step."""
-    return _Lowering(plan, effects).run()
+    return Lowering(plan, effects).run()
 
 
 @dataclass(slots=True)
-class _Lowering:
+class Lowering:
+    """Adds what a plan does to a programme, on a device of its own."""
+
     plan: Plan
     effects: Effects
     programme: Programme = field(default_factory=Programme)
+    name: str = "device"
     index: PlanIndex = field(init=False)
     ports: Ports = field(init=False)
     axes: dict[str, int] = field(init=False)
@@ -73,25 +76,61 @@ class _Lowering:
         plan = self.plan
         self.index = PlanIndex(plan)
         self.axes = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
-        self.device = self.programme.device("device", plan.devices)
+        self.device = self.programme.device(self.name, plan.devices)
         self.compute = self.programme.stream(self.device, COMPUTE)
         mesh = Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh))
         self.ports = Ports(self.programme, Cluster.from_dict(plan.cluster), mesh, self.device)
         self.engine = self.programme.resource()
+        self._expect()
+
+    def _expect(self) -> None:
+        """Note which buckets of parameters and gradients are to come."""
         self.gathers = Gathers(self.index, self.effects, self._gather)
+        self.syncs.clear()
         for bucket in fused(self.index.syncs(), self.effects):
             self.syncs.setdefault(bucket[-1].operator, []).append(bucket)
 
     def run(self) -> Step:
+        """A whole step."""
+        self.forward_pass()
+        if self.index.derived:
+            self.backward_pass()
+        self.updates(self.gradients_ready())
+        return Step(self.programme, tuple(self.points), tuple(self.gathers.ahead), self.joins)
+
+    def take(self, plan: Plan) -> None:
+        """Go on with another pass of the same operators."""
+        self.plan, self.index = plan, PlanIndex(plan)
+        for known in (self.ready, self.gradient, self.forward_done):
+            known.clear()
+        self._expect()
+
+    def forward_pass(self, leaving: Sequence[str] = ()) -> None:
+        """All operators forward, and what brings tensors into the layout in which they leave."""
         for name in (t.name for t in self.plan.tensors if t.role in {"input", "parameter"}):
             self._shared(name)
         for operator in self.plan.operators:
             self._forward(operator)
-        if self.index.derived:
-            for operator in reversed(self.plan.operators):
-                self._backward(operator)
-        self._updates()
-        return Step(self.programme, tuple(self.points), tuple(self.gathers.ahead), self.joins)
+        for name in leaving:
+            self._chain(self.index.leaving_forward(name), self.ready.get(name, frozenset()))
+
+    def backward_pass(
+        self, leaving: Sequence[str] = (), received: Sequence[str] = (), after: Tasks = frozenset()
+    ) -> None:
+        """All operators backward.
+
+        Args:
+            leaving: tensors that left for the next stage; their gradients come in.
+            received: tensors that came from the stage before, which wants their gradients.
+            after: what the gradients that come in wait for.
+        """
+        for name in leaving:
+            found = self._chain(self.index.leaving_backward(name), after)
+            self.gradient[name] = self.gradient.get(name, frozenset()) | found
+        for operator in reversed(self.plan.operators):
+            self._backward(operator)
+        for name in received:
+            self.gradient[name] = self._gradient_of(name)
 
     # Tasks
 
@@ -201,7 +240,7 @@ class _Lowering:
 
     def _backward(self, operator: PlannedOperator) -> None:
         inputs, outputs = self.index.tensors_of(operator.name)
-        needs = self.forward_done[operator.name]
+        needs = self.forward_done.get(operator.name, frozenset())
         for name in outputs:
             needs |= self._gradient_of(name)
         place = self.index.place(self.index.position[operator.name], backward=True)
@@ -233,14 +272,19 @@ class _Lowering:
             for unit in bucket:
                 self.synced[unit.tensor] = done
 
-    def _updates(self) -> None:
-        """Update the parameters once all gradients are there, as the norm of all of them wants."""
+    def gradients_ready(self) -> Tasks:
+        """What the gradients of all parameters wait for."""
         needs: Tasks = frozenset()
         for tensor in self.plan.parameters:
             source = self.plan.graph.gradients.get(tensor.name, "")
             own = self.synced.get(tensor.name) or self.gradient.get(tensor.name)
             needs |= own or self.ready.get(source, frozenset())
+        return needs
+
+    def updates(self, needs: Tasks) -> None:
+        """Update the parameters once all gradients are there, as the norm of all of them wants."""
         for tensor in self.plan.parameters:
             if tensor.update_s > 0:
-                self._compute(tensor.name, UPDATE, tensor.update_s, needs)
+                task = self._compute(tensor.name, UPDATE, tensor.update_s, needs)
+                self._chain(self.index.updated(tensor.name), frozenset([task]))
                 needs = frozenset()

@@ -47,7 +47,7 @@ def _binary(task: Task, rank: int) -> Array:
     """The device's rows of a vector of scores: a term of the mean."""
     data = task.operand(0)
     ((first, end),) = data.box(rank)
-    scores, odd = data.shards[rank], np.arange(first, end) % 2
+    scores, odd = data.shards[rank], (task.int("first_row") + np.arange(first, end)) % 2
     return anp.sum(anp.logaddexp(scores, 0.0) - odd * scores) / data.dims[0]
 
 
@@ -60,7 +60,7 @@ def _target(task: Task, rank: int) -> Array:
     for dim, place in enumerate(places):
         shape = [-1 if d == dim else 1 for d in range(len(places))]
         number = number + place.reshape(shape) * math.prod(data.dims[dim + 1 : -1])
-    wanted = number % data.dims[-1] - box[-1][0]
+    wanted = (task.int("first_row") + number) % data.dims[-1] - box[-1][0]
     mine = (wanted >= 0) & (wanted < part.shape[-1])
     chosen = mine[..., None] & (np.arange(part.shape[-1]) == wanted[..., None])
     return anp.sum(anp.where(chosen, part, 0.0), axis=-1, keepdims=True)

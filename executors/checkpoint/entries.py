@@ -51,7 +51,7 @@ class CheckpointFile:
 
     path: Path
     form: str
-    """`safetensors` or `ckpt`."""
+    """`safetensors`, `ckpt` or `distcp`."""
     size: int
     entries: Mapping[str, Entry]
     metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -241,6 +241,7 @@ class _Mover:
             while progress.tensor < len(self.move.wanted):
                 written = self._tensor(copier, journal, progress, written, report)
             checksums = self._checksums(targets, progress)
+            self._seal(targets, checksums)
             (self.folder / NAME).write_text(checksums_text(job, checksums), encoding="utf-8")
             targets.of(self.folder / NAME)
             targets.sync()
@@ -298,6 +299,15 @@ class _Mover:
                     copies = len(wanted.slices.ranks[index])
                     count += math.prod(box_dims(box)) * item * copies
         return count
+
+    def _seal(self, targets: Handles, checksums: dict[str, dict[str, int]]) -> None:
+        """The checksums that files hold themselves."""
+        for output in self.move.outputs:
+            sums = checksums[str(output.file.path)]
+            for name, offsets in output.checksums.items():
+                for offset in offsets:
+                    handle = targets.of(self.folder / output.file.path)
+                    put(handle, sums[name].to_bytes(4, "little"), offset)
 
     def _checksums(self, targets: Handles, progress: Progress) -> dict[str, dict[str, int]]:
         out: dict[str, dict[str, int]] = {str(o.file.path): {} for o in self.move.outputs}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,6 +27,8 @@ class Output:
     """Its path is relative to the folder of the checkpoint."""
     frames: tuple[tuple[int, bytes], ...]
     """Everything but the tensors, with its place."""
+    checksums: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Where the file wants the CRC-32 of a tensor, four bytes each, the lowest first."""
 
 
 def planned_outputs(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from executors.checkpoint.errors import CheckpointError, some
+from executors.checkpoint.expanded import fitted
 from executors.checkpoint.tensors import SourceTensor, parameter_of
 from ir.slicing import (
     Box,
@@ -185,7 +186,9 @@ def _slices(name: str, made: Mapping[str, _Made], request: Request) -> Slices:
     parameter = parameter_of(listed, target.grids)
     if not parameter or made[parameter].dims != each.dims:
         return everywhere
-    known, grids = target.dims.get(parameter, each.dims), target.grids[parameter]
+    layout = target if listed == parameter else target.of_states()
+    dims, grids = fitted(layout, parameter, each.dims, slices=False)
+    known = each.dims if dims is None else dims
     if known != each.dims or len(grids[0].counts) != len(each.dims):
         what = f"{name!r} has dims {list(each.dims)} in the source"
         what += f", {list(known)} in the target" if known != each.dims else ", other ones there"

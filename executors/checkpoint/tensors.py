@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from executors.checkpoint.errors import CheckpointError, some
+from executors.checkpoint.expanded import fitted
 from executors.checkpoint.places import Place
 from executors.checkpoint.source import Source
 from ir.slicing import Box, Grid, Slices, Slicing, box_dims, replicated_slices, sliced
@@ -101,8 +102,10 @@ def _tensor(name: str, source: Source, slicing: Slicing) -> SourceTensor:
     parameter = _followed(name, held, source, slicing)
     if not parameter:
         return _unsliced(name, dtypes[0], held, slicing)
-    grids = slicing.grids[parameter]
-    dims = slicing.dims.get(name) or _whole_dims(name, grids, held, slicing)
+    one = next(iter(held.values())).entry.dims
+    layout = slicing if name == parameter else slicing.of_states()
+    known, grids = fitted(layout, parameter, one, slices=True)
+    dims = known or _whole_dims(name, grids, held, slicing)
     slices = sliced(dims, grids)
     places = tuple(
         _copy(name, box, ranks, held, slicing)
@@ -118,7 +121,16 @@ def _followed(name: str, held: Mapping[int, Place], source: Source, slicing: Sli
         return parameter
     rank, place = next(iter(held.items()))
     whole = source.places[rank].get(parameter)
-    return parameter if whole and whole.entry.dims == place.entry.dims else ""
+    if whole and whole.entry.dims == place.entry.dims and parameter not in slicing.states:
+        return parameter
+    return parameter if place.entry.dims == _state_dims(slicing, parameter, rank) else ""
+
+
+def _state_dims(slicing: Slicing, parameter: str, rank: int) -> tuple[int, ...] | None:
+    """Dims of what a rank keeps of the states of a parameter, where these lie by themselves."""
+    grids = [grid for grid in slicing.states.get(parameter, ()) if rank in grid.ranks]
+    dims = slicing.dims.get(parameter)
+    return box_dims(grids[0].box(rank, dims)) if grids and dims is not None else None
 
 
 def _unsliced(name: str, dtype: str, held: Mapping[int, Place], slicing: Slicing) -> SourceTensor:

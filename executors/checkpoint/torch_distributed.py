@@ -13,13 +13,14 @@ import io
 import math
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 from executors.checkpoint.entries import CheckpointFile, Entry, Segment, entry_bytes
 from executors.checkpoint.errors import CheckpointError
 from executors.checkpoint.places import Chunked, Place
+from executors.checkpoint.torch_types import DTYPES
 from ir.slicing import Box
 
 METADATA = ".metadata"
@@ -27,15 +28,8 @@ _LARGEST_METADATA_BYTES = 2**28
 _LARGEST_PICKLE_BYTES = 2**20
 _LOCAL_HEADER_BYTES = 30
 _FIX = "save the checkpoint again; it is damaged, or of another version of torch"
-_DTYPES = MappingProxyType(
-    {
-        "float64": "float64", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16",
-        "int64": "int64", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8",
-        "bool": "bool", "float8_e4m3fn": "float8e4m3fn", "float8_e5m2": "float8e5m2",
-        "complex64": "complex64", "complex128": "complex128",
-    }
-)  # fmt: skip
-_MODULES = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")
+_MODULES = ("torch.distributed.checkpoint.", "torch.serialization", "torch.storage", "pathlib")
+_REBUILDERS = frozenset({"_rebuild_tensor_v2", "_rebuild_tensor_v3"})
 
 
 class _Record:
@@ -62,13 +56,13 @@ class _Unpickler(pickle._Unpickler):  # noqa: SLF001
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("torch", "Size"):
             return tuple
-        if module == "torch" and name in _DTYPES:
-            return _DTYPES[name]
+        if module == "torch" and name in DTYPES:
+            return DTYPES[name]
         if (module, name) == ("collections", "OrderedDict"):
             return dict
-        if module.startswith(_MODULES) or (module, name) == (
-            "torch._utils", "_rebuild_tensor_v2",
-        ) or (module == "torch" and name.endswith("Storage")):  # fmt: skip
+        rebuilds = module == "torch._utils" and name in _REBUILDERS
+        stores = module == "torch" and name.endswith("Storage")
+        if rebuilds or stores or module.startswith(_MODULES):
             return _Record
         raise pickle.UnpicklingError(f"{module}.{name} is not known")
 
@@ -96,11 +90,33 @@ def read_distributed(folder: Path) -> dict[str, Chunked]:
             for name, item in root["state_dict_metadata"].items()
             if "size" in item.state
         ]
-        return {name: _tensor(folder, name, item, places) for name, item in tensors}
+        found = {name: _tensor(folder, name, item, places) for name, item in tensors}
     except CheckpointError:
         raise
     except Exception as error:  # a pickle can fail in any way
         raise CheckpointError(f"no metadata of torch: {error}", str(path), _FIX) from error
+    return _in_whole_files(found)
+
+
+def _in_whole_files(tensors: dict[str, Chunked]) -> dict[str, Chunked]:
+    """The same, where each file knows all that lies in it."""
+    held: dict[Path, dict[str, Entry]] = {}
+    for name, tensor in tensors.items():
+        for box, place in zip(tensor.boxes, tensor.places, strict=True):
+            entries = held.setdefault(place.file.path, {})
+            key = name if name not in entries else f"{name} from {[first for first, _ in box]}"
+            entries[key] = place.entry
+    files = {
+        path: CheckpointFile(path, "distcp", path.stat().st_size, entries)
+        for path, entries in held.items()
+    }
+    return {
+        name: replace(
+            tensor,
+            places=tuple(Place(files[place.file.path], place.entry) for place in tensor.places),
+        )
+        for name, tensor in tensors.items()
+    }
 
 
 def _tensor(

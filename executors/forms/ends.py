@@ -28,7 +28,7 @@ def _loss(form: Form) -> None:
         data = form.add("Concat", columns, axis=1)
     rows, classes = math.prod(dims[:-1]), dims[-1]
     flat = form.add("Reshape", [data, form.constant([rows, classes])])
-    wanted = form.constant(np.arange(rows) % classes)
+    wanted = form.constant((form.int("first_row") + np.arange(rows)) % classes)
     form.add("SoftmaxCrossEntropyLoss", [flat, wanted], form.outputs, reduction="mean")
 
 

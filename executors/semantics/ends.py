@@ -15,19 +15,21 @@ from executors.semantics.call import Call, Semantics
 
 def _loss(call: Call) -> list[Array]:
     """Mean over the rows of softmax cross-entropy, with the row's number as its class; a vector
-    has one score in each row, of the class that an odd row has.
+    has one score in each row, of the class that an odd row has. `first_row` is the number of the
+    first one.
     """
     data = call[0]
     if not data.ndim:
         return [data]
+    first = call.int("first_row")
     if data.ndim == 1:
-        odd = np.arange(data.shape[0]) % 2
+        odd = (first + np.arange(data.shape[0])) % 2
         return [anp.mean(anp.logaddexp(data, 0.0) - odd * data)]
     rows, classes = math.prod(data.shape[:-1]), data.shape[-1]
     flat = anp.reshape(data, (rows, classes))
     shifted = flat - anp.max(flat, axis=-1, keepdims=True)
     total = anp.log(anp.sum(anp.exp(shifted), axis=-1))
-    return [anp.mean(total - shifted[np.arange(rows), np.arange(rows) % classes])]
+    return [anp.mean(total - shifted[np.arange(rows), (first + np.arange(rows)) % classes])]
 
 
 ENDS: Mapping[str, Semantics] = MappingProxyType({"Loss": _loss})

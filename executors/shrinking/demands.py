@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from executors.shrinking.extents import Extent
 from executors.shrinking.sizes import Demand
 from executors.shrinking.space import Space
+from executors.shrinking.stages import sends_of
 from ir.plan import NamedLayout, Plan, PlannedOperator
 
 
@@ -26,7 +27,7 @@ def demands_of(plan: Plan, space: Space) -> Iterator[Demand]:
     for tensor in plan.tensors:
         for layout in (tensor.layout, tensor.used, tensor.gradient):
             yield from _pieces(space, tensor.name, layout, sizes)
-    for item in plan.collectives:
+    for item in (*plan.collectives, *sends_of(plan)):
         for layout in (item.before, item.after):
             if item.tensor:
                 yield from _pieces(space, item.tensor, layout, sizes)

@@ -234,6 +234,7 @@ def _labels(plan: Plan) -> Iterator[Hashable]:
     for op, planned in zip(plan.graph.ops, plan.operators, strict=True):
         names = (*op.inputs, *op.outputs)
         yield (
+            planned.stage,
             planned.split,
             planned.inputs,
             planned.outputs,

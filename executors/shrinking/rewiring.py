@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from executors.shrinking.stages import with_operators
 from ir.graph import Op, OpGraph
 from ir.plan import Plan, PlannedCollective
 
@@ -71,10 +72,15 @@ def _with_graph(plan: Plan, graph: OpGraph, alias: Mapping[str, str]) -> Plan:
     """What a plan says of the operators and tensors that are left."""
     names = {op.name for op in graph.ops}
     tensors = graph.tensors.keys()
+    operators = tuple(op for op in plan.operators if op.name in names)
+    pipeline = plan.pipeline
+    if pipeline is not None:
+        pipeline = with_operators(pipeline, operators, graph, alias)
     return replace(
         plan,
         graph=graph,
-        operators=tuple(op for op in plan.operators if op.name in names),
+        pipeline=pipeline,
+        operators=operators,
         tensors=tuple(t for t in plan.tensors if t.name in tensors),
         recomputed=tuple(n for n in plan.recomputed if n in tensors),
         collectives=tuple(_left(plan.collectives, names, tensors, alias)),

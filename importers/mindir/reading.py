@@ -24,7 +24,10 @@ from importers.onnx_constants import model_values
 from importers.onnx_values import Array
 from importers.onnx_writer import type_code
 from ir.dtypes import dtype_bytes
-from ir.graph import OpGraph
+from ir.foreign_kinds import foreign_rule, primitive_of
+from ir.graph import Op, OpGraph
+from ir.ops import RULE_ATTRIBUTE
+from ir.rule import parse_rule
 from ir.symbols import Binding
 from ir.wire import Data
 
@@ -126,8 +129,26 @@ def _graph(found: Translated, name: str) -> OpGraph:
                 f"tensor {tensor.name!r}",
                 "export the model again; if it runs in MindSpore, report it",
             )
-    graph = replace(graph, notes=(*graph.notes, *found.notes))
+    graph = replace(_described(graph), notes=(*graph.notes, *found.notes))
     return cleaned(graph if graph.is_training_step else with_told_rows(graph))
+
+
+def _described(graph: OpGraph) -> OpGraph:
+    """The graph with rules for operators that are MindSpore's alone."""
+    return graph.with_ops(_with_rule(op, graph) for op in graph.ops)
+
+
+def _with_rule(op: Op, graph: OpGraph) -> Op:
+    if not primitive_of(op.kind) or not all((*op.inputs, *op.outputs)):
+        return op
+    operands = [graph.tensors[name].dims for name in op.inputs]
+    results = [graph.tensors[name].dims for name in op.outputs]
+    rule = foreign_rule(op.kind, operands, results)
+    try:
+        parse_rule(rule, operands, results)
+    except ValueError:  # operands that the rule does not foresee: the operator is repeated
+        return op
+    return replace(op, attributes={**op.attributes, RULE_ATTRIBUTE: rule})
 
 
 def _with_numbers(found: Translated, data: Data, folder: Path) -> onnx.ModelProto:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from importers.errors import ModelError
+from importers.onnx_checks import MAX_DIM
 from importers.torch_export.aten import entry_of
 from importers.torch_export.program import Program
-from importers.torch_export.reading import read_program
+from importers.torch_export.reading import bindable, read_program
 from importers.torch_export.sizes import number_of, symbols_in
 from importers.torch_export.translation import translated
 
@@ -37,6 +38,26 @@ def program_facts(path: Path) -> ProgramFacts:
     program = read_program(path)
     kinds = Counter(_kind(node.target) for node in program.nodes)
     return ProgramFacts(program.producer, kinds, tuple(_open_dims(program)), _becomes(program))
+
+
+def program_ranges(path: Path, bound: Collection[str]) -> dict[str, str]:
+    """Sizes of the symbols that the program limits on both sides, as `--bind` takes them.
+
+    Args:
+        path: the file.
+        bound: names that are bound already.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    program = read_program(path)
+    names = bindable(program)
+    taken = {names.get(name, name) for name in bound}
+    return {
+        name: f"{max(1, limits.least or 1)}..{limits.most}"
+        for name, limits in program.symbols.items()
+        if name in names and name not in taken and 1 < (limits.most or 0) <= MAX_DIM
+    }
 
 
 def _becomes(program: Program) -> dict[str, tuple[str, ...]]:

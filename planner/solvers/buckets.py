@@ -15,11 +15,14 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Axes = tuple[int, ...]
 
 HUB_NEIGHBOURS = 20
 """A node with more neighbours is a hub."""
+PLANS_KEPT = 16
+"""Orders that are kept for the next problem of the same structure."""
 PATIENCE = 4
 """After a node is fixed, the elimination starts anew: what came before was misled. So many times
 in a row may that be of no use."""
@@ -108,6 +111,18 @@ def make_plan(
     Returns:
         The plan; it is of no use if `largest` is above `give_up_above`.
     """
+    return _planned(tuple(sizes), tuple(edges), fixed, largest_table, give_up_above)
+
+
+@lru_cache(maxsize=PLANS_KEPT)
+def _planned(
+    sizes: tuple[int, ...],
+    edges: tuple[tuple[int, int], ...],
+    fixed: frozenset[int],
+    largest_table: float,
+    give_up_above: float,
+) -> Plan:
+    """The order depends on the structure alone, which many problems share."""
     draft = _Draft(sizes, edges, fixed, largest_table)
     draft.eliminate_all(give_up_above)
     return Plan(

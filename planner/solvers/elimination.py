@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from planner.problem import FloatArray
 from planner.solvers.buckets import Plan, Shape
 from planner.solvers.min_plus import Table, align, minimum_over_first, minimum_over_rest
+from planner.solvers.reuse import Reuse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,18 +117,39 @@ def compile_program(plan: Plan, vector_of: Sequence[int], matrix_of: Sequence[in
     )
 
 
-def run_program(program: Program, numbers: Numbers) -> Elimination:
-    """Eliminate every node, then choose backwards."""
+def run_program(program: Program, numbers: Numbers, reuse: Reuse | None = None) -> Elimination:
+    """Eliminate every node, then choose backwards.
+
+    Args:
+        program: what is done.
+        numbers: with what.
+        reuse: messages of the last run of the same plan; those of the same arrays are the same.
+    """
     shapes = program.plan.shapes
+    reuse = reuse or Reuse()
+    reuse.begin()
     tables: list[FloatArray] = list(numbers.matrices[: program.matrices])
     constants: list[float] = []
     for operation, count in zip(program.operations, program.multiplicity, strict=True):
         shape = shapes[operation.shape]
-        for message in _messages(shape, numbers.vectors[operation.vector], operation, tables):
+        given = (numbers.vectors[operation.vector], *[tables[i] for i in operation.inputs])
+        make = partial(_made, shape, operation, tables, given)
+        messages, _ = reuse.of((operation.shape, *map(id, given)), make)
+        for message in messages:
             tables.append(message)
             if message.ndim == 0:
                 constants.extend([float(message)] * count)
     return Elimination(math.fsum(constants), _decode(program, numbers, tables))
+
+
+def _made(
+    shape: Shape,
+    operation: Operation,
+    tables: Sequence[FloatArray],
+    given: tuple[FloatArray, ...],
+) -> tuple[list[FloatArray], tuple[FloatArray, ...]]:
+    """The messages of an operation, and what they were made of."""
+    return _messages(shape, given[0], operation, tables), given
 
 
 def _messages(

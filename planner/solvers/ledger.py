@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, profile_bytes
 from planner.solvers.elimination import Numbers
+from planner.solvers.reuse import Reuse
 
 IndexArray: TypeAlias = NDArray[np.intp]
 
@@ -60,6 +62,7 @@ class Ledger:
         self._widths = widths[self._edges.tables]
         self._starts = np.concatenate((self._nodes.starts, self._edges.starts))
         self._ends = np.concatenate((self._nodes.ends, self._edges.ends))
+        self._priced_nodes, self._priced_edges = Reuse(), Reuse()
 
     def profile(self, choice: Sequence[int]) -> FloatArray:
         """The same as `Problem.memory_profile`."""
@@ -83,11 +86,12 @@ class Ledger:
         earlier_end = np.minimum(self._first, self._second)
         node_weights = _weights(self._nodes, prices, self._nodes.owners >= prices.split)
         edge_weights = _weights(self._edges, prices, earlier_end >= prices.split)
+        weight, reuse = prices.time_weight, (self._priced_nodes, self._priced_edges)
         vectors, vector_of = _priced(
-            problem.node_tables, problem.node_table_of, self._nodes, node_weights, prices
+            problem.node_tables, problem.node_table_of, self._nodes, node_weights, weight, reuse[0]
         )
         matrices, matrix_of = _priced(
-            problem.edge_tables, problem.edge_table_of, self._edges, edge_weights, prices
+            problem.edge_tables, problem.edge_table_of, self._edges, edge_weights, weight, reuse[1]
         )
         return Numbers(vectors, matrices, vector_of, matrix_of)
 
@@ -140,17 +144,21 @@ def _priced(
     table_of: Sequence[int],
     entries: _Entries,
     weights: FloatArray,
-    prices: Prices,
+    time_weight: float,
+    reuse: Reuse,
 ) -> tuple[list[FloatArray], list[int]]:
-    """Distinct priced tables, and which one each owner has."""
+    """Distinct priced tables, and which one each owner has; those of the last prices are the same
+    arrays where they are equal.
+    """
+    reuse.begin()
     charged = weights.nonzero()[0]
     owners = entries.owners[charged].tolist()
     vectors = entries.vectors[charged].tolist()
     terms: dict[int, tuple[tuple[int, float], ...]] = {}
     for owner, vector, weight in zip(owners, vectors, weights[charged].tolist(), strict=True):
         terms[owner] = (*terms.get(owner, ()), (vector, weight))
-    arrays = [table.time_s * prices.time_weight for table in tables]
-    if prices.time_weight == 1.0:
+    arrays = [table.time_s * time_weight for table in tables]
+    if time_weight == 1.0:
         arrays = [table.time_s for table in tables]
     result_of = list(table_of)
     known: dict[tuple[int, tuple[tuple[int, float], ...]], int] = {}
@@ -159,8 +167,15 @@ def _priced(
         number = known.get(key)
         if number is None:
             number = known[key] = len(arrays)
-            table = tables[key[0]]
-            charge = sum(weight * table.memory_bytes[vector] for vector, weight in paid)
-            arrays.append(arrays[key[0]] + charge)
+            base, memory = arrays[key[0]], tables[key[0]].memory_bytes
+            arrays.append(reuse.of((time_weight, key), partial(_charged, base, memory, paid)))
         result_of[owner] = number
     return arrays, result_of
+
+
+def _charged(
+    base: FloatArray, memory: Sequence[FloatArray], paid: Sequence[tuple[int, float]]
+) -> FloatArray:
+    """A table with what its memory costs."""
+    charged: FloatArray = base + sum(weight * memory[vector] for vector, weight in paid)
+    return charged

@@ -294,5 +294,5 @@ class _Search:
         )  # fmt: skip
 
 
-_MARGIN_S = 0.3
+_MARGIN_S = 0.5
 """Kept to write the answer."""

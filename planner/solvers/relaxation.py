@@ -10,6 +10,7 @@ from planner.solvers.buckets import Plan, make_plan
 from planner.solvers.elimination import compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
 from planner.solvers.progress import Meter
+from planner.solvers.reuse import Reuse
 from planner.solvers.twins import Twins
 
 EXACT_SHARE = 0.25
@@ -42,6 +43,7 @@ class ExactRelaxation:
         self._twins = twins
         self._meter = meter
         self._plan = plan
+        self._reuse = Reuse()
         problem = ledger.problem
         program = compile_program(plan, problem.node_table_of, problem.edge_table_of)
         self.work = program.work
@@ -53,7 +55,7 @@ class ExactRelaxation:
         numbers, expansion = self._twins.collapsed(self._ledger.numbers(prices))
         program = compile_program(self._plan, numbers.vector_of, numbers.matrix_of)
         self._meter.charge(program.work, self._plan.nodes)
-        result = run_program(program, numbers)
+        result = run_program(program, numbers, self._reuse)
         return Relaxed(expansion.choice(result.choice), result.value)
 
 

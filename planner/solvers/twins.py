@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from planner.problem import EdgeTable, FloatArray, Problem
 from planner.solvers.elimination import Numbers
+from planner.solvers.reuse import Reuse
 
 IndexArray: TypeAlias = NDArray[np.intp]
 Side: TypeAlias = tuple[int, int]
@@ -37,6 +39,7 @@ class Twins:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        self._kept_vectors, self._kept_matrices = Reuse(), Reuse()
         node_of_side = _sides(problem)
         class_of = _classes(problem, node_of_side)
         sides: dict[int, list[Side]] = {}
@@ -59,12 +62,14 @@ class Twins:
         table_of_matrix = dict(zip(numbers.matrix_of, self._problem.edge_table_of, strict=True))
         vectors: list[FloatArray] = []
         members: list[IndexArray] = []
+        self._kept_vectors.begin()
+        self._kept_matrices.begin()
         for number, vector in enumerate(numbers.vectors):
             table = table_of_vector.get(number)
-            groups = self._of_table[table] if table is not None else None
-            best = np.arange(len(vector)) if groups is None else _cheapest(vector, groups)
+            make = partial(self._chosen, vector, table)
+            _, best, small_vector = self._kept_vectors.of((id(vector), table), make)
             members.append(best)
-            vectors.append(vector[best])
+            vectors.append(small_vector)
         matrices = [
             matrix if number not in table_of_matrix else self._kept(matrix, table_of_matrix[number])
             for number, matrix in enumerate(numbers.matrices)
@@ -72,11 +77,20 @@ class Twins:
         small = Numbers(vectors, matrices, numbers.vector_of, numbers.matrix_of)
         return small, Expansion(members, numbers.vector_of)
 
+    def _chosen(
+        self, vector: FloatArray, table: int | None
+    ) -> tuple[FloatArray, IndexArray, FloatArray]:
+        """A vector, the cheapest of each group, and what these cost."""
+        groups = None if table is None else self._of_table[table]
+        best = np.arange(len(vector)) if groups is None else _cheapest(vector, groups)
+        return vector, best, vector[best]
+
     def _kept(self, matrix: FloatArray, table: int) -> FloatArray:
         rows, columns = self._of_side[table, 0].first, self._of_side[table, 1].first
         if len(rows) == matrix.shape[0] and len(columns) == matrix.shape[1]:
             return matrix
-        return np.ascontiguousarray(matrix[np.ix_(rows, columns)])
+        make = partial(_cut, matrix, rows, columns)
+        return self._kept_matrices.of((id(matrix), table), make)[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +107,13 @@ class Expansion:
             int(self.members[vector][group])
             for vector, group in zip(self.vector_of, groups, strict=True)
         )
+
+
+def _cut(
+    matrix: FloatArray, rows: IndexArray, columns: IndexArray
+) -> tuple[FloatArray, FloatArray]:
+    """A matrix and its part."""
+    return matrix, np.ascontiguousarray(matrix[np.ix_(rows, columns)])
 
 
 def _cheapest(vector: FloatArray, groups: _Groups) -> IndexArray:

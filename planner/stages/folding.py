@@ -22,6 +22,8 @@ PERIOD_OPERATORS = 8
 so that two of them are what repeats."""
 KEPT = 2
 """Periods that a shortened interval keeps at least."""
+BLOCK_OPERATORS = 4
+"""Where nothing repeats, neighbouring segments of so many operators are a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,42 @@ class Segments:
     def count(self) -> int:
         return len(self.kinds)
 
-    def span(self, interval: Interval, taken_out: int = 0) -> Span:
-        """The operators of an interval of segments, without some periods of the run in it."""
+    @property
+    def blocks(self) -> tuple[Interval, ...]:
+        """What may be computed again as a whole, as ranges of operators: the periods of the run, or
+        neighbouring segments where nothing repeats.
+        """
+        if self.period:
+            steps = range(self.run[0], self.run[1] - self.period + 1, self.period)
+            return tuple((self.positions[i], self.positions[i + self.period]) for i in steps)
+        found: list[Interval] = []
+        start = 0
+        for end in self.positions[1:]:
+            if end - start >= BLOCK_OPERATORS:
+                found.append((start, end))
+                start = end
+        return tuple(found)
+
+    def blocks_in(self, start: int, end: int) -> tuple[Interval, ...]:
+        """The parts of blocks that lie between two operators, without parts of one operator."""
+        parts = ((max(a, start), min(b, end)) for a, b in self.blocks)
+        return tuple((a, b) for a, b in parts if b - a > 1)
+
+    def span(self, interval: Interval, taken_out: int = 0, *, again: bool = False) -> Span:
+        """The operators of an interval of segments, without some periods of the run in it.
+
+        Args:
+            interval: of segments.
+            taken_out: periods.
+            again: whether all blocks are computed again.
+        """
         start, end = (self.positions[i] for i in interval)
+        blocks = self.blocks_in(start, end) if again else ()
         if not taken_out:
-            return Span(start, end)
+            return Span(start, end, None, blocks)
         first = max(interval[0], self.run[0]) + (KEPT - 1) * self.period
         behind = first + taken_out * self.period
-        return Span(start, end, (self.positions[first], self.positions[behind]))
+        return Span(start, end, (self.positions[first], self.positions[behind]), blocks)
 
     def shortened(self, interval: Interval) -> tuple[Interval, int]:
         """The interval that stands for all of its kind, and how many periods are to be taken out of

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costmodel.simulation.schedules import SCHEDULES, Direction
+from costmodel.simulation.schedules import Shape as ScheduleShape
 from planner.dialects import mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
-from planner.stages.machine import stage_cluster
 from topology.cluster import Cluster
+from topology.part import stage_cluster
+
+MOST_CHUNKS = 4
+"""Chunks on every device that are looked at unless they are asked for."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -15,9 +20,24 @@ class Shape:
     """How a step is cut: into stages, and into micro-batches."""
 
     stages: int
+    """Parts of the machine in a row."""
     micro_batch: int
     """Samples of one micro-batch, over all devices of a stage."""
     micro_batches: int
+    chunks: int = 1
+    """Pieces of the network on each part of the machine, which take turns."""
+
+    @property
+    def pieces(self) -> int:
+        """Pieces that the network is cut into."""
+        return self.stages * self.chunks
+
+    def __str__(self) -> str:
+        chunks = f" of {self.chunks} chunks" if self.chunks > 1 else ""
+        return (
+            f"{self.stages} stages{chunks}, {self.micro_batches} micro-batches of "
+            f"{self.micro_batch}"
+        )
 
 
 def shapes_of(
@@ -47,16 +67,76 @@ def shapes_of(
     micro = divisors(batch)
     if request.micro_batch != "auto":
         micro = [_wanted_micro_batch(int(request.micro_batch), micro, batch)]
-    return tuple(Shape(p, b, batch // b) for p in stages for b in micro)
+    every = [
+        Shape(p, b, batch // b, chunks)
+        for p in stages
+        for b in micro
+        for chunks in _chunks(request)
+        if _takes_turns(p, batch // b, chunks, segments)
+    ]
+    return tuple(every) if every else _no_turns(request, stages, segments)
+
+
+def _chunks(request: SearchRequest) -> tuple[int, ...]:
+    if request.interleave != "auto":
+        return (int(request.interleave),)
+    return tuple(2**i for i in range(MOST_CHUNKS.bit_length()) if 2**i <= MOST_CHUNKS)
+
+
+def _takes_turns(stages: int, micro_batches: int, chunks: int, segments: int) -> bool:
+    """Whether chunks can take turns: whole rounds of as many micro-batches as there are stages.
+
+    Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+    Megatron-LM", SC 2021, section 2.2.
+    """
+    whole = stages > 1 and micro_batches % stages == 0 and stages * chunks <= segments
+    return chunks == 1 or whole
+
+
+def _no_turns(request: SearchRequest, stages: list[int], segments: int) -> tuple[Shape, ...]:
+    """Raise the error for chunks that can take turns in no shape."""
+    chunks = int(request.interleave)
+    several = [p for p in stages if p > 1]
+    room = [p for p in several if p * chunks <= segments]
+    if not several:
+        why, fix = "there is one stage", "--interleave 1, or --pipeline 2"
+    elif not room:
+        most = max(segments // min(several), 1)
+        why = f"the model can be cut into {segments} pieces at most"
+        fix = f"--interleave {most}"
+    else:
+        batch, own = request.global_batch or 0, request.micro_batch
+        size = 1 if own == "auto" else int(own)
+        turns = min(room) * size
+        why = f"the micro-batches are no multiple of the stages, {min(room)}"
+        fix = f"--interleave 1, or --global-batch {-(-batch // turns) * turns}"
+    raise RequestError(
+        f"{chunks} chunks cannot take turns: {why}\n  at:  --interleave {chunks}\n  fix: {fix}"
+    )
 
 
 def in_flight(shape: Shape) -> tuple[int, ...]:
-    """Micro-batches whose activations each stage keeps under 1F1B.
+    """Micro-batches whose activations each piece keeps at most, in the order of the network.
+
+    Piece k runs on part k mod p of the machine.
 
     >>> in_flight(Shape(4, 1, 3))
     (3, 3, 2, 1)
+    >>> in_flight(Shape(2, 1, 8, 2))
+    (4, 3, 2, 1)
     """
-    return tuple(min(shape.micro_batches, shape.stages - stage) for stage in range(shape.stages))
+    if shape.chunks == 1:
+        first = shape.micro_batches
+        return tuple(min(first, shape.stages - stage) for stage in range(shape.stages))
+    every = min(shape.micro_batches, shape.stages * 4)
+    order = SCHEDULES["interleaved"].order
+    most = [[0] * shape.chunks for _ in range(shape.stages)]
+    for stage, own in enumerate(most):
+        now = [0] * shape.chunks
+        for item in order(ScheduleShape(shape.stages, shape.chunks, every), stage):
+            now[item.chunk] += 1 if item.direction is Direction.FORWARD else -1
+            own[item.chunk] = max(own[item.chunk], now[item.chunk])
+    return tuple(most[k % shape.stages][k // shape.stages] for k in range(shape.pieces))
 
 
 def _runs(cluster: Cluster, devices: int, *, cut_counts: bool) -> bool:

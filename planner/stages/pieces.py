@@ -28,12 +28,37 @@ class Span:
     end: int
     without: Interval | None = None
     """What is taken out of its midst, from one cut to another of the same kind."""
+    blocks: tuple[Interval, ...] = ()
+    """What the backward pass computes again as a whole, within the piece."""
 
     @property
     def ranges(self) -> tuple[Interval, ...]:
         if self.without is None:
             return ((self.start, self.end),)
         return ((self.start, self.without[0]), (self.without[1], self.end))
+
+    def places(self, first: int) -> Iterator[Interval]:
+        """The blocks where their operators stand when the piece begins at a position; one whose
+        midst is taken out is one still.
+        """
+        open_end = None
+        for start, end in self.blocks:
+            place = first + self._place(start), first + self._place(end)
+            if place[0] == place[1]:
+                continue
+            if open_end is not None and open_end[1] == place[0]:
+                place, open_end = (open_end[0], place[1]), None
+            if self.without is not None and start < self.without[0] < end:
+                open_end = place
+                continue
+            yield place
+        if open_end is not None:
+            yield open_end
+
+    def _place(self, position: int) -> int:
+        if self.without is None or position <= self.without[0]:
+            return position - self.start
+        return max(position - self.without[1], 0) + self.without[0] - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +71,8 @@ class Pieces:
     """Inputs that come from another stage, by their names in the pieces."""
     sent: tuple[str, ...]
     """What leaves for another stage."""
+    shared: tuple[str, ...] = ()
+    """Parameters that others of the network's operators read too."""
 
 
 def name_in(piece: int, name: str) -> str:
@@ -67,23 +94,31 @@ def piece_of_name(name: str) -> int:
     return int(name.rpartition(MARK)[2])
 
 
-def pieces_of(liveness: Liveness, cuts: Mapping[int, Cut], spans: Sequence[Span]) -> Pieces:
+def pieces_of(
+    liveness: Liveness,
+    cuts: Mapping[int, Cut],
+    spans: Sequence[Span],
+    numbers: Sequence[int] = (),
+    chunks: int = 1,
+) -> Pieces:
     """Pieces of a network side by side; they may overlap.
 
     Args:
         liveness: of the network.
         cuts: by position; every end of a span within the network is one.
         spans: what each piece has.
+        numbers: of the pieces, by which they are named; 0, 1, ... if it is not said.
+        chunks: so many pieces in a row share their devices.
     """
-    maker = _Maker(liveness, cuts)
-    for piece, span in enumerate(spans):
+    maker = _Maker(liveness, cuts, chunks)
+    for piece, span in zip(numbers or range(len(spans)), spans, strict=True):
         maker.add(piece, span)
     return maker.made()
 
 
 class _Maker:
-    def __init__(self, liveness: Liveness, cuts: Mapping[int, Cut]) -> None:
-        self.whole, self.cuts = liveness, cuts
+    def __init__(self, liveness: Liveness, cuts: Mapping[int, Cut], chunks: int) -> None:
+        self.whole, self.cuts, self.chunks = liveness, cuts, chunks
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.inputs: list[str] = []
@@ -92,6 +127,9 @@ class _Maker:
         self.sent: list[str] = []
         self.gradient: set[str] = set()
         self.ranges: list[Interval] = []
+        self.blocks: list[Interval] = []
+        self.shared: list[str] = []
+        self.tied = _tied(liveness)
 
     def add(self, piece: int, span: Span) -> None:
         """The piece of some operators."""
@@ -114,6 +152,11 @@ class _Maker:
         self.sent += [name_in(piece, n) for n in leaving]
         self.outputs += [name_in(piece, n) for n in (*ends, *leaving)]
         self.ranges.append((before, len(self.ops)))
+        self.blocks += span.places(before)
+        for name, (first, last) in self.tied.items():
+            inside = span.start <= first and last < span.end
+            if name_in(piece, name) in self.tensors and not inside:
+                self.shared.append(name_in(piece, name))
 
     def _joined(self, start: int, end: int) -> dict[str, str]:
         """What crosses the second of two cuts by what crosses the first in its place."""
@@ -155,8 +198,27 @@ class _Maker:
             training=True,
             gradient=frozenset(self.gradient),
             pieces=tuple(self.ranges),
+            neighbours=self._neighbours(),
+            blocks=tuple(self.blocks),
         )
-        return Pieces(liveness, tuple(self.received), tuple(self.sent))
+        return Pieces(liveness, tuple(self.received), tuple(self.sent), tuple(self.shared))
+
+    def _neighbours(self) -> tuple[Interval, ...]:
+        if self.chunks == 1:
+            return ()
+        firsts = [n - n % self.chunks for n in range(len(self.ranges))]
+        return tuple((self.ranges[f][0], self.ranges[f + self.chunks - 1][1]) for f in firsts)
+
+
+def _tied(liveness: Liveness) -> dict[str, Interval]:
+    """Positions of the first and the last reader of parameters with several."""
+    readers = liveness.graph.consumers()
+    found = {}
+    for tensor in liveness.graph.parameters:
+        places = [liveness.position[op.name] for op in readers.get(tensor.name, ())]
+        if len(places) > 1:
+            found[tensor.name] = (min(places), max(places))
+    return found
 
 
 def _names(op: Op) -> Iterator[str]:

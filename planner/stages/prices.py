@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.liveness import Liveness
+from planner.liveness import Interval, Liveness
 from planner.lowered import Lowered, Node, Setting
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.stages.cuts import Cut
@@ -19,6 +20,8 @@ from planner.stages.pieces import Pieces, piece_of_name, pieces_of, plain_name, 
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+PRICES = (0.003, 8.0)
+"""Where a price on memory lies, in units of the time of a micro-batch by the bytes of the model."""
 PERSISTENT = ("weights", "gradients", "optimizer state", "activations")
 """Causes of memory that stands while a stage turns from forward to backward."""
 
@@ -49,14 +52,20 @@ def setting_of(template: Setting, pieces: Pieces) -> Setting:
     return replace(template, input_layouts=layouts, sent=sent)
 
 
+def piece_ranges(liveness: Liveness) -> dict[int, Interval]:
+    """Positions of the operators of every piece by its number."""
+    ops = liveness.graph.ops
+    return {piece_of_name(ops[start].name): (start, end) for start, end in liveness.pieces}
+
+
 def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCosts:
-    """Time and memory of every piece."""
+    """Time and memory of every piece, by its number."""
     problem = lowered.problem
     time_s, kept = np.zeros(pieces), np.zeros(pieces)
-    ranges = lowered.liveness.pieces
+    ranges = piece_ranges(lowered.liveness)
     owner = [piece_of_name(node.name) for node in lowered.nodes]
-    in_flight = lowered.setting.in_flight
-    whole = [(2 * start, 2 * end) for start, end in ranges]
+    in_flight = dict(zip(ranges, lowered.setting.in_flight, strict=True))
+    whole = {piece: (2 * start, 2 * end) for piece, (start, end) in ranges.items()}
     for node, (table, chosen) in enumerate(zip(problem.node_table_of, choice, strict=True)):
         own = problem.node_tables[table]
         piece = owner[node]
@@ -74,8 +83,9 @@ def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCo
         if in_flight[piece] > 1 and whole[piece] in spans[1:]:
             kept[piece] += matrix.memory_bytes[1][at]
     profile = problem.memory_profile(choice)
-    others = np.array([max(k - 1, 0) for k in in_flight], dtype=np.float64)
-    peak = np.array([profile[start:end].max(initial=0.0) for start, end in whole])
+    numbers = range(pieces)
+    others = np.array([max(in_flight[n] - 1, 0) for n in numbers], dtype=np.float64)
+    peak = np.array([profile[slice(*whole[n])].max(initial=0.0) for n in numbers])
     each = np.divide(kept, others, out=np.zeros(pieces), where=others > 0)
     return PieceCosts(time_s, peak - kept, each)
 
@@ -88,31 +98,44 @@ class IntervalCosts:
     peak_bytes: FloatArray
     kept_bytes: FloatArray
 
-    def most_in_flight(self, limit_bytes: float) -> NDArray[np.int64]:
-        """Micro-batches whose activations fit; 0 if not even one does."""
+    def most_in_flight(self, limit_bytes: float) -> FloatArray:
+        """Micro-batches whose activations fit; below 1 if not even one does."""
         spare = limit_bytes - self.peak_bytes
         with np.errstate(invalid="ignore", divide="ignore"):
             more = np.where(self.kept_bytes > 0, spare / np.maximum(self.kept_bytes, 1.0), np.inf)
-        return np.where(spare >= 0, np.minimum(np.floor(more) + 1, 2**31), 0).astype(np.int64)
+        return np.where(spare >= 0, more + 1, 0.0)
+
+    def mixed(self, other: IntervalCosts, share: float) -> IntervalCosts:
+        """A share of the layers as another choice has them."""
+        with np.errstate(invalid="ignore"):
+            pairs = (
+                (self.time_s, other.time_s),
+                (self.peak_bytes, other.peak_bytes),
+                (self.kept_bytes, other.kept_bytes),
+            )
+            return IntervalCosts(*(a + share * np.where(np.isinf(a), 0.0, b - a) for a, b in pairs))
 
 
 class IntervalPricer:
     """Prices all intervals of one network that may be stages, equal ones once."""
 
-    def __init__(self, segments: Segments, stages: int) -> None:
-        self.segments, self.stages = segments, stages
+    def __init__(self, segments: Segments, counts: Sequence[int]) -> None:
+        self.segments, self.counts = segments, counts
         self.spans: dict[tuple[tuple[int, int], int], int] = {}
-        self.wanted = [self._wanted(i, j) for i, j in self.intervals()]
+        self.places = self.intervals()
+        rows = [self._wanted(i, j) for i, j in self.places]
+        self.wanted = np.array(rows, dtype=np.intp).reshape(-1, 3)
 
     def intervals(self) -> list[tuple[int, int]]:
-        """Intervals that can be one of so many stages."""
-        count, others = self.segments.count, self.stages - 1
-        return [
-            (i, j)
-            for i in range(count)
-            for j in range(i + 1, count + 1)
-            if (i > 0) + (j < count) <= others <= i + count - j
-        ]
+        """Intervals that can be one of so many pieces."""
+        count = self.segments.count
+        pairs = itertools.combinations(range(count + 1), 2)
+        return [(i, j) for i, j in pairs if self._is_one(i, j)]
+
+    def _is_one(self, start: int, end: int) -> bool:
+        others = (start > 0) + (end < self.segments.count)
+        most = start + self.segments.count - end + 1
+        return any(others < pieces <= most for pieces in self.counts)
 
     def _wanted(self, start: int, end: int) -> tuple[int, int, int]:
         """Numbers of the piece that stands for an interval, of the same with one period less, and
@@ -126,20 +149,22 @@ class IntervalPricer:
         shorter = self.spans.setdefault((interval, out + 1), len(self.spans))
         return longer, shorter, spare
 
-    def pieces(self, liveness: Liveness, cuts: Mapping[int, Cut]) -> Pieces:
-        """All that are to be priced, side by side."""
-        spans = [self.segments.span(interval, out) for interval, out in self.spans]
+    def pieces(self, liveness: Liveness, cuts: Mapping[int, Cut], *, again: bool = False) -> Pieces:
+        """All that are to be priced, side by side; with blocks computed again or not."""
+        spans = [self.segments.span(interval, out, again=again) for interval, out in self.spans]
         return pieces_of(liveness, cuts, spans)
 
     def costs(self, lowered: Lowered, choice: Sequence[int]) -> IntervalCosts:
         """Of all intervals, from those priced."""
         own = piece_costs(lowered, choice, len(self.spans))
         count = self.segments.count
+        places = np.array(self.places, dtype=np.intp).reshape(-1, 2)
+        longer, shorter, spare = self.wanted.T
         tables = []
         for values in (own.time_s, own.peak_bytes, own.kept_bytes):
             table = np.full((count, count + 1), np.inf)
-            for (i, j), (longer, shorter, spare) in zip(self.intervals(), self.wanted, strict=True):
-                table[i, j] = values[longer] + spare * (values[longer] - values[shorter])
+            each = values[longer] + spare * (values[longer] - values[shorter])
+            table[places[:, 0], places[:, 1]] = each
             tables.append(table)
         return IntervalCosts(*tables)
 

@@ -47,6 +47,12 @@ def cut_sequence(tables: Sequence[FloatArray], micro_batches: int) -> tuple[floa
     return best
 
 
+def least_sum_s(tables: Sequence[FloatArray]) -> float:
+    """The least sum of the times of all stages; infinite if there is no way."""
+    found = _least_sum(tables, np.inf)
+    return float(np.inf) if found is None else found[0]
+
+
 def _least_slowest(tables: Sequence[FloatArray], times: FloatArray) -> int | None:
     """Index of the least time that the slowest stage can have."""
     return _first_true(len(times), lambda at: _least_sum(tables, float(times[at])) is not None)

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ir.dtypes import dtype_bytes
 from ir.graph import Tensor
-from planner.lowered import Lowered
-from planner.lowering import lower
 from planner.ports import local_elements
-from planner.stages.chain import FloatArray, IntArray, pipeline_time_s
-from planner.stages.machine import send_s, stage_cluster
+from planner.stages.chain import FloatArray, pipeline_time_s
+from planner.stages.interval_tables import IntervalTables
+from planner.stages.machine import send_s
 from planner.stages.menu import Shape, in_flight
 from planner.stages.pieces import wire_layout
-from planner.stages.prices import (
-    IntervalCosts,
-    IntervalPricer,
-    memory_unit,
-    priced_memory,
-    setting_of,
-)
-from planner.stages.sequence import Ends, cut_sequence
+from planner.stages.prices import IntervalCosts
+from planner.stages.sequence import Ends, cut_sequence, least_sum_s
 from planner.stages.task import SMALL_NETWORK, Micro, Task
-from topology.cluster import Cluster
 from topology.mesh import Mesh
 
-PRICES = (0.003, 8.0)
-"""Where a price on memory lies, in units of the time of a micro-batch by the bytes of the model."""
-PRICE_STEPS = 5
-"""Prices tried where the fastest layouts of a shape do not fit."""
+WORTH_BLOCKS = 0.08
+"""Blocks computed again are looked at where a shape otherwise takes so much more than its bound."""
 FEW = 64
 """Ways to cut a shape that are all tried where memory binds, per unit of effort."""
 
@@ -44,152 +35,239 @@ class Priced:
 
     shape: Shape
     bound_s: float
-    """Of a step, memory left aside: nothing of this shape takes less."""
+    """Of a step: nothing of this shape takes less."""
     expected_s: float
     """Of a step within the memory, by the layouts tried; infinite if none fits."""
     ends: Ends
-    """Segments before the end of each stage."""
+    """Segments before the end of each piece."""
     least_ends: Ends
     """The same where memory is left aside."""
+    shares: tuple[float, ...] = ()
+    """Of the blocks of each piece, computed again."""
+    price: float = 0.0
+    """Highest on memory among the pieces, in seconds per byte."""
     every: tuple[tuple[float, Ends], ...] = ()
     """All cuts with what they take at least, the fastest first, where they are few and memory
     binds."""
 
 
-class ShapePricer:
-    """Prices the shapes of one task."""
+class _Option(NamedTuple):
+    """One way to have every interval as a piece."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.work = 0
-        self._sample: float | None = None
+    time_s: FloatArray
+    costs: IntervalCosts
+    share: float
+    """Of its blocks that are computed again."""
+    price: float = 0.0
+    """On memory, in seconds per byte."""
 
-    def floor_s(self, shape: Shape) -> float:
-        """Seconds that computation alone takes if it divides by all devices: a sample takes no less
-        in a small batch than in the whole.
-        """
-        if self._sample is None:
-            self._sample = self._sample_s()
-        each = self._sample * shape.micro_batch / self.task.cluster.devices
-        return each * (shape.micro_batches - 1 + shape.stages)
 
-    def _sample_s(self) -> float:
-        """Seconds of one sample on one device, in the whole batch."""
-        one = stage_cluster(self.task.cluster, 1)
-        if one is None:
-            return 0.0
-        micro, shape = self.task.micro(self.task.batch), Shape(1, self.task.batch, 1)
-        lowered, pricer = self._lowered_intervals(
-            micro, one, self.task.dialect.meshes(one)[0], shape
-        )
-        costs = pricer.costs(lowered, (0,) * len(lowered.nodes))
-        return float(costs.time_s[0, micro.segments.count]) / self.task.batch
+class _Found(NamedTuple):
+    step_s: float
+    ends: Ends
+    shares: tuple[float, ...]
+    price: float
 
-    def _lowered_intervals(
-        self, micro: Micro, cluster: Cluster, mesh: Mesh, shape: Shape, *, recompute: bool = False
-    ) -> tuple[Lowered, IntervalPricer]:
-        pricer = IntervalPricer(micro.segments, shape.stages)
-        pieces = pricer.pieces(micro.liveness, micro.by_position)
-        kept = min(2, shape.micro_batches)
-        setting = replace(
-            self.task.setting(micro, cluster, mesh, shape.micro_batches),
-            recompute=recompute,
-            in_flight=(kept,) * len(pricer.spans),
-        )
-        return lower(pieces.liveness, setting_of(setting, pieces)), pricer
+
+def price_shapes(task: Task, shapes: Sequence[Shape], least_s: float) -> tuple[list[Priced], int]:
+    """What the best cuts of shapes take that differ in their chunks alone, and the work done.
+
+    Layouts within the memory are sought only if they can take less than `least_s`.
+    """
+    tables = IntervalTables(task, shapes)
+    pricing = _Pricing(task, tables)
+    found: list[Priced] = []
+    for shape in shapes:
+        found.append(pricing.priced(shape, least_s))
+        least_s = min(least_s, found[-1].expected_s)
+    return found, tables.work
+
+
+class _Pricing:
+    def __init__(self, task: Task, tables: IntervalTables) -> None:
+        self.task, self.tables = task, tables
+        self.entry_s = _entry_s(task, tables.micro, tables.mesh)[:, None]
+        self.free = self._option(tables.free(), 1.0 if task.request.recompute == "full" else 0.0)
+
+    def _option(self, costs: IntervalCosts, share: float) -> _Option:
+        return _Option(costs.time_s + self.entry_s, costs, share)
 
     def priced(self, shape: Shape, least_s: float) -> Priced:
-        """What the best cuts of a shape take; layouts within the memory are sought only if they can
-        take less than `least_s`.
-        """
-        micro = self.task.micro(shape.micro_batch)
-        cluster, mesh = self.task.stage_machine(shape)
-        lowered, pricer = self._lowered_intervals(micro, cluster, mesh, shape)
-        self.work += sum(lowered.problem.sizes)
-        solution = self.task.solve(replace(lowered.problem, memory_limit_bytes=math.inf))
-        slack = max(solution.cost_s - solution.bound_s, 0.0)
-        costs = pricer.costs(lowered, solution.choice or ())
-        entry = self._entry_s(micro, mesh)[:, None]
-        free = costs.time_s + entry
-        least = self._cut([free], None, shape)
+        """One shape."""
+        least = _cut([self.free.time_s] * shape.pieces, shape)
         if least is None:
             return Priced(shape, math.inf, math.inf, (), ())
-        bound_s = max(least[0] - shape.micro_batches * slack, 0.0)
-        times, most = [free], [costs.most_in_flight(self.task.limit_bytes)]
-        fitting = self._cut(times, most, shape)
-        if (fitting is None or fitting[0] > least[0]) and bound_s < least_s:
-            unit = solution.cost_s
-            for other in self._less_memory(micro, cluster, mesh, shape, unit):
-                times.append(np.maximum(other.time_s + entry, free))
-                most.append(other.most_in_flight(self.task.limit_bytes))
-            fitting = self._cut(times, most, shape)
-        expected_s, ends = (math.inf, ()) if fitting is None else fitting
-        exact = expected_s > least[0] and len(micro.graph.ops) <= SMALL_NETWORK
-        every = self._every(free, shape) if exact else ()
-        return Priced(shape, bound_s, expected_s, ends, least[1], every)
+        least_s_of_all = self._bound_s([self.free.time_s] * shape.pieces, shape)
+        bound_s = max(least_s_of_all - shape.micro_batches * self.tables.slack_s, 0.0)
+        options = [self.free]
+        fitting = self._fitting(options, shape)
+        hoped_s = bound_s if shape.chunks == 1 else least[0]
+        if (fitting is None or fitting.step_s > least[0]) and hoped_s < least_s:
+            found, hopeless = self._priced(shape, least_s)
+            options += found
+            fitting = self._fitting(options, shape)
+            worthwhile = fitting is not None and fitting.step_s > hoped_s * (1 + WORTH_BLOCKS)
+            if not hopeless and (fitting is None or worthwhile):
+                options += self._again()
+                fitting = self._fitting(options, shape)
+        small = len(self.tables.micro.graph.ops) <= SMALL_NETWORK
+        every = (
+            self._every(shape) if small and (fitting is None or fitting.step_s > bound_s) else ()
+        )
+        if fitting is None:
+            return Priced(shape, bound_s, math.inf, (), least[1], every=every)
+        step_s, ends, shares, price = fitting
+        return Priced(shape, bound_s, step_s, ends, least[1], shares, price, every)
 
-    def _less_memory(
-        self, micro: Micro, cluster: Cluster, mesh: Mesh, shape: Shape, time_s: float
-    ) -> list[IntervalCosts]:
-        """Costs under prices on memory, around the least price at which the shape fits."""
-        lowered, pricer = self._lowered_intervals(micro, cluster, mesh, shape, recompute=True)
-        unit = time_s / memory_unit(lowered)
-        low, high = PRICES
+    def _bound_s(self, tables: Sequence[FloatArray], shape: Shape) -> float:
+        """Of a step. Exact without chunks; with them each part of the machine has at least its
+        share of all work.
+        """
+        if shape.chunks == 1:
+            least = _cut(tables, shape)
+            return math.inf if least is None else least[0]
+        return least_step_s(least_sum_s(tables), shape)
+
+    def _priced(self, shape: Shape, least_s: float) -> tuple[list[_Option], bool]:
+        """Options that hold less: prices on memory around the least at which the shape fits, until
+        it is seen that no price makes it fast enough; and whether it was.
+        """
         found = []
-        for _ in range(PRICE_STEPS):
-            price = math.sqrt(low * high)
-            problem = priced_memory(lowered, (unit * price,) * len(pricer.spans))
-            choice = problem.original(self.task.solve(problem.problem).choice or ())
-            costs = pricer.costs(lowered, choice)
-            room = costs.most_in_flight(self.task.limit_bytes)
-            fits = self._cut([costs.time_s], [room], shape) is not None
-            low, high = (low, price) if fits else (price, high)
-            found.append(costs)
-        return found
+        for price, costs in self.tables.priced(lambda costs: self._fits(costs, shape)):
+            found.append(self._option(costs, self.free.share)._replace(price=price))
+            if self._hoped_s(costs, price, shape) >= least_s:
+                return found, True
+        return found, False
 
-    def _every(self, free: FloatArray, shape: Shape) -> tuple[tuple[float, Ends], ...]:
-        """All cuts of a shape if they are few."""
-        count, cuts = len(free), shape.stages - 1
-        if math.comb(count - 1, cuts) > FEW * self.task.request.effort:
+    def _hoped_s(self, costs: IntervalCosts, price: float, shape: Shape) -> float:
+        """Seconds of a step that is paid for what it holds beyond the memory, and paid back for
+        what it leaves free: about the least that anything takes that fits.
+        """
+        limit = self.task.limit_bytes / shape.chunks
+        held = costs.peak_bytes + costs.kept_bytes
+        with np.errstate(invalid="ignore"):
+            paid = costs.time_s + self.entry_s + price * (held - limit)
+        paid = np.where(np.isfinite(paid), np.maximum(paid, self.free.time_s), np.inf)
+        return self._bound_s(
+            [paid if kept >= 2 else self.free.time_s for kept in _kept(shape)], shape
+        )
+
+    def _again(self) -> Iterator[_Option]:
+        """Options with a part of the blocks, or all of them, computed again."""
+        if self.task.request.recompute == "auto" and self.tables.has_blocks:
+            again = self.tables.again()
+            for share in (0.25, 0.5, 0.75):
+                yield self._option(self.free.costs.mixed(again[0], share), share)
+            yield from (self._option(costs, 1.0) for costs in again)
+
+    def _fits(self, costs: IntervalCosts, shape: Shape) -> bool:
+        room = costs.most_in_flight(self.task.limit_bytes / shape.chunks)
+        kept = _kept(shape)
+        tables = {each: np.where(room >= each, costs.time_s, np.inf) for each in set(kept)}
+        return math.isfinite(least_sum_s([tables[each] for each in kept]))
+
+    def _fitting(self, options: Sequence[_Option], shape: Shape) -> _Found | None:
+        """The best cuts, each piece in the best option that keeps enough micro-batches."""
+        times = np.array([np.maximum(option.time_s, self.free.time_s) for option in options])
+        limit = self.task.limit_bytes / shape.chunks
+        room = np.array([option.costs.most_in_flight(limit) for option in options])
+        kept = _kept(shape)
+        tables = {each: np.where(room >= each, times, np.inf) for each in set(kept)}
+        least = {each: table.min(axis=0) for each, table in tables.items()}
+        found = _cut([least[each] for each in kept], shape)
+        if found is None:
+            return None
+        pieces = zip(kept, (0, *found[1][:-1]), found[1], strict=True)
+        chosen = [int(tables[each][:, i, j].argmin()) for each, i, j in pieces]
+        shares = tuple(options[number].share for number in chosen)
+        return _Found(found[0], found[1], shares, max(options[number].price for number in chosen))
+
+    def _every(self, shape: Shape) -> tuple[tuple[float, Ends], ...]:
+        """All cuts of a shape of a small network if they are few."""
+        free, cuts = self.free.time_s, shape.pieces - 1
+        count, operators = len(free), len(self.tables.micro.graph.ops)
+        if operators > SMALL_NETWORK or math.comb(count - 1, cuts) > FEW * self.task.request.effort:
             return ()
         found = []
         for inner in itertools.combinations(range(1, count), cuts):
             ends = (*inner, count)
-            times = [float(free[i, j]) for i, j in zip((0, *inner), ends, strict=True)]
-            found.append((pipeline_time_s(times, shape.micro_batches), ends))
+            found.append((_merit([free] * shape.pieces, ends, shape)[0], ends))
         return tuple(sorted(found))
 
-    def _entry_s(self, micro: Micro, mesh: Mesh) -> FloatArray:
-        """Seconds in which a stage that begins with each segment receives, and sends back."""
-        tensors = micro.graph.tensors
-        found = [0.0]
-        for cut in micro.cuts:
-            ways = [(n, 2) for n in cut.sent] + [(n, 1) for n in cut.beside]
-            found.append(sum(
-                count * send_s(self.task.cluster, _shard_bytes(tensors[name], mesh))
-                for name, count in ways
-            ))  # fmt: skip
-        return np.array(found)
 
-    def _cut(
-        self, times: Sequence[FloatArray], most: Sequence[IntArray] | None, shape: Shape
-    ) -> tuple[float, Ends] | None:
-        """The best cuts: seconds of a step, and where the stages end. With several layouts of an
-        interval, each stage takes the best that keeps enough micro-batches.
-        """
-        if most is None:
-            return cut_sequence((times[0],) * shape.stages, shape.micro_batches)
-        tables = [
-            np.min(
-                [
-                    np.where(room >= kept, own, np.inf)
-                    for own, room in zip(times, most, strict=True)
-                ],
-                axis=0,
-            )
-            for kept in in_flight(shape)
-        ]
-        return cut_sequence(tables, shape.micro_batches)
+def least_step_s(total_s: float, shape: Shape) -> float:
+    """Seconds of a step that a micro-batch with so much work takes at least: no part of the machine
+    has less than its share.
+    """
+    share = total_s / shape.stages
+    return (shape.micro_batches - 1 / shape.chunks) * share + total_s / shape.chunks
+
+
+def _kept(shape: Shape) -> tuple[float, ...]:
+    """Micro-batches that each piece keeps, those of the chunks of a device spread evenly.
+
+    A device never keeps the most of all its chunks at once, but of one at a time.
+    """
+    flight, parts = in_flight(shape), shape.stages
+    if shape.chunks == 1:
+        return tuple(map(float, flight))
+    every = [sum(flight[part::parts]) - shape.chunks + 1 for part in range(parts)]
+    return tuple(every[piece % parts] / shape.chunks for piece in range(shape.pieces))
+
+
+def _cut(tables: Sequence[FloatArray], shape: Shape) -> tuple[float, Ends] | None:
+    """The best cuts: seconds of a step, and where the pieces end. Exact without chunks; with them,
+    from where no piece is slow, ends are moved as long as that helps.
+    """
+    found = cut_sequence(tables, shape.micro_batches * shape.chunks)
+    if found is None or shape.chunks == 1:
+        return found
+    return _moved(tables, found[1], shape)
+
+
+def _moved(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> tuple[float, Ends]:
+    best = _merit(tables, ends, shape)
+    while True:
+        moves = (
+            (*ends[:piece], ends[piece] + step, *ends[piece + 1 :])
+            for piece in range(len(ends) - 1)
+            for step in (-1, 1)
+            if ends[piece] + step - (ends[piece - 1] if piece else 0) > 0
+            and ends[piece] + step < ends[piece + 1]
+        )
+        better = min(((_merit(tables, own, shape), own) for own in moves), default=(best, ends))
+        if better[0] >= best:
+            return best[0], ends
+        best, ends = better
+
+
+def _merit(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> tuple[float, float]:
+    """Seconds of a step, then how uneven the parts of the machine are."""
+    parts = _parts_s(tables, ends, shape)
+    if math.isinf(max(parts)):
+        return math.inf, math.inf
+    step_s = pipeline_time_s(parts, shape.micro_batches, shape.chunks)
+    return step_s, sum(part * part for part in parts)
+
+
+def _parts_s(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> list[float]:
+    """Seconds of a micro-batch on each part of the machine."""
+    pieces = zip(tables, (0, *ends[:-1]), ends, strict=True)
+    times = [float(table[i, j]) for table, i, j in pieces]
+    return [sum(times[part :: shape.stages]) for part in range(shape.stages)]
+
+
+def _entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:
+    """Seconds in which a stage that begins with each segment receives, and sends back."""
+    tensors = micro.graph.tensors
+    found = [0.0]
+    for cut in micro.cuts:
+        ways = [(n, 2) for n in cut.sent] + [(n, 1) for n in cut.beside]
+        found.append(sum(
+            count * send_s(task.cluster, _shard_bytes(tensors[name], mesh))
+            for name, count in ways
+        ))  # fmt: skip
+    return np.array(found)
 
 
 def _shard_bytes(tensor: Tensor, mesh: Mesh) -> float:

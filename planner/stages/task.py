@@ -6,11 +6,15 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ir.batch import find_batch
 from ir.graph import OpGraph
 from planner.dialects import Dialect
 from planner.liveness import Liveness, analyse
-from planner.lowered import Setting
+from planner.lowered import Lowered, Setting
+from planner.lowering import lower
 from planner.preparation import dialect_of, input_layouts, prepare
 from planner.problem import Problem
 from planner.request import SearchRequest
@@ -18,10 +22,17 @@ from planner.solvers import Budget, Solution, solver_by_name
 from planner.stages.batches import Batches, batches_of
 from planner.stages.cuts import Cut, cuts_of
 from planner.stages.folding import Segments, segments_of
-from planner.stages.machine import stage_cluster
+from planner.stages.machine import send_s
 from planner.stages.menu import Shape, shapes_of
+from planner.stages.pieces import Pieces, plain_name
+from planner.stages.prices import setting_of
+from planner.stages.states import with_states
+from planner.token_cuts import RuledOut, ruled_out, without
 from topology.cluster import Cluster
 from topology.mesh import Mesh
+from topology.part import stage_cluster
+
+FloatArray = NDArray[np.float64]
 
 SMALL_NETWORK = 64
 """Operators up to which a network is cut anywhere, and solved exactly within its memory."""
@@ -61,6 +72,7 @@ class Task:
     _scaled_at: dict[int, Micro] = field(default_factory=dict)
     _prepared_at: dict[int, Micro] = field(default_factory=dict)
     _base: Micro | None = None
+    _ruled_out: RuledOut | None = None
     _batches: Batches | None = None
 
     def __post_init__(self) -> None:
@@ -138,6 +150,25 @@ class Task:
             layouts, self.limit_bytes, micro_batches=micro_batches,
         )  # fmt: skip
 
+    def lowered(self, pieces: Pieces, setting: Setting) -> Lowered:
+        """The problem of some pieces, with everything that may be decided for them."""
+        found = lower(pieces.liveness, setting_of(setting, pieces))
+        exchanges = dict.fromkeys(pieces.shared, self.exchange_s)
+        found = with_states(found, self.request.zero, exchanges)
+        return without(found, self.ruled_out, plain_name)
+
+    @property
+    def ruled_out(self) -> RuledOut:
+        """What the user leaves out."""
+        if self._ruled_out is None:
+            graph = self.micro(self._first_micro_batch()).graph
+            self._ruled_out = ruled_out(self.request, graph)
+        return self._ruled_out
+
+    def exchange_s(self, nbytes: FloatArray) -> FloatArray:
+        """Seconds in which two stages add up so many bytes of gradients on every device."""
+        return np.array([send_s(self.cluster, float(each)) for each in nbytes])
+
     def stage_machine(self, shape: Shape) -> tuple[Cluster, Mesh]:
         """The part of the machine that one stage has, and its mesh."""
         cluster = stage_cluster(self.cluster, self.cluster.devices // shape.stages)
@@ -155,19 +186,9 @@ class Task:
 
 
 def _cuts(liveness: Liveness) -> tuple[Cut, ...]:
-    """Places where one activation with a gradient crosses, and no parameter is read on both
-    sides; of those, the ones that send little.
-    """
+    """Places where one activation with a gradient crosses; of those, the ones that send little."""
     graph = liveness.graph
-    tied: list[tuple[int, int]] = []
-    for name, readers in graph.consumers().items():
-        places = [liveness.position[op.name] for op in readers]
-        if graph.tensors[name].role.value == "parameter" and min(places) < max(places):
-            tied.append((min(places), max(places)))
-    found = [
-        cut for cut in cuts_of(liveness, 1)
-        if not any(first < cut.position <= last for first, last in tied)
-    ]  # fmt: skip
+    found = cuts_of(liveness, 1)
     usual = sorted(cut.nbytes for cut in found)[len(found) // 2] if found else 0
     kept: list[Cut] = []
     for cut in found:

@@ -15,12 +15,13 @@ Planner = Callable[..., Any]
 def staged(mlp: Path, planner: Planner, tmp_path: Path) -> Path:
     folder = tmp_path / "plan"
     run = planner("search", mlp, "--devices", 8, "--global-batch", 64, "--pipeline", 2,
-                  "--micro-batch", 16, "-o", folder)  # fmt: skip
+                  "--micro-batch", 16, "--interleave", 1, "-o", folder)  # fmt: skip
     assert run.code == 0
     assert "2 pipeline stages, 4 micro-batches of 16 (1f1b)" in run.out
     assert "batch 64, " in run.out
-    assert "no strategy file, mindspore cannot apply this plan" in run.err
-    assert [path.name for path in folder.iterdir()] == ["plan.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "apply_mindspore.py", "plan.json", "strategy.ckpt", "strategy.json",
+    ]  # fmt: skip
     return folder / "plan.json"
 
 
@@ -43,25 +44,71 @@ def test_diff_tells_stages_and_micro_batches(
     planner("search", mlp, "--devices", 8, "--batch", 64, "-o", tmp_path / "plain")
     run = planner("diff", staged, tmp_path / "plain" / "plan.json")
     assert run.code == 0
-    assert "pipeline stages" in run.out
-    assert "micro-batches" in run.out
+    for words in ("pipeline stages", "micro-batches", "schedule", "operators of the stages"):
+        assert words in run.out
 
 
-@pytest.mark.parametrize("command", ["verify", "simulate", "export", "show --op", "show --html"])
-def test_what_knows_no_stages_says_so(
-    command: str, staged: Path, mlp: Path, planner: Planner, tmp_path: Path
+def test_verify_runs_every_stage(staged: Path, mlp: Path, planner: Planner) -> None:
+    found = planner("verify", mlp, staged, "--json").json
+    assert found["status"] == "verified"
+    assert "2 of 4 micro-batches are run" in found["notes"]
+    assert {o["name"] for o in found["outputs"]} >= {"gradient of up", "gradient of down"}
+
+
+def test_simulate_runs_every_stage(staged: Path, planner: Planner, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    found = planner("simulate", staged, "--json", "--trace", trace).json
+    assert found["step_time_s"] < found["estimate_s"]
+    assert found["facts"] == {"schedule": "1f1b", "stages": 2, "micro-batches": 4}
+    assert [curve["device"] for curve in found["memory"]] == ["stage 0", "stage 1"]
+    assert found["bubble"]["total_s"] > 0
+    assert trace.exists()
+    slower = planner("simulate", staged, "--bandwidth", "card=0.1", "--json").json
+    assert slower["step_time_s"] > found["step_time_s"]
+    assert "Why stages wait" in planner("simulate", staged).out
+
+
+def test_show_knows_the_operators_and_writes_the_report(
+    staged: Path, planner: Planner, tmp_path: Path
 ) -> None:
-    words = {
-        "verify": ("verify", mlp, staged),
-        "simulate": ("simulate", staged),
-        "export": ("export", staged, "--format", "table", "-o", tmp_path / "plan.csv"),
-        "show --op": ("show", staged, "--op", "MatMul"),
-        "show --html": ("show", staged, "--html", tmp_path / "plan.html"),
-    }[command]
-    run = planner(*words)
+    assert "computes" in planner("show", staged, "--op", "MatMul_2").out
+    page = tmp_path / "plan.html"
+    assert planner("show", staged, "--html", page).code == 0
+    assert "4 micro-batches of 16, 1f1b" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("mindspore", "s.ckpt"), ("mindspore", "s.json"), ("mindspore-apply", "a.py"),
+        ("mindspore-groups", "g.bin"), ("mindspore-script", "s.py"), ("jax", "j.json"),
+        ("torch", "t.json"), ("launch", "run"), ("msjob", "job.yaml"), ("table", "p.csv"),
+        ("html", "p.html"),
+    ],
+)  # fmt: skip
+def test_export_writes_stages(
+    form: str, name: str, staged: Path, planner: Planner, tmp_path: Path
+) -> None:
+    run = planner("export", staged, "--format", form, "-o", tmp_path / name)
+    assert run.code == 0, run.err
+    assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "words"),
+    [
+        ("jax", "j.py", "one mesh"), ("torch", "t.py", "one mesh"),
+        ("parameter-server", "p", "alike"), ("megatron", "m.txt", "no attention"),
+    ],
+)  # fmt: skip
+def test_what_a_target_cannot_say_of_stages_is_an_error(
+    form: str, name: str, words: str, staged: Path, planner: Planner, tmp_path: Path
+) -> None:
+    run = planner("export", staged, "--format", form, "-o", tmp_path / name)
     assert run.code == 2
-    assert "2 stages and 4 micro-batches" in run.err
-    assert "fix: search with --batch" in run.err
+    assert words in run.err
+    assert "fix: " in run.err
+    assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize(

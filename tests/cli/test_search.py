@@ -20,7 +20,7 @@ KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",
     "time_by_cause", "memory_by_cause", "baselines", "communicators", "files",
 }  # fmt: skip
-MORE_WITHOUT_PLAN = {"needed_bytes", "available_bytes", "remedies", "message"}
+MORE_WITHOUT_PLAN = {"needed_bytes", "available_bytes", "remedies", "message", "explanation"}
 
 Planner = Callable[..., Any]
 

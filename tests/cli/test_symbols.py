@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 from cli.errors import UserError
-from cli.symbols import LocalSymbol, split_symbols
+from planner.asking.symbols import LocalSymbol, split_symbols
 from tests.cli.conftest import MLP
 
 Planner = Callable[..., Any]
@@ -48,6 +48,52 @@ def test_only_the_rows_are_split_under_data_parallel(planner: Planner, tmp_path:
     arguments = ["--bind", "seq=Symbol(divisor=8)"]
     found = bound(planner, tmp_path / "mlp.onnx", tmp_path, *arguments)
     assert found == [["seq", "8..64/8"]]
+
+
+def telling(tmp_path: Path, dim: str, said: str = "") -> Path:
+    """A model whose rows are called so, with what its metadata say."""
+    model = parser.parse_model(MLP)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = dim
+    if said:
+        model.metadata_props.add(key="bind", value=said)
+    (tmp_path / "mlp.onnx").write_bytes(model.SerializeToString())
+    return tmp_path / "mlp.onnx"
+
+
+@pytest.mark.parametrize(
+    ("dim", "said", "arguments", "size"),
+    [
+        ("batch=Symbol(divisor=8)", "", [], "64..512/64"),
+        ("batch=16..64/16", "", [], "16..64/16"),
+        ("batch", "batch = Symbol(divisor=8, max=32)", [], "64..256/64"),
+        ("batch=16..64/16", "batch=16..64/16", [], "16..64/16"),
+        ("batch=16..64/16", "", ["--bind", "batch=32"], 32),
+        ("batch=16..64/16", "", ["--bind", "batch=Symbol(divisor=8)"], "64..512/64"),
+    ],
+)
+def test_the_model_itself_says_what_a_dimension_can_be(
+    dim: str, said: str, arguments: list[str], size: object, planner: Planner, tmp_path: Path
+) -> None:
+    assert bound(planner, telling(tmp_path, dim, said), tmp_path, *arguments) == [["batch", size]]
+
+
+@pytest.mark.parametrize(
+    ("dim", "said", "words"),
+    [
+        ("batch=16..64/16", "batch=8..64/8", "dimension 'batch' is 8..64/8 and 16..64/16"),
+        ("batch", "batch=many", "'batch=many' binds no dimension"),
+        ("batch=Symbol(divisor=0)", "", "min and divisor are positive"),
+        ("batch", "", "has no value"),
+    ],
+)
+def test_a_model_that_says_nonsense_is_refused(
+    dim: str, said: str, words: str, planner: Planner, tmp_path: Path
+) -> None:
+    run = planner("search", telling(tmp_path, dim, said), "--devices", "8", "-o", tmp_path / "p")
+    assert (run.code, run.out) == (2, "")
+    assert words in run.err
+    assert not (tmp_path / "p").exists()
 
 
 def test_one_dimension_has_one_split(planner: Planner, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_onnxruntime_comes_to_the_same_verdict(
 def test_a_back_end_that_is_not_there_is_refused(
     mlp: Path, plan: Path, planner: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.verify.find_spec", lambda _: None)
+    monkeypatch.setattr("planner.asking.verification.find_spec", lambda _: None)
     run = planner("verify", mlp, plan, "--backend", "onnxruntime")
     assert run.code == 2
     assert "onnxruntime is not installed" in run.err

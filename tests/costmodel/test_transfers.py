@@ -76,3 +76,55 @@ def test_every_message_is_sent_once_and_no_bound_is_above_the_time(
 
 def test_distance_is_the_tier_that_a_message_crosses() -> None:
     assert [tier_distance(MESH, 0, other) for other in (0, 3, 4)] == [0, 1, 2]
+
+
+def torus(*dims: int, wrap: bool = True) -> Cluster:
+    """Links of 100 B/s and 0.25 s between neighbours of a grid."""
+    tiers = tuple(
+        Tier(f"d{i}", size, TierKind.TORUS, 100.0, 100.0, 0.25, wrap=wrap)
+        for i, size in enumerate(dims)
+    )
+    return replace(named_cluster("atlas-800t-a2", 16), tiers=tiers)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "sender", "receiver", "hops"),
+    [
+        (True, 0, 1, 1),
+        (True, 0, 3, 1),  # round the back of a row
+        (True, 0, 2, 2),
+        (True, 0, 10, 4),  # two in either dimension
+        (True, 5, 0, 2),
+        (False, 0, 3, 3),
+        (False, 15, 0, 6),
+    ],
+)
+def test_a_message_in_a_torus_goes_from_neighbour_to_neighbour(
+    wrap: bool, sender: int, receiver: int, hops: int
+) -> None:
+    machine = torus(4, 4, wrap=wrap)
+    found = scheduled({(sender, receiver): 50.0}, machine)
+    assert found.time_s == pytest.approx(50 / 100 + hops * 0.25)
+
+
+def test_messages_that_pass_over_one_link_of_a_torus_share_it() -> None:
+    ring = torus(8)
+    apart = {(0, 1): 50.0, (2, 3): 50.0}
+    crossing = {(0, 2): 50.0, (1, 3): 50.0}  # both over the link from 1 to 2
+    assert scheduled(apart, ring).time_s == pytest.approx(0.5 + 0.25)
+    assert scheduled(crossing, ring).time_s == pytest.approx(1.0 + 0.5)
+    opposite = {(0, 2): 50.0, (3, 1): 50.0}  # the other direction is another link
+    assert scheduled(opposite, ring).time_s == pytest.approx(0.5 + 0.5)
+
+
+@given(st.integers(0, 26), st.integers(0, 26), st.booleans())
+def test_hops_of_a_torus_are_the_distance_of_its_dimensions(
+    sender: int, receiver: int, wrap: bool
+) -> None:
+    steps = 0
+    for stride in (9, 3, 1):
+        apart = abs(sender // stride % 3 - receiver // stride % 3)
+        steps += min(apart, 3 - apart) if wrap else apart
+    messages = {(sender, receiver): 100.0} if sender != receiver else {}
+    found = scheduled(messages, torus(3, 3, 3, wrap=wrap))
+    assert found.time_s == pytest.approx(1 + 0.25 * steps if steps else 0)

@@ -27,14 +27,15 @@ def drawn_plan(
     dialect = dialect_of(request.target, devices, all_to_all=request.all_to_all)
     meshes = [m for m in dialect.meshes(machine) if dialect.cut_counts or len(m.axes) < 4]
     lowered = lowered_on(graph, machine, meshes[seed % len(meshes)], request)
-    problem = _priced_at_random(lowered.problem, np.random.default_rng(seed))
+    problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
     found = solver_by_name("dynamic_programming").solve(problem, Budget())
     assert found.choice is not None
     assert found.cost_s < UNREACHABLE_S
     return plan_of(lowered, found.choice, request)
 
 
-def _priced_at_random(problem: Problem, draw: np.random.Generator) -> Problem:
+def priced_at_random(problem: Problem, draw: np.random.Generator) -> Problem:
+    """The same problem with prices that are drawn; what cannot be stays out of reach."""
     nodes = tuple(NodeTable(draw.uniform(0, 1, t.time_s.shape)) for t in problem.node_tables)
     edges = tuple(
         EdgeTable(np.where(t.time_s < UNREACHABLE_S, 0.0, UNREACHABLE_S))

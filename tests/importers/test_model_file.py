@@ -74,3 +74,10 @@ def test_constants_have_numbers_and_weights_have_none(config: Path) -> None:
     assert (found["attention/causal_mask"][0, 0] < 0).tolist() == [
         [False, True, True], [False, False, True], [False, False, False],
     ]  # fmt: skip
+
+
+def test_a_torch_program_says_how_large_its_symbols_are() -> None:
+    path = Path(__file__).parents[1] / "data" / "torch" / "dynamic.pt2"
+    form = model_format(path)
+    assert form.ranges(path, ()) == {"s27": "1..256", "s77": "2..64"}
+    assert form.ranges(path, ("x.0", "s27")) == {}  # x.0 is another name of s77

@@ -10,6 +10,7 @@ from ir.batch import batch_dims
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.baselines import InexpressibleError, Scheme, choice_of
+from planner.dialects import TARGETS
 from planner.lowered import Lowered
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
@@ -17,7 +18,7 @@ from tests.executors.drawn_plans import plan_of
 from tests.planner.lowering_of import lowered_on
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
-from topology.mesh import Mesh, grouped_meshes, tier_mesh
+from topology.mesh import Mesh, grouped_meshes
 
 DATA, TENSOR, TWO_D, SHARDED, SEARCHED = "data", "tensor", "2-D", "fully sharded", "searched"
 SCHEMES: Sequence[str] = (DATA, TENSOR, TWO_D, SHARDED, SEARCHED)
@@ -32,8 +33,8 @@ def plans(
 ) -> dict[str, Plan]:
     """A plan of every scheme that can be expressed.
 
-    Data, tensor, fully sharded and searched plans are on the mesh of the machine's tiers; 2-D ones
-    on two axes, the outer of which splits the batch and the inner the weights. Inputs arrive as the
+    Data, tensor, fully sharded and searched plans are on the target's usual mesh; 2-D ones on two
+    axes, the outer of which splits the batch and the inner the weights. Inputs arrive as the
     scheme splits the batch, unless the request says how.
 
     Args:
@@ -54,7 +55,8 @@ def plans(
 
 
 def _plan(name: str, graph: OpGraph, machine: Cluster, request: SearchRequest) -> Plan:
-    mesh = _two_axes(machine) if name == TWO_D else tier_mesh(machine)
+    usual = TARGETS[request.target].meshes(machine)[0]
+    mesh = _two_axes(machine) if name == TWO_D else usual
     if name == SEARCHED:
         lowered = lowered_on(graph, machine, mesh, request)
         return plan_of(lowered, _optimum(lowered), request)

@@ -31,7 +31,7 @@ from ir.plan import Plan
 from planner.request import SearchRequest
 from planner.search import search
 from tests.executors.drawn_plans import drawn_plan
-from tests.judges.schemes import TENSOR
+from tests.judges.schemes import SHARDED, TENSOR
 from tests.judges.schemes import plans as schemes
 from topology.catalogue import named_cluster
 
@@ -39,7 +39,6 @@ pytestmark = pytest.mark.slow
 PYTHON = Path(os.environ.get("PLANNER_MINDSPORE_PYTHON", mindspore.PYTHON))
 ROOT = Path(__file__).parents[2]
 NAMES = ("mlp", "transformer2", "transformer8", "resnet50")
-RESHAPE = "Default/network-ResNet50/Reshape-op0"
 SWITCHES = {
     "GLOG_v": "3",
     "MS_DEV_SAVE_GRAPHS": "2",
@@ -71,7 +70,7 @@ def run(what: str, folder: Path, *arguments: str) -> None:
         [str(PYTHON.absolute()), "-m", "tests.mindspore_package.loop_program", what, *arguments],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
         check=False,
         cwd=folder,  # MindSpore leaves folders behind
         env=os.environ | SWITCHES | {"PYTHONPATH": str(ROOT)},
@@ -124,27 +123,35 @@ def compiled(cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def searched(name: str, devices: int, *, training: bool) -> Plan:
-    """The fastest plan; the last reshape of ResNet-50 stays as its operand is made, because
-    MindSpore gives it no layout of its own.
-    """
-    pins = (
-        ((RESHAPE, ((2, 8, 1, 1),)),) if (name, devices, training) == ("resnet50", 16, True) else ()
-    )
-    request = SearchRequest(training=training, fused_attention=False, pins=pins)
+    """The fastest plan."""
+    request = SearchRequest(training=training, fused_attention=False)
     return search(models()[name].graph, named_cluster("atlas-800t-a2", devices), request)
 
 
-def tensor_parallel(name: str, devices: int) -> Plan:
-    request = SearchRequest(fused_attention=False)
-    return schemes(models()[name].graph, devices, request, wanted=(TENSOR,))[TENSOR]
+def by_scheme(scheme: str, name: str, devices: int, *, training: bool) -> Plan:
+    request = SearchRequest(training=training, fused_attention=False)
+    return schemes(models()[name].graph, devices, request, wanted=(scheme,))[scheme]
 
 
+def searched_plans(devices: int) -> list[tuple[str, Plan]]:
+    return [(n, searched(n, devices, training=t)) for n in NAMES for t in (False, True)]
+
+
+def known_plans(devices: int) -> list[tuple[str, Plan]]:
+    """Tensor-parallel and fully sharded ones."""
+    found = [(n, by_scheme(TENSOR, n, devices, training=False)) for n in NAMES]
+    found += [("resnet50", by_scheme(TENSOR, "resnet50", devices, training=True))]
+    return found + [(n, by_scheme(SHARDED, n, devices, training=True)) for n in NAMES]
+
+
+@pytest.mark.parametrize("plans_for", [searched_plans, known_plans], ids=["searched", "known"])
 @pytest.mark.parametrize("devices", [8, 16])
 def test_mindspore_uses_our_strategies_and_sends_what_plans_promise(
-    devices: int, record_property: Callable[[str, object], None]
+    plans_for: Callable[[int], list[tuple[str, Plan]]],
+    devices: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    plans = [(n, searched(n, devices, training=t)) for n in NAMES for t in (False, True)]
-    plans += [(n, tensor_parallel(n, devices)) for n in ("mlp", "transformer2", "transformer8")]
+    plans = plans_for(devices)
     cases = [case(name, plan, str(mark)) for mark, (name, plan) in enumerate(plans)]
     strategies = messages = 0
     for each, found in zip(cases, compiled(cases), strict=True):

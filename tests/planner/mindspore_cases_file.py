@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ir.foreign_kinds import foreign_rule
 from ir.graph import AttributeValue
-from ir.ops import OpView
+from ir.ops import RULE_ATTRIBUTE, OpView
 from tests.mindspore_package.operator_examples import one
 
 PATH = Path(__file__).parents[1] / "data" / "mindspore_cases.json"
@@ -163,6 +164,14 @@ def _gather(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
     return _view("Gather", shapes, (*indices, *table[1:]), axis=0)
 
 
+def _of_mindspore(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
+    """What ONNX does not have; any dims that the cuts divide, where the case says none."""
+    kind = f"mindspore::{given['op']}"
+    operands = shapes or [(16,) * len(own) for own in given["strategy"]]
+    result = (*operands[0][:-1], operands[1][-2]) if given["op"] == "Cdist" else operands[0]
+    return _view(kind, operands, result, **{RULE_ATTRIBUTE: foreign_rule(kind, operands, [result])})
+
+
 def _reshape(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
     return _view("Reshape", shapes, given["output_shapes"][0])
 
@@ -170,10 +179,12 @@ def _reshape(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
 _OPERATORS: Mapping[str, Maker] = {
     "Activation": _same("Relu"),
     "Add": _same("Add"),
+    "Cdist": _of_mindspore,
     "Conv2D": _convolution,
     "Gather": _gather,
     "GatherNd": _gather_nd,
     "GeLU": _same("Gelu"),
+    "InplaceAdd": _of_mindspore,
     "L2Normalize": _along("LpNormalization", 1),
     "LayerNorm": _layer_norm,
     "LogSoftmax": _along("LogSoftmax", -1),

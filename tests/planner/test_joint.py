@@ -39,12 +39,11 @@ def by_trying_all(layers: int, cluster: Cluster, request: SearchRequest) -> floa
     best = math.inf
     task = Task(graph, cluster, request)
     for shape in task.shapes():
-        if shape.stages == 1 and shape.micro_batches == 1:
+        if shape.stages == 1 and shape.micro_batches == 1 and request.is_open:
             plain = replace(request, batch=request.global_batch, global_batch=None)
             best = min(best, seconds(plain, layers, cluster))
-            continue
         count = task.true_micro(shape.micro_batch).segments.count
-        for inner in itertools.combinations(range(1, count), shape.stages - 1):
+        for inner in itertools.combinations(range(1, count), shape.pieces - 1):
             found = solved(task, shape, (*inner, count))
             if found.fits:
                 best = min(best, found.step_s)
@@ -119,7 +118,7 @@ def test_more_memory_is_never_slower() -> None:
 
 
 def test_a_plan_with_stages_says_what_each_does() -> None:
-    plan = whole(4, machine(8), pipeline="2", micro_batch="2")
+    plan = whole(4, machine(8), pipeline="2", micro_batch="2", interleave="1")
     pipeline = plan.pipeline
     assert pipeline is not None
     assert (pipeline.micro_batches, pipeline.micro_batch, plan.batch) == (4, 2, 8)
@@ -139,7 +138,7 @@ def test_a_plan_with_stages_says_what_each_does() -> None:
 
 
 def test_a_plan_with_stages_survives_its_file_and_is_refused_elsewhere(tmp_path: Path) -> None:
-    plan = whole(4, machine(8), pipeline="2", micro_batch="2")
+    plan = whole(4, machine(8), pipeline="2", micro_batch="2", interleave="1")
     text = plan_to_json(plan)
     assert plan_from_json(text) == plan
     path = tmp_path / "plan.json"

@@ -25,6 +25,7 @@ from topology.catalogue import named_cluster
 from topology.mesh import Mesh, MeshAxis, prime_mesh
 
 OPERATORS = held("ops_info")
+DYNAMIC = 170
 STRATEGIES = held("valid_strategy", "invalid_strategy")
 PARAMETERS = held("parameter_layout")
 
@@ -115,7 +116,7 @@ def slice_of(shape: list[int], matrix: tuple[int, ...], tensor_map: tuple[int, .
     return [size // count for size, count in zip(shape, pieces, strict=True)]
 
 
-@pytest.mark.parametrize("number", STRATEGIES, ids=title)
+@pytest.mark.parametrize("number", [n for n in STRATEGIES if n != DYNAMIC], ids=title)
 def test_a_strategy_is_taken_or_refused_as_in_mindspore(number: int) -> None:
     case = all_cases()[number]
     devices = case["input"]["device_num"]
@@ -174,10 +175,18 @@ def _by_layout(given: Mapping[str, Any]) -> ParameterLayout:
 
 
 def test_a_dimension_of_any_size_is_not_cut() -> None:
-    """A GeLU of 16 rows, of which the second dimension divides by nothing (test_dynamic_layout)."""
-    view = operator_of({"op": "GeLU", "shapes": [[16, 64, 1]]})
-    rule = replace(lookup("Gelu").rule(view), divisors=(16, 1, 1))
-    entry = lookup("Gelu")
+    given = all_cases()[DYNAMIC]["input"]
+    sizes = dict(zip(given["layout"]["alias"], given["layout"]["device_matrix"], strict=True))
+    cuts = tuple(tuple(sizes[axis] for axis in own) for own in given["layout"]["maps"])
+    known = [[size or 64 for size in dims] for dims in given["shapes"]]
+    view = operator_of({"op": given["op"], "shapes": known})
+    divisors = tuple(size or 1 for size in given["shapes"][0])
+    dynamic = OpView(replace(view.op, divisors=divisors), view.graph)
+    assert reader_of_cuts(view, cuts, given["device_num"]).cuts == cuts
+    with pytest.raises(StrategyFileError, match="dynamic dimension 1 of input 0 is cut 4 ways"):
+        reader_of_cuts(dynamic, cuts, given["device_num"])
+    entry = lookup(view.op.kind)
+    rule = replace(entry.rule(view), divisors=divisors)
     found, _ = MINDSPORE.assignments(rule, entry, mesh_of(8), gradient=False)
     assert found
     assert not any(1 in split for split in found)

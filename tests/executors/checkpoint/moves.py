@@ -18,6 +18,7 @@ from executors.checkpoint.outputs import planned_outputs
 from executors.checkpoint.pairing import Request, wanted_tensors
 from executors.checkpoint.source import read_source
 from executors.checkpoint.tensors import source_tensors
+from executors.checkpoint.torch_outputs import distributed_outputs, stored_once
 from ir.slicing import Grid, Slicing
 from tests.executors.checkpoint.files import Arrays, write_ranks
 
@@ -66,6 +67,9 @@ def planned(
     source = read_source(path)
     wanted = wanted_tensors(source_tensors(source, layout), request)
     first = source.files[0]
+    if form == "distcp":
+        wanted = stored_once(wanted, request.ranks)
+        return Move(source, wanted, distributed_outputs(wanted, request.ranks))
     outputs = planned_outputs(wanted, request.ranks, form or first.form, first.metadata, name)
     return Move(source, wanted, outputs)
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from executors.checkpoint.needs import needs
 from executors.checkpoint.pairing import Request
-from ir.slicing import Grid, Slicing
+from executors.checkpoint.source import read_source
+from ir.slicing import Grid, Slicing, box_dims, whole_slicing
 from ir.transfers import traffic
 from tests.executors.checkpoint.files import BFLOAT16, assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, planned, saved, slicing
@@ -73,6 +74,27 @@ def test_there_and_back_is_the_same_and_between_lie_the_slices(
         for found, wanted in zip(read_ranks(root / "second"), cut(whole, new), strict=True):
             assert_same(found, wanted)
         move(root / "second", new, Request(old), root / "third", form)
+        for found, wanted in zip(read_ranks(root / "third"), cut(whole, old), strict=True):
+            assert_same(found, wanted)
+
+
+@given(moves(), FORMS, st.integers(1, 300))
+@settings(max_examples=40, deadline=None)
+def test_what_lies_in_a_form_of_torch_is_the_same_afterwards(
+    given_move: tuple[dict[str, NDArray[Any]], Slicing, Slicing], form: str, tile_bytes: int
+) -> None:
+    whole, old, new = given_move
+    with tempfile.TemporaryDirectory(dir=_memory()) as text:
+        root = Path(text)
+        first = saved(root / "first", whole, old, f".{form}")
+        move(first, old, Request(new), root / "second", "distcp", tile_bytes)
+        held = sum(
+            math.prod(box_dims(box)) * array.itemsize
+            for name, array in whole.items()
+            for box in read_source(root / "second").chunked[name].boxes
+        )
+        assert held == sum(array.nbytes for array in whole.values())
+        move(root / "second", whole_slicing(), Request(old), root / "third", form)
         for found, wanted in zip(read_ranks(root / "third"), cut(whole, old), strict=True):
             assert_same(found, wanted)
 

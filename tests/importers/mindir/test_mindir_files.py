@@ -15,6 +15,7 @@ from importers.mindir.reading import constant_values, import_mindir, mindir_fact
 from importers.mindir.scopes import cell_path
 from importers.mindir.table import table
 from importers.model_file import import_model_file, model_format
+from ir.ops import annotation
 from planner.annotation import annotated
 from tests.importers.mindir.crafted import function, message, model, node, shape, tensor, written
 
@@ -68,6 +69,12 @@ def test_an_unknown_primitive_keeps_its_name_and_takes_a_rule(tmp_path: Path) ->
     graph = import_mindir(path)
     assert [op.kind for op in graph.ops] == ["mindspore::Twist"]
     annotated(graph, [("mindspore::Twist", "a b -> a b")])
+
+
+def test_a_primitive_that_onnx_lacks_has_a_rule(tmp_path: Path) -> None:
+    graph = import_mindir(written(tmp_path, model([node("Lgamma", ["x"], "y", shape(4, 8))])))
+    (op,) = graph.ops
+    assert (op.kind, annotation(op)) == ("mindspore::Lgamma", "d0 d1 -> d0 d1")
 
 
 def test_primitives_without_a_table_of_their_own_are_read(tmp_path: Path) -> None:

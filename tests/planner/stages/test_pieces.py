@@ -121,7 +121,7 @@ def test_long_intervals_of_equal_layers_follow_from_short_ones() -> None:
     cuts = cuts_of(whole, 1)
     segments = segments_of(whole, cuts)
     assert segments.period
-    pricer = IntervalPricer(segments, 3)
+    pricer = IntervalPricer(segments, [3])
     assert len(pricer.spans) < len(pricer.intervals())
     by_position = {cut.position: cut for cut in cuts}
     pieces = pricer.pieces(whole, by_position)

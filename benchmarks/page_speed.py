@@ -1,0 +1,130 @@
+"""How fast the page shows a plan of 6,000 operators: the first view, then frames while it moves.
+
+    python -m benchmarks.page_speed [plan.json]
+
+Without a file Llama-3-70B is planned for 64 devices first. The browser is Debian's chromium,
+headless, without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, sync_playwright
+
+from tests.system.servers import Server
+
+MODEL = Path(__file__).parents[1] / "tests" / "data" / "models" / "llama3_70b.onnx.gz"
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+FIRST_VIEW_S = 3.0
+LEAST_FRAMES = {"folded": 30.0, "operators": 5.0, "parts": 5.0}
+"""Frames per second."""
+SECONDS = 3.0
+COUNT = """() => {
+  window.drawn = [];
+  const frame = (now) => { window.drawn.push(now); requestAnimationFrame(frame); };
+  requestAnimationFrame(frame);
+}"""
+
+
+def planned(folder: Path) -> Path:
+    """A plan of Llama-3-70B."""
+    command = [sys.executable, "-m", "cli", "search", str(MODEL), "--devices", "64",
+               "--batch", "64", "-o", str(folder)]  # fmt: skip
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder / "plan.json"
+
+
+@contextmanager
+def served(plan: Path) -> Iterator[str]:
+    """URL of a server that has the plan, up to the plan's id."""
+    with tempfile.TemporaryDirectory(prefix="planner-page-") as folder:
+        server = Server(Path(folder), ("--workers", "1"))
+        server.start()
+        try:
+            answer = httpx.post(
+                f"{server.url}/v1/plans?name=plan.json", content=plan.read_bytes(), timeout=60
+            )
+            job = f"{server.url}/v1/jobs/{answer.json()['job']}"
+            while httpx.get(job, timeout=60).json()["state"] != "done":
+                time.sleep(0.2)
+            yield f"{server.url}/#/plans/{answer.json()['id']}"
+        finally:
+            server.stop()
+
+
+def first_view_s(page: Page, url: str) -> float:
+    """Seconds from an empty tab to the folded graph, with summary and figures."""
+    begun = time.perf_counter()
+    page.goto(f"{url}/graph")
+    page.locator(".kpis").wait_for()
+    page.locator("canvas.sigma-nodes").wait_for()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return time.perf_counter() - begun
+
+
+def moving_frames(page: Page) -> tuple[float, float]:
+    """Frames per second while a hand drags and zooms, and milliseconds within which 95 % come."""
+    box = page.locator(".sigma").bounding_box()
+    assert box is not None
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    before = page.locator(".canvas").screenshot()
+    page.evaluate(COUNT)
+    page.mouse.move(*middle)
+    page.mouse.down()
+    begun = time.perf_counter()
+    while (phase := 4 * (time.perf_counter() - begun)) < 4 * SECONDS:
+        page.mouse.move(middle[0] + 150 * math.sin(phase), middle[1] + 100 * math.cos(phase))
+        if int(phase * 3) % 6 == 0:
+            page.mouse.wheel(0, -40 if int(phase) % 2 else 40)
+    ends: list[float] = page.evaluate("window.drawn")
+    assert page.locator(".canvas").screenshot() != before, "nothing moved"
+    page.mouse.up()
+    gaps = sorted(b - a for a, b in itertools.pairwise(ends))
+    return 1000 * len(gaps) / (ends[-1] - ends[0]), gaps[int(0.95 * len(gaps))]
+
+
+def main() -> int:
+    """Measure all, and say whether it is fast enough."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plan", nargs="?", type=Path)
+    given: Path | None = parser.parse_args().plan
+    is_good = True
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        plan = given or planned(Path(folder))
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--enable-unsafe-swiftshader"]
+        )
+        with served(plan) as url:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            taken = first_view_s(page, url)
+            is_good &= taken <= FIRST_VIEW_S
+            print(f"first view: {taken:.2f} s (at most {FIRST_VIEW_S:g})")
+            for level, least in LEAST_FRAMES.items():
+                page.goto(f"{url}/graph?level={level}")
+                page.get_by_text("nodes ·").wait_for()
+                page.wait_for_timeout(2500)
+                told = page.get_by_text("nodes ·").inner_text()
+                rate, slow = moving_frames(page)
+                is_good &= rate >= least
+                print(
+                    f"{level}: {rate:.1f} frames/s (at least {least:g}), "
+                    f"95 % within {slow:.0f} ms; {told}"
+                )
+        browser.close()
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

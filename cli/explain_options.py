@@ -1,0 +1,128 @@
+"""Options about other ways: why not, soft pins, an older plan to stay close to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.errors import UserError
+from cli.machine_files import machine_file
+from cli.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ir.plan import Plan
+    from planner.asking.options import SearchOptions
+    from planner.asking.searching import Question
+    from planner.asking.sources import Document
+    from planner.explain import Infeasibility, WhyNot
+    from planner.request import InfeasibleError
+
+WhyNotTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--why-not",
+        metavar="DEGREES|PIN",
+        help="Plan again held to this, and split the difference by cause: tp=8,dp=2, zero3, pp=4, "
+        "or NAME=((2,4),(4,1)). May be given several times.",
+    ),
+]
+KeepCloseTo = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep-close-to", metavar="FILE", help="An older plan.json that should change little."
+    ),
+]
+MaxChanges = Annotated[
+    int | None,
+    typer.Option(
+        "--max-changes",
+        metavar="K",
+        help="With --keep-close-to: operators that may be split otherwise than there.",
+    ),
+]
+
+
+def older_plan(path: Path | None) -> Document | None:
+    """The text of the older plan.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    if path is None:
+        return None
+    from planner.asking.sources import Document  # noqa: PLC0415  brings in the importers
+
+    try:
+        return Document(path.name, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"cannot read {path}: {error}", f"--keep-close-to {path}", "name a plan.json"
+        ) from error
+
+
+def check_ways(found: Question, texts: Sequence[str] | None) -> None:
+    """Find out before the work begins whether every restriction is one.
+
+    Raises:
+        RequestError: it is none, or the request cannot have it.
+    """
+    if texts:
+        from planner.asking.wishes import with_restriction  # noqa: PLC0415
+
+        for text in texts:
+            with_restriction(found.request, text, "--why-not")
+
+
+def other_ways(found: Question, plan: Plan, texts: Sequence[str] | None) -> list[WhyNot]:
+    """What comes of each restriction on a search that was just made."""
+    if not texts:
+        return []
+    from planner.explain import why_not_search  # noqa: PLC0415  brings in the planner
+
+    graph = found.model.graph(dict(found.request.bind))
+    with Progress() as progress:
+        return [
+            why_not_search(graph, found.machine.cluster, found.request, plan, text, progress)
+            for text in texts
+        ]
+
+
+def nothing_fits(
+    found: Question, asked: SearchOptions, error: InfeasibleError
+) -> Infeasibility | None:
+    """Why nothing fits, with changes that were tried; None where a step is cut into parts."""
+    from planner.explain.nothing_fits import why_nothing_fits  # noqa: PLC0415  brings in the planner
+
+    file = machine_file(asked.cluster, f"--cluster {asked.cluster}")
+    with Progress() as progress:
+        return why_nothing_fits(found, asked, file, error, progress)
+
+
+def with_fixes(error: InfeasibleError, found: Infeasibility | None) -> InfeasibleError:
+    """The error with the changes that were tried in place of those that were only reckoned."""
+    if found is None:
+        return error
+    from planner.explain.nothing_fits import with_fixes as fixed  # noqa: PLC0415
+
+    return fixed(error, found)
+
+
+def in_json(found: Sequence[WhyNot]) -> dict[str, object]:
+    """What `--json` says of them; nothing where none was asked for."""
+    return {"why_not": [each.to_dict() for each in found]} if found else {}
+
+
+def print_answers(found: Sequence[WhyNot]) -> None:
+    """Each as text for people."""
+    if not found:
+        return
+    from cli.explain_text import print_why_not  # noqa: PLC0415  brings in rich
+    from cli.text import page  # noqa: PLC0415
+
+    with page() as out:
+        for each in found:
+            print_why_not(each, out)

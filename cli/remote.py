@@ -1,0 +1,223 @@
+"""`--server URL`: a service does the work, and the command prints what it would have found."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from cli.errors import UserError
+from cli.machine_files import is_file_name
+
+if TYPE_CHECKING:
+    from exporters.formats import Format
+    from ir.plan import Plan
+    from planner.asking.options import SearchOptions
+    from planner.asking.sources import Document
+    from planner.request import InfeasibleError
+    from planner.whatif.composed import SweepOptions
+    from service.client import Planner
+
+Server: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        envvar="PLANNER_SERVER",
+        help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
+        "token, if it asks for one, is read from PLANNER_TOKEN.",
+        show_default="the work is done here",
+    ),
+]
+_FILES = ("hosts", "rank_table")
+"""Settings of exports that are names of files: their texts are sent."""
+_SUFFIXES = (".json", ".py", ".yaml", ".yml")
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Planner]:
+    """The service of a URL; what it refuses is the user's to mend."""
+    from service.client import Planner, ServiceError  # noqa: PLC0415  brings in httpx
+
+    if not re.match(r"https?://[^/]", url):
+        raise UserError(f"{url!r} is no URL", f"--server {url}", "write such as http://HOST:8400")
+    try:
+        with Planner(url, os.environ.get("PLANNER_TOKEN")) as planner:
+            yield planner
+    except ServiceError as error:
+        lines = str(error)
+        raise UserError(lines if "\n" in lines else f"{lines}\n  at:  --server {url}") from error
+
+
+def sent(planner: Planner, kind: str, path: Path) -> str:
+    """Upload a file under its name; its id.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot read {path}: {reason}", str(path), "name a file") from error
+    return planner.upload(kind, path.name, content)
+
+
+def sent_model(planner: Planner, model: Path) -> str:
+    """Upload a model, if it is no published one; what the service calls it."""
+    return sent(planner, "models", model) if model.exists() else str(model)
+
+
+def sent_cluster(planner: Planner, cluster: str) -> str:
+    """Upload a cluster, if it is no bundled one; what the service calls it."""
+    return sent(planner, "clusters", Path(cluster)) if is_file_name(cluster) else cluster
+
+
+def _sent_plan(planner: Planner, plan: Document | None) -> Document | None:
+    """Upload an older plan; its id without a text stands for it."""
+    from planner.asking.sources import Document  # noqa: PLC0415
+
+    if plan is None:
+        return None
+    return Document(planner.upload("plans", "plan.json", plan.text.encode()), "")
+
+
+def remote_plan(url: str, model: Path, asked: SearchOptions, report: Callable[[str], None]) -> Plan:
+    """The plan that a service finds.
+
+    Raises:
+        UserError: the service refuses, or does not answer.
+        InfeasibleError: nothing fits into memory.
+    """
+    from ir.plan_file import plan_from_json  # noqa: PLC0415  brings in pydantic
+
+    with connected(url) as planner:
+        report(f"sending {model.name}")
+        there = replace(
+            asked,
+            cluster=sent_cluster(planner, asked.cluster),
+            keep_close_to=_sent_plan(planner, asked.keep_close_to),
+        )
+        name = sent_model(planner, model)
+        result = planner.search(name, _told(report), **_plain(asdict(there)))
+        if result["plan"] is None:
+            raise _infeasible(result)
+        return plan_from_json(planner.plan(result["plan"]).decode())
+
+
+def remote_simulation(
+    url: str, plan: Path, options: Mapping[str, Any], trace: bool
+) -> tuple[dict[str, Any], bytes]:
+    """What a service says of a simulation, and its timeline if that is wanted.
+
+    Raises:
+        UserError: the service refuses, or does not answer.
+    """
+    with connected(url) as planner:
+        there = dict(options)
+        if there["cluster"] is not None:
+            there["cluster"] = sent_cluster(planner, there["cluster"])
+        result = planner.simulate(sent(planner, "plans", plan), **_plain(there))
+        return result, planner.trace(result["trace"]) if trace else b""
+
+
+def remote_sweep(
+    url: str, model: Path, common: SearchOptions, swept: SweepOptions, report: Callable[[str], None]
+) -> dict[str, Any]:
+    """What a service says of a sweep.
+
+    Raises:
+        UserError: the service refuses, or does not answer.
+    """
+    with connected(url) as planner:
+        clusters = ",".join(sent_cluster(planner, name) for name in swept.clusters())
+        there = asdict(replace(swept, cluster=clusters))
+        name = sent_model(planner, model)
+        return planner.sweep(name, _told(report), sweep=_plain(there), **_plain(asdict(common)))
+
+
+def remote_verification(
+    url: str, model: Path, plan: Path, options: Mapping[str, Any], report: Callable[[str], None]
+) -> dict[str, Any]:
+    """What a service says of a verification.
+
+    Raises:
+        UserError: the service refuses, or does not answer.
+    """
+    with connected(url) as planner:
+        plan_id, name = sent(planner, "plans", plan), sent_model(planner, model)
+        return planner.verify(plan_id, name, _told(report), **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a service exported, by name."""
+
+    files: dict[str, bytes]
+    notes: tuple[str, ...]
+
+
+def remote_export(
+    url: str, plan: Path, form: Format, output: Path, names: str | None, given: Mapping[str, str]
+) -> Files:
+    """The files that a service makes of a plan.
+
+    Raises:
+        UserError: a file cannot be read, the service refuses, or does not answer.
+    """
+    settings = {k: v for k, v in given.items() if k not in _FILES}
+    files = {k: _text(Path(v), k) for k, v in given.items() if k in _FILES}
+    is_form = form.suffixes or form.name == "mindspore"
+    suffix = output.suffix if is_form and output.suffix in {".ckpt", *_SUFFIXES} else None
+    with connected(url) as planner:
+        if "model" in settings:
+            settings["model"] = sent(planner, "models", Path(settings["model"]))
+        made = planner.export(
+            sent(planner, "plans", plan), form.name,
+            suffix=suffix, names=names, settings=settings, files=files,
+        )  # fmt: skip
+    if not form.is_folder:
+        return Files({output.name: made.content}, made.notes)
+    with zipfile.ZipFile(io.BytesIO(made.content)) as archive:
+        return Files({name: archive.read(name) for name in archive.namelist()}, made.notes)
+
+
+def _text(path: Path, setting: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot read {path}: {reason}", f"--set {setting}", "name a file"
+        ) from error
+
+
+def _told(report: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
+    return lambda event: report(str(event["text"]))
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for JSON."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
+
+
+def _infeasible(result: Mapping[str, Any]) -> InfeasibleError:
+    from ir.plan import Baseline  # noqa: PLC0415
+    from planner.request import InfeasibleError  # noqa: PLC0415
+
+    return InfeasibleError(
+        result["message"],
+        result["needed_bytes"],
+        result["available_bytes"],
+        result["memory_by_cause"],
+        tuple(result["remedies"]),
+        tuple(Baseline(**each) for each in result["baselines"]),
+    )

@@ -1,0 +1,178 @@
+"""`planner whatif`: the same model on many machines, at many sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli import options
+from cli import whatif_options as sweeps
+from cli.errors import UserError
+from cli.files import check_folder, write_files
+from cli.progress import Progress
+from cli.remote import Server, remote_sweep
+
+if TYPE_CHECKING:
+    from planner.asking.options import SearchOptions
+    from planner.whatif.composed import SweepOptions
+    from planner.whatif.report import Report
+
+PICTURES = (".svg", ".png")
+NO_PLAN_FITS = 1
+EPILOG = """\b
+Examples:
+  planner whatif model.onnx --devices 8,16,32 --vary bandwidth=0.5:2:5 -o sweep
+  planner whatif llama3-8b --devices 64:1024:5 --cluster atlas-800t-a2,dgx-h100 --target generic \\
+      --batch 1024 --pipeline auto --tokens 1e12 --days 30 --csv sweep.csv --plot sweep.svg
+  planner whatif model.onnx --devices 16 --vary batch=16:256:8 --engine ray --address 10.0.0.1:6379
+
+\b
+Exit status: 0 planned, 1 no point has a plan, 2 a fault in the command or the model."""
+
+
+def whatif(  # noqa: PLR0913  one parameter per option
+    model: options.Model,
+    *,
+    devices: sweeps.DeviceList = None,
+    cluster: sweeps.Clusters = "atlas-800t-a2",
+    vary: sweeps.Vary = None,
+    batch: sweeps.GlobalBatch = None,
+    pipeline: sweeps.Pipeline = None,
+    micro_batch: sweeps.MicroBatch = None,
+    bind: options.Bind = None,
+    sequence: options.SequenceLength = None,
+    phase: options.Phase = "train",
+    optimizer: options.OptimizerName = "adamw",
+    dtype: options.Dtype = None,
+    memory: options.Memory = None,
+    dataset_strategy: options.DatasetStrategy = None,
+    target: options.Target = "mindspore",
+    solver: options.Solver = "portfolio",
+    time_limit: options.TimeLimit = 30.0,
+    effort: options.Effort = 1,
+    attention: options.Attention = "fused",
+    engine: sweeps.EngineName = "local",
+    address: sweeps.Address = None,
+    workers: sweeps.Workers = None,
+    output: sweeps.Folder = None,
+    csv: sweeps.Csv = None,
+    plot: sweeps.Plot = None,
+    prices: sweeps.PriceTable = None,
+    tokens: sweeps.Tokens = None,
+    days: sweeps.Days = None,
+    around: sweeps.Around = None,
+    mix: sweeps.Mix = None,
+    mtbf: sweeps.MeanTime = None,
+    restart: sweeps.Restart = 600.0,
+    checkpoint_rate: sweeps.CheckpointRate = 1.0,
+    repair: sweeps.Repair = 24.0,
+    spares: sweeps.Spares = 0,
+    server: Server = None,
+    as_json: options.Json = False,
+) -> None:
+    """Plan the same model on many machines and at many sizes, and compare."""
+    _check_outputs(output, csv, plot)
+    from planner.asking.options import SearchOptions  # noqa: PLC0415  half a second of imports
+    from planner.whatif.composed import SweepOptions  # noqa: PLC0415
+
+    asked = SearchOptions(
+        batch=batch, pipeline=pipeline or "auto", micro_batch=micro_batch or "auto",
+        bind=tuple(bind or ()), sequence=sequence, phase=phase, optimizer=optimizer,
+        dtype=dtype, memory=memory, dataset_strategy=dataset_strategy, target=target,
+        solver=solver, time_limit=time_limit, effort=effort, attention=attention,
+    )  # fmt: skip
+    swept = SweepOptions(
+        devices=devices, cluster=cluster, vary=tuple(vary or ()), tokens=tokens, days=days,
+        cut=pipeline is not None or micro_batch is not None, around=around, mix=mix, mtbf=mtbf,
+        restart=restart, checkpoint_rate=checkpoint_rate, repair=repair, spares=spares,
+    )  # fmt: skip
+    if server is not None:
+        _refuse_there({"-o": output, "--csv": csv, "--plot": plot, "--prices": prices,
+                       "--address": address, "--workers": workers})  # fmt: skip
+        _sweep_there(server, model, asked, swept, as_json=as_json)
+        return
+    from cli.whatif_request import Given  # noqa: PLC0415
+
+    given = Given(
+        model=model, options=asked, swept=swept, engine=engine, address=address,
+        workers=workers, folder=output, prices=prices,
+    )  # fmt: skip
+    with Progress() as progress:
+        report = given.report(progress)
+    files = _written(report, csv, plot)
+    if as_json:
+        from cli.plan_json import dumps  # noqa: PLC0415
+        from cli.whatif_json import answer  # noqa: PLC0415
+
+        print(dumps(answer(report, files)))
+    else:
+        from cli.text import page  # noqa: PLC0415  brings in rich
+        from cli.whatif_text import print_report  # noqa: PLC0415
+
+        with page() as out:
+            print_report(report, files, out)
+    if report.best is None:
+        raise typer.Exit(NO_PLAN_FITS)
+
+
+def _refuse_there(given: dict[str, object]) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"a service answers with figures: not {option}", "--server",
+                f"leave one of {option} and --server out",
+            )  # fmt: skip
+
+
+def _sweep_there(
+    server: str, model: Path, asked: SearchOptions, swept: SweepOptions, *, as_json: bool
+) -> None:
+    from cli.plan_json import dumps  # noqa: PLC0415
+    from cli.remote_text import print_sweep  # noqa: PLC0415
+
+    with Progress() as progress:
+        found = remote_sweep(server, model, asked, swept, progress)
+    if as_json:
+        print(dumps(found))
+    else:
+        print_sweep(found)
+    if found["best"] is None:
+        raise typer.Exit(NO_PLAN_FITS)
+
+
+def _check_outputs(folder: Path | None, csv: Path | None, plot: Path | None) -> None:
+    """Find out before the work begins whether everything can be written."""
+    if folder is not None:
+        check_folder(folder)
+    for path in (csv, plot):
+        if path is not None:
+            check_folder(path.parent)
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise UserError(
+            f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
+            f"--plot {plot}",
+            f"name a file that ends in {' or '.join(PICTURES)}",
+        )
+
+
+def _written(report: Report, csv: Path | None, plot: Path | None) -> list[Path]:
+    """The files that were asked for, each whole or not at all."""
+    out: list[Path] = []
+    if csv is not None:
+        from planner.whatif.table import csv_text  # noqa: PLC0415
+
+        text = csv_text(report.points, report.prices)
+        out += write_files(csv.parent, {csv.name: lambda path: _write_text(path, text)})
+    if plot is not None:
+        from planner.whatif.plot import save_plot  # noqa: PLC0415  brings in matplotlib
+
+        kind = plot.suffix.lstrip(".").lower()
+        drawn = {plot.name: lambda path: save_plot(report.points, report.prices, path, kind)}
+        out += write_files(plot.parent, drawn)
+    return out
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,51 @@
+"""How far a sweep is, as a bar with the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.whatif.sweep import Count
+
+CELLS = 20
+
+
+class Remaining:
+    """Turns counts into lines of progress."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say, self._clock = say, clock
+        self._started = clock()
+
+    def __call__(self, count: Count) -> None:
+        if not count.whole:
+            return
+        filled = CELLS * count.done // count.whole
+        bar = "#" * filled + "." * (CELLS - filled)
+        self._say(f"[{bar}] {count.done} of {count.whole} searches{self._left(count)}")
+
+    def _left(self, count: Count) -> str:
+        own = count.done - count.known
+        if count.done == count.whole:
+            return ""
+        if not own:
+            return f", {count.known} known" if count.known else ""
+        each_s = (self._clock() - self._started) / own
+        return f", {span(each_s * (count.whole - count.done))} left"
+
+
+def span(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> span(59.2), span(600), span(9000)
+    ('1 min', '10 min', '2.5 h')
+    """
+    if seconds < 45:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{seconds / 3600:.1f} h"

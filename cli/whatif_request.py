@@ -1,0 +1,71 @@
+"""What `planner whatif` was asked, as the planner wants it; imported late."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.errors import UserError, unknown_name
+from cli.machine_files import machine_file
+from cli.progress import Progress
+from cli.whatif_progress import Remaining
+from planner.asking.options import SearchOptions
+from planner.asking.sources import Document, model_file
+from planner.asking.texts import at_least_one
+from planner.whatif.composed import Bench, SweepOptions, sweep_report
+from planner.whatif.engines import Engine, LocalEngine
+from planner.whatif.prices import Prices, bundled_prices, read_prices
+from planner.whatif.ray_engine import RayEngine
+from planner.whatif.report import Report
+from planner.whatif.store import Store
+
+ENGINES = ("local", "ray")
+MOST_WORKERS = 8
+"""Processes unless more are asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The options of one call."""
+
+    model: Path
+    options: SearchOptions
+    swept: SweepOptions
+    engine: str
+    address: str | None
+    workers: int | None
+    folder: Path | None
+    prices: Path | None
+
+    def report(self, progress: Progress) -> Report:
+        """The sweep and what follows from it."""
+        bench = Bench(self._engine(), Store(self.folder), self._prices(), Remaining(progress))
+        files = {name: machine_file(name, f"--cluster {name}") for name in self.swept.clusters()}
+        named = {name: file for name, file in files.items() if file is not None}
+        progress(f"reading {self.model.name}")
+        return sweep_report(model_file(self.model), self.options, self.swept, named, bench)
+
+    def _engine(self) -> Engine:
+        if self.engine not in ENGINES:
+            raise unknown_name("engine", self.engine, ENGINES, f"--engine {self.engine}")
+        workers = self.workers
+        if workers is not None:
+            at_least_one(workers, "--workers")
+        if self.engine == "ray":
+            return RayEngine(workers, self.address)
+        if self.address is not None:
+            raise UserError("only Ray has an address", f"--address {self.address}", "--engine ray")
+        return LocalEngine(workers or min(os.cpu_count() or 1, MOST_WORKERS))
+
+    def _prices(self) -> Prices:
+        if self.prices is None:
+            return bundled_prices()
+        try:
+            text = self.prices.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"cannot read {self.prices}: {error}", f"--prices {self.prices}",
+                "name a table like data/prices.yaml",
+            ) from error  # fmt: skip
+        return read_prices(Document(str(self.prices), text))

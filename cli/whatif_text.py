@@ -1,0 +1,209 @@
+"""A sweep as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.text import table
+from cli.whatif_progress import span
+from planner.whatif.analysis import Deadline, planned, rate_of
+from planner.whatif.around import Around
+from planner.whatif.axes import Place, shown
+from planner.whatif.prices import bill
+from planner.whatif.remaining import Aftermath
+from planner.whatif.report import Report
+from planner.whatif.shapes import Shapes
+from planner.whatif.sweep import Point
+
+MOST_ROWS = 40
+"""Points of which each has a row; of more, the front stands for all."""
+MOST_CHANGES = 12
+GIB, GB = 2.0**30, 1e9
+
+
+def print_report(report: Report, files: Sequence[Path], out: Console) -> None:
+    """Print what a person wants to know of a sweep."""
+    fine = planned(report.points)
+    out.print(
+        f"{report.model}: {len(report.points)} points, {report.searches} searches "
+        f"({report.known} known before), {len(fine)} with a plan"
+    )
+    if report.best is None:
+        _print_reasons(report, out)
+        return
+    _print_point("most work per second", report.best, report, out)
+    if len(report.points) <= MOST_ROWS:
+        _print_rows("Points", report.points, report, out)
+    _print_scaling(report, out)
+    _print_rows("No other plan beats these in time, devices, memory and price",
+                report.front[:MOST_ROWS], report, out)  # fmt: skip
+    _print_changes(report, out)
+    for lines in _more(report):
+        out.print()
+        for line in lines:
+            out.print(line)
+    if files:
+        out.print("\n" + "\n".join(f"wrote {path}" for path in files))
+
+
+def _more(report: Report) -> Iterator[list[str]]:
+    if report.deadline is not None:
+        yield list(_deadline_lines(report.deadline, _unit(report)))
+    if report.around is not None:
+        yield list(_around_lines(report.around))
+    if report.shapes is not None:
+        yield list(_mix_lines(report.shapes))
+    if report.aftermath is not None:
+        yield list(_aftermath_lines(report.aftermath, _unit(report)))
+
+
+def _print_reasons(report: Report, out: Console) -> None:
+    """Why no point has a plan."""
+    reasons = dict.fromkeys(p.result.message for p in report.points)
+    out.print("no point has a plan:")
+    for reason in list(reasons)[:MOST_CHANGES]:
+        out.print(f"  {reason}")
+
+
+def _print_point(title: str, point: Point, report: Report, out: Console) -> None:
+    result = point.result
+    rate = f"{rate_of(point):,.4g} {_unit(report)}/s"
+    used = "" if result.utilisation is None else f", {100 * result.utilisation:.1f} % of the peak"
+    out.print(f"{title}: {point.place}")
+    out.print(f"  {rate}{used}, step {result.best_s:.4g} s, {result.outline}")
+
+
+def _print_rows(title: str, points: Sequence[Point], report: Report, out: Console) -> None:
+    rows = table(
+        title,
+        ("point", "step s", f"{_unit(report)}/s", "GiB", "price/h", "plan"),
+        right=(1, 2, 3, 4),
+    )
+    for point in points:
+        result = point.result
+        if not result.is_planned:
+            rows.add_row(
+                _at(point.place, report), "-", "-", _gib(result.peak_bytes), "-", result.status
+            )
+            continue
+        hour = bill(report.prices, result.chip, point.devices, 3600.0).step_price
+        rows.add_row(
+            _at(point.place, report), f"{result.best_s:.4g}", f"{rate_of(point):,.4g}",
+            _gib(result.peak_bytes), "-" if hour is None else f"{hour:,.0f}", result.outline,
+        )  # fmt: skip
+    out.print(rows)
+
+
+def _gib(nbytes: float) -> str:
+    return f"{nbytes / GIB:.1f}" if nbytes < float("inf") else "-"
+
+
+def _print_scaling(report: Report, out: Console) -> None:
+    curves = [curve for curve in report.curves if len(curve.points) > 1]
+    if not curves:
+        return
+    rows = table(
+        "Scaling", ("at", "devices", f"{_unit(report)}/s", "speed-up", "efficiency %"),
+        right=(1, 2, 3, 4),
+    )  # fmt: skip
+    for curve in curves[:MOST_CHANGES]:
+        for scaled in curve.points:
+            rows.add_row(
+                _at(curve.place, report), str(scaled.devices), f"{scaled.rate:,.4g}",
+                f"{scaled.speedup:.2f}", f"{100 * scaled.efficiency:.1f}",
+            )  # fmt: skip
+    out.print(rows)
+    if len(curves) > MOST_CHANGES:
+        out.print(f"... and {len(curves) - MOST_CHANGES} more curves: --json or --csv has all")
+
+
+def _print_changes(report: Report, out: Console) -> None:
+    if not report.changes:
+        return
+    rows = table("Where the plan changes", ("between", "at", "from", "to"), right=())
+    for change in report.changes[:MOST_CHANGES]:
+        between = f"{change.axis} {shown(change.before)} and {shown(change.after)}"
+        rows.add_row(between, _at(change.place, report), *change.plans)
+    out.print(rows)
+    if len(report.changes) > MOST_CHANGES:
+        out.print(f"... and {len(report.changes) - MOST_CHANGES} more: --json has all")
+
+
+def _deadline_lines(found: Deadline, unit: str) -> Iterator[str]:
+    wanted = f"{found.tokens:.3g} {unit} in {found.days:g} days"
+    if found.point is not None:
+        yield f"{wanted}: {found.point.devices} devices ({found.point.place})"
+        yield f"  done in {found.takes_days:.1f} days, {found.point.result.outline}"
+        return
+    yield f"{wanted}: no point does it, the fastest takes {found.takes_days:.1f} days"
+    if found.needed_devices is not None:
+        yield f"  it would take {found.needed_devices} devices or more"
+
+
+def _around_lines(found: Around) -> Iterator[str]:
+    yield f"Around the best point (step {found.step_s:.4g} s as estimated)"
+    for each in found.responses:
+        yield (
+            f"  1 % more {each.parameter}: step {each.kept:+.3f} %, "
+            f"with the best plan for it {each.replanned:+.3f} %"
+        )
+    yield f"  memory: {100 * found.memory_left:.1f} % of a device is left"
+    worst = max(found.worlds, key=lambda world: world.regret)
+    factors = ", ".join(f"{name} {factor:.3g}" for name, factor in worst.factors.items())
+    yield (
+        f"  costs wrong by {100 * found.share:g} %: the plan loses {100 * worst.regret:.2f} % "
+        f"at most against the best one there ({factors})"
+    )
+
+
+def _mix_lines(found: Shapes) -> Iterator[str]:
+    yield (
+        f"A mix of {len(found.sizes)} sizes: {found.ideal_s:.4g} s a step if each had its own plan"
+    )
+    single = found.best[0]
+    for each in found.best:
+        names = "; ".join(f"that of {found.sizes[i]} ({found.outlines[i]})" for i in each.plans)
+        if each.expected_s == float("inf"):
+            yield "  no single plan serves all sizes"
+            continue
+        switch = ""
+        if len(each.plans) > 1:
+            steps = each.worth_after(single)
+            switch = f", {each.switch_s:.3g} s to switch, worth it from {steps:,.0f} steps on"
+        yield f"  {len(each.plans)} plans: {each.expected_s:.4g} s{switch}: {names}"
+
+
+def _aftermath_lines(found: Aftermath, unit: str) -> Iterator[str]:
+    good = found.goodput
+    yield "When devices fail"
+    yield (
+        f"  a failure every {span(good.mtbf_s)}; a checkpoint of {good.checkpoint_s:.3g} s every "
+        f"{span(good.interval_s)} (Young: {span(good.young_s)})"
+    )
+    yield (
+        f"  useful: {100 * good.running:.2f} % while all servers are there, which is "
+        f"{100 * good.available:.3f} % of the time"
+    )
+    yield f"  expected {found.useful_rate:,.4g} {unit}/s of {found.rate:,.4g}"
+    left = found.fallback
+    if left is None:
+        yield "  without one server: no plan"
+        return
+    yield (
+        f"  without one server: {left.devices} devices, {left.rate:,.4g} {unit}/s, {left.outline}; "
+        f"{left.moved_bytes / GB:,.1f} GB move in {left.move_s:.3g} s, "
+        f"{left.lost_bytes / GB:,.1f} GB come from the checkpoint"
+    )
+
+
+def _at(place: Place, report: Report) -> str:
+    """A point by what is varied; what all points share stands in the command."""
+    varied = {axis.name for axis in report.axes if len(axis.values) > 1}
+    return str(Place(tuple(pair for pair in place.values if pair[0] in varied))) or "all"
+
+
+def _unit(report: Report) -> str:
+    return "tokens" if any(p.result.tokens for p in report.points) else "samples"

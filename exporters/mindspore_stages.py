@@ -1,0 +1,80 @@
+"""What MindSpore is told of pipeline stages, and what it does otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from exporters.sharding import counted
+from exporters.stages import assigned_cells, torn_cells
+from ir.plan import Plan
+
+PLANNED = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved": "seqvpp"}
+"""MindSpore's schedulers for those of a plan."""
+
+_MODULE = '''
+STAGES = {stages}
+"""By cell: its pipeline stage."""
+
+MICRO_BATCHES = {micro_batches}
+
+
+def assign(network):
+    """Give every cell its pipeline stage; returns a line for each that was not found.
+
+    Call it before the training step is made. The network with its loss is then wrapped:
+    `mindspore.nn.PipelineCell(network_with_loss, MICRO_BATCHES)`.
+    """
+    cells = dict(network.cells_and_names())
+    for path, stage in STAGES.items():
+        if path in cells:
+            cells[path].pipeline_stage = stage
+    return [f"{{path}}: the network has no such cell" for path in STAGES if path not in cells]
+'''
+
+
+def stage_module(plan: Plan, rename: Callable[[str], str]) -> str:
+    """Lines that assign stages to the cells of a network; none without a pipeline.
+
+    Args:
+        plan: the plan.
+        rename: from the path of a cell in the model to that in the network.
+    """
+    pipeline = plan.pipeline
+    if pipeline is None:
+        return ""
+    cells = {rename(path): stage for path, stage in assigned_cells(plan).items()}
+    parts = pipeline.parts
+    return _MODULE.format(
+        stages=_table({path: stage % parts for path, stage in cells.items()}),
+        micro_batches=pipeline.micro_batches,
+    )
+
+
+def _table(values: Mapping[str, int]) -> str:
+    lines = "".join(f"    {name!a}: {value},\n" for name, value in values.items())
+    return f"{{\n{lines}}}" if lines else "{}"
+
+
+def scheme_losses(plan: Plan) -> Iterator[str]:
+    """What MindSpore does otherwise with the stages of a plan, a sentence each."""
+    pipeline = plan.pipeline
+    if pipeline is None:
+        return
+    torn = torn_cells(plan)
+    if torn:
+        yield (
+            f"the plan cuts inside {counted(torn, 'cells')}: MindSpore gives a cell one stage, so "
+            "move the operators behind the cut into a cell of their own"
+        )
+    if pipeline.schedule not in PLANNED:
+        yield f"MindSpore has no schedule {pipeline.schedule}: 1f1b stands in the script"
+    if len(pipeline.sends) > 0:
+        yield (
+            "MindSpore chooses how a tensor is cut that goes from stage to stage; the plan sends "
+            "as many pieces as a stage has devices"
+        )
+    if pipeline.micro_batches < pipeline.parts:
+        yield (
+            f"MindSpore takes at least as many micro-batches as stages, {pipeline.parts}; the plan "
+            f"has {pipeline.micro_batches}: plan with smaller micro-batches"
+        )

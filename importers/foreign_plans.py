@@ -1,0 +1,203 @@
+"""Plans of other tools: Megatron's degrees, Galvatron's layers, placements of DTensor.
+
+Formats: Megatron-LM's arguments (`megatron/training/arguments.py`) as text, as a JSON object, or as
+`tp=8,dp=2`; Galvatron's `galvatron_config_*.json` (`pp_deg`, `tp_sizes_enc`, `dp_types_enc`, ...);
+DTensor's placements as `{parameter: ["Shard(0)", "Replicate()"]}`, perhaps under `placements` with
+`mesh` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from importers.errors import ModelError
+
+MOST_BYTES = 64 * 2**20
+_DEGREES = re.compile(
+    r"\s*(?:[a-z][a-z0-9]*\s*(?:=\s*\d+)?\s*,\s*)*[a-z][a-z0-9]*\s*(?:=\s*\d+)?\s*"
+)
+_ARGUMENT = re.compile(r"--([a-z][a-z0-9-]*)(?:[ =]+([^\s\\-][^\s\\]*))?")
+_PLACEMENT = re.compile(r"(?:S|Shard)\((?:dim=)?(\d{1,2})\)|R|Replicate(?:\(\))?")
+_MEGATRON = {
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "data_parallel_size": "dp",
+    "tp": "tp",
+    "pp": "pp",
+    "dp": "dp",
+    "zero3": "zero3",
+}
+_MEGATRON_LEFT = {
+    "sequence_parallel": "sequence parallelism",
+    "context_parallel_size": "context parallelism",
+    "expert_model_parallel_size": "expert parallelism",
+    "use_distributed_optimizer": "the distributed optimizer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPlan:
+    """What another tool's plan says, in terms that any model has."""
+
+    form: str
+    """`Megatron`, `Galvatron` or `DTensor`."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """Of the whole model: `tp`, `dp`, `pp`, `zero3`."""
+    layers: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Degrees of each layer."""
+    placements: tuple[tuple[str, tuple[int | None, ...]], ...] = ()
+    """Of each parameter: for every mesh dimension the dimension that it splits, or None."""
+    mesh: tuple[int, ...] = ()
+    """Sizes of the mesh dimensions; empty if the file does not say."""
+    left_out: tuple[str, ...] = ()
+    """What it says that is not taken over."""
+
+
+def is_degrees(text: str) -> bool:
+    """Whether a text is degrees such as `tp=8,dp=2`.
+
+    >>> is_degrees("tp=8,dp=2"), is_degrees("strategy.ckpt")
+    (True, False)
+    """
+    return "=" in text and bool(_DEGREES.fullmatch(text))
+
+
+def read_foreign(text: str, where: str) -> ForeignPlan | None:
+    """The plan in a text; None if it is none of these forms.
+
+    Args:
+        text: of a file.
+        where: its name, for errors.
+
+    Raises:
+        ModelError: it is one of them, with faults.
+    """
+    if len(text) > MOST_BYTES:
+        raise ModelError(f"{where} is larger than {MOST_BYTES} bytes", where, "is it a plan?")
+    if not text.lstrip().startswith("{"):
+        found = {name: value or "1" for name, value in _ARGUMENT.findall(text)}
+        named = {name.replace("-", "_"): value for name, value in found.items()}
+        return _megatron(named, where) if named.keys() & _MEGATRON.keys() else None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    if "tp_sizes_enc" in data:
+        return _galvatron(data, where)
+    if data and all(isinstance(k, str) for k in data) and data.keys() & _MEGATRON.keys():
+        return _megatron(data, where)
+    placements = data.get("placements", data)
+    if isinstance(placements, dict) and placements and all(map(_is_placed, placements.values())):
+        return _dtensor(placements, data.get("mesh") if placements is not data else None, where)
+    return None
+
+
+def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
+    degrees: dict[str, int] = {}
+    for name, key in _MEGATRON.items():
+        if name in data:
+            value = _number(data[name], f"{where}: {name}")
+            if key != "zero3" or value:
+                degrees[key] = value
+    if degrees.get("pp") == 1:
+        del degrees["pp"]
+    left = [what for name, what in _MEGATRON_LEFT.items() if _is_on(name, data.get(name))]
+    return ForeignPlan("Megatron", tuple(degrees.items()), left_out=tuple(left))
+
+
+def _is_on(name: str, value: object) -> bool:
+    """Whether an option says anything: a degree of 1 does not, a switch of 1 does."""
+    off = {"0", "False", "false", "None", ""} | ({"1"} if name in _SIZES else set())
+    return bool(set(map(str, _listed(value))) - off)
+
+
+_SIZES = {"context_parallel_size", "expert_model_parallel_size", "cp_sizes_enc", "vtp"}
+
+
+def _galvatron(data: Mapping[str, object], where: str) -> ForeignPlan:
+    """One entry for each layer; what is 1 in `dp_types_enc` is sharded as FSDP does.
+
+    Source: Hetu-Galvatron, `galvatron/utils/strategy_utils.py`, config2strategy.
+    """
+    sizes = _numbers(data.get("tp_sizes_enc"), f"{where}: tp_sizes_enc")
+    sharded = _numbers(data.get("dp_types_enc", [0] * len(sizes)), f"{where}: dp_types_enc")
+    if len(sharded) != len(sizes) or not sizes:
+        raise ModelError(
+            f"{len(sizes)} degrees and {len(sharded)} kinds of data parallelism",
+            f"{where}: dp_types_enc", "give one of each for every layer",
+        )  # fmt: skip
+    stages = _number(data.get("pp_deg", 1), f"{where}: pp_deg")
+    every = data.get("default_dp_type") == "zero3"
+    layers = tuple(
+        (("tp", size), *((("zero3", 1),) if kind or every else ()))
+        for size, kind in zip(sizes, sharded, strict=True)
+    )
+    left = [
+        f"{name} ({what})"
+        for name, what in (
+            ("use_sp", "Ulysses' sequence parallelism"), ("cp_sizes_enc", "context parallelism"),
+            ("checkpoint", "recomputed layers"), ("vtp", "the vocabulary's own degree"),
+        )
+        if _is_on(name, data.get(name))
+    ]  # fmt: skip
+    if data.get("default_dp_type") == "zero2":
+        left.append("default_dp_type zero2 (gradients and optimizer state apart from weights)")
+    degrees = (("pp", stages),) if stages > 1 else ()
+    return ForeignPlan("Galvatron", degrees, layers, left_out=tuple(left))
+
+
+def _is_placed(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, str) and _PLACEMENT.fullmatch(each.replace(" ", "")) for each in value
+    )
+
+
+def _dtensor(placements: Mapping[str, list[str]], mesh: object, where: str) -> ForeignPlan:
+    counts = {len(each) for each in placements.values()}
+    if len(counts) != 1 or not counts - {0}:
+        raise ModelError(
+            f"parameters have {' and '.join(map(str, sorted(counts)))} placements", where,
+            "give every parameter one placement for each dimension of the mesh",
+        )  # fmt: skip
+    sizes: tuple[int, ...] = ()
+    if mesh is not None:
+        own = list(mesh.values()) if isinstance(mesh, dict) else mesh
+        sizes = tuple(_numbers(own, f"{where}: mesh"))
+        if len(sizes) not in counts:
+            raise ModelError(
+                f"the mesh has {len(sizes)} dimensions, the placements {counts.pop()}",
+                f"{where}: mesh", "give every mesh dimension its size",
+            )  # fmt: skip
+    return ForeignPlan(
+        "DTensor",
+        placements=tuple((name, tuple(map(_split, each))) for name, each in placements.items()),
+        mesh=sizes,
+    )
+
+
+def _split(text: str) -> int | None:
+    found = _PLACEMENT.fullmatch(text.replace(" ", ""))
+    return int(found[1]) if found and found[1] is not None else None
+
+
+def _listed(value: object) -> Sequence[object]:
+    if isinstance(value, str):
+        return value.split(",")
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _numbers(value: object, where: str) -> list[int]:
+    """Numbers of a list, or of text with commas, as Galvatron writes them."""
+    return [_number(each, where) for each in _listed(value)]
+
+
+def _number(value: object, where: str) -> int:
+    text = str(int(value)) if isinstance(value, bool) else str(value).strip()
+    if not (text.isascii() and text.isdecimal() and int(text) < 1_000_000):
+        raise ModelError(f"{value!r} is no degree", where, "give a number of 1 or more")
+    return int(text)

@@ -1,0 +1,270 @@
+"""What each stage of a pipelined plan does, read from the plan alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ir.graph import Op, OpGraph, Role, Tensor
+from ir.plan import (
+    CAUSE_UPDATED,
+    NamedLayout,
+    Pipeline,
+    PipelineStage,
+    Plan,
+    PlannedCollective,
+    PlannedTensor,
+    SharedParameter,
+)
+from topology.cluster import Cluster
+from topology.part import stage_cluster
+
+GRADIENT_SYNC = "gradient sync"
+INSIDE = "inside operators"
+
+
+class NoStagesError(ValueError):
+    """A plan whose step is one batch on one mesh, where one with stages is needed."""
+
+
+def pipeline_of(plan: Plan) -> Pipeline:
+    """The pipeline of a plan that has one."""
+    if plan.pipeline is None:
+        raise NoStagesError("the plan has no pipeline stages")
+    return plan.pipeline
+
+
+def stage_size(plan: Plan) -> int:
+    """Devices of each part of the machine."""
+    return math.prod(size for _, size, _ in plan.mesh)
+
+
+def stage_ranks(plan: Plan, stage: int) -> tuple[int, ...]:
+    """Devices of a stage, in the order of its mesh."""
+    size, part = stage_size(plan), stage % pipeline_of(plan).parts
+    return plan.rank_order[part * size : (part + 1) * size]
+
+
+def received(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
+    """What a stage gets from the one before it."""
+    of_operator = {op.name: op.stage for op in plan.operators}
+    return tuple(s for s in pipeline_of(plan).sends if of_operator[s.operator] == stage)
+
+
+def leaving(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
+    """What a stage hands on to the next one."""
+    return received(plan, stage + 1)
+
+
+def is_once(item: PlannedCollective, micro_batches: int) -> bool:
+    """Whether a communication runs once in a step and not in every micro-batch: the reduction of
+    gradients that are added up in place, and what brings parts of a parameter together after the
+    update.
+    """
+    at_end = item.cause == GRADIENT_SYNC and (item.count == 1 or micro_batches == 1)
+    return at_end or item.cause == CAUSE_UPDATED
+
+
+def stage_plan(plan: Plan, stage: int) -> Plan:
+    """What one stage does with one micro-batch, as a plan on the mesh of the stage.
+
+    What it receives is an input in the layout in which it is sent. Its communication is that of one
+    micro-batch: `once_in_step` has the rest.
+
+    Args:
+        plan: with a pipeline.
+        stage: number of the stage.
+    """
+    pipeline = pipeline_of(plan)
+    own, count, size = pipeline.stages[stage], len(plan.operators), stage_size(plan)
+    ops = plan.graph.ops[own.start : own.end]
+    comes, goes = received(plan, stage), leaving(plan, stage)
+    graph = _graph(plan.graph, ops, [s.tensor for s in comes], [s.tensor for s in goes])
+    share = 1.0 / pipeline.micro_batches
+    memory = plan.memory_bytes
+    ranks = stage_ranks(plan, stage)
+    back = (2 * count - own.end, 2 * count - own.start)
+    machine = stage_cluster(Cluster.from_dict(plan.cluster), size)
+    return replace(
+        plan,
+        graph=graph,
+        cluster=plan.cluster if machine is None else machine.to_dict(),
+        rank_order=tuple(device - min(ranks) for device in ranks),
+        operators=tuple(
+            replace(
+                op,
+                compute_s=op.compute_s * share,
+                backward_s=op.backward_s * share,
+                recompute_s=op.recompute_s * share,
+            )
+            for op in plan.operators[own.start : own.end]
+        ),
+        tensors=(*_received_tensors(graph, comes), *_own_tensors(plan, graph, stage)),
+        recomputed=tuple(n for n in plan.recomputed if n in graph.tensors),
+        collectives=tuple(_of_one(plan, stage)),
+        memory_bytes=(*memory[own.start : own.end], *memory[back[0] : back[1]]),
+        pipeline=None,
+    )
+
+
+def _of_one(plan: Plan, stage: int) -> Iterator[PlannedCollective]:
+    """Communication of one micro-batch."""
+    times = pipeline_of(plan).micro_batches
+    for item in plan.collectives:
+        if item.stage == stage and not is_once(item, times):
+            yield replace(
+                item,
+                count=item.count // times,
+                backward=item.backward // times,
+                time_s=item.time_s / times,
+            )
+
+
+def once_in_step(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
+    """Communication of a stage that runs once in a step, behind all micro-batches."""
+    times = pipeline_of(plan).micro_batches
+    return tuple(i for i in plan.collectives if i.stage == stage and is_once(i, times))
+
+
+def _received_tensors(
+    graph: OpGraph, comes: Sequence[PlannedCollective]
+) -> Iterator[PlannedTensor]:
+    for send in comes:
+        tensor, layout = graph.tensors[send.tensor], send.after
+        if layout is not None:
+            gradient = layout if send.backward else None
+            yield PlannedTensor(
+                tensor.name, "input", tensor.dims, tensor.dtype, layout, None, gradient
+            )
+
+
+def _own_tensors(plan: Plan, graph: OpGraph, stage: int) -> Iterator[PlannedTensor]:
+    """Parameters, inputs and shared tensors of a stage."""
+    pipeline = pipeline_of(plan)
+    share = 1.0 / pipeline.micro_batches
+    elsewhere = {s.tensor: s for s in pipeline.shared if stage in s.stages}
+    for planned in plan.tensors:
+        mine = planned.role == "input" or planned.stage == stage
+        if mine and planned.name in graph.tensors:
+            yield replace(planned, recompute_s=planned.recompute_s * share)
+        elif planned.role == "parameter" and planned.name in elsewhere:
+            yield _held_too(plan, planned, elsewhere[planned.name], stage)
+
+
+def planned_in(plan: Plan, planned: PlannedTensor, stage: int) -> PlannedTensor:
+    """A parameter as one of the stages holds it."""
+    shared = () if plan.pipeline is None else plan.pipeline.shared
+    for each in shared:
+        if each.tensor == planned.name and stage in each.stages and stage != planned.stage:
+            return _held_too(plan, planned, each, stage)
+    return planned
+
+
+def _held_too(
+    plan: Plan, planned: PlannedTensor, shared: SharedParameter, stage: int
+) -> PlannedTensor:
+    """A parameter as another stage than its first one holds it."""
+    layout = shared.layouts[shared.stages.index(stage)]
+    gradient = None if planned.gradient is None else NamedLayout(layout.dims)
+    updated = [
+        i.before
+        for i in plan.collectives
+        if i.cause == CAUSE_UPDATED and i.tensor == planned.name and i.stage == stage
+    ]
+    states = next(iter(updated), None)
+    return replace(planned, layout=layout, gradient=gradient, states=states, stage=stage)
+
+
+def _graph(graph: OpGraph, ops: Sequence[Op], comes: Sequence[str], goes: Sequence[str]) -> OpGraph:
+    """Some operators of a graph; what comes from before them is an input."""
+    table: dict[str, Tensor] = {}
+    for name in (*_names(ops), *comes, *goes):
+        role = Role.INPUT if name in comes else graph.tensors[name].role
+        table.setdefault(name, replace(graph.tensors[name], role=role))
+    made = {n for op in ops for n in op.outputs if n}
+    ends = [n for n in graph.outputs if n in made and n not in goes]
+    return replace(
+        graph,
+        tensors=table,
+        ops=tuple(ops),
+        inputs=(*comes, *(n for n in graph.inputs if n in table and n not in comes)),
+        outputs=(*ends, *goes),
+    )
+
+
+def _names(ops: Iterable[Op]) -> Iterator[str]:
+    for op in ops:
+        yield from (n for n in (*op.inputs, *op.outputs) if n)
+        yield from _names(op.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Seconds of one stage."""
+
+    forward_s: float
+    """Of one micro-batch, with what it receives."""
+    backward_s: float
+    """The same, with what is computed again and the gradients that it sends back."""
+    sync_s: float
+    """Reductions of gradients, once in a step."""
+    shared_s: float
+    """To add up gradients of parameters that other stages hold too."""
+    update_s: float
+    """Updates of parameters, once in a step."""
+    gather_s: float
+    """To bring parts of parameters together behind the updates."""
+
+    @property
+    def once_s(self) -> float:
+        return self.sync_s + self.shared_s + self.update_s + self.gather_s
+
+
+def stage_times(plan: Plan, stage: int) -> StageTimes:
+    """The times of a stage, summed from those of its parts."""
+    own = stage_plan(plan, stage)
+    backward = [*(o.backward_s + o.recompute_s for o in own.operators)]
+    backward += [t.recompute_s for t in own.tensors if t.stage == stage]
+    forward = [o.compute_s - o.backward_s for o in own.operators]
+    for item in own.collectives:
+        back = item.backward / item.count if item.count else 0.0
+        backward.append(item.time_s * back)
+        forward.append(item.time_s * (1 - back))
+    there, back_s = send_times(plan, stage)
+    once = once_in_step(plan, stage)
+    return StageTimes(
+        math.fsum((*forward, there)),
+        math.fsum((*backward, back_s)),
+        math.fsum(i.time_s for i in once if i.cause == GRADIENT_SYNC),
+        math.fsum(s.time_s for s in pipeline_of(plan).shared if stage in s.stages),
+        math.fsum(t.update_s for t in own.tensors if t.role == "parameter"),
+        math.fsum(i.time_s for i in once if i.cause == CAUSE_UPDATED),
+    )
+
+
+def part_times(plan: Plan) -> list[float]:
+    """Seconds of each part of the machine for one micro-batch, with its share of what happens once
+    in a step.
+    """
+    pipeline = pipeline_of(plan)
+    own = [s.forward_s + s.backward_s + s.once_s / pipeline.micro_batches for s in pipeline.stages]
+    return [math.fsum(own[part :: pipeline.parts]) for part in range(pipeline.parts)]
+
+
+def send_times(plan: Plan, stage: int) -> tuple[float, float]:
+    """Seconds in which a stage receives a micro-batch, and in which it sends its gradient back."""
+    sends = [s for s in received(plan, stage) if s.count]
+    forward = math.fsum(s.time_s / s.count for s in sends)
+    return forward, math.fsum(s.time_s / s.count for s in sends if s.backward)
+
+
+def retimed(plan: Plan) -> Plan:
+    """The plan with the times of its stages summed anew from those of its parts."""
+    pipeline = pipeline_of(plan)
+    found = [stage_times(plan, number) for number in range(len(pipeline.stages))]
+    stages: tuple[PipelineStage, ...] = tuple(
+        replace(stage, forward_s=t.forward_s, backward_s=t.backward_s, once_s=t.once_s)
+        for stage, t in zip(pipeline.stages, found, strict=True)
+    )
+    return replace(plan, pipeline=replace(pipeline, stages=stages))

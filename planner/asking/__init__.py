@@ -1,0 +1,1 @@
+"""From options as text to a plan: what the command line and the service share."""

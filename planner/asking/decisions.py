@@ -1,0 +1,150 @@
+"""Decisions of a training plan as options, and MindSpore's names for options of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypedDict
+
+from planner.asking import texts
+from planner.asking.errors import UserError
+from planner.asking.options import SearchOptions
+
+RECOMPUTE = ("auto", "none", "selective", "full")
+ZERO = ("auto", "0", "1", "2", "3")
+SEQUENCE_PARALLEL = ("auto", "on", "off")
+SEARCH_MODES: Mapping[str, str] = MappingProxyType(
+    {
+        "sharding_propagation": "propagation",
+        "dynamic_programming": "dynamic_programming",
+        "recursive_programming": "recursive_bisection",
+    }
+)
+"""MindSpore's `search_mode`, and the solver that does as much."""
+RUN_PHASES: Mapping[int, str] = MappingProxyType({0: "train", 1: "infer"})
+"""MindSpore's `run_phase`."""
+LEVELS: Mapping[int, str] = MappingProxyType({0: "communication", 1: "memory", 2: "time"})
+"""Objective levels of MindSpore's `shard`: most computation for each communication, least memory,
+most speed. All plans do the same computation, so the first is the least communication."""
+
+
+class Decisions(TypedDict):
+    """Fields of a request."""
+
+    recompute: str
+    zero: str
+    sequence_parallel: str
+    interleave: str
+    fully_use_devices: bool
+
+
+NOTHING_DECIDED = Decisions(
+    recompute="auto", zero="auto", sequence_parallel="auto", interleave="auto",
+    fully_use_devices=False,
+)  # fmt: skip
+"""All is left to the search."""
+
+
+def decisions(options: SearchOptions) -> Decisions:
+    """What is decided for the search.
+
+    Raises:
+        UserError: a value is none of those that there are, or needs a global batch.
+    """
+    found = Decisions(
+        recompute=texts.one_of(options.recompute, RECOMPUTE, "--recompute", "way"),
+        zero=texts.one_of(options.zero, ZERO, "--zero", "stage of ZeRO"),
+        sequence_parallel=texts.one_of(
+            options.sequence_parallel, SEQUENCE_PARALLEL, "--sequence-parallel", "choice"
+        ),
+        interleave=_interleave(options.interleave),
+        fully_use_devices=options.fully_use_devices,
+    )
+    for name, value in (("recompute", found["recompute"]), ("zero", found["zero"]),
+                        ("interleave", found["interleave"])):  # fmt: skip
+        if value != "auto" and options.global_batch is None:
+            batch = options.batch
+            raise UserError(
+                "it is decided for a step that may be cut, and there is no global batch",
+                f"--{name} {value}",
+                f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
+            )
+    return found
+
+
+def _interleave(value: str) -> str:
+    if value == "auto" or (value.isascii() and value.isdecimal() and int(value) > 0):
+        return value
+    raise UserError(
+        f"{value!r} is none of them", f"--interleave {value}", "use auto or a number of 1 or more"
+    )
+
+
+def with_own_names(options: SearchOptions) -> SearchOptions:
+    """The options without MindSpore's names.
+
+    Raises:
+        UserError: a value is none of those that there are, or contradicts ours.
+    """
+    if options.search_mode is not None:
+        mode = texts.one_of(options.search_mode, SEARCH_MODES, "--search-mode", "search mode")
+        options = _with(options, "solver", SEARCH_MODES[mode], f"--search-mode {mode}")
+    if options.run_phase is not None:
+        number = _known(options.run_phase, RUN_PHASES, "--run-phase")
+        options = _with(options, "phase", RUN_PHASES[number], f"--run-phase {number}")
+    if options.level is not None:
+        number = _known(options.level, LEVELS, "--level")
+        options = _with(options, "cost", LEVELS[number], f"--level {number}")
+    if options.pipeline_stages is not None:
+        number = texts.at_least_one(options.pipeline_stages, "--pipeline-stages")
+        options = _with(options, "pipeline", str(number), f"--pipeline-stages {number}")
+    if options.enable_parallel_optimizer:
+        options = _with(options, "zero", "1", "--enable-parallel-optimizer")
+    if options.gradient_accumulation is not None:
+        micro = _micro_batch(options, options.gradient_accumulation)
+        said = f"--gradient-accumulation {options.gradient_accumulation}"
+        options = _with(options, "micro_batch", str(micro), said)
+    return replace(
+        options, search_mode=None, run_phase=None, level=None, pipeline_stages=None,
+        enable_parallel_optimizer=False, gradient_accumulation=None,
+    )  # fmt: skip
+
+
+def _known(value: int, known: Mapping[int, str], where: str) -> int:
+    if value in known:
+        return value
+    words = ", ".join(f"{number} ({name})" for number, name in known.items())
+    raise UserError(f"there is no {value}", f"{where} {value}", f"use one of {words}")
+
+
+def _micro_batch(options: SearchOptions, steps: int) -> int:
+    """Samples of a micro-batch where gradients of so many are added up."""
+    texts.at_least_one(steps, "--gradient-accumulation")
+    batch = options.global_batch
+    if batch is None:
+        given = options.batch
+        raise UserError(
+            "gradients are accumulated over the micro-batches of a global batch, and there is none",
+            f"--gradient-accumulation {steps}",
+            f"--global-batch {given or 'N'}" + (" in place of --batch" if given else ""),
+        )
+    if batch % steps:
+        fitting = min((d for d in range(1, batch + 1) if batch % d == 0),
+                      key=lambda d: (abs(d - steps), d))  # fmt: skip
+        raise UserError(
+            f"a global batch of {batch} samples does not divide into {steps} micro-batches",
+            f"--gradient-accumulation {steps}",
+            f"--gradient-accumulation {fitting}, or --global-batch {-(-batch // steps) * steps}",
+        )
+    return batch // steps
+
+
+def _with(options: SearchOptions, name: str, value: str, said: str) -> SearchOptions:
+    """The options with one of ours, unless it is given too and says otherwise."""
+    given, usual = getattr(options, name), getattr(SearchOptions(), name)
+    if given not in {usual, value}:
+        own = f"--{name.replace('_', '-')} {given}"
+        raise UserError("it says the same option twice", f"{said} {own}", f"leave {said} out")
+    changes: dict[str, str] = {name: value}
+    return replace(options, **changes)  # type: ignore[arg-type]

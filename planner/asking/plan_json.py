@@ -1,0 +1,94 @@
+"""The answer to a search as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ir.plan import Plan
+    from planner.request import InfeasibleError
+
+
+def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
+    """The answer with a plan."""
+    estimate, bound = plan.estimate, plan.bound
+    return {
+        "status": "ok",
+        "step_time_s": estimate.step_time_s,
+        "bound_s": bound.bound_s,
+        "gap": bound.gap,
+        "peak_memory_bytes": estimate.peak_memory_bytes,
+        "memory_limit_bytes": estimate.memory_limit_bytes,
+        "time_by_cause": dict(estimate.time_by_cause),
+        "memory_by_cause": dict(estimate.memory_by_cause),
+        "baselines": [asdict(b) for b in plan.baselines],
+        "communicators": communicators(plan),
+        "files": [str(p) for p in files],
+        **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
+        **({} if plan.pipeline is None else {"pipeline": asdict(plan.pipeline)}),
+    }
+
+
+def nothing_fits(error: InfeasibleError) -> dict[str, object]:
+    """The answer when no plan fits into memory."""
+    return {
+        "status": "infeasible",
+        "step_time_s": None,
+        "bound_s": None,
+        "gap": None,
+        "peak_memory_bytes": None,
+        "memory_limit_bytes": error.available_bytes,
+        "time_by_cause": {},
+        "memory_by_cause": dict(error.contributors),
+        "baselines": [asdict(b) for b in error.baselines],
+        "communicators": [],
+        "files": [],
+        "needed_bytes": error.needed_bytes,
+        "available_bytes": error.available_bytes,
+        "remedies": list(error.remedies),
+        "message": error.what,
+    }
+
+
+def communicators(plan: Plan) -> list[dict[str, object]]:
+    """The distinct communication groups of a plan, with what they carry, the busiest first."""
+    order = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
+    loads: dict[tuple[str, ...], dict[str, float]] = {}
+    for item in plan.collectives:
+        load = loads.setdefault(tuple(sorted(item.axes, key=order.__getitem__)), {})
+        load[item.kind] = load.get(item.kind, 0.0) + item.nbytes * item.count
+    sizes = {name: size for name, size, _ in plan.mesh}
+    out: list[dict[str, object]] = []
+    for axes, load in sorted(loads.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])):
+        size = math.prod(sizes[a] for a in axes)
+        if size == 1:
+            continue
+        out.append(
+            {
+                "axes": list(axes),
+                "group_size": size,
+                "groups": plan.devices // size,
+                "nbytes_total": sum(load.values()),
+                "kinds": sorted(load),
+            }
+        )
+    return out
+
+
+def dumps(value: Mapping[str, object]) -> str:
+    """Strict JSON: a number that is not finite becomes null."""
+    return json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

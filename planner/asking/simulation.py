@@ -1,0 +1,196 @@
+"""What a simulation of a plan is asked, as text, and the simulation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+from costmodel.simulation.buckets import Fusion, FusionMode
+from costmodel.simulation.effects import FUSED_KINDS, Contention, Effects
+from costmodel.simulation.plan_simulation import simulate_plan
+from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.variation import SHAPES, Distribution, Variation
+from ir.plan import Plan
+from planner.asking.errors import UserError, unknown_name
+from planner.asking.machines import named_machine
+from planner.asking.sources import Document
+from planner.moving import moved
+from planner.moving_stages import moved_stages
+from topology.cluster import Cluster
+
+MAX_SAMPLES = 1000
+_MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """The options of a simulation; `planner simulate --help` explains each."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    """A name that is no option is an error where a service reads them."""
+
+    cluster: str | None = None
+    """Another machine than the plan's: a bundled name, or one that the caller looks up."""
+    bandwidth: tuple[str, ...] = ()
+    no_overlap: bool = False
+    contention: str = "queue"
+    fusion: tuple[str, ...] = ()
+    prefetch: int = 1
+    interference: float = 0.0
+    jitter: str | None = None
+    spread: str | None = None
+    stragglers: str | None = None
+    samples: int = 20
+    seed: int = 0
+
+    def effects(self) -> Effects:
+        """Overlap, contention and fusion."""
+        if self.prefetch < 0:
+            raise UserError(f"--prefetch {self.prefetch}", "--prefetch", "give 0 or more")
+        if not 0 <= self.interference < 1:
+            raise UserError(
+                f"--interference {self.interference:g}", "--interference", "give 0 to below 1"
+            )
+        modes = [mode.value for mode in Contention]
+        if self.contention not in modes:
+            raise unknown_name("contention", self.contention, modes, "--contention")
+        fusion = dict(_fusion(text) for text in self.fusion)
+        mode = Contention(self.contention)
+        return Effects(not self.no_overlap, mode, fusion, self.prefetch, self.interference)
+
+    def variation(self) -> Variation:
+        """How devices differ."""
+        if not 1 <= self.samples <= MAX_SAMPLES:
+            raise UserError(f"--samples {self.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
+        count, factor = _stragglers(self.stragglers)
+        return Variation(
+            _distribution(self.jitter, "--jitter"),
+            _distribution(self.spread, "--spread"),
+            count,
+            factor,
+            self.samples,
+            self.seed,
+        )
+
+    def placed(self, plan: Plan, machine_file: Document | None = None) -> Plan:
+        """The plan on the machine that was asked for.
+
+        Raises:
+            RequestError: the plan cannot be moved there.
+        """
+        if self.cluster is None and not self.bandwidth:
+            return plan
+        machine = Cluster.from_dict(plan.cluster)
+        if self.cluster is not None:
+            named = self.cluster if machine_file is None else machine_file
+            machine = named_machine(named, f"--cluster {self.cluster}").cluster(plan.devices)
+        for text in self.bandwidth:
+            machine = machine.with_bandwidth(*_bandwidth(text))
+        return moved(plan, machine) if plan.pipeline is None else moved_stages(plan, machine)
+
+
+def simulated(
+    plan: Plan, options: SimulationOptions, machine_file: Document | None = None
+) -> Simulation:
+    """The simulation of a plan, on its own machine or on another one.
+
+    Args:
+        plan: any.
+        options: as text.
+        machine_file: what `options.cluster` names, if that is no bundled machine.
+
+    Raises:
+        UserError: an option is wrong, or the plan cannot be simulated so.
+    """
+    effects, variation = options.effects(), options.variation()
+    placed = options.placed(plan, machine_file)
+    with reported():
+        return simulate_plan(placed, effects, variation)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """What the cost model cannot simulate, as the user's fault."""
+    try:
+        yield
+    except SimulationError as error:
+        what, _, rest = str(error).partition("\n")
+        where = re.search(r"at:  (.*)", rest)
+        fix = re.search(r"fix: (.*)", rest)
+        raise UserError(
+            what, where.group(1) if where else "", fix.group(1) if fix else ""
+        ) from error
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{text!r} is no number", option, "write it like 1.5") from None
+
+
+def _bandwidth(text: str) -> tuple[str, float]:
+    tier, equals, factor = text.partition("=")
+    if not equals:
+        raise UserError(f"{text!r} names no factor", "--bandwidth", "write it like server=2")
+    return tier, _number(factor, "--bandwidth")
+
+
+def _fusion(text: str) -> tuple[str, Fusion]:
+    """One `--fusion`."""
+    kind, _, rest = text.partition("=")
+    mode, _, value = rest.partition(":")
+    if kind not in FUSED_KINDS:
+        raise unknown_name("kind of collective", kind, FUSED_KINDS, f"--fusion {text}")
+    modes = [m.value for m in FusionMode]
+    if mode not in modes:
+        raise unknown_name("mode", mode, modes, f"--fusion {text}")
+    if mode == FusionMode.AUTO:
+        return kind, Fusion()
+    if mode == FusionMode.SIZE:
+        size = _number(value, "--fusion")
+        if not 0 <= size < 1 << 30:
+            raise UserError(f"a bucket of {value} MiB", "--fusion", "give 0 (no fusion) or more")
+        return kind, Fusion(FusionMode.SIZE, int(size * _MEBIBYTE))
+    return kind, _index_fusion(kind, value, text)
+
+
+def _index_fusion(kind: str, value: str, text: str) -> Fusion:
+    if kind != "all_reduce":
+        raise UserError(f"{kind} is not fused by index", f"--fusion {text}", "use auto or size:MIB")
+    splits = tuple(int(n) for n in value.split(",") if n.isdecimal() and len(n) < 10)
+    if len(splits) != len(value.split(",")) or sorted(set(splits)) != list(splits):
+        raise UserError(
+            f"{value!r} is no list of ascending indices",
+            f"--fusion {text}",
+            "write it like all_reduce=index:20,35",
+        )
+    return Fusion(FusionMode.INDEX, splits=splits)
+
+
+def _distribution(text: str | None, option: str) -> Distribution | None:
+    if text is None:
+        return None
+    shape, _, width = text.partition(":")
+    if shape not in SHAPES:
+        raise unknown_name("distribution", shape, SHAPES, f"{option} {text}")
+    try:
+        return Distribution(shape, _number(width, option))
+    except ValueError as error:
+        raise UserError(str(error), option, "write it like lognormal:0.03") from error
+
+
+def _stragglers(text: str | None) -> tuple[int, float]:
+    if text is None:
+        return 0, 1.0
+    found = re.fullmatch(r"(\d{1,9})x(\d{1,6}(?:\.\d{1,9})?)", text)
+    if found is None or float(found.group(2)) < 1:
+        raise UserError(
+            f"{text!r} does not say how many devices are how much slower",
+            "--stragglers",
+            "write it like 2x1.3: two devices take 1.3 times as long",
+        )
+    return int(found.group(1)), float(found.group(2))

@@ -1,0 +1,101 @@
+"""Wishes from text: degrees, soft pins, an older plan to stay close to, and what if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ir.plan_file import plan_from_json
+from planner.asking.errors import UserError
+from planner.asking.sources import Document
+from planner.asking.texts import pins as hard_pins
+from planner.degrees import degrees_text, parse_degrees
+from planner.request import Cuts, RequestError, SearchRequest
+from planner.splits import splits_in
+
+SoftPins = tuple[tuple[str, Cuts, float], ...]
+
+
+def split_pins(texts: Sequence[str]) -> tuple[list[str], SoftPins]:
+    """Pins that must be kept, as text, and those with a price, `NAME=CUTS@SECONDS`.
+
+    Raises:
+        UserError: a price is no number of seconds above 0.
+    """
+    hard: list[str] = []
+    soft: list[tuple[str, Cuts, float]] = []
+    for text in texts:
+        pin, at, price = text.rpartition("@")
+        if not at or ")" in price or not pin.rstrip().endswith(")"):
+            hard.append(text)
+            continue
+        weight_s = _seconds(price, text)
+        soft += [(name, cuts, weight_s) for name, cuts in hard_pins([pin])]
+    return hard, tuple(sorted(soft))
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UserError(
+            f"{text!r} is no price of a pin",
+            f"--pin {where}",
+            "write the seconds of a step that it may cost, such as --pin 'NAME=((2,4),(4,1))@0.01'",
+        )
+    return value
+
+
+def kept_close(request: SearchRequest, plan: Document | None, most: int | None) -> SearchRequest:
+    """The request that changes at most so many operators of an older plan.
+
+    Raises:
+        UserError: one of the two is missing, or the number is below 0.
+        PlanFileError: the text is no plan.
+    """
+    if plan is None and most is None:
+        return request
+    if plan is None or most is None or most < 0:
+        raise UserError(
+            "an older plan and the number of operators that may change go together",
+            "--keep-close-to" if most is None else f"--max-changes {most}",
+            "such as --keep-close-to plan.json --max-changes 5",
+        )
+    old = plan_from_json(plan.text, plan.name)
+    return replace(request, close_to=splits_in(old), close_mesh=old.mesh, max_changes=most)
+
+
+def with_restriction(request: SearchRequest, text: str, where: str) -> SearchRequest:
+    """The request that is held to degrees, such as `tp=8,dp=2`, or to a pin.
+
+    Raises:
+        RequestError: it is neither, or the request cannot have it.
+    """
+    if "(" in text:
+        hard, soft = split_pins([text])
+        pins = tuple(sorted({*request.pins, *hard_pins(hard)}))
+        return replace(request, pins=pins, soft_pins=(*request.soft_pins, *soft))
+    degrees = dict(parse_degrees(text, where))
+    stages = degrees.pop("pp", None)
+    if stages is not None:
+        request = _staged(request, stages, where, text)
+    if degrees and request.global_batch is not None:
+        raise RequestError(
+            f"with stages only pp can be asked for, not {degrees_text([*degrees.items()])}\n"
+            f"  at:  {where} {text}\n  fix: use --batch in place of --global-batch"
+        )
+    return replace(request, degrees=tuple({**dict(request.degrees), **degrees}.items()))
+
+
+def _staged(request: SearchRequest, stages: int, where: str, text: str) -> SearchRequest:
+    if request.global_batch is None:
+        if stages == 1:
+            return request
+        raise RequestError(
+            f"a step as one batch has no {stages} stages\n  at:  {where} {text}\n"
+            "  fix: use --global-batch in place of --batch"
+        )
+    return replace(request, pipeline="off" if stages == 1 else str(stages))

@@ -1,0 +1,259 @@
+"""Degrees of parallelism as engineers name them: `tp=8`, `dp=2`, `zero3`; what each leaves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from ir.batch import BatchError, batch_dims
+from ir.graph import Op, OpGraph, Role
+from ir.ops import Engine, OpView, lookup
+from ir.rule import ShardingRule
+from planner.lowered import Lowered, Node, NodeKind
+from planner.request import RequestError
+from planner.restriction import IndexArray
+from topology.mesh import Mesh
+
+Degrees = Sequence[tuple[str, int]]
+
+MEANING: Mapping[str, str] = MappingProxyType(
+    {
+        "tp": "weights of matrix products are cut so many ways in use",
+        "dp": "the batch is cut so many ways in every operator",
+        "zero3": "weights at rest are cut over as many devices as they can be",
+        "pp": "stages of the pipeline",
+    }
+)
+"""Known degrees and what they ask."""
+
+
+def parse_degrees(text: str, where: str) -> tuple[tuple[str, int], ...]:
+    """Degrees from text such as `tp=8,dp=2` or `dp=16,zero3`.
+
+    >>> parse_degrees("tp=8, zero3", "--why-not")
+    (('tp', 8), ('zero3', 1))
+
+    Raises:
+        RequestError: a name is unknown, given twice, or its number is none.
+    """
+    out: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (each.strip() for each in part.partition("="))
+        fix = f"write them like tp=8,dp=2 or dp=16,zero3; known: {', '.join(MEANING)}"
+        if name not in MEANING or name in out:
+            what = f"{name!r} is given twice" if name in out else f"there is no degree {name!r}"
+            raise RequestError(f"{what}\n  at:  {where} {text}\n  fix: {fix}")
+        is_number = number.isascii() and number.isdecimal() and 0 < int(number) < 1_000_000
+        plain = name == "zero3"
+        fine = not equals or number == "1" if plain else bool(equals) and is_number
+        if not fine:
+            raise RequestError(
+                f"{part.strip()!r} is no degree\n  at:  {where} {text}\n  fix: {fix}"
+            )
+        out[name] = int(number) if equals else 1
+    return tuple(out.items())
+
+
+def degrees_text(degrees: Degrees) -> str:
+    """As they are written.
+
+    >>> degrees_text([("tp", 8), ("zero3", 1)])
+    'tp=8,zero3'
+    """
+    return ",".join(name if name == "zero3" else f"{name}={number}" for name, number in degrees)
+
+
+def meshes_with(degrees: Degrees, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    """The meshes whose axes can be shared out so.
+
+    Raises:
+        RequestError: there is none.
+    """
+    asked = dict(degrees)
+    fine = tuple(m for m in meshes if _can_share(m.sizes, asked.get("tp"), asked.get("dp")))
+    if not fine:
+        counts = sorted({math.prod(p) for m in meshes for p in _parts(m.sizes)})
+        raise RequestError(
+            f"no mesh of {meshes[0].size} devices has the degrees {degrees_text(degrees)}\n"
+            f"  at:  {degrees_text(degrees)}\n"
+            f"  fix: use products of axes: {', '.join(map(str, counts))}"
+        )
+    return fine
+
+
+def _can_share(sizes: Sequence[int], tp: int | None, dp: int | None) -> bool:
+    places = range(len(sizes))
+    groups = [set(c) for n in range(len(sizes) + 1) for c in itertools.combinations(places, n)]
+
+    def fitting(degree: int | None) -> list[set[int]]:
+        if degree is None:
+            return [set()]
+        return [g for g in groups if math.prod(sizes[i] for i in g) == degree]
+
+    return any(not a & b for a in fitting(tp) for b in fitting(dp))
+
+
+def _parts(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    counts = range(len(sizes) + 1)
+    return [part for n in counts for part in itertools.combinations(sizes, n)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Followed:
+    """What a degree leaves to the nodes of a problem."""
+
+    name: str
+    degree: int
+    allowed: Mapping[int, IndexArray]
+    """Nodes that it concerns, with the candidates that follow it."""
+    free: tuple[str, ...]
+    """Operators or parameters that it concerns, but that have no such candidate."""
+
+    @property
+    def text(self) -> str:
+        return degrees_text([(self.name, self.degree)])
+
+
+def followed(lowered: Lowered, degrees: Degrees, scope: str = "") -> tuple[Followed, ...]:
+    """What each degree leaves.
+
+    Args:
+        lowered: the problem.
+        degrees: what is asked.
+        scope: the part of the model that they are for, such as `layers.3`; empty for all.
+
+    Raises:
+        RequestError: nothing there can follow a degree.
+    """
+    return tuple(_Following(lowered, scope).of(name, degree) for name, degree in degrees)
+
+
+def is_within(name: str, scope: str) -> bool:
+    """Whether a name or scope lies in a part of the model.
+
+    >>> is_within("model.layers.3.mlp", "layers.3"), is_within("layers.31.mlp", "layers.3")
+    (True, False)
+    """
+    text = f".{name.replace('/', '.')}."
+    return f".{scope.replace('/', '.')}." in text
+
+
+class _Following:
+    def __init__(self, lowered: Lowered, scope: str = "") -> None:
+        self.scope = scope
+        self.lowered, self.graph = lowered, lowered.liveness.graph
+        self.sizes = lowered.setting.mesh.sizes
+        self.ops = {op.name: op for op in self.graph.ops}
+        self._known: dict[tuple[object, ...], IndexArray | None] = {}
+        try:
+            self.where: Mapping[str, int] = batch_dims(self.graph)
+        except BatchError:
+            self.where = {}
+
+    def of(self, name: str, degree: int) -> Followed:
+        kind = NodeKind.PARAMETER if name == "zero3" else NodeKind.OPERATOR
+        tests: Mapping[str, Callable[[Node, int], IndexArray | None]] = {
+            "tp": self._tensor_parallel, "dp": self._data_parallel, "zero3": self._at_rest,
+        }  # fmt: skip
+        if name not in tests:
+            raise RequestError(
+                f"{name}={degree} cuts the model into stages, which a step as one batch has not\n"
+                f"  at:  {name}={degree}\n  fix: search with --global-batch"
+            )
+        allowed: dict[int, IndexArray] = {}
+        free: list[str] = []
+        for number, node in enumerate(self.lowered.nodes):
+            concerned = node.kind is kind and self._is_within(node)
+            found = tests[name](node, degree) if concerned else None
+            if found is not None and len(found):
+                allowed[number] = self._doubled(node, found)
+            elif found is not None:
+                free.append(node.name)
+        if not allowed and (free or name != "zero3"):
+            raise RequestError(
+                f"nothing in the model can have {degrees_text([(name, degree)])}: "
+                f"{MEANING[name]}\n  at:  {degrees_text([(name, degree)])}\n"
+                "  fix: choose a degree that divides the sizes, such as a smaller one"
+            )
+        return Followed(name, degree, allowed, tuple(free))
+
+    def _is_within(self, node: Node) -> bool:
+        if not self.scope:
+            return True
+        op = self.ops.get(node.name)
+        names = [node.name]
+        if op is not None:
+            weights = (n for n in op.inputs if n and self.graph.tensors[n].role is Role.PARAMETER)
+            names += [op.scope, *weights]
+        return any(is_within(name, self.scope) for name in names)
+
+    def _doubled(self, node: Node, found: IndexArray) -> IndexArray:
+        if node.candidates is None or not node.recomputes:
+            return found
+        return np.concatenate([found, found + len(node.candidates.assignments)])
+
+    def _tensor_parallel(self, node: Node, degree: int) -> IndexArray | None:
+        return self._cut(node, weight_factors(self.ops[node.name], self.graph), degree, "tp")
+
+    def _data_parallel(self, node: Node, degree: int) -> IndexArray | None:
+        op = self.ops[node.name]
+        return self._cut(node, batch_factors(op, self.graph, self.where), degree, "dp")
+
+    def _cut(
+        self, node: Node, factors: frozenset[int], degree: int, name: str
+    ) -> IndexArray | None:
+        """Candidates whose axes on some factors have the degree; None without such factors."""
+        if not factors or node.candidates is None:
+            return None
+        key = (id(node.candidates), factors, degree, name)
+        if key not in self._known:
+            fine = [
+                i
+                for i, split in enumerate(node.candidates.assignments)
+                if math.prod(s for s, f in zip(self.sizes, split, strict=True) if f in factors)
+                == degree
+            ]
+            self._known[key] = np.array(fine, dtype=np.intp)
+        return self._known[key]
+
+    def _at_rest(self, node: Node, _: int) -> IndexArray | None:
+        port = node.port
+        if port is None:
+            return None
+        pieces = [math.prod(state.forward.shards(self.sizes)) for state in port.states]
+        of = np.array([pieces[state] for state in port.of], dtype=np.intp)
+        return np.flatnonzero(of == of.max()) if of.max() > 1 else np.array([], dtype=np.intp)
+
+
+def weight_factors(op: Op, graph: OpGraph) -> frozenset[int]:
+    """Factors of the weight of a matrix product; none of another operator."""
+    entry = lookup(op.kind)
+    if entry.engine is not Engine.MATRIX:
+        return frozenset()
+    rule = entry.rule(OpView(op, graph))
+    return frozenset(
+        f
+        for name, mapping in zip(op.inputs, rule.operands, strict=True)
+        if name and graph.tensors[name].role is Role.PARAMETER and mapping is not None
+        for dim in mapping
+        for f in dim
+        if rule.sizes[f] > 1
+    )
+
+
+def batch_factors(op: Op, graph: OpGraph, where: Mapping[str, int]) -> frozenset[int]:
+    """The factor of an operator that is the batch, if it has one."""
+    rule: ShardingRule = lookup(op.kind).rule(OpView(op, graph))
+    pairs = (
+        *zip(op.inputs, rule.operands, strict=True),
+        *zip(op.outputs, rule.results, strict=True),
+    )
+    for name, mapping in pairs:
+        if name in where and mapping is not None and mapping[where[name]]:
+            return frozenset({mapping[where[name]][0]})
+    return frozenset()

@@ -1,0 +1,183 @@
+"""A plan as the problem that it answers: what every explanation starts from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import numpy as np
+
+from costmodel.redistribution import UNREACHABLE_S
+from exporters.folding import common_scope
+from ir.graph import OpGraph
+from ir.plan import Plan
+from planner.degrees import followed
+from planner.evidence import Evidence
+from planner.explain.asked import request_of
+from planner.explain.posed import Answer, Hold, Posed
+from planner.liveness import analyse
+from planner.lowered import Lowered, NodeKind
+from planner.lowering import lower
+from planner.moving import planned_choice, setting_of
+from planner.pinning import kept_candidates
+from planner.pins import listed, pin_text, pins_of
+from planner.request import Cuts, RequestError, SearchRequest
+from planner.restriction import IndexArray
+from topology.cluster import Cluster
+
+SAME_PRICE = 1e-6
+"""Relative difference up to which a plan costs what its file says."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A plan, its problem, and its choice there."""
+
+    lowered: Lowered
+    """With every saved tensor offered to be computed again."""
+    posed: Posed
+    """The same as numbers, with the user's pins as holds."""
+    choice: tuple[int, ...]
+    """The plan's."""
+
+    @property
+    def graph(self) -> OpGraph:
+        return self.lowered.liveness.graph
+
+    @property
+    def plan_answer(self) -> Answer:
+        """The plan itself as an answer."""
+        problem = self.posed.problem
+        cost_s = problem.cost_s(self.choice)
+        peak = problem.peak_bytes(self.choice) + self.posed.buffer_excess_bytes(self.choice)
+        return Answer(self.choice, cost_s, -math.inf, peak, problem.fits(peak), "none")
+
+    def node_of(self, name: str, *, tensor: bool = False) -> int:
+        """The node of an operator or, where asked, of a tensor.
+
+        Raises:
+            RequestError: there is none of that name.
+        """
+        for number, node in enumerate(self.lowered.nodes):
+            if node.name == name and (node.kind is NodeKind.OPERATOR) != tensor:
+                return number
+        raise self._unknown(name, tensor=tensor)
+
+    def operator_named(self, name: str) -> int:
+        """The node of the operator of this name, or of the only one of this scope.
+
+        Raises:
+            RequestError: there is none, or there are several.
+        """
+        ops = self.graph.ops
+        prefix = len(common_scope(op.scope for op in ops))
+        found = [op.name for op in ops if op.name == name] or [
+            op.name for op in ops if op.scope and name in {op.scope, op.scope[prefix:]}
+        ]
+        if len(found) > 1:
+            raise RequestError(
+                f"{len(found)} operators have the scope {name!r}\n  at:  --op {name}\n"
+                f"  fix: name one of {listed(found)}"
+            )
+        if not found:
+            raise self._unknown(name, tensor=False)
+        return self.node_of(found[0])
+
+    def _unknown(self, name: str, *, tensor: bool) -> RequestError:
+        kinds = {n.name for n in self.lowered.nodes if (n.kind is NodeKind.OPERATOR) != tensor}
+        if not tensor:
+            kinds |= {op.scope for op in self.graph.ops if op.scope}
+        close = get_close_matches(name, sorted(kinds), n=3, cutoff=0.5)
+        hint = f"the closest are {listed(close)}" if close else "`planner show` lists them"
+        noun, option = ("decision about a tensor", "--tensor") if tensor else ("operator", "--op")
+        return RequestError(
+            f"the plan has no {noun} {name!r}\n  at:  {option} {name}\n  fix: {hint}"
+        )
+
+
+def case_of(plan: Plan, cluster: Cluster | None = None, graph: OpGraph | None = None) -> Case:
+    """The problem of a plan, on its own mesh, and its choice there.
+
+    Args:
+        plan: without pipeline stages.
+        cluster: in place of the plan's own machine, such as one with faster links.
+        graph: in place of the plan's own, such as one with another batch.
+
+    Raises:
+        RequestError: the plan has stages, or this version prices it otherwise than its file says.
+    """
+    if plan.pipeline is not None:
+        raise RequestError(
+            f"the plan has {len(plan.pipeline.stages)} stages, and explanations know none yet\n"
+            "  at:  pipeline\n  fix: search with --batch in place of --global-batch"
+        )
+    own = Cluster.from_dict(plan.cluster)
+    liveness = analyse(graph or plan.graph, training=bool(plan.request.get("training")))
+    setting = replace(setting_of(plan, cluster or own), recompute=liveness.derived)
+    lowered = lower(liveness, setting)
+    choice = planned_choice(plan, lowered)
+    found_s, said_s = lowered.problem.cost_s(choice), plan.estimate.step_time_s
+    unchanged = cluster is None and graph is None
+    if unchanged and abs(found_s - said_s) > SAME_PRICE * said_s:
+        raise RequestError(
+            f"the plan says {said_s:.6g} s, and this version finds {found_s:.6g} s for it\n"
+            "  at:  estimate.step_time_s\n  fix: plan again with `planner search`"
+        )
+    request = request_of(plan)
+    return posed_case(lowered, choice, request.pins, degree_holds(lowered, request))
+
+
+def posed_case(
+    lowered: Lowered,
+    choice: Sequence[int],
+    pins: Sequence[tuple[str, Cuts]] = (),
+    holds: Sequence[Hold] = (),
+) -> Case:
+    """The same from a problem at hand.
+
+    Args:
+        lowered: without pins.
+        choice: the plan.
+        pins: operators with the cuts that they are held to.
+        holds: what else the plan is held to.
+    """
+    posed = Posed(
+        lowered.problem,
+        (*holds_of(lowered, pins), *holds),
+        kept_halves(lowered),
+        lambda own: float(Evidence(lowered, own).buffer_excess_bytes()) if own else 0.0,
+        UNREACHABLE_S,
+    )
+    return Case(lowered, posed, tuple(choice))
+
+
+def kept_halves(lowered: Lowered) -> tuple[IndexArray, ...]:
+    """Candidates of every node that compute nothing again."""
+    sized = zip(lowered.nodes, lowered.problem.sizes, strict=True)
+    return tuple(np.arange(size // 2 if node.recomputes else size) for node, size in sized)
+
+
+def degree_holds(lowered: Lowered, request: SearchRequest) -> tuple[Hold, ...]:
+    """What each degree leaves to the nodes that it concerns."""
+    parts = (("", request.degrees), *request.scoped_degrees)
+    return tuple(
+        Hold(each.text + (f" of {scope}" if scope else ""), each.allowed)
+        for scope, degrees in parts
+        for each in followed(lowered, degrees, scope)
+    )
+
+
+def holds_of(lowered: Lowered, pins: Sequence[tuple[str, Cuts]]) -> tuple[Hold, ...]:
+    """What each pin leaves to the operators that it names."""
+    out: list[Hold] = []
+    for name, cuts in pins:
+        wanted = {pin.op.name: pin for pin in pins_of(lowered.liveness.graph, [(name, cuts)])}
+        allowed = {
+            number: kept_candidates(wanted[node.name], node, lowered.setting.mesh)
+            for number, node in enumerate(lowered.nodes)
+            if node.kind is NodeKind.OPERATOR and node.name in wanted
+        }
+        out.append(Hold(pin_text(name, cuts), allowed))
+    return tuple(out)

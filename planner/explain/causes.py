@@ -1,0 +1,233 @@
+"""Why a candidate is not chosen: the cost, the hold or the limit without which it would do best.
+
+Every possible cause is lifted in turn and the problem solved again, with the candidate and with
+what was chosen. A cost is lifted by letting it be no dearer for anything than it is in the plan.
+The part of the difference that goes is the share of the cause; shares of several causes may
+overlap. A limit or a pin that decides alone is the reason. Of costs that decide alone, that one
+comes first which costs the candidate most while all else stays as planned: the others are ways
+round it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from planner.explain.posed import Answer, Forced, Hold, Posed, edge_s, local_s, node_s
+from planner.problem import EdgeTable, NodeTable, Problem
+
+ALL_TERMS = 40
+"""Nodes and edges up to which each is tried, where no limit binds: solving is quick then."""
+TRIED = 6
+"""Nodes and edges that are tried otherwise: those that cost the candidate most."""
+DIRECT_WEIGHT = 1e-2
+"""What counts a second of direct cost where the share of the difference is equal."""
+EQUAL = 1e-9
+"""Relative difference below which two costs are the same number, computed in another order."""
+
+
+class CauseKind(StrEnum):
+    """What keeps a candidate from being chosen."""
+
+    MEMORY = "memory limit"
+    HOLD = "pin"
+    NODE = "node"
+    EDGE = "edge"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing without which the candidate would do better."""
+
+    kind: CauseKind
+    index: int
+    """Which hold, node or edge of the problem; -1 for the limit."""
+    share_s: float
+    """What of the difference goes without it; infinite where nothing fits or follows with it."""
+    left_s: float
+    """The difference without it; below 0 the candidate would be better than what was chosen."""
+    direct_s: float = 0.0
+    """What a node or edge costs the candidate more while all else stays as planned."""
+
+    @property
+    def is_decisive(self) -> bool:
+        """Whether the candidate is no worse without it."""
+        return self.left_s <= 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contest:
+    """A candidate of some nodes against what a plan has there."""
+
+    posed: Posed
+    plan: Answer
+    """What was chosen, everywhere."""
+    stay: Forced
+    """The nodes with what was chosen."""
+    rival: Forced
+    """The nodes with the candidate in question."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the fastest plan fits, so that every question is answered by one elimination."""
+        free = self.posed.without_limit().answer()
+        return self.posed.problem.fits(free.peak_bytes)
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """The plan with nothing changed but the nodes in question and what cannot but follow."""
+        return _moved(self.posed, self.plan.choice, self.rival)
+
+    def difference_s(self, posed: Posed) -> float:
+        """What the candidate costs more than what was chosen, all else chosen anew."""
+        if not posed.is_allowed(self.rival):
+            return math.inf
+        there = posed.answer(self.rival).value_s
+        if math.isinf(there):
+            return math.inf
+        return there - posed.answer(self.stay).value_s if posed.is_allowed(self.stay) else -there
+
+
+def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[Cause, ...]:
+    """What keeps a candidate from being chosen, the weightiest first.
+
+    Args:
+        contest: the candidate and what was chosen.
+        rival: the best answer with the candidate; None where a hold forbids it.
+        tried: nodes and edges that are tried at most, unless the problem is small.
+    """
+    gap = math.inf if rival is None else rival.value_s - contest.plan.cost_s
+    found = [_measured(contest, gap, *each) for each in _unbound(contest, rival)]
+    if rival is not None and not any(cause.is_decisive for cause in found):
+        # Both sides are solved in the same way, so that what a quick solver misses cancels out.
+        gap = contest.difference_s(contest.posed)
+        found += [_measured(contest, gap, *each) for each in _capped(contest, rival, tried)]
+    real = [cause for cause in found if cause.share_s > EQUAL * contest.plan.cost_s]
+    return tuple(sorted(real, key=lambda cause: _weight(cause, gap)))
+
+
+def why_candidate(
+    problem: Problem, node: int, candidate: int, holds: Sequence[Hold] = ()
+) -> tuple[Cause, ...]:
+    """Why a node of a problem at hand does not have a candidate, the weightiest cause first.
+
+    Args:
+        problem: numbers alone, with its limit and without the holds.
+        node: which one.
+        candidate: one that the best choice does not have; empty causes where it has.
+        holds: what the user asked of nodes.
+    """
+    posed = Posed(problem, tuple(holds)).thorough()
+    plan, rival = posed.answer(), {node: np.array([candidate])}
+    stay = {node: np.array([plan.choice[node]])}
+    found = posed.answer(rival) if posed.is_allowed(rival) else None
+    return causes(Contest(posed, plan, stay, rival), found)
+
+
+def _unbound(contest: Contest, rival: Answer | None) -> Iterator[tuple[CauseKind, int, Posed]]:
+    """The problem without each hold, and without the limit."""
+    posed = contest.posed
+    for number in range(len(posed.holds)):
+        yield CauseKind.HOLD, number, posed.without_hold(number)
+    if math.isfinite(posed.limit_bytes) and _may_bind(contest, rival):
+        yield CauseKind.MEMORY, -1, posed.without_limit()
+
+
+def _measured(contest: Contest, gap: float, kind: CauseKind, index: int, other: Posed) -> Cause:
+    left = contest.difference_s(other)
+    share = gap - left if math.isfinite(left) else 0.0
+    if abs(left) <= EQUAL * contest.plan.cost_s:
+        left = 0.0
+    direct = 0.0
+    if kind in {CauseKind.NODE, CauseKind.EDGE}:
+        problem, term = contest.posed.problem, (kind, index)
+        direct = term_s(problem, term, contest.moved) - term_s(problem, term, contest.plan.choice)
+    return Cause(kind, index, share, left, direct)
+
+
+def _weight(cause: Cause, gap: float) -> tuple[bool, float, float, int]:
+    bound = cause.kind in {CauseKind.MEMORY, CauseKind.HOLD} and cause.is_decisive
+    weight = min(cause.share_s, gap) + DIRECT_WEIGHT * max(cause.direct_s, 0.0)
+    return not bound, -weight, cause.left_s, cause.index
+
+
+def _may_bind(contest: Contest, rival: Answer | None) -> bool:
+    """Whether the limit can have a say: the best answers without it do not fit."""
+    if rival is None:
+        return True
+    free = contest.posed.without_limit()
+    peaks = [free.answer(own).peak_bytes for own in (contest.rival, contest.stay)]
+    return any(not contest.posed.problem.fits(peak) for peak in peaks)
+
+
+def _capped(contest: Contest, rival: Answer, tried: int) -> Iterator[tuple[CauseKind, int, Posed]]:
+    """Problems in which one cost is nowhere higher than in the plan."""
+    problem, chosen = contest.posed.problem, contest.plan.choice
+    for kind, index in _suspects(contest, rival, tried):
+        if kind is CauseKind.NODE:
+            table = problem.node_tables[problem.node_table_of[index]]
+            node = NodeTable(
+                np.minimum(table.time_s, table.time_s[chosen[index]]),
+                table.memory_bytes,
+                table.axes,
+            )
+            other = _with_node(problem, index, node)
+        else:
+            first, second = problem.edges[index]
+            matrix = problem.edge_tables[problem.edge_table_of[index]]
+            most = np.minimum(matrix.time_s, matrix.time_s[chosen[first], chosen[second]])
+            time_s = np.where(matrix.time_s == contest.posed.impossible_s, matrix.time_s, most)
+            edge = EdgeTable(time_s, matrix.memory_bytes)
+            other = _with_edge(problem, index, edge)
+        yield kind, index, replace(contest.posed, problem=other)
+
+
+def _suspects(contest: Contest, rival: Answer, tried: int) -> list[tuple[CauseKind, int]]:
+    """Nodes and edges that may cost the candidate more than the plan."""
+    problem, chosen = contest.posed.problem, contest.plan.choice
+    every = [(CauseKind.NODE, i) for i in range(len(problem.sizes))]
+    every += [(CauseKind.EDGE, i) for i in range(len(problem.edges))]
+    if len(every) <= ALL_TERMS and contest.is_quick:
+        return every
+    alone = contest.moved
+    excess = {
+        each: max(
+            term_s(problem, each, other) - term_s(problem, each, chosen)
+            for other in (rival.choice, alone)
+        )
+        for each in every
+    }
+    dear = sorted((e for e in every if excess[e] > 0), key=lambda e: (-excess[e], e))
+    return dear[:tried]
+
+
+def _moved(posed: Posed, chosen: Sequence[int], rival: Forced) -> tuple[int, ...]:
+    """The plan with nothing changed but the nodes in question and what cannot but follow."""
+    for node, candidates in rival.items():
+        out = list(chosen)
+        own = candidates.tolist()
+        out[node] = min(own, key=lambda c: (local_s(posed.problem, chosen, node, c), c))
+        chosen = posed.followed(out, node)
+    return tuple(chosen)
+
+
+def term_s(problem: Problem, term: tuple[CauseKind, int], choice: Sequence[int]) -> float:
+    """Seconds of one node or edge under a choice."""
+    kind, index = term
+    return (node_s if kind is CauseKind.NODE else edge_s)(problem, index, choice)
+
+
+def _with_node(problem: Problem, index: int, table: NodeTable) -> Problem:
+    of = list(problem.node_table_of)
+    of[index] = len(problem.node_tables)
+    return replace(problem, node_tables=(*problem.node_tables, table), node_table_of=tuple(of))
+
+
+def _with_edge(problem: Problem, index: int, table: EdgeTable) -> Problem:
+    of = list(problem.edge_table_of)
+    of[index] = len(problem.edge_tables)
+    return replace(problem, edge_tables=(*problem.edge_tables, table), edge_table_of=tuple(of))

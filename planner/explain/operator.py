@@ -1,0 +1,275 @@
+"""Why one operator is split, or one tensor laid out, as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.explain.case import Case
+from planner.explain.causes import CauseKind, Contest, causes
+from planner.explain.memory_price import MemoryPrices, held_at, memory_prices
+from planner.explain.posed import Answer, Posed, edge_s, local_s
+from planner.explain.reasons import does_not_fit, node_name, reason_of
+from planner.explain.records import (
+    Candidate,
+    CostPart,
+    MemoryStatus,
+    Neighbour,
+    OperatorExplanation,
+    Reason,
+)
+from planner.explain.subject import Subject
+from planner.explain.terms import Term, Terms, by_label
+from planner.problem import FloatArray
+from planner.restriction import IndexArray
+
+RIVALS = 3
+"""Next best candidates that are shown."""
+REASONS = 4
+"""Reasons that are kept for each."""
+MOST_CHANGED = 12
+"""Other decisions that are listed for a candidate."""
+GIB = 2**30
+
+
+def explained(
+    case: Case, number: int, *, rivals: int = RIVALS, asked: Sequence[int] = ()
+) -> OperatorExplanation:
+    """Why a node of the problem has its candidate.
+
+    Args:
+        case: the plan.
+        number: the node.
+        rivals: how many of the next best candidates to explain.
+        asked: candidates to explain in their place: the best one of them, all else chosen anew.
+    """
+    explaining = _Explaining(case, Subject(case, number), memory_prices(case.posed))
+    return explaining.run(explaining.next_best(rivals) if not asked else explaining.best_of(asked))
+
+
+def memory_status(case: Case, prices: MemoryPrices) -> MemoryStatus:
+    """How much the limit has a say in a plan."""
+    return MemoryStatus(
+        limit_bytes=case.posed.limit_bytes,
+        peak_bytes=case.plan_answer.peak_bytes,
+        is_binding=bool(prices.per_byte.any()),
+        price_s_per_gib=prices.per_byte_s * GIB,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shown:
+    """A candidate with the best answer that has it; None where a hold forbids it."""
+
+    candidate: int
+    answer: Answer | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Explaining:
+    case: Case
+    subject: Subject
+    prices: MemoryPrices
+
+    @property
+    def number(self) -> int:
+        return self.subject.number
+
+    @property
+    def planned(self) -> int:
+        return self.case.choice[self.number]
+
+    def run(self, rivals: Sequence[_Shown]) -> OperatorExplanation:
+        """The record with these rivals."""
+        chosen = self._candidate(_Shown(self.planned, self.case.plan_answer), ())
+        shown = [self._candidate(rival, self._reasons(rival)) for rival in rivals]
+        return OperatorExplanation(
+            name=self.subject.node.name,
+            kind=self.subject.node.kind.value,
+            label=self.subject.label(),
+            scope=self.subject.scope(),
+            step_time_s=self.case.plan_answer.cost_s,
+            chosen=chosen,
+            rivals=tuple(shown),
+            neighbours=self._neighbours([self.planned, *(r.candidate for r in rivals)]),
+            memory=memory_status(self.case, self.prices),
+            candidates=len(set(self.subject.looks)),
+        )
+
+    def best_of(self, asked: Sequence[int]) -> list[_Shown]:
+        """The best of some candidates, one of them even if a pin forbids all."""
+        pool = np.array(sorted(asked), dtype=np.intp)
+        if self.case.posed.is_allowed({self.number: pool}):
+            return [*self._best_of(pool, self.case.posed, 1)]
+        free = _without_holds_on(self.case.posed, self.number)
+        return [_Shown(each.candidate, None) for each in self._best_of(pool, free, 1)]
+
+    def next_best(self, count: int) -> list[_Shown]:
+        """The next best candidates: the best that is left, again and again.
+
+        Candidates that a pin forbids come after all others.
+        """
+        posed, number = self.case.posed, self.number
+        free = _without_holds_on(posed, number)
+        left = np.setdiff1d(np.arange(self.subject.size), self.subject.alike(self.planned))
+        allowed = posed.allowed()[number]
+        out = [*self._best_of(np.intersect1d(left, allowed), posed, count)]
+        if len(out) < count:
+            forbidden = self._best_of(np.setdiff1d(left, allowed), free, count - len(out))
+            out += [_Shown(each.candidate, None) for each in forbidden]
+        return sorted(out, key=lambda s: math.inf if s.answer is None else s.answer.value_s)
+
+    def _best_of(self, pool: IndexArray, posed: Posed, count: int) -> Iterator[_Shown]:
+        for _ in range(count):
+            if not len(pool):
+                return
+            found = posed.answer({self.number: pool})
+            if not found.fits:
+                # The smallest choice may be one that cannot be; it stands for its candidate.
+                found = replace(
+                    found, choice=posed.without_limit().answer({self.number: pool}).choice
+                )
+            if not posed.is_possible(found.choice):
+                return
+            alike = self.subject.alike(found.choice[self.number])
+            yield _Shown(found.choice[self.number], self._thorough(found, alike))
+            pool = np.setdiff1d(pool, alike)
+
+    def _thorough(self, found: Answer, candidates: IndexArray) -> Answer:
+        """The answer with a candidate, sought as a search does where it is not yet proven."""
+        if found.proof == "optimal":
+            return found
+        better = self.case.posed.thorough().answer({self.number: candidates})
+        return min((better, found), key=lambda answer: answer.value_s)
+
+    def _reasons(self, rival: _Shown) -> tuple[Reason, ...]:
+        case, subject = self.case, self.subject
+        contest = Contest(
+            case.posed,
+            case.plan_answer,
+            {self.number: subject.alike(self.planned)},
+            {self.number: subject.alike(rival.candidate)},
+        )
+        found = causes(contest, rival.answer)
+        alternatives: list[Sequence[int]] = [self._moved(rival.candidate)]
+        if rival.answer is not None:
+            alternatives.append(rival.answer.choice)
+        out = [reason_of(case, cause, alternatives) for cause in found[:REASONS]]
+        stuck = rival.answer is not None and not rival.answer.fits
+        if rival.answer is not None and stuck and not out:
+            out = [does_not_fit(case, rival.answer)]
+        return tuple(out)
+
+    def _moved(self, candidate: int) -> tuple[int, ...]:
+        """The plan with another candidate here, and what cannot but follow it."""
+        choice = list(self.case.choice)
+        choice[self.number] = candidate
+        return self.case.posed.followed(choice, self.number)
+
+    def _candidate(self, shown: _Shown, reasons: tuple[Reason, ...]) -> Candidate:
+        case, problem = self.case, self.case.posed.problem
+        moved = self._moved(shown.candidate)
+        plan_s = case.plan_answer.cost_s
+        answer = shown.answer if shown.answer is not None and shown.answer.fits else None
+        local = local_s(problem, moved, self.number, shown.candidate)
+        inputs, outputs = self.subject.layouts(shown.candidate)
+        cuts = self.subject.cuts(shown.candidate)
+        return Candidate(
+            cuts="" if cuts is None else self.subject.cuts_text(shown.candidate),
+            inputs=inputs,
+            outputs=outputs,
+            is_chosen=shown.candidate == self.planned,
+            local_s=local,
+            parts=self._parts(moved),
+            fixed_delta_s=problem.cost_s(moved) - plan_s,
+            delta_s=None if answer is None else answer.cost_s - plan_s,
+            step_time_s=None if answer is None else answer.cost_s,
+            peak_memory_bytes=None if answer is None else answer.peak_bytes,
+            memory_bytes=self._held_at_peak(moved),
+            memory_charge_s=self.prices.charge_s(problem, moved, self.number),
+            delta_by_cause={} if answer is None else delta_by_cause(case, answer.choice),
+            also_changed=() if answer is None else self._changed(answer.choice),
+            reasons=reasons,
+        )
+
+    def _parts(self, choice: Sequence[int]) -> tuple[CostPart, ...]:
+        terms = Terms(self.case.lowered).near(choice, self.number)
+        parts = [self._part(term) for term in terms]
+        return tuple(sorted(parts, key=lambda part: -part.time_s))
+
+    def _part(self, term: Term) -> CostPart:
+        tensor = neighbour = ""
+        if term.owner is CauseKind.EDGE:
+            edge = self.case.lowered.edges[term.index]
+            other = edge.target if edge.source == self.number else edge.source
+            tensor, neighbour = edge.tensor, node_name(self.case, other)
+        return CostPart(term.label, term.cause, tensor, neighbour, term.time_s)
+
+    def _held_at_peak(self, choice: Sequence[int]) -> float:
+        problem = self.case.posed.problem
+        profile = problem.memory_profile(self.case.choice)
+        peak = int(profile.argmax()) if len(profile) else 0
+        held = held_at(problem, choice, self.number)
+        return math.fsum(nbytes for start, end, nbytes in held if start <= peak < end)
+
+    def _changed(self, choice: Sequence[int]) -> tuple[str, ...]:
+        """Other decisions that look different, by name."""
+        case, out = self.case, []
+        for number, (old, new) in enumerate(zip(case.choice, choice, strict=True)):
+            other = Subject(case, number)
+            if number != self.number and old != new and other.layouts(old) != other.layouts(new):
+                out.append(node_name(case, number))
+        rest = [f"and {len(out) - MOST_CHANGED} more"] if len(out) > MOST_CHANGED else []
+        return (*out[:MOST_CHANGED], *rest)
+
+    def _neighbours(self, candidates: Sequence[int]) -> tuple[Neighbour, ...]:
+        found = [self._neighbour(index, other, candidates) for index, other in self.subject.edges()]
+        return tuple(sorted(found, key=lambda n: -n.time_s))
+
+    def _neighbour(self, index: int, other: int, candidates: Sequence[int]) -> Neighbour:
+        case, problem = self.case, self.case.posed.problem
+        edge = case.lowered.edges[index]
+        matrix = problem.edge_tables[problem.edge_table_of[index]].time_s
+        ours_first = edge.source == self.number
+        at = case.choice[other]
+        costs = matrix[:, at] if ours_first else matrix[at, :]
+        port, place = (edge.target_port, at) if ours_first else (edge.source_port, at)
+        state = port.states[port.of[place % len(port.of)]]
+        best = self._least(costs)
+        return Neighbour(
+            name=case.lowered.nodes[other].name,
+            kind=case.lowered.nodes[other].kind.value,
+            tensor=edge.tensor,
+            layout=Subject(case, other).layout_text(state.forward),
+            time_s=edge_s(problem, index, case.choice),
+            costs_s=tuple(float(costs[c]) for c in candidates),
+            wants=self.subject.cuts_text(best),
+            least_s=float(costs[best]),
+        )
+
+    def _least(self, costs: FloatArray) -> int:
+        """The candidate that costs least at an edge: the plan's, if it is one of them."""
+        if costs[self.planned] <= costs.min():
+            return self.planned
+        return int(costs.argmin())
+
+
+def delta_by_cause(case: Case, choice: Sequence[int]) -> Mapping[str, float]:
+    """What a choice costs more than the plan, by cause; sums to the difference of the two."""
+    terms = Terms(case.lowered)
+    before, after = by_label(terms.of_choice(case.choice)), by_label(terms.of_choice(choice))
+    found = {
+        label: after.get(label, 0.0) - before.get(label, 0.0)
+        for label in dict.fromkeys((*before, *after))
+    }
+    return {label: each for label, each in found.items() if each}
+
+
+def _without_holds_on(posed: Posed, number: int) -> Posed:
+    for index in reversed(range(len(posed.holds))):
+        if number in posed.holds[index].allowed:
+            posed = posed.without_hold(index)
+    return posed

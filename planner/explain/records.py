@@ -1,0 +1,239 @@
+"""What explanations say: records that a command prints, a file keeps and a page shows.
+
+Field names are stable. `to_dict` gives plain JSON values; None stands for a number that does not
+exist, such as the time of a plan that does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+class Record:
+    """Gives itself as plain JSON values."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: lists, dicts, text, finite numbers, None."""
+        return {str(k): plain(v) for k, v in asdict(self).items()}  # type: ignore[call-overload]
+
+
+def plain(value: object) -> object:
+    """A value as JSON has it; None for a number that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class CostPart(Record):
+    """One part of what a candidate costs."""
+
+    cause: str
+    """As in `time_by_cause` of a plan: `compute forward`, `all_reduce in card`."""
+    purpose: str
+    """Of a collective: `forward`, `activation gradient`, `parameter gather`, `gradient sync`,
+    `inside operators`; empty for computation."""
+    tensor: str
+    """What moves; empty for the operator's own work."""
+    neighbour: str
+    """Operator or tensor at the other end; empty for the operator's own work."""
+    time_s: float
+    """Seconds of one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason(Record):
+    """One cause without which a candidate would do better."""
+
+    kind: str
+    """`memory limit`, `pin`, `node` (the work of one operator or tensor) or `edge` (moving one
+    tensor between two of them)."""
+    name: str
+    """The pin, the operator or tensor, or `TENSOR from A to B`; empty for the limit."""
+    text: str
+    """The same as a sentence."""
+    share_s: float | None
+    """Seconds of the difference that go without it; None where nothing is possible with it."""
+    left_s: float
+    """Seconds that the candidate would then still cost more than the plan's; below 0 less."""
+    decisive: bool
+    """Without it the candidate would be as good as the plan's or better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Record):
+    """One way to split an operator, or to lay out a tensor, and what it costs."""
+
+    cuts: str
+    """As `--pin` takes it, such as `((2,4),(4,1))`; empty for a tensor."""
+    inputs: tuple[str, ...]
+    """Layouts, such as `[server, card]`; `-` for an operand without one."""
+    outputs: tuple[str, ...]
+    """Layouts of the results; of a tensor its own one."""
+    is_chosen: bool
+    local_s: float
+    """Its own work and the edges at it, everything else as planned but what cannot but follow."""
+    parts: tuple[CostPart, ...]
+    """What `local_s` consists of, the largest first."""
+    fixed_delta_s: float
+    """Seconds more in a step, everything else as planned."""
+    delta_s: float | None
+    """Seconds more in a step, everything else chosen anew; None where nothing fits or a pin
+    forbids it."""
+    step_time_s: float | None
+    """Of that step."""
+    peak_memory_bytes: float | None
+    """Of that step, per device."""
+    memory_bytes: float
+    """What it holds of the plan's peak, with the copies at its edges."""
+    memory_charge_s: float
+    """What its memory costs at the price of memory: seconds that others lose by it."""
+    delta_by_cause: Mapping[str, float] = field(default_factory=dict)
+    """`delta_s` by cause over the whole step; sums to it."""
+    also_changed: tuple[str, ...] = ()
+    """Other operators and tensors that change with it when everything is chosen anew."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it is not chosen, the weightiest first; empty for the plan's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour(Record):
+    """What stands at the other end of an edge, and what it wants."""
+
+    name: str
+    kind: str
+    """`operator`, `parameter`, `input` or `tensor`."""
+    tensor: str
+    """What moves between the two."""
+    layout: str
+    """Of the tensor at the neighbour's end, as planned."""
+    time_s: float
+    """What the edge costs in the plan."""
+    costs_s: tuple[float, ...]
+    """What it would cost with each candidate shown, the plan's first, the neighbour as planned."""
+    wants: str
+    """Cuts (or the layout) that would cost least at this edge, the neighbour as planned."""
+    least_s: float
+    """What the edge would cost then."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatus(Record):
+    """How much the memory limit has a say."""
+
+    limit_bytes: float
+    """Per device."""
+    peak_bytes: float
+    """Of the plan."""
+    is_binding: bool
+    """Without the limit there would be a faster plan."""
+    price_s_per_gib: float
+    """Seconds of a step that a GiB more per device would save, at the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorExplanation(Record):
+    """Why an operator is split, or a tensor laid out, as it is."""
+
+    name: str
+    kind: str
+    """`operator`, `parameter`, `input` or `tensor`."""
+    label: str
+    """Kind of the operator, such as `MatMul`; dims and element type of a tensor."""
+    scope: str
+    step_time_s: float
+    """Of the plan."""
+    chosen: Candidate
+    rivals: tuple[Candidate, ...]
+    """The next best ones, the best first."""
+    neighbours: tuple[Neighbour, ...]
+    """The dearest edge first."""
+    memory: MemoryStatus
+    candidates: int
+    """How many there are in the space."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost(Record):
+    """What equal operators cost together."""
+
+    name: str
+    """Pattern of their names, such as `layers.*.mlp.down_proj`."""
+    label: str
+    example: str
+    """Name of the first, for `--op`."""
+    count: int
+    compute_s: float
+    communication_s: float
+    """Of the edges into them and inside them."""
+    cuts: str
+
+    @property
+    def time_s(self) -> float:
+        """Both together."""
+        return self.compute_s + self.communication_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rival(Record):
+    """Another whole plan, next to the one that was found."""
+
+    name: str
+    """What is different, such as `op_3 cut ((8,1),(1,1))`, or the name of a baseline."""
+    delta_s: float | None
+    """Seconds more in a step; None where it does not fit or cannot be expressed."""
+    delta_by_cause: Mapping[str, float]
+    reason: str
+    """Why it is not chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class FasterLink(Record):
+    """What links of one tier twice as fast would bring."""
+
+    tier: str
+    factor: float
+    same_plan_s: float
+    """Step time of this plan there."""
+    best_s: float
+    """Step time of the best plan there, on the same mesh."""
+    plan_changes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHolder(Record):
+    """Who holds memory at the plan's peak."""
+
+    cause: str
+    """`weights`, `gradients`, `optimizer state`, `activations`, `temporaries`, `inputs`, ..."""
+    nbytes: float
+    largest: str
+    """The operator or tensor that holds most of it."""
+    largest_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExplanation(Record):
+    """Why a plan is as it is, in the large."""
+
+    step_time_s: float
+    bound_s: float
+    proof: str
+    time_by_cause: Mapping[str, float]
+    operators: tuple[OperatorCost, ...]
+    """The dearest first."""
+    memory: MemoryStatus
+    holders: tuple[MemoryHolder, ...]
+    """The largest first."""
+    rivals: tuple[Rival, ...]
+    """The closest first."""
+    links: tuple[FasterLink, ...]

@@ -1,0 +1,179 @@
+"""Plans of other tools as requests: what they hold the search to; the rest is chosen at best."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from exporters.sharding import Sharding
+from importers.foreign_plans import ForeignPlan
+from ir.graph import OpGraph, Role, Tensor
+from ir.ops import OpView
+from ir.plan import NamedLayout
+from planner.request import Cuts, RequestError, SearchRequest
+from topology.cluster import Cluster
+
+_LAYER = re.compile(r"^(.*?(?:^|[./]))(\d+)(?:[./]|$)")
+
+
+def held_to(
+    request: SearchRequest, found: ForeignPlan, graph: OpGraph, cluster: Cluster
+) -> tuple[SearchRequest, tuple[str, ...]]:
+    """The request that is held to a foreign plan, and what is not taken over.
+
+    Args:
+        request: what else is asked.
+        found: the plan.
+        graph: as it is planned.
+        cluster: the machine.
+
+    Raises:
+        RequestError: the plan has stages, other layers or parameters than the model, or more
+            devices than the machine.
+    """
+    degrees = dict(found.degrees)
+    stages = degrees.pop("pp", 1)
+    if stages > 1:
+        raise RequestError(
+            f"the plan has {stages} pipeline stages\n  at:  {found.form}'s degrees\n"
+            f"  fix: planner search MODEL --global-batch N --pipeline {stages}"
+        )
+    if found.form == "Megatron" and "dp" not in degrees and "tp" in degrees:
+        degrees["dp"] = _rest(cluster.devices, degrees["tp"])
+    scoped = _layers(found, graph, cluster.devices)
+    rests = tuple(_at_rest(found, graph, cluster))
+    asked = replace(request, degrees=tuple(degrees.items()), scoped_degrees=scoped, rests=rests)
+    notes = tuple(
+        f"{each} of the {found.form} plan is left to the planner" for each in found.left_out
+    )
+    return asked, notes
+
+
+def _rest(devices: int, tp: int) -> int:
+    if tp < 1 or devices % tp:
+        raise RequestError(
+            f"{devices} devices are not groups of {tp}\n  at:  tp={tp}\n"
+            "  fix: use a degree that divides the devices"
+        )
+    return devices // tp
+
+
+def _layers(
+    found: ForeignPlan, graph: OpGraph, devices: int
+) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    if not found.layers:
+        return ()
+    scopes = layer_scopes(graph)
+    if len(scopes) != len(found.layers):
+        raise RequestError(
+            f"the plan is for {len(found.layers)} layers, the model has {len(scopes)}\n"
+            "  at:  tp_sizes_enc\n  fix: pass the model that the plan was made for"
+        )
+    return tuple(
+        (scope, (*own, ("dp", _rest(devices, dict(own)["tp"]))))
+        for scope, own in zip(scopes, found.layers, strict=True)
+    )
+
+
+def layer_scopes(graph: OpGraph) -> tuple[str, ...]:
+    """Scopes of the layers of a network: the most numbered ones, such as `model.layers.3`."""
+    found: dict[str, set[int]] = {}
+    names = [op.scope or op.name for op in graph.ops]
+    names += [t.name for t in graph.tensors.values() if t.role is Role.PARAMETER]
+    for name in names:
+        match = _LAYER.match(name)
+        if match:
+            found.setdefault(match[1], set()).add(int(match[2]))
+    if not found:
+        return ()
+    prefix = max(sorted(found), key=lambda each: len(found[each]))
+    return tuple(f"{prefix}{number}" for number in sorted(found[prefix]))
+
+
+def _at_rest(
+    found: ForeignPlan, graph: OpGraph, cluster: Cluster
+) -> list[tuple[str, tuple[int, ...]]]:
+    """How often each parameter is cut at rest, by the dims that it has here."""
+    if not found.placements:
+        return []
+    mesh = found.mesh or _machine_mesh(found, cluster)
+    if math.prod(mesh) != cluster.devices:
+        raise RequestError(
+            f"the plan is for a mesh of {' x '.join(map(str, mesh))}, the job has "
+            f"{cluster.devices} devices\n  at:  mesh\n  fix: pass --devices {math.prod(mesh)}"
+        )
+    known = {t.name: t for t in graph.parameters}
+    unknown = [name for name, _ in found.placements if name not in known]
+    if unknown:
+        close = get_close_matches(unknown[0], sorted(known), n=1, cutoff=0.4)
+        hint = f"name parameters as the model does, such as {close[0]}" if close else "see inspect"
+        raise RequestError(
+            f"the model lacks {len(unknown)} of the plan's parameters, such as {unknown[0]}\n"
+            f"  at:  placements\n  fix: {hint}"
+        )
+    return [(name, _cuts(known[name], own, mesh)) for name, own in found.placements]
+
+
+def _machine_mesh(found: ForeignPlan, cluster: Cluster) -> tuple[int, ...]:
+    """The machine's tiers, or all devices in one dimension, as the placements have dimensions."""
+    count = len(found.placements[0][1])
+    tiers = tuple(tier.size for tier in cluster.tiers if tier.size > 1)
+    if count == 1:
+        return (cluster.devices,)
+    if count == len(tiers):
+        return tiers
+    raise RequestError(
+        f"parameters have {count} placements, and the file does not say the sizes of the mesh\n"
+        '  at:  placements\n  fix: write {"mesh": [2, 8], "placements": {...}}'
+    )
+
+
+def _cuts(tensor: Tensor, places: Sequence[int | None], mesh: Sequence[int]) -> tuple[int, ...]:
+    """Placements are of the dims in the model's file; here they may stand in another order."""
+    filed = [1] * len(tensor.dims)
+    for size, dim in zip(mesh, places, strict=True):
+        if dim is None:
+            continue
+        if dim >= len(filed):
+            raise RequestError(
+                f"Shard({dim}) of {tensor.name}, which has {len(filed)} dimensions\n"
+                "  at:  placements\n  fix: count dimensions from 0"
+            )
+        filed[dim] *= size
+    order = tensor.stored_permutation or range(len(filed))
+    return tuple(filed[place] for place in order)
+
+
+def pins_of_sharding(graph: OpGraph, sharding: Sharding) -> tuple[tuple[str, Cuts], ...]:
+    """Pins of all operators of a sharding that the planner wrote for a framework.
+
+    Raises:
+        RequestError: the model has none of its operators.
+    """
+    sizes = sharding.sizes
+    operands = {op.name: op.operands for op in sharding.operators}
+    out = []
+    for op in graph.ops:
+        if op.name not in operands or len(operands[op.name]) != len(op.inputs):
+            continue
+        own: list[tuple[int, ...]] = []
+        for tensor, layout in zip(OpView(op, graph).inputs, operands[op.name], strict=True):
+            if tensor is not None and tensor.dims and tensor.role is not Role.CONSTANT:
+                own.append(_pieces(layout, len(tensor.dims), sizes))
+        if own:
+            out.append((op.name, tuple(own)))
+    if not out:
+        raise RequestError(
+            "the model has no operator of the plan\n  at:  operators\n"
+            "  fix: pass the model that the plan was made for"
+        )
+    return tuple(out)
+
+
+def _pieces(layout: NamedLayout | None, rank: int, sizes: dict[str, int]) -> tuple[int, ...]:
+    if layout is None:
+        return (1,) * rank
+    return tuple(math.prod(sizes[axis] for axis in dim) for dim in layout.dims)

@@ -1,0 +1,193 @@
+"""A plan with stages as it stands, priced anew on another machine: every layout is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from costmodel.operators import chip_constants
+from ir.plan import Bound, Estimate, Plan, PlannedCollective, PlannedOperator, SharedParameter
+from ir.plan_stages import part_times, pipeline_of, received, retimed, stage_plan
+from planner.liveness import analyse
+from planner.lowered import Lowered, NodeKind
+from planner.lowering import lower
+from planner.moving import setting_of, timed_on
+from planner.request import RequestError
+from planner.stages.chain import pipeline_time_s
+from planner.stages.machine import send_s, send_tier
+from topology.cluster import Cluster
+from topology.part import stage_cluster
+
+BUBBLE = "other stages at work"
+
+
+def moved_stages(plan: Plan, cluster: Cluster) -> Plan:
+    """The same plan on another machine; bounds and baselines of the old one are left out.
+
+    Times of operators and updates follow those of the same splits on both machines.
+
+    Args:
+        plan: with pipeline stages.
+        cluster: with as many devices, in tiers of the same sizes.
+
+    Raises:
+        RequestError: the machine has another shape, or the plan cannot be priced on it.
+    """
+    _check_shape(plan, cluster)
+    parts = [_part(plan, each) for each in (Cluster.from_dict(plan.cluster), cluster)]
+    ratios = _Ratios.of(plan, *parts)
+    pipeline = pipeline_of(plan)
+    basis = f"rates of matrix products: {chip_constants(cluster.chip).basis}"
+    draft = replace(plan, cluster=stage_plan(plan, 0).cluster)
+    found = replace(
+        plan,
+        cluster=cluster.to_dict(),
+        operators=tuple(ratios.operator(op) for op in plan.operators),
+        tensors=tuple(
+            replace(t, update_s=t.update_s * ratios.update, recompute_s=t.recompute_s * ratios.mean)
+            for t in plan.tensors
+        ),
+        collectives=timed_on(draft, parts[1]),
+        notes=(*(n for n in plan.notes if not n.startswith("rates of matrix")), basis),
+        bound=Bound(0.0, math.inf, "none", "none"),
+        baselines=(),
+        pipeline=replace(
+            pipeline,
+            sends=tuple(_send_on(send, cluster) for send in pipeline.sends),
+            shared=tuple(_shared_on(each, cluster) for each in pipeline.shared),
+        ),
+    )
+    found = retimed(found)
+    return replace(found, estimate=_estimate(found, cluster))
+
+
+def _check_shape(plan: Plan, cluster: Cluster) -> None:
+    own, tiers = (
+        [tier.size for tier in each.tiers] for each in (Cluster.from_dict(plan.cluster), cluster)
+    )
+    if own != tiers:
+        raise RequestError(
+            f"the plan is for tiers of {' x '.join(map(str, own))} devices, "
+            f"{cluster.name} has {' x '.join(map(str, tiers))}\n"
+            "  at:  --cluster\n  fix: plan for that machine: planner search --cluster"
+        )
+
+
+def _part(plan: Plan, cluster: Cluster) -> Cluster:
+    """What one stage has of a machine."""
+    part = stage_cluster(cluster, plan.devices // pipeline_of(plan).parts)
+    if part is None:
+        raise RequestError(
+            f"{cluster.name} has no equal parts for the stages\n  at:  --cluster\n"
+            "  fix: plan for that machine: planner search --cluster"
+        )
+    return part
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratios:
+    """Times on the new machine over those on the old one."""
+
+    forward: Mapping[str, float]
+    backward: Mapping[str, float]
+    update: float
+
+    @classmethod
+    def of(cls, plan: Plan, old: Cluster, new: Cluster) -> _Ratios:
+        """Of the splits that were planned."""
+        liveness = analyse(plan.graph, training=True)
+        pair = [lower(liveness, setting_of(plan, part)) for part in (old, new)]
+        times = [dict(_operator_times(plan, lowered)) for lowered in pair]
+        updates = [_update_s(lowered) for lowered in pair]
+        names = times[0].keys()
+        return cls(
+            {n: _ratio(times[1][n][0], times[0][n][0]) for n in names},
+            {n: _ratio(times[1][n][1], times[0][n][1]) for n in names},
+            _ratio(updates[1], updates[0]),
+        )
+
+    @property
+    def mean(self) -> float:
+        """Of all forward passes."""
+        return math.fsum(self.forward.values()) / max(len(self.forward), 1)
+
+    def operator(self, op: PlannedOperator) -> PlannedOperator:
+        backward = op.backward_s * self.backward[op.name]
+        forward = (op.compute_s - op.backward_s) * self.forward[op.name]
+        again = op.recompute_s * self.forward[op.name]
+        return replace(op, compute_s=forward + backward, backward_s=backward, recompute_s=again)
+
+
+def _ratio(new: float, old: float) -> float:
+    return new / old if old > 0 else 1.0
+
+
+def _operator_times(plan: Plan, lowered: Lowered) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Seconds forward and backward of every operator, split as planned."""
+    splits = {op.name: tuple(factor for _, factor in op.split) for op in plan.operators}
+    for node in lowered.nodes:
+        found = node.candidates
+        if found is None:
+            continue
+        if splits[node.name] not in found.assignments:
+            raise RequestError(
+                f"the split of {node.name!r} is not one that this version knows\n"
+                "  at:  plan.json\n  fix: plan again with `planner search`"
+            )
+        index = found.assignments.index(splits[node.name])
+        yield node.name, (float(found.forward_s[index]), float(found.backward_s[index]))
+
+
+def _update_s(lowered: Lowered) -> float:
+    """Seconds to update all parameters, each in its first layout at rest."""
+    tables = lowered.problem.node_tables
+    pairs = zip(lowered.nodes, lowered.problem.node_table_of, strict=True)
+    return math.fsum(
+        tables[table].time_s.tolist()[0] for node, table in pairs if node.kind is NodeKind.PARAMETER
+    )
+
+
+def _send_on(send: PlannedCollective, cluster: Cluster) -> PlannedCollective:
+    time_s = send.count * send_s(cluster, send.nbytes)
+    return replace(send, time_s=time_s, tier=send_tier(cluster))
+
+
+def _shared_on(shared: SharedParameter, cluster: Cluster) -> SharedParameter:
+    return replace(shared, time_s=send_s(cluster, shared.nbytes), tier=send_tier(cluster))
+
+
+def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
+    """Time by what the slowest part does, and the rest of the step in which it waits."""
+    pipeline, times = pipeline_of(plan), part_times(plan)
+    slowest = max(range(len(times)), key=lambda part: times[part])
+    busy = times[slowest] * pipeline.micro_batches
+    step_s = pipeline_time_s(times, pipeline.micro_batches, pipeline.chunks)
+    causes: dict[str, float] = {}
+
+    def add(cause: str, seconds: float) -> None:
+        causes[cause] = causes.get(cause, 0.0) + seconds
+
+    own = set(range(slowest, len(pipeline.stages), pipeline.parts))
+    for op in (o for o in plan.operators if o.stage in own):
+        add("compute forward", op.compute_s - op.backward_s)
+        add("compute backward", op.backward_s)
+        add("recompute", op.recompute_s)
+    for tensor in (t for t in plan.tensors if t.stage in own):
+        add("optimizer update", tensor.update_s)
+        add("recompute", tensor.recompute_s)
+    sent = (s for stage in sorted(own) for s in received(plan, stage))
+    for item in (*(c for c in plan.collectives if c.stage in own), *sent):
+        add(f"{item.kind} in {item.tier}", item.time_s)
+    for shared in pipeline.shared:
+        count = len(own.intersection(shared.stages))
+        add(f"point_to_point in {shared.tier}", count * shared.time_s)
+    add(BUBBLE, step_s - busy)
+    asked = plan.request.get("memory_limit_bytes")
+    limit = asked if isinstance(asked, int | float) else cluster.usable_memory_bytes
+    return replace(
+        plan.estimate,
+        step_time_s=step_s,
+        time_by_cause={cause: s for cause, s in causes.items() if s > busy * 1e-12},
+        memory_limit_bytes=float(limit),
+    )

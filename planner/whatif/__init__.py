@@ -1,0 +1,1 @@
+"""Sweeps over machines, sizes and batches, and what follows from them."""

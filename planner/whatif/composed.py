@@ -1,0 +1,160 @@
+"""The options of a sweep as text, and what follows from them: the one way, whoever asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from planner.asking.errors import UserError
+from planner.asking.options import SearchOptions
+from planner.asking.sources import Document, ModelSource
+from planner.asking.texts import at_least_one
+from planner.whatif.around import around
+from planner.whatif.axes import Axis, check_distinct, list_axis, parse_axes
+from planner.whatif.engines import Engine
+from planner.whatif.goodput import SECONDS_PER_HOUR, Failures
+from planner.whatif.prices import Prices
+from planner.whatif.remaining import aftermath
+from planner.whatif.report import Report, report_of
+from planner.whatif.shapes import shapes
+from planner.whatif.store import Store
+from planner.whatif.sweep import Watch, run
+from planner.whatif.tasks import Asked, sweep_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """What is swept, beside what all points have in common; `planner whatif --help` explains it."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    """A name that is no option is an error where a service reads them."""
+
+    devices: str | None = None
+    cluster: str = "atlas-800t-a2"
+    vary: tuple[str, ...] = ()
+    cut: bool = False
+    """Every plan may cut its step, as `--pipeline` and `--micro-batch` say."""
+    tokens: str | None = None
+    days: float | None = None
+    around: float | None = None
+    mix: str | None = None
+    """`uniform`, or a weight for each size."""
+    mtbf: float | None = None
+    """Hours."""
+    restart: float = 600.0
+    checkpoint_rate: float = 1.0
+    """GB/s."""
+    repair: float = 24.0
+    """Hours."""
+    spares: int = 0
+
+    def failures(self) -> Failures | None:
+        """`None` if nothing is said of failures."""
+        if self.mtbf is None:
+            return None
+        return Failures(
+            self.mtbf * SECONDS_PER_HOUR, self.restart, self.checkpoint_rate * 1e9,
+            self.repair * SECONDS_PER_HOUR, self.spares,
+        )  # fmt: skip
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of the machines."""
+        return tuple(str(value) for value in list_axis("cluster", self.cluster).values)
+
+    def axes(self, common: SearchOptions) -> tuple[Axis, ...]:
+        """All axes.
+
+        Raises:
+            UserError: one is wrong, or stands twice.
+        """
+        axes = [list_axis("cluster", self.cluster)]
+        if self.devices is not None:
+            axes.append(list_axis("devices", self.devices))
+        for text in self.vary:
+            axes += parse_axes(text)
+        for name, value in (("batch", common.batch), ("sequence", common.sequence)):
+            if value is not None:
+                axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
+        check_distinct(axes, "--vary")
+        if self.cut and not any(axis.name == "batch" for axis in axes):
+            raise UserError(
+                "there is no batch to cut", "--pipeline or --micro-batch",
+                "give --batch N, or an axis such as --vary batch=64:1024:5",
+            )  # fmt: skip
+        return tuple(axes)
+
+    def wanted(self) -> tuple[float, float] | None:
+        """Tokens, and the days in which they are to be done."""
+        if self.tokens is None and self.days is None:
+            return None
+        if self.tokens is None or self.days is None:
+            raise UserError(
+                "tokens and days go together", "--tokens, --days", "give both, or neither"
+            )
+        try:
+            tokens = float(self.tokens)
+        except ValueError:
+            tokens = 0.0
+        if not (0 < tokens < math.inf and 0 < self.days < math.inf):
+            raise UserError(
+                f"{self.tokens} tokens in {self.days:g} days", "--tokens, --days",
+                "give numbers above 0, such as --tokens 1e12 --days 30",
+            )  # fmt: skip
+        return tokens, self.days
+
+    def check_around(self) -> None:
+        """Raise `UserError` for a share of costs that cannot be."""
+        if self.around is not None and not 0 < self.around < 1:
+            raise UserError(
+                f"costs cannot be wrong by {self.around:g} of themselves",
+                f"--around {self.around:g}", "give a share such as 0.2",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a sweep is done with."""
+
+    engine: Engine
+    store: Store
+    prices: Prices
+    watch: Watch = lambda _: None
+    """Is told how far it is."""
+
+
+def sweep_report(
+    model: ModelSource, common: SearchOptions, options: SweepOptions,
+    machine_files: Mapping[str, Document], bench: Bench,
+) -> Report:  # fmt: skip
+    """The sweep and what follows from it.
+
+    Args:
+        model: what is planned.
+        common: what all points have in common.
+        options: what is swept.
+        machine_files: the machines that are no bundled ones, by the names in the options.
+        bench: what it is done with.
+
+    Raises:
+        UserError: an option is wrong; other errors of `planner.asking.faults` likewise.
+    """
+    wanted, failures = options.wanted(), options.failures()
+    options.check_around()
+    asked = Asked(model, common, options.axes(common), machine_files, options.cut)
+    sweep = sweep_of(asked)
+    known = len(bench.store.known(task.key for task in sweep.tasks))
+    points = run(sweep, bench.engine, bench.store, bench.watch)
+    searches = (len(sweep.tasks), known)
+    report = report_of(sweep.model, sweep.axes, points, bench.prices, searches, wanted)
+    best = report.best
+    if best is None:
+        return report
+    return replace(
+        report,
+        around=None if options.around is None
+        else around(sweep, best.key, bench.engine, options.around),
+        shapes=None if options.mix is None else shapes(sweep, points, options.mix),
+        aftermath=None if failures is None else aftermath(asked, best, failures),
+    )  # fmt: skip

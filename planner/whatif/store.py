@@ -1,0 +1,72 @@
+"""Results and plans in a folder, each under the name of its task: done once, never done again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from planner.whatif.results import Result
+from planner.whatif.workbench import Done
+
+RESULTS, PLANS = "results", "plans"
+
+
+class Store:
+    """Keeps what was found; in memory alone if there is no folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._found: dict[str, Result] = {}
+        if folder is not None:
+            for name in (RESULTS, PLANS):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def known(self, keys: Iterable[str]) -> dict[str, Result]:
+        """The results that are there; damaged ones are left out, to be made again."""
+        found: dict[str, Result] = {}
+        for key in keys:
+            result = self._found.get(key) or self._read(key)
+            if result is not None:
+                found[key] = result
+        return found
+
+    def keep(self, done: Done) -> None:
+        """Write one answer: its plan first, for a result says that the plan is there."""
+        self._found[done.key] = done.result
+        if self.folder is None or done.result.truncated:
+            return
+        if done.plan is not None:
+            _write(self.folder / PLANS / f"{done.key}.json.gz", done.plan)
+        _write(self.folder / RESULTS / f"{done.key}.json", done.result.to_json().encode())
+
+    def plan_path(self, key: str) -> Path | None:
+        """Where the plan of a point is kept, if it is."""
+        if self.folder is None:
+            return None
+        path = self.folder / PLANS / f"{key}.json.gz"
+        return path if path.is_file() else None
+
+    def _read(self, key: str) -> Result | None:
+        if self.folder is None:
+            return None
+        path = self.folder / RESULTS / f"{key}.json"
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            result = Result.from_json(path.read_text(encoding="utf-8"))
+            if not result.is_planned or self.plan_path(key) is not None:
+                return result
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A file that appears whole or not at all, also where several write the same."""
+    handle, name = tempfile.mkstemp(prefix=".planner-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,257 @@
+"""The service from Python: `from service.client import Planner`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+RETRIES = 8
+"""Times that a lost connection is tried again before it is told."""
+_ANSWER_S = 120.0
+_LAST_STATES = ("done", "failed", "cancelled")
+
+
+class ServiceError(Exception):
+    """The service refused, or a job failed; the message is the service's own."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of HTTP; 0 for a job that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file that was exported."""
+
+    name: str
+    content: bytes
+    notes: tuple[str, ...]
+    """What it does not say of the plan, a sentence each."""
+
+
+class Planner:
+    """A service.
+
+    >>> planner = Planner("http://127.0.0.1:8400")
+    >>> plan_id = planner.search("llama3-8b", devices=16)["plan"]  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8400",
+        token: str | None = None,
+        *,
+        http: httpx.Client | None = None,
+    ) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url, timeout=_ANSWER_S) if http is None else http
+        self._headers = headers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def upload_model(self, path: Path) -> str:
+        """Upload a model file; its id. The same file has the same id."""
+        return self.upload("models", path.name, path.read_bytes())
+
+    def upload_cluster(self, path: Path) -> str:
+        """Upload a cluster file or a rank table; its id."""
+        return self.upload("clusters", path.name, path.read_bytes())
+
+    def upload_plan(self, path: Path) -> str:
+        """Upload a plan.json; its id."""
+        return self.upload("plans", path.name, path.read_bytes())
+
+    def upload(self, kind: str, name: str, content: bytes) -> str:
+        """Upload bytes, and wait until the service has read them; their id.
+
+        Raises:
+            ServiceError: they are refused.
+        """
+        answer = self._json("POST", f"/v1/{kind}", params={"name": name}, content=content)
+        self.wait(answer["job"])
+        return str(answer["id"])
+
+    def submit(self, kind: str, body: Mapping[str, Any]) -> str:
+        """Ask for work, such as `submit("searches", {...})`; the job's id."""
+        return str(self._json("POST", f"/v1/{kind}", json=dict(body))["job"])
+
+    def search(
+        self,
+        model: str,
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        *,
+        priority: int = 0,
+        **options: object,
+    ) -> dict[str, Any]:
+        """Search and wait; the result, whose `plan` is the plan's id.
+
+        Args:
+            model: id of an uploaded model, or the name of a published one.
+            report: receives events of progress.
+            priority: 0 to 9, the larger the sooner.
+            options: as on the command line, with underscores: `devices=16, batch=64`.
+
+        Raises:
+            ServiceError: the search is refused or fails.
+        """
+        body = {"model": model, "options": options, "priority": priority}
+        return self.wait(self.submit("searches", body), report)
+
+    def sweep(
+        self,
+        model: str,
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        *,
+        sweep: Mapping[str, object],
+        **options: object,
+    ) -> dict[str, Any]:
+        """Search at many points and wait.
+
+        Args:
+            model: as in a search.
+            report: receives events of progress.
+            sweep: what differs, such as `{"devices": "8,16", "vary": ["bandwidth=0.5:2:5"]}`.
+            options: what all points have in common, as in a search.
+        """
+        body = {"model": model, "options": options, "sweep": dict(sweep)}
+        return self.wait(self.submit("sweeps", body), report)
+
+    def simulate(self, plan: str, **options: object) -> dict[str, Any]:
+        """Simulate a plan and wait; the result, whose `trace` is the timeline's id."""
+        return self.wait(self.submit("simulations", {"plan": plan, "options": options}))
+
+    def verify(
+        self,
+        plan: str,
+        model: str | None = None,
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        **options: object,
+    ) -> dict[str, Any]:
+        """Verify a plan and wait; the result, whose `passed` is the verdict."""
+        body = {"plan": plan, "model": model, "options": options}
+        return self.wait(self.submit("verifications", body), report)
+
+    def export(self, plan: str, form: str, **more: object) -> Exported:
+        """Export a plan and wait.
+
+        Args:
+            plan: id of a plan.
+            form: such as `"mindspore"` or `"jax"`.
+            more: `suffix`, `names`, `settings`, `files`.
+        """
+        result = self.wait(self.submit("exports", {"plan": plan, "format": form, **more}))
+        content = self._get(f"/v1/exports/{result['export']}").content
+        return Exported(str(result["name"]), content, tuple(result["notes"]))
+
+    def plan(self, plan: str) -> bytes:
+        """Exactly plan.json."""
+        return self._get(f"/v1/plans/{plan}").content
+
+    def plans(self) -> list[dict[str, Any]]:
+        """What is known of all plans, the newest first."""
+        found: list[dict[str, Any]] = self._get("/v1/plans").json()
+        return found
+
+    def trace(self, trace: str) -> bytes:
+        """The timeline of a simulation."""
+        return self._get(f"/v1/traces/{trace}").content
+
+    def job(self, job: str) -> dict[str, Any]:
+        """What is known of a job."""
+        return self._json("GET", f"/v1/jobs/{job}")
+
+    def cancel(self, job: str) -> dict[str, Any]:
+        """End a job."""
+        return self._json("DELETE", f"/v1/jobs/{job}")
+
+    def wait(
+        self, job: str, report: Callable[[Mapping[str, Any]], None] = lambda _: None
+    ) -> dict[str, Any]:
+        """The result of a job once it is there; a server that is started again is waited for.
+
+        Raises:
+            ServiceError: the job failed or was cancelled, or the server stays away.
+        """
+        record = self.job(job)
+        if record["state"] not in _LAST_STATES:
+            record = self._watched(job, report)
+        if record["state"] != "done":
+            raise ServiceError(str(record["message"] or f"the job was {record['state']}"))
+        result: dict[str, Any] = record["result"]
+        return result
+
+    def _watched(self, job: str, report: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+        last, tries = "0", 0
+        while True:
+            try:
+                for name, number, data in self._events(job, last):
+                    if name == "job":
+                        return data
+                    last, tries = number, 0
+                    report(data)
+            except httpx.TransportError as error:
+                tries += 1
+                if tries > RETRIES:
+                    raise ServiceError(f"the service does not answer: {error}") from error
+            time.sleep(min(0.1 * 2**tries, 5.0))
+
+    def _events(self, job: str, last: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Events as name, number and data."""
+        headers = {**self._headers, "Last-Event-ID": last}
+        with self._http.stream("GET", f"/v1/jobs/{job}/events", headers=headers) as answer:
+            if answer.is_error:
+                answer.read()
+            _check(answer)
+            fields: dict[str, str] = {}
+            for line in answer.iter_lines():
+                name, colon, value = line.partition(": ")
+                if colon:
+                    fields[name] = value
+                elif not line and "data" in fields:
+                    yield (
+                        fields.get("event", ""),
+                        fields.get("id", last),
+                        json.loads(fields["data"]),
+                    )
+                    fields = {}
+
+    def _get(self, path: str) -> httpx.Response:
+        return self._asked("GET", path)
+
+    def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._asked(method, path, **more).json()
+        return found
+
+    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return _check(self._http.request(method, path, headers=self._headers, **more))
+        except httpx.TransportError as error:
+            raise ServiceError(f"the service does not answer: {error}") from error
+
+
+def _check(answer: httpx.Response) -> httpx.Response:
+    """The answer, if it is none of an error."""
+    if not answer.is_error:
+        return answer
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"status {answer.status_code}"
+    raise ServiceError(message, answer.status_code)

@@ -1,0 +1,123 @@
+"""The bodies of requests. Options have the names and forms that they have on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+
+from exporters.formats import FORMATS
+from planner.asking.options import SearchOptions
+from planner.asking.simulation import SimulationOptions
+from planner.asking.texts import one_of
+from planner.asking.verification import VerificationOptions
+from planner.whatif.composed import SweepOptions
+
+MOST_PRIORITY = 9
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Priority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
+PlanId = Annotated[str, Field(pattern=r"^p_[0-9a-f]{32}$")]
+
+
+def _known_format(name: str) -> str:
+    return one_of(name[:80], FORMATS, "format", "format")
+
+
+ExportFormat = Annotated[
+    str, AfterValidator(_known_format), WithJsonSchema({"type": "string", "enum": [*FORMATS]})
+]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class SearchBody(_Body):
+    """A search."""
+
+    model: Name
+    """Id of an uploaded model, or the name of a published one."""
+    options: SearchOptions = SearchOptions()
+    """`cluster` is the name of a bundled machine, or the id of an uploaded one."""
+    priority: Priority = 0
+
+
+class SimulationBody(_Body):
+    """A simulation of a plan."""
+
+    plan: PlanId
+    options: SimulationOptions = SimulationOptions()
+    priority: Priority = 0
+
+
+class SweepBody(_Body):
+    """A sweep."""
+
+    model: Name
+    """As in a search."""
+    options: SearchOptions = SearchOptions()
+    """What all points have in common; machines and their sizes are in `sweep`."""
+    sweep: SweepOptions = SweepOptions()
+    """`cluster` lists names of bundled machines and ids of uploaded ones."""
+    priority: Priority = 0
+
+
+class VerificationBody(_Body):
+    """A verification of a plan."""
+
+    plan: PlanId
+    model: Name | None = None
+    """As in the search; without it the model of the search."""
+    options: VerificationOptions = VerificationOptions()
+    priority: Priority = 0
+
+
+class ExportBody(_Body):
+    """A plan for a framework."""
+
+    plan: PlanId
+    format: ExportFormat
+    suffix: str | None = None
+    """Chooses a form where the format has several, such as `.json` or `.py`."""
+    names: Name | None = None
+    """A network whose names of the parameters are used, such as `llama`."""
+    settings: dict[str, Annotated[str, Field(max_length=4096)]] = {}
+    files: dict[str, Annotated[str, Field(max_length=2**20)]] = {}
+    """Texts of the settings that are files on the command line, such as `hosts`."""
+    priority: Priority = 0
+
+
+class Uploaded(BaseModel):
+    """An upload that was accepted. A job reads it and says what it is."""
+
+    id: str
+    name: str
+    bytes: int
+    job: str
+
+
+class Submitted(BaseModel):
+    """A job that was accepted."""
+
+    job: str
+    state: str
+    cached: bool
+
+
+class JobRecord(BaseModel):
+    """A job."""
+
+    job: str
+    kind: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    priority: int
+    cached: bool
+    """The same was asked before, and this is that answer."""
+    attempt: int
+    submitted_at: float
+    started_at: float | None
+    finished_at: float | None
+    request: dict[str, Any]
+    result: dict[str, Any] | None
+    message: str | None
+    """Why it failed."""

@@ -1,0 +1,167 @@
+"""`/v1/searches`, `/v1/simulations`, `/v1/verifications`, `/v1/exports`: requests become jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from importers.sizes import check_published
+from planner.asking.errors import UserError, unknown_name
+from service.routes.asker import Asker, ItemId, Shown
+from service.routes.bodies import (
+    MOST_PRIORITY,
+    ExportBody,
+    ExportFormat,
+    SearchBody,
+    SimulationBody,
+    Submitted,
+    SweepBody,
+    VerificationBody,
+)
+from service.store.items import Item
+from service.store.jobs import DONE, Job
+from service.visible import VisibleStore
+from service.work.given import is_item_id
+from topology.catalogue import cluster_names
+
+EXPORT_WAIT_S = 30.0
+_POLL_S = 0.05
+
+router = APIRouter(prefix="/v1")
+
+
+def check_model(shown: VisibleStore, name: str) -> None:
+    """Raise for a name that is neither an upload's id nor a published model's."""
+    if is_item_id(name):
+        _check_good(shown.find(name, "model"))
+    else:
+        check_published(name)
+
+
+def _check_good(item: Item) -> None:
+    """Raise for an upload that a job could not read."""
+    if item.facts.get("state") == "refused":
+        raise UserError(f"{item.name} cannot be read\n{item.facts.get('message')}")
+
+
+def check_cluster(shown: VisibleStore, name: str | None) -> None:
+    """Raise for a name that is neither an upload's id nor a bundled machine's."""
+    if name is None:
+        return
+    if is_item_id(name):
+        _check_good(shown.find(name, "cluster"))
+    elif name not in cluster_names():
+        raise unknown_name("cluster", name[:80], cluster_names(), "options.cluster")
+
+
+def submitted(job: Job) -> Submitted:
+    """What is said of a job when it is accepted."""
+    return Submitted(job=job.id, state=job.state, cached=job.cached)
+
+
+@router.post("/searches", status_code=202, tags=["searches"])
+def search(shown: Shown, desk: Asker, body: SearchBody) -> Submitted:
+    """Search for a plan. The job's result names it: `{"plan": id}`."""
+    check_model(shown, body.model)
+    check_cluster(shown, body.options.cluster)
+    request = {"model": body.model, "options": asdict(body.options)}
+    return submitted(desk.submit("search", request, body.priority))
+
+
+@router.post("/simulations", status_code=202, tags=["simulations"])
+def simulate(shown: Shown, desk: Asker, body: SimulationBody) -> Submitted:
+    """Simulate a plan event by event. The job's result has the figures and a trace."""
+    shown.find(body.plan, "plan")
+    check_cluster(shown, body.options.cluster)
+    request = {"plan": body.plan, "options": asdict(body.options)}
+    return submitted(desk.submit("simulation", request, body.priority))
+
+
+@router.post("/sweeps", status_code=202, tags=["sweeps"])
+def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
+    """Search for plans on many machines and at many sizes."""
+    check_model(shown, body.model)
+    body.sweep.axes(body.options)
+    for name in body.sweep.clusters():
+        check_cluster(shown, name)
+    request = {
+        "model": body.model, "options": asdict(body.options), "sweep": asdict(body.sweep)
+    }  # fmt: skip
+    return submitted(desk.submit("sweep", request, body.priority))
+
+
+@router.post("/verifications", status_code=202, tags=["verifications"])
+def verify(shown: Shown, desk: Asker, body: VerificationBody) -> Submitted:
+    """Run a plan on virtual devices and compare it with the whole model."""
+    body.options.check()
+    plan = shown.find(body.plan, "plan")
+    model = body.model if body.model is not None else plan.facts.get("model")
+    if model is None:
+        raise UserError("the model of an uploaded plan is open", "model", "name it")
+    check_model(shown, model)
+    request = {"plan": body.plan, "model": model, "options": asdict(body.options)}
+    return submitted(desk.submit("verification", request, body.priority))
+
+
+@router.post("/exports", status_code=202, tags=["exports"])
+def export(shown: Shown, desk: Asker, body: ExportBody) -> Submitted:
+    """Write a plan for a framework. The job's result names the file: `{"export": id}`."""
+    shown.find(body.plan, "plan")
+    request = body.model_dump(exclude={"priority"})
+    return submitted(desk.submit("export", request, body.priority))
+
+
+@router.get("/exports/{export_id}", tags=["exports"])
+def exported(shown: Shown, export_id: ItemId) -> Response:
+    """A file that was exported."""
+    return _file(shown, export_id)
+
+
+@router.get("/plans/{plan_id}/exports/{form}", tags=["exports"], responses={202: {}})
+async def export_now(
+    shown: Shown, desk: Asker, plan_id: ItemId, form: ExportFormat,
+    suffix: Annotated[str | None, Query(max_length=20)] = None,
+) -> Response:  # fmt: skip
+    """The file of a format, or a zip archive of its files; 202 if it takes long."""
+
+    def begin() -> Job:
+        shown.find(plan_id, "plan")
+        body = ExportBody(plan=plan_id, format=form, suffix=suffix)
+        return desk.submit("export", body.model_dump(exclude={"priority"}), MOST_PRIORITY)
+
+    job = await run_in_threadpool(begin)
+    until_s = time.monotonic() + EXPORT_WAIT_S
+    while not job.is_over and time.monotonic() < until_s:
+        await asyncio.sleep(_POLL_S)
+        job = await run_in_threadpool(desk.find, job.id)
+    if job.state == DONE and job.result is not None:
+        return await run_in_threadpool(_file, shown, str(job.result["export"]))
+    if job.is_over:
+        return JSONResponse({"status": "error", "message": job.message}, 422)
+    return JSONResponse(submitted(job).model_dump(), 202)
+
+
+@router.get("/traces", tags=["traces"])
+def traces(shown: Shown) -> list[dict[str, Any]]:
+    """Timelines of simulations, the newest first."""
+    return [item.to_dict() for item in shown.listed("trace")]
+
+
+@router.get("/traces/{trace_id}", tags=["traces"])
+def trace(shown: Shown, trace_id: ItemId) -> Response:
+    """A timeline, for ui.perfetto.dev or chrome://tracing."""
+    return Response(shown.content(trace_id, "trace"), media_type="application/json")
+
+
+def _file(shown: VisibleStore, export_id: str) -> Response:
+    item = shown.find(export_id, "export")
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(item.name)}"}
+    content = shown.content(export_id, "export")
+    return Response(content, media_type="application/octet-stream", headers=headers)

@@ -1,0 +1,51 @@
+"""The server process."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+
+import uvicorn
+
+from service.app import create_app
+from service.logs import log_as_json
+from service.protocol import MOST_CONNECTIONS, PatientProtocol
+from service.settings import Settings
+
+KEEP_ALIVE_S = 15
+SHUTDOWN_S = 5
+LOG = logging.getLogger("service.server")
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            for each in server.sockets:
+                host, port = each.getsockname()[:2]
+                name = f"[{host}]" if ":" in host else host
+                LOG.info("serving", extra={"url": f"http://{name}:{port}"})
+
+
+def serve(settings: Settings, host: str, port: int) -> None:
+    """Serve until a signal ends it."""
+    log_as_json(logging.INFO)
+    _raise_open_files()
+    config = uvicorn.Config(
+        create_app(settings), host=host, port=port, http=PatientProtocol, ws="none",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S, lifespan="on",
+    )  # fmt: skip
+    _Server(config).run()
+
+
+def _raise_open_files() -> None:
+    """Room for all connections, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + 512
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

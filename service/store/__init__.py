@@ -1,0 +1,1 @@
+"""What the service keeps, in a database: uploads, results, jobs."""

@@ -1,0 +1,167 @@
+"""The mesh of a plan and the machine it runs on, with what a step sends over each link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exporters.folding import Axes
+from ir.plan import Plan
+from service.views.traffic import FloatArray, Flow, between_devices, flows_of
+from topology.catalogue import cluster_names, named_machine
+from topology.cluster import Cluster
+from topology.machine import Machine
+from topology.picture import picture_of
+from topology.shapes import Line, Picture
+
+_NEAR = 1e-6
+MOST_RANKS = 4096
+"""Ranks that are listed one by one."""
+
+
+def mesh_view(plan: Plan) -> dict[str, Any]:
+    """Axes, ranks with their devices, and what travels over which axes."""
+    ranks = plan.rank_order[:MOST_RANKS]
+    tiers = [tier.name for tier in Cluster.from_dict(plan.cluster).tiers]
+    axes = Axes.of(plan)
+    spent: dict[tuple[str, ...], dict[str, Any]] = {}
+    for item in plan.collectives:
+        row = spent.setdefault(
+            item.axes,
+            {
+                "axes": list(item.axes),
+                "short": axes.short(item.axes),
+                "tier": item.tier,
+                "size": item.group_size,
+                "time_s": 0.0,
+                "count": 0,
+                "bytes": 0.0,
+                "kinds": {},
+            },
+        )
+        row["time_s"] += item.time_s
+        row["count"] += item.count
+        row["bytes"] += item.nbytes * item.count
+        row["kinds"][item.kind] = row["kinds"].get(item.kind, 0.0) + item.time_s
+    return {
+        "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
+        "ranks": list(ranks),
+        "left_out": len(plan.rank_order) - len(ranks),
+        "stages": 1 if plan.pipeline is None else len(plan.pipeline.stages),
+        "groups": sorted(spent.values(), key=lambda row: -row["time_s"]),
+    }
+
+
+def cluster_view(plan: Plan) -> dict[str, Any]:
+    """Tiers with their traffic, and a picture of the machine with the bytes of each link."""
+    cluster = Cluster.from_dict(plan.cluster)
+    flows = flows_of(plan)
+    step_s = plan.estimate.step_time_s
+    tiers = []
+    for number, tier in enumerate(cluster.tiers):
+        nbytes = math.fsum(f.nbytes for f in flows if f.tier == number)
+        links = max(tier.size - 1, 1) if tier.kind.value == "full_mesh" else 1
+        rate = tier.bandwidth_bytes_per_s * links
+        tiers.append(
+            {
+                "name": tier.name,
+                "size": tier.size,
+                "kind": tier.kind.value,
+                "transport": tier.transport,
+                "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
+                "latency_s": tier.latency_s,
+                "sent_bytes": nbytes,
+                "busy": nbytes / rate / step_s if step_s > 0 and rate > 0 else 0.0,
+                "time_s": math.fsum(c.time_s for c in plan.collectives if c.tier == tier.name),
+            }
+        )
+    name = str(plan.cluster.get("name"))
+    picture = machine_picture(named_machine(name), plan, flows) if name in cluster_names() else None
+    return {"name": name, "devices": cluster.devices, "tiers": tiers, "picture": picture}
+
+
+def machine_picture(
+    machine: Machine, plan: Plan | None = None, flows: Sequence[Flow] = ()
+) -> dict[str, Any]:
+    """Dots, boxes and lines of a machine; y grows downwards. With a plan, lines say what each
+    direction of a link carries in one step.
+    """
+    picture = picture_of(machine)
+    left, right, bottom, top = picture.extent()
+    load = _Load(picture, machine, plan, flows)
+    return {
+        "title": picture.subtitle or picture.title,
+        "extent": [left, -top, right, -bottom],
+        "legend": picture.legend,
+        "dots": [
+            {"x": d.x, "y": -d.y, "label": d.label, "kind": d.kind} for d in picture.dots
+        ],
+        "boxes": [
+            {"x": b.x - b.width / 2, "y": -b.y - b.height / 2, "width": b.width,
+             "height": b.height, "label": b.label, "kind": b.kind}
+            for b in picture.boxes
+        ],
+        "lines": [
+            {"points": [[x, -y] for x, y in line.points], "kind": line.kind, "width": line.width,
+             "faint": line.faint, "bytes": load.of(line)}
+            for line in picture.lines
+        ],
+    }  # fmt: skip
+
+
+class _Load:
+    """Bytes of the lines of a picture, one direction of each, in a step."""
+
+    def __init__(
+        self, picture: Picture, machine: Machine, plan: Plan | None, flows: Sequence[Flow]
+    ) -> None:
+        self._devices: dict[tuple[float, float], int] = {}
+        self._ports: dict[tuple[float, float], float] = {}
+        self._inside: FloatArray | None = None
+        self._outside: Mapping[int, float] = {}
+        self._per_server = machine.server_links(machine.entries[0].use).devices
+        if plan is None or not picture.dots:
+            return
+        number = 0
+        for dot in picture.dots:
+            if dot.kind == "device":
+                self._devices[_key(dot.x, dot.y)] = number
+                number += 1
+        traffic = between_devices(plan, flows, number)
+        self._inside = traffic
+        outer = math.fsum(f.nbytes for f in flows if plan.mesh[f.axes[0]][2] == 0)
+        one_server = plan.devices <= self._per_server
+        self._outside = dict.fromkeys(range(number), 0.0 if one_server else outer)
+        self._sum_ports(picture)
+
+    def _sum_ports(self, picture: Picture) -> None:
+        """What each network port passes on: the traffic of its devices."""
+        ports = {_key(d.x, d.y) for d in picture.dots if d.kind == "nic"}
+        for line in picture.lines:
+            ends = [_key(*line.points[0]), _key(*line.points[-1])]
+            if ends[0] in self._devices and ends[1] in ports:
+                own = self._outside.get(self._devices[ends[0]], 0.0)
+                self._ports[ends[1]] = self._ports.get(ends[1], 0.0) + own
+
+    def of(self, line: Line) -> float | None:
+        """Nothing where no plan is shown."""
+        if self._inside is None:
+            return None
+        one, two = _key(*line.points[0]), _key(*line.points[-1])
+        if one in self._devices and two in self._devices:
+            ends = self._devices[one], self._devices[two]
+            return float(max(self._inside[ends], self._inside[ends[::-1]]))
+        if one in self._ports:
+            return self._ports[one]
+        if two in self._ports:
+            return self._outside.get(self._devices.get(one, -1), 0.0)
+        if one in self._devices:
+            row = self._inside[self._devices[one]]
+            start = self._devices[one] // self._per_server * self._per_server
+            return float(row[start : start + self._per_server].sum())
+        return None
+
+
+def _key(x: float, y: float) -> tuple[float, float]:
+    return round(x / _NEAR) * _NEAR, round(y / _NEAR) * _NEAR

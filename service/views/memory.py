@@ -1,0 +1,122 @@
+"""Memory of a device over the step, and who holds it when."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ir.plan import Plan
+from planner.evidence import Evidence
+from planner.moving import lowered_plan
+from service.views.columns import rounded
+from service.views.summary import finite
+from topology.cluster import Cluster
+
+FloatArray = NDArray[np.float64]
+
+MOST_POINTS = 1200
+"""Points of the curves; of more the highest in each interval is kept."""
+LARGEST = 20
+"""Holders at the peak that are named."""
+
+
+def memory_view(plan: Plan) -> dict[str, Any]:
+    """Bytes in use while each operator runs, by cause, and the largest holders at the peak."""
+    estimate = plan.estimate
+    view: dict[str, Any] = {
+        "peak_bytes": estimate.peak_memory_bytes,
+        "limit_bytes": finite(estimate.memory_limit_bytes),
+        "by_cause": dict(estimate.memory_by_cause),
+        "causes": {},
+        "points": [],
+        "operators": [],
+        "holders": [],
+        "stages": [],
+    }
+    if plan.pipeline is not None:
+        view["stages"] = [s.peak_memory_bytes for s in plan.pipeline.stages]
+        return view
+    evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
+    levels = _levels(evidence)
+    total = sum(levels.values(), np.zeros(evidence.lowered.problem.time_points))
+    kept = _kept_points(total)
+    names = [op.name for op in plan.operators]
+    view["points"] = kept.tolist()
+    view["operators"] = [_name_at(names, int(point)) for point in kept]
+    view["backward_from"] = len(names)
+    view["causes"] = {
+        cause: rounded(level[kept].tolist(), 0)
+        for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
+    }
+    view["peak_at"] = int(total.argmax()) if len(total) else 0
+    view["holders"] = _holders(evidence, view["peak_at"])
+    return view
+
+
+def _name_at(names: list[str], point: int) -> str:
+    """The operator that runs at a point: forward in order, then backward in reverse."""
+    return names[point] if point < len(names) else names[2 * len(names) - 1 - point]
+
+
+def _levels(evidence: Evidence) -> dict[str, FloatArray]:
+    """Bytes at every time point, by cause."""
+    points = evidence.lowered.problem.time_points
+    changes: dict[str, FloatArray] = {}
+    for cause, _, start, end, nbytes in _held(evidence):
+        change = changes.setdefault(cause, np.zeros(points + 1))
+        change[start] += nbytes
+        change[end] -= nbytes
+    excess = evidence.buffer_excess_bytes()
+    levels = {cause: np.cumsum(change)[:-1] for cause, change in changes.items()}
+    if excess:
+        levels["communication buffers"] = np.full(points, float(excess))
+    return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
+
+
+def _held(evidence: Evidence) -> list[tuple[str, str, int, int, float]]:
+    """Cause, holder, first point, end and bytes of all that is held."""
+    lowered, choice = evidence.lowered, evidence.choice
+    problem, out = lowered.problem, []
+    for index, node in enumerate(lowered.nodes):
+        table = problem.node_tables[problem.node_table_of[index]]
+        own = zip(
+            table.memory_bytes, problem.node_intervals[index], node.memory_causes, strict=True
+        )
+        for vector, (start, end), cause in own:
+            out.append((cause, node.name, start, end, float(vector[choice[index]])))
+    for edge, table_index, spans in zip(
+        lowered.edges, problem.edge_table_of, problem.edge_intervals, strict=True
+    ):
+        for matrix, (start, end) in zip(
+            problem.edge_tables[table_index].memory_bytes, spans, strict=True
+        ):
+            nbytes = float(matrix[choice[edge.source], choice[edge.target]])
+            name = lowered.nodes[edge.source].name
+            out.append(("gathered copies", name, start, end, nbytes))
+    return out
+
+
+def _kept_points(total: FloatArray) -> NDArray[np.intp]:
+    """Points to show: all, or the highest of each interval."""
+    if len(total) <= MOST_POINTS:
+        return np.arange(len(total))
+    edges = np.linspace(0, len(total), MOST_POINTS + 1).astype(np.intp)
+    return np.array(
+        [
+            start + int(total[start:end].argmax())
+            for start, end in itertools.pairwise(edges.tolist())
+        ],
+        dtype=np.intp,
+    )
+
+
+def _holders(evidence: Evidence, peak: int) -> list[dict[str, Any]]:
+    sums: dict[tuple[str, str], float] = {}
+    for cause, name, start, end, nbytes in _held(evidence):
+        if start <= peak < end and nbytes > 0:
+            sums[name, cause] = sums.get((name, cause), 0.0) + nbytes
+    ordered = sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))
+    return [{"name": n, "cause": c, "bytes": b} for (n, c), b in ordered[:LARGEST]]

@@ -1,0 +1,191 @@
+"""`/v1/plans/{id}/views/...`: what the page shows of a plan, each with an entity tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import Response
+
+from costmodel.simulation.result import SimulationError
+from ir.batch import BatchError
+from ir.plan import Plan
+from ir.plan_file import plan_from_json
+from planner.asking.errors import UserError, unknown_name
+from planner.request import RequestError
+from service.views.cache import Answer, ViewCache, answer
+from service.views.cluster import cluster_view, machine_picture, mesh_view
+from service.views.comparison import comparison_view
+from service.views.graph import Level, graph_view
+from service.views.memory import memory_view
+from service.views.summary import summary_view
+from service.views.table import table_view
+from service.views.timeline import timeline_view
+from service.views.whatif import Factors, whatif_view
+from topology.catalogue import cluster_names, named_machine
+from topology.errors import TopologyError
+
+router = APIRouter(prefix="/v1", tags=["views"])
+
+PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
+    {
+        "summary": summary_view,
+        "mesh": mesh_view,
+        "cluster": cluster_view,
+        "timeline": timeline_view,
+        "memory": memory_view,
+        "operators": table_view,
+    }
+)
+"""Views that depend on nothing but the plan."""
+
+PlanId = Annotated[str, Path(max_length=64)]
+_CACHED = {"Cache-Control": "private, no-cache"}
+"""Kept by the browser, asked for each time: the tag tells whether it still holds."""
+
+
+class Views:
+    """The views of the plans that the asker of a request may see."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        state = request.app.state
+        if not hasattr(state, "views"):
+            state.views = ViewCache()
+        self._cache: ViewCache = state.views
+
+    def plan(self, plan_id: str) -> Plan:
+        """The plan, if the asker has it."""
+        content = self._content(plan_id)
+        found: Plan = self._cache.plans.get(plan_id, lambda: plan_from_json(content().decode()))
+        return found
+
+    def _content(self, plan_id: str) -> Callable[[], bytes]:
+        content: bytes = self._request.app.state.store.plan_bytes(plan_id)
+        return lambda: content
+
+    def priced(self, make: Callable[[], Any]) -> Any:
+        """A view that takes a while to compute."""
+        with self._cache.pricing:
+            return make()
+
+    def respond(self, key: Hashable, make: Callable[[], Any], *plans: str) -> Response:
+        """The view of this key, or that it is still the one that the browser has."""
+        for plan_id in plans:
+            self._content(plan_id)
+        found = self._cache.views.get(key, lambda: _made(make))
+        headers = {"ETag": found.tag, **_CACHED}
+        if found.tag in self._request.headers.get("If-None-Match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(found.body, media_type="application/json", headers=headers)
+
+
+def _made(make: Callable[[], Any]) -> Answer:
+    """What is the asker's to mend is said so."""
+    try:
+        return answer(make())
+    except (BatchError, RequestError, SimulationError, TopologyError) as error:
+        raise UserError(str(error)) from error
+
+
+Shown = Annotated[Views, Depends(Views)]
+
+
+@router.get("/plans/{plan_id}/views/graph")
+def graph(views: Shown, plan_id: PlanId, level: Level = Level.FOLDED) -> Response:
+    """Operators with positions; equal blocks folded, all operators, or all their parts."""
+    key = (plan_id, "graph", level)
+    return views.respond(key, lambda: graph_view(views.plan(plan_id), level), plan_id)
+
+
+@router.get("/plans/{plan_id}/views/whatif")
+def whatif(
+    views: Shown,
+    plan_id: PlanId,
+    devices: Annotated[int | None, Query(ge=1, le=2**20)] = None,
+    batch: Annotated[int | None, Query(ge=1, le=2**30)] = None,
+    memory_bytes: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
+    bandwidth: Annotated[list[str] | None, Query(max_length=8)] = None,
+) -> Response:
+    """The same splits simulated with other factors; `bandwidth=server:2`, one for each tier."""
+    factors = Factors(devices, batch, memory_bytes, dict(map(_factor, bandwidth or [])))
+    key = (plan_id, "whatif", devices, batch, memory_bytes, tuple(bandwidth or ()))
+
+    def make() -> Any:
+        plan = views.plan(plan_id)
+        return views.priced(lambda: whatif_view(plan, factors))
+
+    return views.respond(key, make, plan_id)
+
+
+def _factor(text: str) -> tuple[str, float]:
+    tier, _, number = text.rpartition(":")
+    try:
+        return tier, float(number)
+    except ValueError:
+        fix = "write tier and factor, such as server:2"
+        raise UserError(f"{text[:80]!r} is no bandwidth", "bandwidth", fix) from None
+
+
+@router.get("/plans/{plan_id}/views/compare/{other_id}")
+def compare(views: Shown, plan_id: PlanId, other_id: PlanId) -> Response:
+    """Two plans side by side."""
+
+    def make() -> dict[str, Any]:
+        return comparison_view(views.plan(plan_id), views.plan(other_id))
+
+    return views.respond((plan_id, other_id), make, plan_id, other_id)
+
+
+@router.get("/plans/{plan_id}/views/why/{operator:path}")
+def why(
+    views: Shown,
+    plan_id: PlanId,
+    operator: Annotated[str, Path(max_length=2000)],
+    *,
+    glance: bool = False,
+) -> Response:
+    """Why an operator is split as it is: the chosen and the rival candidates, what forces it; at a
+    glance everything else stays as planned.
+    """
+
+    def make() -> Any:
+        from service.views.why import glance_view, why_view  # noqa: PLC0415  brings in the solvers
+
+        plan, view = views.plan(plan_id), glance_view if glance else why_view
+        return views.priced(lambda: view(plan, operator))
+
+    return views.respond((plan_id, "why", operator, glance), make, plan_id)
+
+
+@router.get("/plans/{plan_id}/views/explanation")
+def explanation(views: Shown, plan_id: PlanId) -> Response:
+    """What costs most, what limits memory, what links twice as fast would bring."""
+
+    def make() -> Any:
+        from service.views.why import explanation_view  # noqa: PLC0415  brings in the solvers
+
+        plan = views.plan(plan_id)
+        return views.priced(lambda: explanation_view(plan))
+
+    return views.respond((plan_id, "explanation"), make, plan_id)
+
+
+@router.get("/plans/{plan_id}/views/{name}")
+def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40)]) -> Response:
+    """summary, mesh, cluster, timeline, memory or operators."""
+    view = PLAIN_VIEWS.get(name)
+    if view is None:
+        known = (*PLAIN_VIEWS, "explanation", "graph", "whatif", "compare/OTHER", "why/OPERATOR")
+        raise unknown_name("view", name[:80], known, "the path")
+    return views.respond((plan_id, name), lambda: view(views.plan(plan_id)), plan_id)
+
+
+@router.get("/clusters/{name}/picture")
+def picture(views: Shown, name: Annotated[str, Path(max_length=80)]) -> Response:
+    """A bundled machine drawn: servers, rings, switches."""
+    if name not in cluster_names():
+        raise unknown_name("machine", name, cluster_names(), "the path")
+    return views.respond(("picture", name), lambda: machine_picture(named_machine(name)))

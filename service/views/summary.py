@@ -1,0 +1,119 @@
+"""The summary of a plan: what it takes and holds, by cause, and how good it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from exporters.folding import common_scope, folded, recomputed_groups
+from ir.normalise import main_dtype
+from ir.plan import Plan
+from service.views.operator_facts import OperatorFacts, operator_facts
+
+HEAVIEST = 12
+"""Groups of operators in the summary; the table has all operators."""
+
+
+def summary_view(plan: Plan) -> dict[str, Any]:
+    """Headline, time and memory by cause, bound, space, stages, baselines, heaviest operators."""
+    estimate, request = plan.estimate, plan.request
+    chip = plan.cluster.get("chip")
+    return {
+        "model": plan.graph.name,
+        "digest": plan.digest,
+        "training": bool(request.get("training")),
+        "target": request.get("target"),
+        "optimizer": request.get("optimizer"),
+        "dtype": main_dtype(plan.graph),
+        "batch": plan.batch,
+        "devices": plan.devices,
+        "cluster": plan.cluster.get("name"),
+        "chip": chip.get("name") if isinstance(chip, Mapping) else None,
+        "tiers": _tiers(plan),
+        "mesh": [list(axis) for axis in plan.mesh],
+        "step_s": estimate.step_time_s,
+        "samples_per_s": plan.batch / estimate.step_time_s if estimate.step_time_s > 0 else 0.0,
+        "calibrated": estimate.calibrated,
+        "time_by_cause": _times(plan),
+        "peak_bytes": estimate.peak_memory_bytes,
+        "limit_bytes": finite(estimate.memory_limit_bytes),
+        "memory_by_cause": dict(estimate.memory_by_cause),
+        "communicators": estimate.communicators,
+        "bound": {**asdict(plan.bound), "gap": finite(plan.bound.gap)},
+        "space": asdict(plan.space),
+        "objective": None if plan.objective is None else asdict(plan.objective),
+        "pipeline": None if plan.pipeline is None else _pipeline(plan),
+        "baselines": [asdict(b) for b in plan.baselines],
+        "heaviest": _heaviest(plan),
+        "recomputed": [{"what": what, "count": n} for what, n in recomputed_groups(plan)],
+        "notes": list(plan.notes),
+        "operators": len(plan.operators),
+        "model_operators": leaf_count(plan),
+        "parameters": len(plan.parameters),
+        "elements": sum(math.prod(t.dims) for t in plan.parameters),
+        "request": dict(request),
+    }
+
+
+def finite(value: float) -> float | None:
+    """The number, or nothing where JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def leaf_count(plan: Plan) -> int:
+    """Operators of the model that the plan's operators stand for."""
+    return sum(max(1, len(op.parts)) for op in plan.graph.ops)
+
+
+def _tiers(plan: Plan) -> list[dict[str, Any]]:
+    tiers = plan.cluster.get("tiers")
+    keys = ("name", "size", "kind", "bandwidth_bytes_per_s", "latency_s", "transport")
+    if not isinstance(tiers, list | tuple):
+        return []
+    return [{key: tier.get(key) for key in keys} for tier in tiers if isinstance(tier, Mapping)]
+
+
+def _times(plan: Plan) -> list[dict[str, Any]]:
+    """Causes, the largest first, with what their collectives are for."""
+    purposes: dict[str, dict[str, float]] = {}
+    for item in plan.collectives:
+        row = purposes.setdefault(f"{item.kind} in {item.tier}", {})
+        row[item.cause] = row.get(item.cause, 0.0) + item.time_s
+    ordered = sorted(plan.estimate.time_by_cause.items(), key=lambda pair: -pair[1])
+    return [{"cause": c, "time_s": s, "purposes": purposes.get(c, {})} for c, s in ordered]
+
+
+def _pipeline(plan: Plan) -> dict[str, Any]:
+    assert plan.pipeline is not None
+    record = asdict(plan.pipeline)
+    del record["sends"]
+    return record | {"global_batch": plan.pipeline.global_batch}
+
+
+def _heaviest(plan: Plan) -> list[dict[str, Any]]:
+    """Groups of equal operators by all that they take, computation and communication."""
+    prefix = common_scope(op.scope for op in plan.operators)
+    groups: dict[tuple[str, ...], list[OperatorFacts]] = {}
+    for each in operator_facts(plan):
+        where = folded(each.planned.scope or each.planned.name).removeprefix(prefix)
+        key = (each.planned.label, where, each.inputs, each.outputs)
+        groups.setdefault(key, []).append(each)
+    rows = [
+        {
+            "label": label,
+            "where": where
+            if len(own) > 1
+            else (own[0].planned.scope or own[0].planned.name).removeprefix(prefix),
+            "example": own[0].planned.name,
+            "count": len(own),
+            "time_s": math.fsum(f.time_s for f in own),
+            "compute_s": math.fsum(f.compute_s for f in own),
+            "communication_s": math.fsum(f.communication_s for f in own),
+            "held_bytes": math.fsum(f.held_bytes for f in own),
+            "layouts": f"{inputs} → {outputs or 'scalar'}",
+        }
+        for (label, where, inputs, outputs), own in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -float(str(row["time_s"])))[:HEAVIEST]

@@ -1,0 +1,127 @@
+"""The same splits on another machine or with another batch: simulated anew, at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from costmodel.simulation.effects import Effects
+from costmodel.simulation.plan_simulation import simulate_plan
+from ir.plan import Plan
+from planner.moving import moved, resized
+from planner.request import RequestError
+from service.views.summary import finite
+from topology.catalogue import cluster_names, named_cluster
+from topology.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What is asked."""
+
+    devices: int | None = None
+    batch: int | None = None
+    memory_bytes: float | None = None
+    """Of a device that the model may fill; None keeps the plan's."""
+    bandwidth: Mapping[str, float] | None = None
+    """By tier, a factor."""
+
+
+def whatif_view(plan: Plan, factors: Factors) -> dict[str, Any]:
+    """The step before and after.
+
+    Raises:
+        RequestError: the plan cannot be kept there.
+        SimulationError, BatchError, ClusterError: the plan or the factors do not fit.
+    """
+    if plan.pipeline is not None:
+        raise RequestError(
+            "a plan with pipeline stages is not re-simulated with other factors\n"
+            "  at:  pipeline\n  fix: search again, or sweep over the factor"
+        )
+    found = _changed(plan, factors)
+    limit = plan.estimate.memory_limit_bytes
+    if factors.memory_bytes is not None:
+        limit = factors.memory_bytes
+    return {
+        "before": _told(plan, plan.estimate.memory_limit_bytes),
+        "after": _told(found, limit),
+        "tiers": [
+            {"name": t.name, "bandwidth_bytes_per_s": t.bandwidth_bytes_per_s, "size": t.size}
+            for t in Cluster.from_dict(found.cluster).tiers
+        ],
+    }
+
+
+def _changed(plan: Plan, factors: Factors) -> Plan:
+    """The plan at these factors: other sizes first, then other links."""
+    cluster = Cluster.from_dict(plan.cluster)
+    devices, batch = factors.devices or plan.devices, factors.batch or plan.batch
+    found = plan
+    if devices != plan.devices or batch != plan.batch:
+        found = resized(plan, scaled_cluster(cluster, devices), batch)
+        cluster = Cluster.from_dict(found.cluster)
+    factor = {t: f for t, f in (factors.bandwidth or {}).items() if f != 1.0}
+    for tier, value in factor.items():
+        cluster = cluster.with_bandwidth(tier, value)
+    return moved(found, cluster) if factor else found
+
+
+def scaled_cluster(cluster: Cluster, devices: int) -> Cluster:
+    """The same machine with more or fewer devices: the outermost tiers change first.
+
+    Raises:
+        RequestError: the tiers cannot make so many devices.
+    """
+    sizes = [tier.size for tier in cluster.tiers]
+    if devices % math.prod(sizes[1:]) == 0:
+        sizes[0] = devices // math.prod(sizes[1:])
+    else:
+        left = devices
+        for position in reversed(range(len(sizes))):
+            part = math.gcd(left, sizes[position])
+            sizes[position], left = part, left // part
+    if math.prod(sizes) != devices:
+        shape = " x ".join(str(tier.size) for tier in cluster.tiers)
+        raise RequestError(
+            f"tiers of {shape} do not become {devices} devices\n  at:  devices\n"
+            "  fix: give a multiple or a part of the plan's devices"
+        )
+    if devices > cluster.devices and cluster.name in cluster_names():
+        _check_tiers(cluster, named_cluster(cluster.name, devices))
+    tiers = tuple(replace(t, size=s) for t, s in zip(cluster.tiers, sizes, strict=True))
+    return replace(cluster, tiers=tiers)
+
+
+def _check_tiers(cluster: Cluster, larger: Cluster) -> None:
+    """Refuse a machine that has links which the plan's lacks, such as those between servers."""
+    own, there = ([tier.name for tier in each.tiers] for each in (cluster, larger))
+    if own != there:
+        raise RequestError(
+            f"{larger.devices} devices of {cluster.name} have tiers {', '.join(there)}, "
+            f"the plan's {', '.join(own)}\n  at:  devices\n  fix: search there"
+        )
+
+
+def _told(plan: Plan, limit: float) -> dict[str, Any]:
+    found = simulate_plan(plan, Effects())
+    peak = max(found.peak_memory_bytes, plan.estimate.peak_memory_bytes)
+    return {
+        "step_s": found.step_s,
+        "estimate_s": plan.estimate.step_time_s,
+        "computing_s": math.fsum(found.account.computing.values()),
+        "exposed_s": found.account.exposed_s,
+        "hidden_s": found.account.hidden_s,
+        "waiting_s": found.account.waiting_s,
+        "peak_bytes": peak,
+        "limit_bytes": finite(limit),
+        "fits": peak <= limit,
+        "devices": plan.devices,
+        "batch": plan.batch,
+        "samples_per_s": plan.batch / found.step_s if found.step_s > 0 else 0.0,
+        "samples_per_device_s": plan.batch / found.step_s / plan.devices
+        if found.step_s > 0
+        else 0.0,
+    }

@@ -1,0 +1,128 @@
+"""Explanations as plain values, whole or at a glance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ir.plan import Plan
+from planner import explain
+from planner.explain.case import Case, case_of
+from planner.explain.causes import CauseKind
+from planner.explain.reasons import node_name
+from planner.explain.subject import Subject
+from planner.explain.terms import Term, Terms
+
+FloatArray = NDArray[np.float64]
+
+RIVALS = 4
+"""Other candidates that a glance shows."""
+_TRIED = 8
+"""Those that are looked at closely."""
+
+
+def why_view(plan: Plan, operator: str) -> dict[str, Any]:
+    """Why an operator is split as it is: for each rival everything else is chosen anew.
+
+    Raises:
+        RequestError: the plan has no such operator, or cannot be priced.
+    """
+    return explain.why(plan, operator).to_dict() | {"glance": False}
+
+
+def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
+    """The same with everything else as planned: no solver is asked, so it is there at once.
+
+    Raises:
+        RequestError: the plan has no such operator, or cannot be priced.
+    """
+    case = case_of(plan)
+    number = case.operator_named(operator)
+    subject = Subject(case, number)
+    planned = case.choice[number]
+    ways = dict(zip(reversed(subject.looks), reversed(range(subject.size)), strict=True))
+    ways[subject.looks[planned]] = planned
+    near_s = _near_s(case, subject, number)
+    nearest = sorted((c for c in ways.values() if c != planned), key=lambda c: (near_s[c], c))
+    told = [_candidate(case, subject, number, c) for c in (planned, *nearest[:_TRIED])]
+    others = [each for each in told if not each["is_chosen"] and each["fixed_delta_s"] is not None]
+    return {
+        "name": subject.node.name,
+        "kind": subject.node.kind.value,
+        "label": subject.label(),
+        "scope": subject.scope(),
+        "step_time_s": plan.estimate.step_time_s,
+        "chosen": next(each for each in told if each["is_chosen"]),
+        "rivals": sorted(others, key=lambda each: each["fixed_delta_s"])[:RIVALS],
+        "neighbours": [],
+        "memory": None,
+        "candidates": len(ways),
+        "glance": True,
+    }
+
+
+def _near_s(case: Case, subject: Subject, number: int) -> FloatArray:
+    """What each candidate costs with its edges, shape (C,): other ends as planned, or where they
+    cannot stay as it costs least.
+    """
+    problem, choice = case.posed.problem, case.choice
+    total = np.array(problem.node_tables[problem.node_table_of[number]].time_s, dtype=np.float64)
+    for index, other in subject.edges():
+        table = problem.edge_tables[problem.edge_table_of[index]].time_s
+        rows = table if case.lowered.edges[index].source == number else table.T
+        kept = rows[:, choice[other]]
+        total += np.where(kept == case.posed.impossible_s, rows.min(axis=1), kept)
+    return total
+
+
+def _candidate(case: Case, subject: Subject, number: int, candidate: int) -> dict[str, Any]:
+    """One way to split the operator, and what it costs around it."""
+    problem, planned = case.posed.problem, case.choice
+    choice = [*planned[:number], candidate, *planned[number + 1 :]]
+    moved = case.posed.followed(choice, number)
+    delta_s = problem.cost_s(moved) - problem.cost_s(planned)
+    parts = _parts(case, number, moved)
+    inputs, outputs = subject.layouts(candidate)
+    return {
+        "cuts": "" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
+        "inputs": list(inputs),
+        "outputs": list(outputs),
+        "is_chosen": candidate == planned[number],
+        "parts": parts,
+        "local_s": math.fsum(part["time_s"] for part in parts),
+        "fixed_delta_s": delta_s if case.posed.is_possible(moved) else None,
+    }
+
+
+def _parts(case: Case, number: int, choice: Sequence[int]) -> list[dict[str, Any]]:
+    """What the operator and the edges at it take, the largest first."""
+    parts = [_part(case, number, term) for term in Terms(case.lowered).near(choice, number)]
+    return sorted(parts, key=lambda part: -part["time_s"])
+
+
+def _part(case: Case, number: int, term: Term) -> dict[str, Any]:
+    tensor = neighbour = ""
+    if term.owner is CauseKind.EDGE:
+        edge = case.lowered.edges[term.index]
+        other = edge.target if edge.source == number else edge.source
+        tensor, neighbour = edge.tensor, node_name(case, other)
+    return {
+        "cause": term.label,
+        "purpose": term.cause,
+        "tensor": tensor,
+        "neighbour": neighbour,
+        "time_s": term.time_s,
+    }
+
+
+def explanation_view(plan: Plan) -> dict[str, Any]:
+    """Why the plan is as it is: what costs, what limits memory, what faster links would bring.
+
+    Raises:
+        RequestError: the plan cannot be priced.
+    """
+    return explain.summary(plan).to_dict()

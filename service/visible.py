@@ -1,0 +1,81 @@
+"""What the asker of the current request may see. Whoever forgets to ask for the owner sees nothing:
+without a request there is no owner, and every method fails.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+from service.store.items import Item, Items, NewItem, NotFoundError
+
+CURRENT_OWNER: ContextVar[str] = ContextVar("planner_owner")
+"""Set for each request from its token."""
+KEPT_PLANS = 16
+"""Plans whose bytes stay in memory: the page asks for one many times."""
+
+
+class VisibleStore:
+    """The items of the owner who asks."""
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._content = lru_cache(KEPT_PLANS)(self._read)
+
+    def plan_bytes(self, plan_id: str) -> bytes:
+        """Exactly plan.json, once a job has made or read it.
+
+        Raises:
+            NotFoundError: the asker has no such plan.
+        """
+        return self.content(plan_id, "plan")
+
+    def plans(self) -> list[dict[str, Any]]:
+        """Ids, names and summaries of the asker's plans, the newest first."""
+        return [item.to_dict() for item in self.listed("plan")]
+
+    def content(self, item_id: str, kind: str) -> bytes:
+        """The bytes of an item.
+
+        Raises:
+            NotFoundError: the asker has none of this id and kind.
+        """
+        return self._content(self.owner, item_id, kind)
+
+    def find(self, item_id: str, kind: str) -> Item:
+        """What is known of an item.
+
+        Raises:
+            NotFoundError: as `content`.
+        """
+        return self._items.find(self.owner, item_id, kind)
+
+    def add(self, new: NewItem) -> Item:
+        """Keep bytes of the asker.
+
+        Raises:
+            FullError: the asker keeps too much.
+        """
+        return self._items.add(self.owner, new)
+
+    def remove(self, item_id: str, kind: str) -> None:
+        """Forget an item of the asker.
+
+        Raises:
+            NotFoundError: as `content`.
+        """
+        self._items.remove(self.owner, item_id, kind)
+        self._content.cache_clear()
+
+    def listed(self, kind: str) -> list[Item]:
+        return self._items.listed(self.owner, kind)
+
+    @property
+    def owner(self) -> str:
+        return CURRENT_OWNER.get()
+
+    def _read(self, owner: str, item_id: str, kind: str) -> bytes:
+        if kind == "plan" and not self._items.find(owner, item_id, kind).is_ready:
+            raise NotFoundError(f"the plan {item_id!r} has not been read")
+        return self._items.content(owner, item_id, kind)

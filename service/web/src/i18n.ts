@@ -1,0 +1,27 @@
+// English as it stands in the views; Chinese beside it in zh.ts.
+import { ZH } from "./zh";
+
+export type Language = "en" | "zh";
+
+const KEY = "planner.language";
+let now: Language = initial();
+
+function initial(): Language {
+  const chosen = localStorage.getItem(KEY);
+  if (chosen === "en" || chosen === "zh") return chosen;
+  return navigator.language.startsWith("zh") ? "zh" : "en";
+}
+
+export function language(): Language {
+  return now;
+}
+
+export function setLanguage(chosen: Language): void {
+  now = chosen;
+  localStorage.setItem(KEY, chosen);
+}
+
+/** A text of the page in the language that was chosen. */
+export function t(text: string): string {
+  return now === "zh" ? (ZH[text] ?? text) : text;
+}

@@ -1,0 +1,85 @@
+// Memory of a device over the step, by who holds it.
+import { useCallback } from "preact/hooks";
+import { useGet, view } from "./api";
+import { axis, Chart, legend, tooltip } from "./chart";
+import { bytes, percent } from "./format";
+import { t } from "./i18n";
+import { link } from "./router";
+import { colour, series } from "./theme";
+import type { MemoryView } from "./types";
+import { Causes, Panel, Shown } from "./ui";
+
+const GIB = 2 ** 30;
+
+export function MemoryTab(props: { id: string }) {
+  const found = useGet<MemoryView>(view(props.id, "memory"));
+  return <Shown of={found}>{(memory) => <Memory id={props.id} memory={memory} />}</Shown>;
+}
+
+function Memory(props: { id: string; memory: MemoryView }) {
+  const { memory } = props;
+  const option = useCallback(() => chartOf(memory), [memory]);
+  return (
+    <div class="grid">
+      {memory.points.length > 0 && (
+        <Panel width="w12" title={t("Memory over the step, by cause")} extra={<span class="soft">{t("forward in the order of operators, then backward")}</span>}>
+          <Chart option={option} height={380} label={t("Memory over the step, by cause")} />
+        </Panel>
+      )}
+      {memory.stages.length > 0 && (
+        <Panel width="w12" title={t("Peak memory of each stage")}>
+          <Causes head={t("stage")} format={bytes} total={memory.limit_bytes ?? undefined} rows={memory.stages.map((value, i) => ({ name: String(i), value }))} />
+        </Panel>
+      )}
+      <Panel width="w5" title={t("At the peak")}>
+        <Causes head={t("cause")} format={bytes} total={memory.peak_bytes} rows={Object.entries(memory.by_cause).map(([name, value]) => ({ name: t(name), value }))} />
+        <p class="soft">{memory.limit_bytes !== null && `${percent(memory.peak_bytes, memory.limit_bytes)} ${t("of the limit of")} ${bytes(memory.limit_bytes)}.`}</p>
+      </Panel>
+      {memory.holders.length > 0 && (
+        <Panel width="w7" title={t("Who holds most at the peak")}>
+          <table>
+            <thead><tr><th scope="col">{t("operator or tensor")}</th><th scope="col">{t("as")}</th><th scope="col" class="right">{t("memory")}</th><th scope="col" class="right">%</th></tr></thead>
+            <tbody>{memory.holders.map((row) => (
+              <tr key={row.name + row.cause}>
+                <td class="name"><a href={link(["plans", props.id, "graph"], { op: row.name, level: "operators" })}>{row.name}</a></td>
+                <td>{t(row.cause)}</td><td class="right">{bytes(row.bytes)}</td><td class="right">{percent(row.bytes, memory.peak_bytes)}</td>
+              </tr>
+            ))}</tbody>
+          </table>
+        </Panel>
+      )}
+    </div>
+  );
+}
+
+function chartOf(memory: MemoryView): object {
+  const causes = Object.entries(memory.causes);
+  const limit = memory.limit_bytes;
+  const told = (rows: any[]): [string, string][] => {
+    const at = rows[0]?.dataIndex ?? 0;
+    const back = memory.backward_from !== undefined && memory.points[at]! >= memory.backward_from;
+    const total = causes.reduce((sum, [, level]) => sum + level[at]!, 0);
+    return [
+      [`${memory.operators[at]} (${t(back ? "backward" : "forward")})`, ""], [t("in use"), bytes(total)],
+      ...causes.filter(([, level]) => level[at]! > 0).map(([name, level]) => [t(name), bytes(level[at])] as [string, string]),
+    ];
+  };
+  return {
+    grid: { left: 60, right: 16, top: 34, bottom: 62 },
+    legend: legend({ top: 0 }),
+    tooltip: tooltip(told as (params: any) => [string, string][], { trigger: "axis" }),
+    dataZoom: [{ type: "inside" }, { type: "slider", height: 18, bottom: 8, showDetail: false }],
+    xAxis: { type: "category", data: memory.points, boundaryGap: false, name: t("operators in order"), nameLocation: "middle", nameGap: 20, ...axis(), axisLabel: { show: false } },
+    yAxis: { type: "value", name: "GiB", ...axis((value) => String(Math.round(value * 100) / 100)) },
+    series: causes.map(([name, level], i) => ({
+      name: t(name), type: "line", stack: "memory", step: "end", symbol: "none", color: series(i), lineStyle: { width: 0 }, areaStyle: { opacity: 0.8 },
+      data: level.map((value) => value / GIB),
+      ...(i === 0 && limit !== null && {
+        markLine: {
+          symbol: "none", silent: true, lineStyle: { color: colour("bad"), type: "solid" }, data: [{ yAxis: limit / GIB }],
+          label: { formatter: t("limit"), color: colour("bad"), position: "insideEndTop" },
+        },
+      }),
+    })),
+  };
+}

@@ -1,0 +1,100 @@
+// One plan: what it is, and the views of it.
+import type { ComponentChildren } from "preact";
+import { useGet, view } from "./api";
+import { Exports } from "./exports";
+import { bytes, count, percent, seconds, short } from "./format";
+import { GraphTab } from "./graph";
+import { t } from "./i18n";
+import { ClusterTab } from "./cluster";
+import { MemoryTab } from "./memory";
+import { OperatorsTab } from "./operators";
+import { Overview } from "./overview";
+import { go, link } from "./router";
+import { TimelineTab } from "./timeline";
+import type { Summary } from "./types";
+import { Kpi, Shown, useKeys } from "./ui";
+import { WhatIf } from "./whatif";
+import { SMALL } from "./why";
+
+const TABS: [string, string][] = [
+  ["overview", "Overview"], ["graph", "Graph"], ["operators", "Operators"], ["timeline", "Timeline"], ["memory", "Memory"],
+  ["cluster", "Mesh and cluster"], ["whatif", "What if"], ["export", "Export"],
+];
+
+export function PlanPage(props: { id: string; tab: string }) {
+  const found = useGet<Summary>(view(props.id, "summary"));
+  if (props.tab === "graph") void import("./drawing");
+  useKeys((event) => {
+    const chosen = TABS[Number(event.key) - 1];
+    if (chosen) go(["plans", props.id, chosen[0]]);
+  });
+  return (
+    <Shown of={found}>{(summary) => (
+      <>
+        <Head id={props.id} summary={summary} />
+        <nav class="tabs" aria-label={t("Views of the plan")}>
+          {TABS.map(([name, title]) => (
+            <a key={name} href={link(["plans", props.id, name])} aria-current={name === props.tab ? "page" : undefined}>{t(title)}</a>
+          ))}
+        </nav>
+        <Tab id={props.id} tab={props.tab} summary={summary} />
+      </>
+    )}</Shown>
+  );
+}
+
+function Tab(props: { id: string; tab: string; summary: Summary }): ComponentChildren {
+  const { id, summary } = props;
+  switch (props.tab) {
+    case "overview": return <Overview id={id} summary={summary} />;
+    case "graph": return <GraphTab id={id} small={summary.operators <= SMALL} />;
+    case "operators": return <OperatorsTab id={id} small={summary.operators <= SMALL} />;
+    case "timeline": return <TimelineTab id={id} />;
+    case "memory": return <MemoryTab id={id} />;
+    case "cluster": return <ClusterTab id={id} />;
+    case "whatif": return <WhatIf id={id} summary={summary} />;
+    case "export": return <Exports id={id} summary={summary} />;
+    default: return <p>{t("There is no such view.")}</p>;
+  }
+}
+
+export function meshText(summary: Summary): string {
+  return summary.mesh.map(([name, size]) => `${name} ${size}`).join(" × ");
+}
+
+function Head(props: { id: string; summary: Summary }) {
+  const { summary } = props;
+  const limit = summary.limit_bytes ?? 0;
+  const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
+  const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target };
+  return (
+    <>
+      <div class="head">
+        <div class="grow">
+          <h1>{summary.model}</h1>
+          <div class="facts">
+            <span>{t(summary.training ? "training" : "inference")}</span>
+            <span>{t("batch")} {count(summary.batch)}</span>
+            <span>{summary.dtype}</span>
+            {summary.training && <span>{summary.optimizer}</span>}
+            <span>{count(summary.devices)} × {summary.chip} ({summary.cluster})</span>
+            <span>{t("mesh")} {meshText(summary)}</span>
+            <span>{t("for")} {summary.target}</span>
+            <span>{short(summary.elements)} {t("parameters")}</span>
+          </div>
+        </div>
+        <a class="button" href={link(["new"], again)}>{t("Search again")}</a>
+      </div>
+      <div class="kpis">
+        <Kpi value={seconds(summary.step_s)} name={t(summary.calibrated ? "step, measured rates" : "step, uncalibrated")} />
+        <Kpi value={`${count(summary.samples_per_s)}/s`} name={t("samples")} />
+        <Kpi
+          value={bytes(summary.peak_bytes)} share={limit ? summary.peak_bytes / limit : 0}
+          name={limit ? `${t("peak memory of")} ${bytes(limit)} (${percent(summary.peak_bytes, limit)})` : t("peak memory")}
+        />
+        <Kpi value={gap} name={`${t("above the bound")} ${seconds(summary.bound.bound_s)}`} />
+        <Kpi value={count(summary.operators)} name={`${t("operators, of")} ${count(summary.model_operators)} ${t("in the model")}`} />
+      </div>
+    </>
+  );
+}

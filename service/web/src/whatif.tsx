@@ -1,0 +1,117 @@
+// Sliders: the same splits on other links, more devices, another batch, other memory; simulated at once.
+import { useCallback } from "preact/hooks";
+import { useGet } from "./api";
+import { axis, Chart, legend, tooltip } from "./chart";
+import { bytes, count, percent, seconds, signed } from "./format";
+import { t } from "./i18n";
+import { link, setQuery, useRoute } from "./router";
+import { colour, series } from "./theme";
+import type { Step, Summary, WhatIfView } from "./types";
+import { Failure, Panel, useSettled } from "./ui";
+
+const POWERS = [-3, -2, -1, 0, 1, 2, 3];
+
+export function WhatIf(props: { id: string; summary: Summary }) {
+  const { id, summary } = props;
+  const { query } = useRoute();
+  const power = (name: string) => Number(query.get(name) ?? 0);
+  const asked = new URLSearchParams();
+  if (power("devices")) asked.set("devices", String(Math.round(summary.devices * 2 ** power("devices"))));
+  if (power("batch")) asked.set("batch", String(Math.max(1, Math.round(summary.batch * 2 ** power("batch")))));
+  const limit = summary.limit_bytes;
+  if (power("memory") && limit) asked.set("memory_bytes", String(limit * 2 ** (power("memory") / 2)));
+  for (const tier of summary.tiers) {
+    if (power(`bw.${tier.name}`)) asked.append("bandwidth", `${tier.name}:${2 ** (power(`bw.${tier.name}`) / 2)}`);
+  }
+  const settled = useSettled(asked.toString(), 90);
+  const found = useGet<WhatIfView>(`/v1/plans/${encodeURIComponent(id)}/views/whatif?${settled}`);
+  const again = {
+    cluster: summary.cluster, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
+    target: summary.target, memory: asked.has("memory_bytes") ? `${Number(asked.get("memory_bytes")) / 2 ** 30}GiB` : undefined,
+  };
+  const reset = () => setQuery(Object.fromEntries([...query.keys()].map((key) => [key, undefined])));
+  return (
+    <div class="grid">
+      <Panel width="w4" title={t("What if")} extra={<button onClick={reset}>{t("Reset")}</button>}>
+        <Slider name="devices" title={t("devices")} powers={POWERS} told={(p) => count(summary.devices * 2 ** p)} />
+        <Slider name="batch" title={t("batch")} powers={POWERS} told={(p) => count(Math.max(1, Math.round(summary.batch * 2 ** p)))} />
+        {limit !== null && (
+          <Slider name="memory" title={t("memory of a device")} powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4]} told={(p) => bytes(limit * 2 ** (p / 2))} />
+        )}
+        {summary.tiers.map((tier) => (
+          <Slider
+            key={tier.name} name={`bw.${tier.name}`} title={`${t("bandwidth of")} ${tier.name} ${tier.transport}`}
+            powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6]} told={(p) => `× ${Number((2 ** (p / 2)).toPrecision(3))}`}
+          />
+        ))}
+        <p class="soft">{t("The splits stay as planned; the step is simulated anew. Another plan may be better there:")}</p>
+        <a class="button" href={link(["new"], again)}>{t("Search there")}</a>
+      </Panel>
+      <div class="w8">
+        {found.error && <Failure error={found.error} />}
+        {found.data && !found.error && <Result found={found.data} busy={found.loading} />}
+      </div>
+    </div>
+  );
+}
+
+function Slider(props: { name: string; title: string; powers: number[]; told: (power: number) => string }) {
+  const { query } = useRoute();
+  const value = Number(query.get(props.name) ?? 0);
+  const label = `slider-${props.name}`;
+  return (
+    <div class="slider">
+      <div class="row"><label for={label}>{props.title}</label><output for={label}>{props.told(value)}</output></div>
+      <input
+        id={label} type="range" min={props.powers[0]} max={props.powers.at(-1)} step="1" value={value} aria-valuetext={props.told(value)}
+        onInput={(event) => setQuery({ [props.name]: event.currentTarget.value === "0" ? undefined : event.currentTarget.value })}
+      />
+    </div>
+  );
+}
+
+type Row = [string, (step: Step) => number, (value: number) => string];
+
+function Result(props: { found: WhatIfView; busy: boolean }) {
+  const { before, after } = props.found;
+  const rows: Row[] = [
+    ["step, simulated", (s) => s.step_s, seconds], ["computation", (s) => s.computing_s, seconds],
+    ["communication that is not hidden", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
+    ["if nothing overlapped", (s) => s.estimate_s, seconds], ["samples per second", (s) => s.samples_per_s, count],
+    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes],
+    ["devices", (s) => s.devices, count], ["batch", (s) => s.batch, count],
+  ];
+  const option = useCallback(() => chartOf(before, after), [before, after]);
+  return (
+    <Panel title={t("The step, as planned and as asked")} extra={<span class="soft" role="status">{props.busy ? t("simulating …") : ""}</span>}>
+      <Chart option={option} height={150} label={t("The step, as planned and as asked")} />
+      <table>
+        <thead><tr><th scope="col" /><th scope="col" class="right">{t("as planned")}</th><th scope="col" class="right">{t("as asked")}</th>
+          <th scope="col" class="right">{t("change")}</th><th scope="col" class="right">×</th></tr></thead>
+        <tbody>{rows.map(([name, of, format]) => (
+          <tr key={name}><td>{t(name)}</td><td class="right">{format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
+            <td class="right">{signed(of(after) - of(before), format, of(after) * 100)}</td>
+            <td class="right">{of(before) ? (of(after) / of(before)).toFixed(3) : "–"}</td></tr>
+        ))}</tbody>
+      </table>
+      <p />
+      <p role="status" class={after.fits ? "good" : "bad"}>{after.fits ? t("It fits into memory") : t("It does not fit into memory")}
+        {after.limit_bytes !== null && `: ${bytes(after.peak_bytes)} / ${bytes(after.limit_bytes)} (${percent(after.peak_bytes, after.limit_bytes)})`}</p>
+    </Panel>
+  );
+}
+
+function chartOf(before: Step, after: Step): object {
+  const parts: [string, (step: Step) => number, string][] = [
+    ["computation", (s) => s.computing_s, series(0)], ["communication that is not hidden", (s) => s.exposed_s, series(4)],
+    ["waiting (bubbles)", (s) => s.waiting_s, colour("strong-line")],
+  ];
+  return {
+    grid: { left: 90, right: 20, top: 28, bottom: 26 },
+    legend: legend({ top: 0 }),
+    tooltip: tooltip((params) => [[t(params.seriesName), seconds(params.value)]]),
+    xAxis: { type: "value", ...axis(seconds) },
+    yAxis: { type: "category", inverse: true, data: [t("as planned"), t("as asked")], ...axis() },
+    series: parts.map(([name, of, color]) => ({ name: t(name), type: "bar", stack: "step", color, barWidth: 26, data: [of(before), of(after)] })),
+  };
+}

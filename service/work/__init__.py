@@ -1,0 +1,1 @@
+"""Jobs being done: worker processes, and what each kind of job does."""

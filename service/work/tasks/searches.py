@@ -1,0 +1,66 @@
+"""A search: the same composition as on the command line, so the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ir.plan import Plan
+from planner.asking.options import SearchOptions
+from planner.asking.plan_json import found, nothing_fits
+from planner.asking.searching import plan_bytes, question
+from planner.explain.nothing_fits import why_nothing_fits, with_fixes
+from planner.request import InfeasibleError
+from service.store.items import NewItem
+from service.store.queue import Outcome
+from service.work.given import Given, is_item_id
+
+_OPTIONS = TypeAdapter(SearchOptions)
+
+
+def search(given: Given) -> Outcome:
+    """A plan, or the reasons why none fits.
+
+    Raises:
+        UserError: the request is wrong; other errors of `planner.asking.faults` likewise.
+    """
+    options = _with_older(given, _OPTIONS.validate_python(given.request["options"]))
+    model = given.model(str(given.request["model"]))
+    machine_file = given.machine_file(options.cluster)
+    asked = question(model, options, machine_file)
+    try:
+        plan = asked.plan(given.report)
+    except InfeasibleError as error:
+        why = why_nothing_fits(asked, options, machine_file, error, given.report)
+        told = {} if why is None else {"explanation": why.to_dict()}
+        return Outcome({**nothing_fits(with_fixes(error, why)), **told, "plan": None})
+    summary: dict[str, Any] = found(plan)
+    content = plan_bytes(plan)
+    facts = plan_facts(plan, model.name, str(given.request["model"]))
+    return Outcome(
+        {**summary, "plan": "$plan", "warnings": list(asked.warnings)},
+        (NewItem("plan", model.name, content, facts),),
+        keep=not plan.bound.truncated,
+    )
+
+
+def _with_older(given: Given, options: SearchOptions) -> SearchOptions:
+    """The options with the text of the older plan, where its id stands for it."""
+    older = options.keep_close_to
+    if older is None or older.text or not is_item_id(older.name):
+        return options
+    return replace(options, keep_close_to=given.document(older.name, "plan"))
+
+
+def plan_facts(plan: Plan, model_name: str, model: str | None) -> dict[str, Any]:
+    """What a list of plans says of one."""
+    return {
+        "model": model,
+        "model_name": model_name,
+        "cluster": str(plan.cluster.get("name")),
+        "devices": plan.devices,
+        "step_time_s": plan.estimate.step_time_s,
+        "peak_memory_bytes": plan.estimate.peak_memory_bytes,
+    }

@@ -1,0 +1,85 @@
+"""Plans with stages of every shape: cuts at random, the optimum under prices that mean nothing."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from costmodel.redistribution import UNREACHABLE_S
+from ir.graph import OpGraph
+from ir.plan import Bound, Plan
+from planner.evidence import space_of
+from planner.request import SearchRequest
+from planner.solvers import Budget, solver_by_name
+from planner.stages.cuts import Cut, cuts_of
+from planner.stages.menu import Shape, in_flight
+from planner.stages.pieces import Span, pieces_of
+from planner.stages.prices import piece_costs
+from planner.stages.record import plan_of
+from planner.stages.solved import Solved, sends_s
+from planner.stages.task import Micro, Task
+from tests.executors.drawn_plans import priced_at_random
+from topology.catalogue import named_cluster
+
+
+def drawn_stages(
+    graph: OpGraph, devices: int, shape: Shape, target: str, seed: int, zero: str = "auto"
+) -> Plan:
+    """A valid plan that depends on the seed; stages share the parameters named `tied`."""
+    request = SearchRequest(
+        global_batch=shape.micro_batch * shape.micro_batches, micro_batch=str(shape.micro_batch),
+        pipeline=str(shape.stages), target=target, zero=zero,
+    )  # fmt: skip
+    task = Task(graph, named_cluster("atlas-800t-a2", devices), request)
+    micro = task.true_micro(shape.micro_batch)
+    tied = sum(t.name.startswith("tied") for t in micro.graph.parameters)
+    cuts = _some_cuts(micro, shape.pieces - 1, np.random.default_rng(seed), tied)
+    spans = tuple(itertools.pairwise((0, *(c.position for c in cuts), len(micro.graph.ops))))
+    numbers = [k for s in range(shape.stages) for k in range(s, shape.pieces, shape.stages)]
+    pieces = pieces_of(
+        micro.liveness, {c.position: c for c in cuts}, [Span(*spans[k]) for k in numbers], numbers,
+        shape.chunks,
+    )  # fmt: skip
+    flight = in_flight(shape)
+    setting = task.setting(micro, *task.stage_machine(shape), shape.micro_batches)
+    lowered = task.lowered(pieces, replace(setting, in_flight=tuple(flight[k] for k in numbers)))
+    problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
+    found = solver_by_name("dynamic_programming").solve(problem, Budget())
+    assert found.choice is not None
+    assert found.cost_s < UNREACHABLE_S
+    times = piece_costs(lowered, found.choice, shape.pieces).time_s.tolist()
+    for stage, cut in enumerate(cuts, start=1):
+        times[stage] += sum(sends_s(task.cluster, lowered, stage, cut))
+    solved = Solved(
+        shape,
+        micro.graph,
+        spans,
+        cuts,
+        task.cluster,
+        lowered,
+        found.choice,
+        tuple(times),
+        True,
+        shared=pieces.shared,
+    )
+    return plan_of(solved, request, (), space_of([lowered]), Bound(0.0, 0.0, "none", "drawn"))
+
+
+def _some_cuts(micro: Micro, count: int, draw: np.random.Generator, tied: int) -> tuple[Cut, ...]:
+    """Places with so many parameters that are read on both sides."""
+    graph, position = micro.graph, micro.liveness.position
+    spans = [
+        (min(places), max(places))
+        for name, readers in graph.consumers().items()
+        if graph.tensors[name].role.value == "parameter"
+        for places in [[position[op.name] for op in readers]]
+    ]
+    free = [
+        cut
+        for cut in cuts_of(micro.liveness, 3)
+        if sum(first < cut.position <= last for first, last in spans) <= tied
+    ]
+    chosen = draw.choice(len(free), size=count, replace=False)
+    return tuple(free[i] for i in sorted(chosen.tolist()))

@@ -1,0 +1,85 @@
+"""What would make it fit does, and the reasons are a smallest set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costmodel.memory import Optimizer
+from planner.dialects import TARGETS
+from planner.explain import Infeasibility, why_infeasible
+from planner.request import InfeasibleError, SearchRequest
+from planner.search import search
+from tests.builders import mlp
+from topology.catalogue import named_machine
+from topology.cluster import Cluster
+
+GRAPH = mlp(2, batch=16)
+MACHINE = named_machine("atlas-800t-a2")
+CLUSTER = MACHINE.cluster(4)
+TOO_MUCH = (("op_matmul_0", ((4, 1), (1, 1))), ("op_relu_1", ((4, 1),)))
+
+
+def explained(request: SearchRequest) -> Infeasibility:
+    with pytest.raises(InfeasibleError) as raised:
+        search(GRAPH, CLUSTER, request)
+    return why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
+
+
+def applied(request: SearchRequest, change: str) -> tuple[SearchRequest, Cluster]:
+    option, _, value = change.partition(" ")
+    if option == "--memory":
+        amount = float(value[:-3]) * {"MiB": 2**20, "GiB": 2**30}[value[-3:]]
+        return replace(request, memory_limit_bytes=amount), CLUSTER
+    if option == "--batch":
+        return replace(request, batch=int(value)), CLUSTER
+    if option == "--devices":
+        return request, MACHINE.cluster(int(value))
+    if option == "--target":
+        return replace(request, target=value), CLUSTER
+    if option == "--optimizer":
+        return replace(request, optimizer=Optimizer(value)), CLUSTER
+    assert option == "without"
+    return replace(request, pins=TOO_MUCH[1:]), CLUSTER
+
+
+@pytest.fixture(scope="module")
+def need() -> float:
+    return search(GRAPH, CLUSTER, SearchRequest()).estimate.peak_memory_bytes
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_every_change_was_tried_and_fits(need: float, share: float) -> None:
+    request = SearchRequest(memory_limit_bytes=need * share)
+    found = explained(request)
+    assert found.fixes
+    for fix in found.fixes:
+        asked, cluster = applied(request, fix.change)
+        plan = search(GRAPH, cluster, asked)
+        assert plan.estimate.peak_memory_bytes <= plan.estimate.memory_limit_bytes
+        assert fix.kind in {"memory", "batch", "devices", "target", "optimizer"}
+        assert fix.step_time_s > 0
+
+
+def test_the_pin_to_blame_is_named_and_the_harmless_one_is_not(need: float) -> None:
+    found = explained(SearchRequest(memory_limit_bytes=need * 1.01, pins=TOO_MUCH))
+    blamed = [reason for reason in found.reasons if reason.kind == "pin"]
+    assert [reason.name for reason in blamed] == ["--pin 'op_matmul_0=((4,1),(1,1))'"]
+    assert found.fixes[0].kind == "pin"
+    assert "op_matmul_0" in found.fixes[0].change
+
+
+def test_consumers_of_memory_are_named_the_largest_first(need: float) -> None:
+    found = explained(SearchRequest(memory_limit_bytes=need * 0.3))
+    held = [reason.nbytes or 0.0 for reason in found.reasons if reason.kind == "memory"]
+    assert held == sorted(held, reverse=True)
+    assert found.needed_bytes > found.available_bytes
+    assert {reason.kind for reason in found.reasons} <= {"memory", "target"}
+
+
+def test_targets_that_are_offered_differ_from_the_one_asked(need: float) -> None:
+    found = explained(SearchRequest(memory_limit_bytes=need * 0.6))
+    for fix in found.fixes:
+        if fix.kind == "target":
+            assert TARGETS[fix.change.split()[1]] != TARGETS["mindspore"]

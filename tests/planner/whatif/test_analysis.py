@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.asking.errors import UserError
+from planner.asking.sources import Document
+from planner.whatif.analysis import best_of, changes, deadline, rate_of, scaling
+from planner.whatif.axes import Place
+from planner.whatif.pareto import front, objectives, undominated
+from planner.whatif.plot import save_plot
+from planner.whatif.prices import Prices, Rates, bill, bundled_prices, read_prices
+from planner.whatif.results import Result
+from planner.whatif.sweep import Point
+from planner.whatif.table import COLUMNS, csv_text, row
+
+PRICES = Prices("USD", {"chip": Rates(2.0, 500.0)})
+
+
+def _point(devices: int, step_s: float, memory: float = 1.0, **axes: float | str) -> Point:
+    values = tuple({"devices": devices, **axes}.items())
+    result = Result(
+        "ok", step_s=step_s, bound_s=step_s, gap=0.0, peak_bytes=memory, limit_bytes=9.0,
+        samples=8.0, tokens=8000.0, outline=f"plan {devices}", signature=f"{devices}", chip="chip",
+    )  # fmt: skip
+    return Point(Place(values), f"{values}", devices, result)
+
+
+def _lost(devices: int) -> Point:
+    return Point(Place((("devices", devices),)), "-", devices, Result("does not fit", "too large"))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=30))
+def test_the_front_is_what_no_other_beats(rows: list[tuple[int, ...]]) -> None:
+    values = np.array(rows, dtype=float)
+    keep = undominated(values)
+    for i, one in enumerate(rows):
+        beaten = any(
+            all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in rows
+        )
+        assert keep[i] == (not beaten)
+
+
+def test_the_front_holds_the_best_in_each_objective_and_equal_points_once() -> None:
+    points = [_point(8, 4.0, 3.0), _point(16, 2.5, 2.0), _point(16, 2.6, 2.5), _lost(32)]
+    found = front([*points, points[0]], PRICES)
+    assert found == (points[0], points[1])
+    for place in range(4):
+        best = min(objectives(p, PRICES)[place] for p in points[:3])
+        assert any(objectives(p, PRICES)[place] == best for p in found)
+    assert front([_lost(8)], PRICES) == ()
+
+
+def test_scaling_begins_at_the_fewest_devices_with_a_plan() -> None:
+    points = [_lost(4), _point(8, 4.0), _point(32, 1.25), _point(16, 2.0)]
+    (curve,) = scaling(points)
+    assert [p.devices for p in curve.points] == [8, 16, 32]
+    assert [p.speedup for p in curve.points] == [1.0, 2.0, 3.2]
+    assert [p.efficiency for p in curve.points] == [1.0, 1.0, 0.8]
+
+
+def test_a_plan_changes_where_its_signature_does() -> None:
+    points = [_point(8, 1.0, bandwidth=b) for b in (0.5, 1.0, 2.0)]
+    assert changes(points) == ()
+    other = replace(points[2], result=replace(points[2].result, signature="x", outline="other"))
+    (found,) = changes([*points[:2], other])
+    assert (found.axis, found.before, found.after) == ("bandwidth", 1.0, 2.0)
+    assert found.plans == ("plan 8", "other")
+    (lost,) = changes([_point(8, 1.0), _lost(4)])
+    assert lost.plans == ("does not fit", "plan 8")
+
+
+@given(tokens=st.floats(1e3, 1e15), days=st.floats(0.1, 1000))
+def test_the_fewest_devices_that_are_in_time_are_in_time(tokens: float, days: float) -> None:
+    points = [_point(8, 4.0), _point(16, 2.2), _point(32, 1.5), _lost(64)]
+    found = deadline(points, tokens, days)
+    if found.point is None:
+        assert all(tokens / rate_of(p) > days * 86400 for p in points[:3])
+        assert found.needed_devices is not None
+        assert found.needed_devices > 32
+    else:
+        assert found.takes_days <= days * (1 + 1e-9)
+        fewer = [p for p in points[:3] if p.devices < found.point.devices]
+        assert all(tokens / rate_of(p) > days * 86400 for p in fewer)
+
+
+def test_the_best_point_gets_most_done() -> None:
+    points = [_point(8, 4.0), _point(16, 2.0), _point(32, 2.0)]
+    assert best_of(points) == points[1]
+    assert best_of([_lost(8)]) is None
+
+
+def test_a_step_costs_device_hours_and_watts() -> None:
+    found = bill(PRICES, "chip", 16, 3600.0)
+    assert found.step_price == 32.0
+    assert found.step_joules == 16 * 500.0 * 3600.0
+    assert bill(PRICES, "other", 16, 1.0).step_price is None
+
+
+def test_every_bundled_price_has_a_source_and_a_date_and_a_chip() -> None:
+    import yaml  # noqa: PLC0415
+
+    import data  # noqa: PLC0415
+
+    record = yaml.safe_load(data.read_text("prices.yaml"))
+    for name, item in record["devices"].items():
+        assert name in data.names("chips")
+        assert item["hour"]["source"]
+        assert str(item["hour"]["date"])[:2] == "20"
+    prices = bundled_prices()
+    assert prices.of("ascend_910b3").power_w == 400.0
+    assert prices.of("nobody knows").power_w is None
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "devices: {a: 1}", "currency: X", "{",
+                                  "{currency: X, devices: {a: {hour: {value: -1}}}}"])  # fmt: skip
+def test_what_is_no_table_of_prices_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no table of prices"):
+        read_prices(Document("mine.yaml", text))
+
+
+def test_a_table_has_one_header_and_one_row_for_each_point() -> None:
+    points = [_point(8, 4.0, bandwidth=0.5), _lost(16), _point(8, 4.0, cluster="a,b")]
+    rows = list(csv.reader(io.StringIO(csv_text(points, PRICES))))
+    assert rows[0] == list(COLUMNS)
+    assert len(rows) == 4
+    assert {len(cells) for cells in rows} == {len(COLUMNS)}
+    cells = dict(zip(*rows[:2], strict=True))
+    assert (cells["devices"], cells["bandwidth"], cells["step_s"]) == ("8", "0.5", "4")
+    assert float(cells["tokens_per_s"]) == 2000.0
+    assert math.isclose(float(cells["price_per_step"]), 8 * 2.0 * 4 / 3600, rel_tol=1e-8)
+    assert row(points[1], PRICES)["step_s"] is None
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_is_drawn_of_any_sweep_and_is_the_same_each_time(
+    kind: str, tmp_path: Path
+) -> None:
+    points = [_point(8, 4.0, bandwidth=0.5), _point(16, 2.0, bandwidth=1.0), _lost(32)]
+    for name, shown in (("a", points), ("b", points), ("none", [_lost(8)])):
+        save_plot(shown, PRICES, tmp_path / name, kind)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with pytest.raises(UserError, match="as 'pdf'"):
+        save_plot(points, PRICES, tmp_path / "c", "pdf")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from costmodel.training.predict import predict
+from costmodel.training.records import Recompute, TrainingLayout, TrainingModel, TrainingRun
+from planner.whatif.layouts import fastest, priced_layouts
+
+LLAMA = TrainingModel("Llama-2-7B", 4096, 32, 32, 32, 128, 11008, 32000)
+MIXTRAL = TrainingModel(
+    "Mixtral-8x7B", 4096, 32, 32, 8, 128, 14336, 32000, experts=8, experts_per_token=2,
+    expert_ffn=14336,
+)  # fmt: skip
+
+
+def _job(model: TrainingModel = LLAMA, batch: int = 64, machine: str = "h100") -> TrainingRun:
+    return TrainingRun("job", model, TrainingLayout(batch, 1, 4096), machine, "megatron-core")
+
+
+@pytest.mark.parametrize("model", [LLAMA, MIXTRAL], ids=lambda m: m.name)
+def test_layouts_cost_what_predict_says(model: TrainingModel) -> None:
+    job = _job(model)
+    found = priced_layouts(job, 16)
+    chance = random.Random(1)
+    picked = chance.sample(range(len(found.step_s)), 60)
+    runs = [replace(job, layout=found.layout(i, job)) for i in picked]
+    for index, one in zip(picked, predict(runs), strict=True):
+        assert one.step_s == pytest.approx(found.step_s[index], rel=1e-12)
+        assert one.fits == found.fits[index]
+
+
+def _drawn(chance: random.Random, devices: int, batch: int, model: TrainingModel) -> TrainingLayout:
+    tp = chance.choice([1, 2, 4, 8])
+    pp = chance.choice([p for p in (1, 2, 4) if tp * p <= devices])
+    dp = devices // (tp * pp)
+    micro = chance.choice([m for m in (1, 2, 4) if batch % (dp * m) == 0])
+    recompute = chance.choice(list(Recompute))
+    chunks = model.layers // pp
+    share = chance.randint(1, chunks) / chunks if recompute is Recompute.FULL else 1.0
+    return TrainingLayout(
+        batch, micro, 4096, tp=tp, pp=pp, dp=dp, zero_stage=chance.choice([0, 1, 2, 3]) * (dp > 1),
+        sequence_parallel=tp > 1 and chance.random() < 0.5, recompute=recompute,
+        recompute_share=share,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["h100", "a100-80g"])
+def test_no_layout_that_anybody_draws_is_faster_and_fits(machine: str) -> None:
+    job = _job(machine=machine)
+    best = fastest(job, 16)
+    assert best is not None
+    (own,) = predict([best])
+    assert own.fits
+    assert best.layout.devices == 16
+    chance = random.Random(2)
+    drawn = [replace(job, layout=_drawn(chance, 16, 64, LLAMA)) for _ in range(300)]
+    fitting = [each.step_s for each in predict(drawn) if each.fits]
+    assert len(fitting) > 30
+    assert own.step_s <= min(fitting) * (1 + 1e-9)
+
+
+def test_nothing_fits_on_too_few_devices() -> None:
+    assert fastest(_job(MIXTRAL), 1) is None

@@ -1,0 +1,130 @@
+"""Who may ask, how much, and under which names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.access import Rate
+from service.app import create_app
+from service.settings import LOOPBACK, Limits, Settings
+from service.store.items import NewItem
+from tests.service.conftest import LIMITS
+
+TOKENS = {hashlib.sha256(f"token-of-{name}".encode()).hexdigest(): name for name in ("ann", "bob")}
+ANN, BOB = ({"Authorization": f"Bearer token-of-{name}"} for name in ("ann", "bob"))
+
+
+def made(settings: Settings, **changes: object) -> TestClient:
+    return TestClient(create_app(replace(settings, **changes)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def guarded(settings: Settings) -> Iterator[TestClient]:
+    with made(settings, tokens=TOKENS) as client:
+        yield client
+
+
+PATHS = ("models", "clusters", "plans", "traces", "jobs", "jobs/j_" + "0" * 32,
+         "plans/p_" + "0" * 32 + "/views/summary")  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic token-of-ann"},
+     {"Authorization": "Bearer "}, {"Authorization": "token-of-ann"}],
+)  # fmt: skip
+def test_nothing_is_told_without_a_token(
+    guarded: TestClient, path: str, headers: dict[str, str]
+) -> None:
+    answer = guarded.get(f"/v1/{path}", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_health_and_schema_need_no_token(guarded: TestClient) -> None:
+    for path in ("/health", "/ready", "/metrics", "/openapi.json"):
+        assert guarded.get(path).status_code == 200
+
+
+def test_one_token_sees_nothing_of_another(guarded: TestClient) -> None:
+    content = b"a model"
+    model = guarded.post("/v1/models?name=a.onnx", content=content, headers=ANN).json()
+    plan = guarded.app.state.items.add("ann", NewItem("plan", "a", b"{}", {}))  # type: ignore[attr-defined]
+    for path in (f"models/{model['id']}", f"jobs/{model['job']}", f"plans/{plan.id}"):
+        assert guarded.get(f"/v1/{path}", headers=ANN).status_code == 200
+        theirs = guarded.get(f"/v1/{path}", headers=BOB)
+        nobodys = guarded.get(f"/v1/{path[:-1]}{'0' if path[-1] != '0' else '1'}", headers=BOB)
+        assert theirs.status_code == nobodys.status_code == 404
+        assert theirs.json()["message"][:20] == nobodys.json()["message"][:20]
+    for path in ("jobs", "plans", "traces"):
+        assert guarded.get(f"/v1/{path}", headers=BOB).json() == []
+    assert guarded.get("/v1/models", headers=BOB).json()["uploaded"] == []
+    view = f"/v1/plans/{plan.id}/views/summary"
+    assert guarded.get(view, headers=BOB).status_code == 404
+    for body in (
+        {"model": model["id"]},
+        {"model": "llama3-8b", "options": {"cluster": "c_" + "0" * 32}},
+    ):
+        assert guarded.post("/v1/searches", json=body, headers=BOB).status_code == 404
+    assert guarded.delete(f"/v1/jobs/{model['job']}", headers=BOB).status_code == 404
+
+
+def test_a_page_under_another_name_for_this_machine_is_not_served(settings: Settings) -> None:
+    with made(settings, hosts=LOOPBACK) as client:
+        for host in ("localhost", "LOCALHOST:8400", "127.0.0.1:8400", "[::1]:8400"):
+            assert client.get("/v1/plans", headers={"Host": host}).status_code == 200
+        for host in ("evil.example", "127.0.0.1.evil.example:8400", "", "localhost@evil.example"):
+            assert client.get("/v1/plans", headers={"Host": host}).status_code == 421
+
+
+def test_pages_of_others_may_not_ask(client: TestClient) -> None:
+    own, theirs = {"Origin": "http://testserver"}, {"Origin": "http://evil.example"}
+    assert client.get("/v1/plans", headers=own).status_code == 200
+    for origin in (theirs, {"Origin": "null"}):
+        assert (
+            client.post("/v1/models?name=a.onnx", content=b"a", headers=origin).status_code == 403
+        )
+
+
+def test_each_owner_has_a_rate() -> None:
+    rate = Rate(60)
+    assert [rate.take("ann", 0.0) for _ in range(60)] == [0.0] * 60
+    assert rate.take("ann", 0.0) == pytest.approx(1.0)
+    assert rate.take("bob", 0.0) == 0.0
+    assert rate.take("ann", 1.0) == 0.0
+
+
+def test_too_many_requests_are_told_when_to_come_back(settings: Settings) -> None:
+    with made(settings, limits=Limits(requests_per_minute=2)) as client:
+        answers = [client.get("/v1/plans") for _ in range(3)]
+    assert [each.status_code for each in answers] == [200, 200, 429]
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_is_no_larger_than_allowed(client: TestClient, announced: bool) -> None:
+    def parts(nbytes: int) -> Iterator[bytes]:
+        for _ in range(nbytes // 1024):
+            yield b"x" * 1024
+
+    for path, most in (("/v1/models?name=a.onnx", LIMITS.upload_bytes),
+                       ("/v1/searches", LIMITS.body_bytes)):  # fmt: skip
+        content = b"x" * (most + 1024) if announced else parts(most + 1024)
+        answer = client.post(path, content=content)
+        assert answer.status_code == 413, path
+        assert str(most) in answer.json()["message"]
+    fitting = client.post("/v1/models?name=a.onnx", content=parts(LIMITS.upload_bytes))
+    assert fitting.status_code == 201
+
+
+def test_answers_tell_browsers_to_run_nothing_foreign(client: TestClient) -> None:
+    headers = client.get("/v1/plans").headers
+    assert "default-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,45 @@
+"""Lines of progress become events: the first of each stage, and not too many."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.work.progress import MOST_EVENTS, Event, Throttle, event_of
+
+
+@pytest.mark.parametrize(
+    ("line", "stage", "cost_s", "bound_s"),
+    [
+        ("reading gpt2.onnx", "reading gpt2.onnx", None, None),
+        ("polishing: best 0.25 s, bound 1e-3 s", "polishing", 0.25, 1e-3),
+        ("ladder: nothing that fits yet, bound 2 s", "ladder", None, 2.0),
+        ("4 stages, solved whole: 1.5 s, too large", "4 stages, solved whole", 1.5, None),
+        ("2 stages, 8 micro-batches of 4: at least 0.5 s, expected 0.75 s",
+         "2 stages, 8 micro-batches of 4", 0.75, 0.5),
+    ],
+)  # fmt: skip
+def test_cost_and_bound_are_read(
+    line: str, stage: str, cost_s: float | None, bound_s: float | None
+) -> None:
+    assert event_of(line) == Event(line, stage, cost_s, bound_s)
+
+
+@given(st.lists(st.sampled_from(["a: best 1 s", "a: best 2 s", "b", "c 7", "c 8"]), max_size=60))
+def test_every_stage_and_the_last_line_are_told(lines: list[str]) -> None:
+    sent: list[Event] = []
+    throttle = Throttle(sent.append)
+    for line in lines:
+        throttle(line)
+    throttle.flush()
+    assert [e.text for e in sent[-1:]] == lines[-1:]
+    assert {e.text[0] for e in sent} == {line[0] for line in lines}
+
+
+def test_there_is_an_end_to_events() -> None:
+    sent: list[Event] = []
+    throttle = Throttle(sent.append)
+    for number in range(10 * MOST_EVENTS):
+        throttle("ab"[number % 2])
+    assert len(sent) == MOST_EVENTS

@@ -1,0 +1,75 @@
+"""The page that is shipped: built from the sources that are there, and from nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib import resources
+from pathlib import Path
+
+from exporters.formats import FORMATS
+from service.views.graph import Level
+from service.views.routes import PLAIN_VIEWS
+
+WEB = Path(str(resources.files("service"))) / "web"
+STATIC = WEB / "static"
+
+
+def source_hash() -> str:
+    """As build.mjs computes it."""
+    found = [p for p in (WEB / "src").rglob("*") if p.is_file()]
+    found += [WEB / name for name in ("build.mjs", "package.json", "package-lock.json")]
+    digest = hashlib.sha256()
+    for name in sorted(p.relative_to(WEB).as_posix() for p in found):
+        digest.update(name.encode() + b"\0" + (WEB / name).read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def test_the_built_page_is_that_of_the_sources() -> None:
+    built = (STATIC / "sources.sha256").read_text().strip()
+    assert built == source_hash(), "service/web/static is stale: make web"
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script() -> None:
+    page = (STATIC / "index.html").read_text()
+    for source in re.findall(r'(?:src|href)="([^"]+)"', page):
+        assert (STATIC / source).is_file()
+    assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
+    assert " style=" not in page
+    for script in STATIC.glob("*.js"):
+        text = script.read_text()
+        assert "eval(" not in text.replace(".eval(", "")
+        assert "new Function(" not in text
+
+
+def test_every_library_in_the_bundle_comes_with_its_licence() -> None:
+    text = (STATIC / "LICENCES.txt").read_text()
+    for name in ("preact", "sigma", "graphology", "echarts", "zrender"):
+        found = rf"^{name} [\d.]+ \((MIT|Apache-2.0|BSD-3-Clause|0BSD)\)$"
+        assert re.search(found, text, re.MULTILINE)
+
+
+def test_no_view_puts_markup_into_the_page() -> None:
+    for source in (WEB / "src").glob("*.ts*"):
+        assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write", source.read_text())
+
+
+def test_the_page_offers_formats_and_views_that_there_are() -> None:
+    exports = (WEB / "src" / "exports.tsx").read_text()
+    offered = set(re.findall(r'^  \["([a-z-]+)", ', exports, re.MULTILINE))
+    assert offered - {"plan"} == set(FORMATS)
+    views = "".join(p.read_text() for p in (WEB / "src").glob("*.tsx"))
+    known = {*PLAIN_VIEWS, "graph", "whatif", "explanation"}
+    asked = {n.partition("/")[0] for n in re.findall(r'view\([\w.]+, ["`]([a-z/]+)', views)}
+    assert asked - {"compare", "why"} <= known
+    levels = set(
+        re.findall(r'\["(\w+)", t\("(?:blocks folded|all operators|all parts)"\)\]', views)
+    )
+    assert levels == {level.value for level in Level}
+
+
+def test_every_text_of_the_page_has_a_chinese_one() -> None:
+    known = set(re.findall(r'"((?:[^"\\]|\\.)*)": "', (WEB / "src" / "zh.ts").read_text()))
+    for source in (WEB / "src").glob("*.tsx"):
+        for text in re.findall(r'\bt\("((?:[^"\\]|\\.)*)"\)', source.read_text()):
+            assert text in known, f"{source.name}: {text}"

@@ -1,0 +1,93 @@
+"""The routes of the views: tags, errors, and who may see what."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
+
+from ir.plan_file import plan_to_json
+from planner.asking.errors import UserError
+from service.store.items import NotFoundError
+from service.views.routes import PLAIN_VIEWS, router
+from tests.service_views.plans_of import plan_of
+
+
+class Store:
+    """Two plans, of which one can be taken away."""
+
+    def __init__(self) -> None:
+        self.plans = {name: plan_to_json(plan_of(name)).encode() for name in ("layers", "products")}
+
+    def plan_bytes(self, plan_id: str) -> bytes:
+        if plan_id not in self.plans:
+            raise NotFoundError(plan_id)
+        return self.plans[plan_id]
+
+
+def client() -> TestClient:
+    app = FastAPI()
+    app.state.store = Store()
+    app.include_router(router)
+
+    @app.exception_handler(UserError)
+    async def _user(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"message": str(error)}, 422)
+
+    @app.exception_handler(NotFoundError)
+    async def _missing(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"message": str(error)}, 404)
+
+    return TestClient(app)
+
+
+def test_every_view_answers_and_is_not_sent_twice() -> None:
+    asking = client()
+    names = [*PLAIN_VIEWS, "graph?level=parts", "whatif?bandwidth=server:2", "compare/products"]
+    for name in names:
+        first = asking.get(f"/v1/plans/layers/views/{name}")
+        assert first.status_code == 200, first.text
+        tag = first.headers["etag"]
+        again = asking.get(f"/v1/plans/layers/views/{name}", headers={"If-None-Match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_who_may_not_see_a_plan_sees_no_view_of_it_that_was_made_before() -> None:
+    asking = client()
+    store = asking.app.state.store  # type: ignore[attr-defined]
+    assert asking.get("/v1/plans/layers/views/summary").status_code == 200
+    assert asking.get("/v1/plans/products/views/compare/layers").status_code == 200
+    del store.plans["layers"]
+    assert asking.get("/v1/plans/layers/views/summary").status_code == 404
+    assert asking.get("/v1/plans/products/views/compare/layers").status_code == 404
+
+
+def test_what_is_asked_wrongly_is_said_so() -> None:
+    asking = client()
+    for path in (
+        "plans/layers/views/nothing",
+        "plans/layers/views/graph?level=all",
+        "plans/layers/views/whatif?devices=0",
+        "plans/layers/views/whatif?devices=12",
+        "plans/layers/views/whatif?bandwidth=server",
+        "plans/layers/views/whatif?bandwidth=nowhere:2",
+        "plans/layers/views/whatif?bandwidth=server:-1",
+        "plans/layers/views/whatif?memory_bytes=nan",
+        "plans/layers/views/why/no_such_operator",
+        "clusters/nowhere/picture",
+    ):
+        assert asking.get(f"/v1/{path}").status_code == 422, path
+
+
+def test_an_operator_with_slashes_in_its_name_says_why() -> None:
+    asking = client()
+    name = plan_of("layers").operators[0].name
+    answer = asking.get(f"/v1/plans/layers/views/why/{name}")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["name"] == name
+
+
+def test_machines_are_drawn() -> None:
+    answer = client().get("/v1/clusters/dgx-h100/picture").json()
+    assert {box["kind"] for box in answer["boxes"]} >= {"server", "switch"}
+    assert all(line["bytes"] is None for line in answer["lines"])

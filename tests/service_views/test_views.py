@@ -1,0 +1,169 @@
+"""Views say what the plan says: sums agree, nothing is lost, positions do not collide."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from planner.joint import search_whole
+from service.views.blocks import blocks_of
+from service.views.cluster import cluster_view, mesh_view
+from service.views.comparison import comparison_view
+from service.views.graph import Level, graph_view
+from service.views.memory import memory_view
+from service.views.operator_facts import operator_facts
+from service.views.summary import summary_view
+from service.views.table import table_view
+from service.views.timeline import timeline_view
+from tests.service_views.plans_of import FAST, layers, plan_of
+from topology.catalogue import named_cluster
+
+NAMES = ("attention", "layers", "products")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_of_operators_and_updates_sum_to_the_step(name: str) -> None:
+    plan = plan_of(name)
+    parts = math.fsum(f.time_s for f in operator_facts(plan))
+    rest = math.fsum(t.update_s + t.recompute_s for t in plan.tensors)
+    assert parts + rest == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_summary_is_plain_json_and_its_causes_sum_to_the_step(name: str) -> None:
+    plan = plan_of(name)
+    view = summary_view(plan)
+    assert json.loads(json.dumps(view, allow_nan=False)) is not None
+    times = math.fsum(row["time_s"] for row in view["time_by_cause"])
+    assert times == pytest.approx(view["step_s"], rel=1e-9)
+    assert sum(view["memory_by_cause"].values()) == pytest.approx(view["peak_bytes"])
+    first = view["heaviest"][0]["time_s"]
+    assert all(row["time_s"] <= first for row in view["heaviest"])
+
+
+@pytest.mark.parametrize("level", list(Level))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_node_has_a_place_of_its_own_in_its_block(name: str, level: Level) -> None:
+    view = graph_view(plan_of(name), level)
+    nodes = view["nodes"]
+    places = list(zip(nodes["x"], nodes["y"], strict=True))
+    assert len(set(places)) == len(places) == view["count"]
+    assert len(set(nodes["name"])) == view["count"]
+    assert sum(block["nodes"] for block in view["blocks"]) == view["count"]
+    for source, target in view["edges"]:
+        assert source != target
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folding_loses_neither_operators_nor_time(name: str) -> None:
+    plan = plan_of(name)
+    folded, whole = (graph_view(plan, each)["nodes"] for each in (Level.FOLDED, Level.OPERATORS))
+    assert sum(folded["count"]) == len(whole["name"]) == len(plan.operators)
+    assert math.fsum(folded["time_s"]) == pytest.approx(math.fsum(whole["time_s"]), abs=1e-7)
+
+
+def test_equal_layers_are_one_block_and_edges_go_down_inside_blocks() -> None:
+    plan = plan_of("layers")
+    kinds = [block.kind for block in blocks_of(plan, operator_facts(plan))]
+    assert len(kinds) == 8
+    assert len(set(kinds)) < 8
+    view = graph_view(plan, Level.OPERATORS)
+    frame = {}
+    for index, (x, y) in enumerate(zip(view["nodes"]["x"], view["nodes"]["y"], strict=True)):
+        frame[index] = next(
+            i for i, b in enumerate(view["blocks"])
+            if b["left"] - 1 <= x <= b["right"] + 1 and b["top"] <= y <= b["bottom"]
+        )  # fmt: skip
+    for source, target in view["edges"]:
+        if frame[source] == frame[target]:
+            assert view["nodes"]["y"][source] < view["nodes"]["y"][target]
+
+
+def test_opened_graphs_show_every_parameter_once() -> None:
+    plan = plan_of("attention")
+    nodes = graph_view(plan, Level.PARTS)["nodes"]
+    kinds = [nodes["labels"][i] for i in nodes["label"]]
+    assert kinds.count("parameter") == len(plan.parameters)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_by_cause_sums_to_the_memory_of_the_plan(name: str) -> None:
+    plan = plan_of(name)
+    view = memory_view(plan)
+    totals = [math.fsum(column) for column in zip(*view["causes"].values(), strict=True)]
+    wanted = [plan.memory_bytes[point] for point in view["points"]]
+    assert totals == pytest.approx(wanted, abs=len(view["causes"]))
+    assert max(totals) == pytest.approx(plan.estimate.peak_memory_bytes, abs=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_timeline_ends_with_the_step_and_streams_do_not_overlap(name: str) -> None:
+    view = timeline_view(plan_of(name))
+    tasks = view["tasks"]
+    assert max(tasks["end_s"]) == pytest.approx(view["step_s"], abs=1e-8)
+    assert {s["stream"] for s in view["streams"]} >= set(tasks["stream"])
+    for stream in set(tasks["stream"]):
+        own = [i for i, s in enumerate(tasks["stream"]) if s == stream]
+        ends = [tasks["end_s"][i] for i in own]
+        starts = [tasks["start_s"][i] for i in own]
+        assert all(a <= b + 2e-9 for a, b in zip(ends, starts[1:], strict=False))
+
+
+def test_a_table_has_every_operator_and_parameter() -> None:
+    plan = plan_of("layers")
+    view = table_view(plan)
+    assert view["operators"]["name"] == [op.name for op in plan.operators]
+    assert view["parameters"]["name"] == [t.name for t in plan.parameters]
+    lengths = {len(v) for k, v in view["operators"].items() if k != "words"}
+    assert lengths == {len(plan.operators)}
+
+
+def test_every_link_of_the_picture_carries_what_its_tier_sends() -> None:
+    view = cluster_view(plan_of("products"))
+    tiers = {tier["transport"]: tier["sent_bytes"] for tier in view["tiers"]}
+    lines = view["picture"]["lines"]
+    inside = [line["bytes"] for line in lines if line["kind"] == "HCCS"]
+    assert len(inside) == 2 * 28
+    assert sum(inside) * 2 / 16 == pytest.approx(tiers["HCCS"])
+    assert {line["bytes"] for line in lines if line["kind"] == "ROCE"} == {tiers["ROCE"]}
+
+
+def test_mesh_groups_sum_to_all_communication() -> None:
+    plan = plan_of("products")
+    view = mesh_view(plan)
+    assert sum(g["time_s"] for g in view["groups"]) == pytest.approx(
+        math.fsum(c.time_s for c in plan.collectives)
+    )
+    assert math.prod(axis["size"] for axis in view["axes"]) == len(view["ranks"]) == 16
+
+
+def test_a_plan_compared_with_itself_differs_in_nothing() -> None:
+    plan = plan_of("layers")
+    view = comparison_view(plan, plan)
+    assert view["changed"] == []
+    assert view["operators"] == () or not view["operators"]
+    assert all(row["first"] == row["second"] for row in view["time_by_cause"])
+
+
+def test_plans_of_other_sizes_differ_where_they_are_split_differently() -> None:
+    view = comparison_view(plan_of("products"), plan_of("products", 8))
+    assert {fact["name"] for fact in view["facts"]} >= {"devices"}
+    assert view["step_time_s"]["first"] != view["step_time_s"]["second"]
+
+
+def test_stages_have_a_timeline_and_say_why_they_wait() -> None:
+    request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
+    plan = search_whole(layers(6), named_cluster("atlas-800t-a2", 16), request)
+    view = timeline_view(plan)
+    assert plan.pipeline is not None
+    devices = {stream["device"] for stream in view["streams"]}
+    assert len(devices) > 1
+    bubble = view["bubble"]
+    causes = ("ideal", "imbalance", "recomputation", "communication")
+    parts = [bubble[f"{name}_s"] for name in causes]
+    assert math.fsum(parts) == pytest.approx(bubble["total_s"])
+    assert len(memory_view(plan)["stages"]) == len(plan.pipeline.stages)
+    assert summary_view(plan)["pipeline"]["global_batch"] == 256

@@ -1,0 +1,86 @@
+"""The same splits with other factors: as the planner prices them when it plans there."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from costmodel.simulation.result import SimulationError
+from planner.request import RequestError
+from service.views.whatif import Factors, scaled_cluster, whatif_view
+from tests.service_views.plans_of import plan_of
+from topology.catalogue import named_cluster
+
+
+def test_without_factors_nothing_changes() -> None:
+    view = whatif_view(plan_of("attention"), Factors())
+    assert view["before"] == view["after"]
+
+
+@pytest.mark.parametrize("name", ["attention", "products", "layers"])
+def test_a_faster_link_never_makes_the_step_longer(name: str) -> None:
+    plan = plan_of(name)
+    for tier in ("server", "card"):
+        steps = [
+            whatif_view(plan, Factors(bandwidth={tier: factor}))["after"]["step_s"]
+            for factor in (0.5, 1.0, 2.0)
+        ]
+        assert steps[0] >= steps[1] * (1 - 1e-9) >= steps[2] * (1 - 2e-9)
+
+
+@pytest.mark.parametrize("name", ["products", "layers"])
+def test_links_that_are_a_hundred_times_slower_are_felt(name: str) -> None:
+    plan = plan_of(name)
+    view = whatif_view(plan, Factors(bandwidth={"server": 0.01, "card": 0.01}))
+    moved_s = math.fsum(c.time_s for c in plan.collectives)
+    assert moved_s > 0
+    gain_s = view["after"]["estimate_s"] - view["before"]["estimate_s"]
+    assert gain_s > moved_s
+    assert view["after"]["computing_s"] == pytest.approx(view["before"]["computing_s"])
+
+
+@pytest.mark.parametrize(("batch", "devices"), [(64, 16), (32, 32), (64, 32)])
+def test_kept_splits_cost_what_a_search_says_that_finds_the_same_splits(
+    batch: int, devices: int
+) -> None:
+    plan, there = plan_of("products", 16, 4096), plan_of("products", devices, batch * 128)
+    view = whatif_view(plan, Factors(devices=devices, batch=batch * 128))["after"]
+    same = [o.split for o in plan.operators if o.kind == "MatMul"]
+    if same == [o.split for o in there.operators if o.kind == "MatMul"]:
+        assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
+    assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
+
+
+def test_memory_that_is_too_small_is_told() -> None:
+    plan = plan_of("attention")
+    peak = plan.estimate.peak_memory_bytes
+    assert whatif_view(plan, Factors(memory_bytes=peak * 1.01))["after"]["fits"]
+    assert not whatif_view(plan, Factors(memory_bytes=peak * 0.9))["after"]["fits"]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4, 8, 16, 32, 64, 128])
+def test_a_scaled_machine_has_so_many_devices(devices: int) -> None:
+    cluster = scaled_cluster(named_cluster("atlas-800t-a2", 16), devices)
+    assert math.prod(tier.size for tier in cluster.tiers) == devices
+
+
+def test_one_server_does_not_grow_into_two() -> None:
+    with pytest.raises(RequestError, match="have tiers server, card, the plan's card"):
+        scaled_cluster(named_cluster("atlas-800t-a2", 8), 16)
+
+
+@pytest.mark.parametrize("devices", [3, 12, 17])
+def test_devices_that_the_tiers_cannot_make_are_refused(devices: int) -> None:
+    with pytest.raises(RequestError, match="do not become"):
+        scaled_cluster(named_cluster("atlas-800t-a2", 16), devices)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4, 8])
+def test_fewer_devices_take_at_least_as_long_or_are_refused(devices: int) -> None:
+    plan = plan_of("products")
+    try:
+        view = whatif_view(plan, Factors(devices=devices))
+    except (RequestError, SimulationError):
+        return
+    assert view["after"]["computing_s"] >= view["before"]["computing_s"]

@@ -1,0 +1,329 @@
+"""The page in a real browser, on a real server: from a dropped model to an exported strategy.
+
+Screenshots are kept in build/page.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from exporters.mindspore_strategy import read as read_strategy
+from ir.plan_file import plan_from_json
+from tests.system.servers import Server
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "tests" / "data" / "models" / "gpt2_small.onnx.gz"
+AXE = Path(__file__).parent / "axe.min.js"
+SCREENSHOTS = ROOT / "build" / "page"
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+LONG_MS = 120_000
+SIZES = {1280: 900, 390: 844}
+VIEWS = ("overview", "graph", "operators", "timeline", "memory", "cluster", "whatif", "export")
+
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("page"), ("--workers", "1"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--enable-unsafe-swiftshader"]
+        )
+        yield found
+        found.close()
+
+
+@dataclass
+class Seen:
+    """A page, and what its console said."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+    def listen(self) -> Seen:
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda m: self.faults.append(m.text) if m.type == "error" else None)
+        return self
+
+
+def opened(browser: Browser, server: Server, width: int = 1280, theme: str = "light") -> Seen:
+    context = browser.new_context(
+        viewport={"width": width, "height": SIZES[width]},
+        color_scheme="dark" if theme == "dark" else "light",
+        base_url=server.url,
+        accept_downloads=True,
+    )
+    context.set_default_timeout(LONG_MS)
+    expect.set_options(timeout=LONG_MS)
+    return Seen(context.new_page()).listen()
+
+
+def drop(page: Page, name: str, content: bytes) -> None:
+    """Drop a file onto the place for models, as the browser does when a hand lets go of it."""
+    page.evaluate(
+        """([name, numbers]) => {
+          const transfer = new DataTransfer();
+          transfer.items.add(new File([new Uint8Array(numbers)], name));
+          const place = document.querySelector(".drop");
+          for (const type of ["dragover", "drop"])
+            place.dispatchEvent(new DragEvent(type,
+              { dataTransfer: transfer, bubbles: true, cancelable: true }));
+        }""",
+        [name, list(content)],
+    )
+
+
+def search(page: Page, batch: int) -> str:
+    """Drop the model, search on 16 cards, and open the plan; returns its id."""
+    page.goto("/#/new")
+    drop(page, "gpt2_small.onnx", gzip.decompress(MODEL.read_bytes()))
+    expect(page.get_by_role("status").filter(has_text="gpt2_small")).to_be_visible()
+    page.get_by_role("spinbutton", name=re.compile("^devices")).fill("16")
+    page.get_by_role("spinbutton", name=re.compile("^batch")).fill(str(batch))
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("devices", timeout=LONG_MS)
+    page.get_by_role("link", name="Open the plan").click(timeout=LONG_MS)
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpt2_small")
+    return page.url.rpartition("/plans/")[2].partition("/")[0]
+
+
+@pytest.fixture(scope="module")
+def plans(browser: Browser, server: Server) -> tuple[str, str]:
+    """Two plans of one model."""
+    seen = opened(browser, server)
+    found = search(seen.page, 64), search(seen.page, 128)
+    assert not seen.faults
+    seen.page.context.close()
+    return found
+
+
+def test_progress_shows_cost_and_bound(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    search(page, 32)
+    page.go_back()
+    expect(page.get_by_text("done", exact=True)).to_be_visible()
+    page.go_forward()
+    expect(page.get_by_text("step, uncalibrated")).to_be_visible()
+    assert not seen.faults
+
+
+def test_an_operator_says_why(browser: Browser, server: Server, plans: tuple[str, str]) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}")
+    page.get_by_role("region", name="What costs most").get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name="Chosen", exact=True)).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_text("its own work and the edges at it")).to_be_visible()
+    page.locator("details").first.click()
+    page.get_by_role("application").focus()
+    before = page.url
+    page.keyboard.press("ArrowDown")
+    page.wait_for_url(lambda url: url != before)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Chosen", exact=True)).to_be_hidden()
+    assert not seen.faults
+
+
+def test_a_click_on_a_node_chooses_it(
+    browser: Browser, server: Server, plans: tuple[str, str]
+) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}/graph")
+    page.locator("canvas.sigma-nodes, canvas.sigma-mouse").first.wait_for()
+    page.get_by_role("searchbox").fill("linear")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Why", exact=True)).to_be_visible()
+    assert "op=" in page.url
+    assert not seen.faults
+
+
+def test_the_timeline_is_drawn_and_zooms(
+    browser: Browser, server: Server, plans: tuple[str, str]
+) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}/timeline")
+    chart = page.get_by_role("img", name="Streams of a device").locator("canvas").first
+    chart.wait_for()
+    page.wait_for_timeout(300)
+    whole = chart.screenshot()
+    box = chart.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.wheel(0, -600)
+    page.wait_for_timeout(500)
+    assert chart.screenshot() != whole
+    assert not seen.faults
+
+
+def test_a_slider_simulates_anew(browser: Browser, server: Server, plans: tuple[str, str]) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}/whatif")
+    row = page.get_by_role("row", name="step, simulated")
+    expect(row).to_contain_text("1.000")
+    page.get_by_role("slider", name="devices").press("ArrowRight")
+    expect(page.locator("output[for='slider-devices']")).to_have_text("32")
+    expect(row).not_to_contain_text("1.000", timeout=LONG_MS)
+    again = opened(browser, server)
+    again.page.goto(page.url)
+    expect(again.page.locator("output[for='slider-devices']")).to_have_text("32")
+    assert not seen.faults + again.faults
+
+
+def test_two_plans_are_compared(browser: Browser, server: Server, plans: tuple[str, str]) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto("/#/plans")
+    for each in plans:
+        page.get_by_role("row").filter(has=page.locator(f"a[href*='{each}']")).get_by_role(
+            "checkbox"
+        ).check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("row", name="whole").first).to_have_class("marked")
+    expect(page.get_by_role("row", name="batch")).to_contain_text("128")
+    assert not seen.faults
+
+
+def test_exports_are_read_back(
+    browser: Browser, server: Server, plans: tuple[str, str], tmp_path: Path
+) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}/export")
+    saved = {}
+    for name in ("plan", "mindspore"):
+        with page.expect_download(timeout=LONG_MS) as download:
+            page.get_by_role("button", name=f"Save {name}", exact=True).click()
+        saved[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[name])
+    plan = plan_from_json(saved["plan"].read_text(encoding="utf-8"))
+    assert plan.devices == 16
+    assert read_strategy(saved["mindspore"]).strategies
+    assert not seen.faults
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", list(SIZES))
+def test_every_view_is_accessible_and_fits(
+    browser: Browser, server: Server, plans: tuple[str, str], width: int, theme: str
+) -> None:
+    seen = opened(browser, server, width, theme)
+    page = seen.page
+    hashes = [f"plans/{plans[0]}/{view}" for view in VIEWS]
+    hashes += ["plans", "new", "jobs", "models", "clusters", "sweep", f"compare/{'/'.join(plans)}"]
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    found = []
+    for each in hashes:
+        page.goto(f"/#/{each}")
+        expect(page.get_by_text("Loading …")).to_have_count(0, timeout=LONG_MS)
+        page.wait_for_timeout(400)
+        name = each.replace(plans[0], "a").replace(plans[1], "b").replace("/", "-")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{theme}.png")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{each} is {wide} pixels wide"
+        found += [f"{each}: {fault}" for fault in serious_faults(page)]
+    assert not found, "\n".join(found)
+    assert not seen.faults
+
+
+def serious_faults(page: Page) -> list[str]:
+    """What axe finds that keeps people out."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    answer = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{each['id']} ({each['impact']}): {each['nodes'][0]['html'][:200]}"
+        for each in answer["violations"]
+        if each["impact"] in {"serious", "critical"}
+    ]
+
+
+def test_the_page_speaks_chinese(browser: Browser, server: Server, plans: tuple[str, str]) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto(f"/#/plans/{plans[0]}")
+    page.get_by_role("button", name="中文").click()
+    expect(page.get_by_role("heading", name="单步时间构成")).to_be_visible()
+    assert page.locator("html").get_attribute("lang") == "zh-CN"
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / "chinese-1280-light.png")
+    page.reload()
+    expect(page.get_by_role("heading", name="单步时间构成")).to_be_visible()
+    assert not seen.faults
+
+
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+def test_markup_in_names_is_text(browser: Browser, server: Server, plans: tuple[str, str]) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.on("dialog", lambda _: seen.faults.append("a dialog"))
+    text = page.request.get(f"/v1/plans/{plans[0]}").text()
+    record = json.loads(text)
+    name = record["operators"][-2]["name"]
+    changed = text.replace(json.dumps(name), json.dumps(MARKUP))
+    plan = plan_from_json(with_digest(changed))
+    assert any(op.name == MARKUP for op in plan.operators)
+    answer = page.request.post(
+        "/v1/plans?name=markup.json",
+        data=with_digest(changed).encode(),
+        headers={"content-type": "application/octet-stream"},
+    )
+    plan_id, job = answer.json()["id"], answer.json()["job"]
+    until_s = time.monotonic() + LONG_MS / 1000
+    while page.request.get(f"/v1/jobs/{job}").json()["state"] != "done":
+        assert time.monotonic() < until_s
+        page.wait_for_timeout(200)
+    page.goto(f"/#/plans/{plan_id}/operators?find=onerror")
+    expect(page.get_by_text(MARKUP).first).to_be_visible(timeout=LONG_MS)
+    for each in ("graph?op=" + "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "timeline", "memory"):
+        page.goto(f"/#/plans/{plan_id}/{each}")
+        page.wait_for_timeout(800)
+    assert page.locator("img[src='x']").count() == 0
+    assert not [fault for fault in seen.faults if "422" not in fault]
+
+
+def with_digest(text: str) -> str:
+    """A changed plan with the hash that its graph now has."""
+    from ir.graph import record_digest  # noqa: PLC0415
+
+    record = json.loads(text)
+    record["digest"] = record_digest(record["graph"])
+    return json.dumps(record)
+
+
+def test_scripts_from_elsewhere_are_refused(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    answer = seen.page.goto("/")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "'self'" in policy
+    assert "<script>" not in answer.text()
+    seen.page.goto("/#/plans")
+    ran = seen.page.evaluate(
+        """() => { const s = document.createElement("script"); s.textContent = "window.ran = 1";
+        document.body.append(s); return window.ran ?? 0; }"""
+    )
+    assert ran == 0
