@@ -22,7 +22,7 @@ from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from planner.solvers import Solution
 from planner.stages.menu import Shape
-from planner.stages.record import plan_of
+from planner.stages.record import Least, plan_of
 from planner.stages.remedies import with_remedy
 from planner.stages.shape_hunt import ShapeHunt
 from planner.stages.shape_prices import Priced
@@ -136,14 +136,14 @@ class _Joint:
     def _best(self, priced: Sequence[Priced], left_s: float) -> Plan:
         """Shapes are solved whole in the order of what is expected of them."""
         order = sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape))
-        best: Solved | None = None
+        fitting: list[Solved] = []
         plain: Plan | None = None
         searched: list[Lowered] = []
         refused: Solved | None = None
         tried = 0
         for item in order:
             least_s = min(
-                math.inf if best is None else best.step_s,
+                min((found.step_s for found in fitting), default=math.inf),
                 math.inf if plain is None else plain.estimate.step_time_s,
             )
             most = SOLVED * self.task.request.effort
@@ -162,14 +162,15 @@ class _Joint:
             )
             if not found.fits:
                 refused = min(refused or found, found, key=lambda s: s.peak_bytes)
-            elif best is None or found.step_s < best.step_s:
-                best = found
+            else:
+                fitting.append(found)
         bounds = [left_s, *(item.bound_s for item in priced)]
-        if plain is not None and (best is None or plain.estimate.step_time_s <= best.step_s):
-            return _within(plain, min(bounds))
+        best = self._planned(fitting, searched, min(bounds)) if fitting else plain
         if best is None:
             raise self._nothing(refused)
-        return self._planned(best, searched, min(bounds))
+        if plain is None or best.estimate.step_time_s < plain.estimate.step_time_s:
+            return best
+        return _within(plain, min(bounds))
 
     def _best_cut(self, item: Priced, least_s: float) -> Solved:
         """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
@@ -201,14 +202,21 @@ class _Joint:
         solution = Solution(refused.choice, math.inf, math.inf, "none", peak, refused.truncated)
         return infeasible(refused.lowered, solution, self.task.request)
 
-    def _planned(self, best: Solved, searched: list[Lowered], bound_s: float) -> Plan:
-        step_s = best.step_s
-        bound_s = min(bound_s, step_s)
-        gap = (step_s - bound_s) / bound_s if bound_s > 0 else 0.0
-        proof = "optimal" if gap <= 1e-9 else "bounded"
-        bound = Bound(bound_s, gap, proof, self.task.request.solver, self.task.truncated)
-        notes = (*self.task.true_micro(best.shape.micro_batch).notes, *NOTES)
-        return plan_of(best, self.task.request, notes, space_of(searched), bound)
+    def _planned(self, fitting: Sequence[Solved], searched: list[Lowered], bound_s: float) -> Plan:
+        """The plan with the shortest step, in the order of what its closed form says, which is no
+        more than the step.
+        """
+        least = Least(bound_s, self.task.request.solver, self.task.truncated)
+        best: Plan | None = None
+        for found in sorted(fitting, key=lambda f: f.step_s):
+            if best is not None and found.step_s >= best.estimate.step_time_s:
+                break
+            notes = (*self.task.true_micro(found.shape.micro_batch).notes, *NOTES)
+            plan = plan_of(found, self.task.request, notes, space_of(searched), least)
+            if best is None or plan.estimate.step_time_s < best.estimate.step_time_s:
+                best = plan
+        assert best is not None
+        return best
 
 
 def _within(plan: Plan, bound_s: float) -> Plan:

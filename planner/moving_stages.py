@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
+from costmodel.simulation.order_time import in_order_s
 from ir.plan import Bound, Estimate, Plan, PlannedCollective, PlannedOperator, SharedParameter
 from ir.plan_stages import part_times, pipeline_of, received, retimed, stage_plan
 from planner.liveness import analyse
@@ -162,7 +163,8 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
     pipeline, times = pipeline_of(plan), part_times(plan)
     slowest = max(range(len(times)), key=lambda part: times[part])
     busy = times[slowest] * pipeline.micro_batches
-    step_s = pipeline_time_s(times, pipeline.micro_batches, pipeline.chunks)
+    least_s = pipeline_time_s(times, pipeline.micro_batches, pipeline.chunks)
+    step_s = in_order_s(pipeline, least_s)
     causes: dict[str, float] = {}
 
     def add(cause: str, seconds: float) -> None:

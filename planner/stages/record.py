@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
+from costmodel.simulation.order_time import in_order_s
 from ir.plan import (
     Bound,
     Estimate,
@@ -29,8 +30,25 @@ BUBBLE = "other stages at work"
 """Cause of the time in which the slowest stage waits."""
 
 
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What was shown of the steps of all plans."""
+
+    step_s: float
+    """None takes less."""
+    solver: str
+    truncated: bool
+
+    def bound(self, step_s: float) -> Bound:
+        """The proof for a plan with this step."""
+        least_s = min(self.step_s, step_s)
+        gap = (step_s - least_s) / least_s if least_s > 0 else 0.0
+        proof = "optimal" if gap <= 1e-9 else "bounded"
+        return Bound(least_s, gap, proof, self.solver, self.truncated)
+
+
 def plan_of(
-    solved: Solved, request: SearchRequest, notes: Sequence[str], space: Space, bound: Bound
+    solved: Solved, request: SearchRequest, notes: Sequence[str], space: Space, least: Least
 ) -> Plan:
     """The plan as it is written."""
     lowered, graph, shape = solved.lowered, solved.graph, solved.shape
@@ -38,7 +56,16 @@ def plan_of(
     evidence = Evidence(lowered, solved.choice)
     collectives = evidence.collectives()
     operators, tensors = _operators(evidence), _tensors(evidence, solved)
-    stages = stages_of(solved, evidence, collectives, operators, tensors)
+    pipeline = Pipeline(
+        schedule="1f1b" if shape.chunks == 1 else "interleaved",
+        micro_batches=shape.micro_batches,
+        micro_batch=shape.micro_batch,
+        stages=stages_of(solved, evidence, collectives, operators, tensors),
+        sends=tuple(sends_of(solved, evidence)),
+        chunks=shape.chunks,
+        shared=shared_of(solved, evidence),
+    )
+    step_s = in_order_s(pipeline, solved.step_s)
     return Plan(
         graph=graph,
         digest=graph.digest(),
@@ -50,20 +77,12 @@ def plan_of(
         tensors=tuple(_each_once(tensors)),
         recomputed=tuple(_recomputed(solved, evidence)),
         collectives=tuple(_plain_collective(item) for item in collectives),
-        estimate=_estimate(solved, evidence, collectives),
+        estimate=_estimate(solved, evidence, collectives, step_s),
         memory_bytes=memory_of(solved, evidence, collectives),
         space=space,
-        bound=bound,
+        bound=least.bound(step_s),
         notes=(*notes, f"rates of matrix products: {chip_constants(solved.cluster.chip).basis}"),
-        pipeline=Pipeline(
-            schedule="1f1b" if shape.chunks == 1 else "interleaved",
-            micro_batches=shape.micro_batches,
-            micro_batch=shape.micro_batch,
-            stages=stages,
-            sends=tuple(sends_of(solved, evidence)),
-            chunks=shape.chunks,
-            shared=shared_of(solved, evidence),
-        ),
+        pipeline=pipeline,
     )
 
 
@@ -137,7 +156,7 @@ def _plain_collective(item: PlannedCollective) -> PlannedCollective:
 
 
 def _estimate(
-    solved: Solved, evidence: Evidence, collectives: Sequence[PlannedCollective]
+    solved: Solved, evidence: Evidence, collectives: Sequence[PlannedCollective], step_s: float
 ) -> Estimate:
     """Time by what the slowest part of the machine does, and the rest of the step in which it
     waits.
@@ -148,10 +167,10 @@ def _estimate(
     own = _causes_of(evidence, collectives, own_part, parts)
     busy = solved.parts_s[own_part] * solved.shape.micro_batches
     own[f"point_to_point in {send_tier(solved.cluster)}"] = max(busy - sum(own.values()), 0.0)
-    own[BUBBLE] = solved.step_s - busy
+    own[BUBBLE] = step_s - busy
     return replace(
         whole,
-        step_time_s=solved.step_s,
+        step_time_s=step_s,
         time_by_cause={cause: spent_s for cause, spent_s in own.items() if spent_s > busy * 1e-12},
         communicators=max(
             communicators_of([c for c in collectives if piece_of(c) % parts == part])

@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import OpGraph
-from ir.plan import Bound, Plan
+from ir.plan import Plan
 from planner.evidence import space_of
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
@@ -17,7 +17,7 @@ from planner.stages.cuts import Cut, cuts_of
 from planner.stages.menu import Shape, in_flight
 from planner.stages.pieces import Span, pieces_of
 from planner.stages.prices import piece_costs
-from planner.stages.record import plan_of
+from planner.stages.record import Least, plan_of
 from planner.stages.solved import Solved, sends_s
 from planner.stages.task import Micro, Task
 from tests.executors.drawn_plans import priced_at_random
@@ -64,7 +64,7 @@ def drawn_stages(
         True,
         shared=pieces.shared,
     )
-    return plan_of(solved, request, (), space_of([lowered]), Bound(0.0, 0.0, "none", "drawn"))
+    return plan_of(solved, request, (), space_of([lowered]), Least(0.0, "drawn", truncated=False))
 
 
 def _some_cuts(micro: Micro, count: int, draw: np.random.Generator, tied: int) -> tuple[Cut, ...]:

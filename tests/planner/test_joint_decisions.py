@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from costmodel.simulation.order_time import in_order_s
 from ir.plan import CAUSE_UPDATED, Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from planner.joint import search_whole
@@ -147,7 +148,8 @@ def test_chunks_take_turns_and_shorten_the_bubble() -> None:
     assert plan.devices == 4
     times = [s.forward_s + s.backward_s + s.once_s / 8 for s in pipeline.stages]
     parts = [sum(times[part::2]) for part in range(2)]
-    assert pipeline_time_s(parts, 8, 2) == pytest.approx(plan.estimate.step_time_s)
+    closed_s = pipeline_time_s(parts, 8, 2)
+    assert closed_s <= plan.estimate.step_time_s == in_order_s(pipeline, closed_s)
     assert [s.in_flight for s in pipeline.stages] == list(in_flight(Shape(2, 1, 8, 2)))
     assert plan_from_json(plan_to_json(plan)) == plan
     with pytest.raises(PlanFileError, match="do not make 3 chunks"):
