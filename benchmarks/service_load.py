@@ -26,6 +26,8 @@ import numpy as np
 from tests.system.servers import Server, mlp_bytes
 
 PAUSE_S = 1.0
+GOLDEN = 0.6180339887498949
+"""Multiples of it are spread evenly over an interval, however many there are."""
 READERS = 4
 """Processes that the clients are spread over, so that they do not wait for one another."""
 
@@ -65,7 +67,7 @@ async def reader(
 ) -> list[float]:
     """The times of one client's reads; a negative one failed."""
     times: list[float] = []
-    await asyncio.sleep(PAUSE_S * (offset % 97) / 97)
+    await asyncio.sleep(PAUSE_S * (offset * GOLDEN % 1.0))
     async with httpx.AsyncClient(base_url=url, timeout=30, verify=trust) as client:
         for path in itertools.islice(itertools.cycle(paths), offset, None):
             if time.monotonic() > until_s:
@@ -81,14 +83,14 @@ async def reader(
     return times
 
 
-async def readers(url: str, paths: list[str], clients: int, seconds: float) -> list[float]:
-    """The times of many clients' reads."""
+async def readers(url: str, paths: list[str], clients: range, seconds: float) -> list[float]:
+    """The times of the reads of some of the clients, by their numbers."""
     trust = (
         ssl.create_default_context()
     )  # 20 ms for each client otherwise, which all would wait for
     until_s = time.monotonic() + seconds
     found = await asyncio.gather(
-        *(reader(url, paths, number, until_s, trust) for number in range(clients))
+        *(reader(url, paths, number, until_s, trust) for number in clients)
     )
     return [each for own in found for each in own]
 
@@ -97,8 +99,11 @@ def read_by_all(url: str, paths: list[str], clients: int, seconds: float) -> Rea
     """Reads of clients in several processes."""
     share = clients // READERS
     command = [sys.executable, "-m", "benchmarks.service_load", "--read", url, *paths]
-    each = [*command, "--clients", str(share), "--seconds", str(seconds)]
-    processes = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for _ in range(READERS)]
+    each = [*command, "--clients", str(share), "--seconds", str(seconds), "--first"]
+    processes = [
+        subprocess.Popen([*each, str(share * number)], stdout=subprocess.PIPE, text=True)
+        for number in range(READERS)
+    ]
     lines = [line for process in processes for line in process.communicate()[0].split()]
     times = [float(line) for line in lines]
     return Reads(tuple(t for t in times if t >= 0), sum(t < 0 for t in times))
@@ -151,10 +156,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=Path("data/models/llama3_8b.onnx.gz"))
     parser.add_argument("--database", default=None)
     parser.add_argument("--read", nargs="+", help="be one of the readers: URL and paths")
+    parser.add_argument("--first", type=int, default=0, help="number of the first client")
     given = parser.parse_args()
     if given.read:
         url, *paths = given.read
-        found = asyncio.run(readers(url, paths, given.clients, given.seconds))
+        clients = range(given.first, given.first + given.clients)
+        found = asyncio.run(readers(url, paths, clients, given.seconds))
         print(" ".join(f"{each:.6f}" for each in found))
         return
     options = () if given.database is None else ("--database", given.database)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import socket
+import sys
 
 import uvicorn
 
@@ -15,6 +16,8 @@ from service.settings import Settings
 
 KEEP_ALIVE_S = 15
 SHUTDOWN_S = 5
+SWITCH_S = 0.0005
+"""A thread that works long gives way after so much: a short answer waits for several of them."""
 LOG = logging.getLogger("service.server")
 
 
@@ -34,6 +37,7 @@ def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until a signal ends it."""
     log_as_json(logging.INFO)
     _raise_open_files()
+    sys.setswitchinterval(SWITCH_S)
     config = uvicorn.Config(
         create_app(settings), host=host, port=port, http=PatientProtocol, ws="none",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
