@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -114,9 +115,10 @@ class Posed:
     def followed(self, choice: Sequence[int], node: int) -> tuple[int, ...]:
         """A choice in which the neighbours of a node that cannot stay go where it costs least."""
         out = list(choice)
-        for index, (u, v) in enumerate(self.problem.edges):
+        for index in edges_at(self.problem)[node]:
+            u, v = self.problem.edges[index]
             other = v if u == node else u
-            if node in {u, v} and edge_s(self.problem, index, out) == self.impossible_s:
+            if edge_s(self.problem, index, out) == self.impossible_s:
                 own = self.allowed()[other].tolist()
                 out[other] = min(own, key=lambda c: (local_s(self.problem, out, other, c), c))
         return tuple(out)
@@ -196,7 +198,15 @@ def local_s(problem: Problem, choice: Sequence[int], node: int, candidate: int) 
     """Seconds of a candidate of a node and of the edges at it, everything else as chosen."""
     other = list(choice)
     other[node] = candidate
-    edges = (
-        edge_s(problem, index, other) for index, ends in enumerate(problem.edges) if node in ends
-    )
+    edges = (edge_s(problem, index, other) for index in edges_at(problem)[node])
     return math.fsum((node_s(problem, node, other), *edges))
+
+
+@lru_cache(maxsize=4)
+def edges_at(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """The edges of every node, in ascending order."""
+    out: list[list[int]] = [[] for _ in problem.sizes]
+    for index, ends in enumerate(problem.edges):
+        for node in sorted(set(ends)):
+            out[node].append(index)
+    return tuple(map(tuple, out))
