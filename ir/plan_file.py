@@ -195,7 +195,10 @@ def read_plan(path: Path, *, staged: bool = False) -> Plan:
             "  fix: pass the plan.json that `planner search -o DIR` wrote"
         ) from error
     except OSError as error:
-        raise PlanFileError(f"cannot read {path}: {error}") from error
+        raise PlanFileError(
+            f"cannot read the plan: {error.strerror or error}\n  at:  {path}\n"
+            "  fix: pass the plan.json that `planner search -o DIR` wrote"
+        ) from error
     plan = plan_from_json(text, str(path))
     if plan.pipeline is not None and not staged:
         raise PlanFileError(

@@ -132,3 +132,9 @@ def test_an_unknown_command_is_status_2(name: str, planner: Planner) -> None:
     run = planner(name)
     assert run.code == 2
     assert "no such command" in run.err
+
+
+def test_a_plan_that_is_not_there_is_named_with_what_to_do(planner: Planner) -> None:
+    run = planner("show", "no/plan.json")
+    assert run.code == 2
+    assert "  at:  no/plan.json\n  fix: " in run.err
