@@ -23,9 +23,10 @@ def solve_within_limit(
     incumbent: Incumbent,
     meter: Meter,
     profile: FloatArray,
-) -> None:
+) -> PriceSearch:
     """Offer answers that fit, starting from the profile of the one at price zero."""
     search = PriceSearch(relaxation, incumbent, meter)
     search.run(profile)
     if not incumbent.is_proven and not meter.is_spent:
         split_by_layer(search)
+    return search

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from planner.problem import FloatArray, Problem
+from planner.solvers.branching import Branching
 from planner.solvers.conditioning import ConditionedRelaxation
 from planner.solvers.constrained import solve_within_limit, solve_without_limit
 from planner.solvers.contract import Budget, Progress, Solution
@@ -90,7 +91,8 @@ class DynamicProgramming:
     ) -> None:
         """Find answers within the limit."""
         if exact is not None and exact.work <= PRICED_SHARE * meter.left:
-            solve_within_limit(exact, incumbent, meter, profile)
+            search = solve_within_limit(exact, incumbent, meter, profile)
+            Branching(exact, incumbent, meter).run(search)
             return
         if wide is None:
             wide = self._conditioned(incumbent.ledger, meter, incumbent)

@@ -51,6 +51,8 @@ class PriceSearch:
         self.incumbent = incumbent
         self.meter = meter
         self.prices: FloatArray = np.zeros_like(incumbent.limits)
+        self.found: dict[tuple[int, ...], FloatArray] = {}
+        """Choices that were the best under some price, and their profiles."""
 
     def run(self, profile: FloatArray) -> None:
         """Find prices, starting from the profile of the answer without prices."""
@@ -68,7 +70,10 @@ class PriceSearch:
     def solve(self, prices: Prices, label: str) -> tuple[FloatArray, tuple[int, ...]]:
         """Solve under prices; note the bound and the answer."""
         relaxed = self.relaxation.solve(prices)
-        return self.note(prices, relaxed, label), relaxed.choice
+        profile = self.note(prices, relaxed, label)
+        if prices.later_per_byte is None:
+            self.found[relaxed.choice] = profile
+        return profile, relaxed.choice
 
     def note(self, prices: Prices, relaxed: Relaxed, label: str) -> FloatArray:
         """Offer a choice that was found under prices and note its bound; return its profile."""

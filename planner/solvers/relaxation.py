@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from planner.problem import Problem
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.problem import FloatArray, Problem
 from planner.solvers.buckets import Plan, make_plan
-from planner.solvers.elimination import compile_program, run_program
+from planner.solvers.elimination import Numbers, compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
 from planner.solvers.progress import Meter
 from planner.solvers.reuse import Reuse
 from planner.solvers.twins import Twins
+
+Allowed: TypeAlias = Mapping[int, NDArray[np.bool_]]
+"""Which candidates some nodes may choose."""
 
 EXACT_SHARE = 0.25
 """Share of the work left that a single exact pass may take."""
@@ -51,12 +58,37 @@ class ExactRelaxation:
         self.kept = program.kept
         """Table entries that one pass holds."""
 
-    def solve(self, prices: Prices | None = None) -> Relaxed:
-        numbers, expansion = self._twins.collapsed(self._ledger.numbers(prices))
+    def solve(self, prices: Prices | None = None, allowed: Allowed | None = None) -> Relaxed:
+        """Solve; nodes named in `allowed` only choose among those candidates."""
+        numbers = _only(self._ledger.numbers(prices), allowed or {})
+        numbers, expansion = self._twins.collapsed(numbers)
         program = compile_program(self._plan, numbers.vector_of, numbers.matrix_of)
         self._meter.charge(program.work, self._plan.nodes)
         result = run_program(program, numbers, self._reuse)
         return Relaxed(expansion.choice(result.choice), result.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestrictedRelaxation:
+    """The same where some nodes may only choose among some candidates."""
+
+    exact: ExactRelaxation
+    allowed: Allowed
+
+    def solve(self, prices: Prices | None = None) -> Relaxed:
+        return self.exact.solve(prices, self.allowed)
+
+
+def _only(numbers: Numbers, allowed: Allowed) -> Numbers:
+    """The numbers with no finite cost for other candidates."""
+    if not allowed:
+        return numbers
+    vectors: list[FloatArray] = list(numbers.vectors)
+    vector_of = list(numbers.vector_of)
+    for node, mask in allowed.items():
+        vectors.append(np.where(mask, vectors[vector_of[node]], np.inf))
+        vector_of[node] = len(vectors) - 1
+    return Numbers(vectors, numbers.matrices, vector_of, numbers.matrix_of)
 
 
 def exact_relaxation(ledger: Ledger, meter: Meter, largest_bucket: int) -> ExactRelaxation | None:
