@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.problem import FloatArray
+from planner.solvers.constrained import fill
 from planner.solvers.joint_prices import raise_jointly
 from planner.solvers.ledger import Prices
 from planner.solvers.memory_prices import PriceSearch
 from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import Allowed, ExactRelaxation, RestrictedRelaxation
-from planner.solvers.split import split_by_layer
 
 RARE = 4
 """Nodes that share their numbers with more others are left to the prices."""
@@ -95,7 +95,7 @@ class Branching:
         before = search.incumbent.bound_s
         raise_jointly(search)
         if search.incumbent.bound_s > before and not search.incumbent.is_proven:
-            split_by_layer(search)
+            fill(search)
 
     def _enter(self, allowed: Allowed, parent: _Branch) -> None:
         """Solve a branch; keep it open unless nothing better can be in it."""
@@ -112,7 +112,7 @@ class Branching:
         search.run(profile)
         self._improve(search)
         if inner.gap > self._enough:
-            split_by_layer(search)
+            fill(search)
         if inner.choice is not None and inner.cost_s < whole.cost_s:
             whole.offer(inner.choice, "branch")
         bound_s = max(parent.bound_s, inner.bound_s)

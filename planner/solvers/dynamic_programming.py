@@ -24,8 +24,8 @@ from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import ExactRelaxation, Relaxed, exact_relaxation
 from planner.solvers.views import LARGEST_BUCKET
 
-PRICED_SHARE = 0.03
-"""Share of the work left that one exact pass may take where some thirty prices are to be tried."""
+PRICED_PASSES = 20
+"""Exact passes that must be affordable where prices are tried: 6 to 14 mostly find the best."""
 LAST_SHARE = 0.5
 """The same for a single exact pass at the best prices."""
 RESERVED_FOR_LIMIT = 0.75
@@ -90,7 +90,7 @@ class DynamicProgramming:
         profile: FloatArray,
     ) -> None:
         """Find answers within the limit."""
-        if exact is not None and exact.work <= PRICED_SHARE * meter.left:
+        if exact is not None and PRICED_PASSES * exact.work <= meter.left:
             search = solve_within_limit(exact, incumbent, meter, profile)
             Branching(exact, incumbent, meter).run(search)
             return

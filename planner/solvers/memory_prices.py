@@ -53,6 +53,8 @@ class PriceSearch:
         self.prices: FloatArray = np.zeros_like(incumbent.limits)
         self.found: dict[tuple[int, ...], FloatArray] = {}
         """Choices that were the best under some price, and their profiles."""
+        self.pass_work = 0
+        """What the last price took."""
 
     def run(self, profile: FloatArray) -> None:
         """Find prices, starting from the profile of the answer without prices."""
@@ -69,7 +71,9 @@ class PriceSearch:
 
     def solve(self, prices: Prices, label: str) -> tuple[FloatArray, tuple[int, ...]]:
         """Solve under prices; note the bound and the answer."""
+        left = self.meter.left
         relaxed = self.relaxation.solve(prices)
+        self.pass_work = left - self.meter.left
         profile = self.note(prices, relaxed, label)
         if prices.later_per_byte is None:
             self.found[relaxed.choice] = profile

@@ -18,7 +18,7 @@ import numpy as np
 
 from planner.problem import Problem
 from planner.solvers.contract import Budget, Progress, Solution
-from planner.solvers.dynamic_programming import DynamicProgramming
+from planner.solvers.dynamic_programming import PRICED_PASSES, DynamicProgramming
 from planner.solvers.ledger import Ledger
 from planner.solvers.neighbourhoods import improve
 from planner.solvers.progress import Incumbent, Meter
@@ -36,9 +36,6 @@ POLISH_RESERVED = 0.8
 """Share of the work that this may not use."""
 ELIMINATION_EFFORT, HALVING_EFFORT, MESSAGE_EFFORT = 3, 4, 4
 """Units of work of each part for one of the whole; all mostly end long before."""
-PRICES = 50
-"""Prices on memory that elimination mostly tries; where it cannot try so many, the cluster is
-halved first, whose answers are good already."""
 MAX_PAIRS = 60_000
 """Pairs of candidates over all edges up to which integer programming is worth its time; for more
 than that message passing is worth the time to load its compiled loops."""
@@ -100,7 +97,9 @@ class _Run:
         meter = Meter(replace(self.budget, effort=ELIMINATION_EFFORT * max(1, self.budget.effort)))
         exact = exact_relaxation(self.incumbent.ledger, meter, 2 * LARGEST_BUCKET)
         limited = math.isfinite(self.incumbent.problem.memory_limit_bytes)
-        if self.is_large and (exact is None or (limited and PRICES * exact.work > meter.left)):
+        if self.is_large and (
+            exact is None or (limited and PRICED_PASSES * exact.work > meter.left)
+        ):
             self._halve(HALVING_EFFORT if exact is None else 1)
             if exact is not None:
                 # Elimination is slow here, so it must have something to gain.
