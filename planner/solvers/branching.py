@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.problem import FloatArray
-from planner.solvers.constrained import fill
+from planner.solvers.crossover import cross
 from planner.solvers.joint_prices import raise_jointly
 from planner.solvers.ledger import Prices
 from planner.solvers.memory_prices import PriceSearch
+from planner.solvers.price_ladder import join
 from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import Allowed, ExactRelaxation, RestrictedRelaxation
 
@@ -58,7 +59,8 @@ class Branching:
 
     def run(self, root: PriceSearch) -> None:
         """Improve what the search for prices over the whole has found."""
-        self._improve(root)
+        raise_jointly(root)
+        join(self._incumbent, list(root.found))
         self._push(_Branch({}, self._incumbent.bound_s, root))
         for _ in range(BRANCHES * self._meter.effort):
             if not self._open or self._is_over:
@@ -71,6 +73,8 @@ class Branching:
             for allowed in parts:
                 self._enter(allowed, branch)
             self._note_bound()
+        if not self._is_over:
+            cross(self._incumbent, self._meter)
 
     @property
     def _is_over(self) -> bool:
@@ -91,12 +95,6 @@ class Branching:
             self._incumbent.infeasible = True
             self._incumbent.note("branches: no choice fits in any of them")
 
-    def _improve(self, search: PriceSearch) -> None:
-        before = search.incumbent.bound_s
-        raise_jointly(search)
-        if search.incumbent.bound_s > before and not search.incumbent.is_proven:
-            fill(search)
-
     def _enter(self, allowed: Allowed, parent: _Branch) -> None:
         """Solve a branch; keep it open unless nothing better can be in it."""
         whole = self._incumbent
@@ -110,9 +108,9 @@ class Branching:
         if inner.overfull(profile) is None:
             profile, _ = search.solve(Prices(np.zeros_like(search.prices)), "branch")
         search.run(profile)
-        self._improve(search)
-        if inner.gap > self._enough:
-            fill(search)
+        raise_jointly(search)
+        join(inner, list(search.found))
+        whole.pool.update(inner.pool)
         if inner.choice is not None and inner.cost_s < whole.cost_s:
             whole.offer(inner.choice, "branch")
         bound_s = max(parent.bound_s, inner.bound_s)

@@ -1,7 +1,7 @@
 """The workhorse: exact elimination where the graph is narrow, under prices where memory binds.
 
 Without a binding limit the answer of a narrow graph is optimal. With one, prices on memory give the
-bound, and splitting them by layer gives answers close to it. In wide graphs a few nodes are fixed
+bound, and branches and joined answers come close to it. In wide graphs a few nodes are fixed
 and improved, and mini-buckets give the bound.
 """
 
@@ -91,7 +91,8 @@ class DynamicProgramming:
     ) -> None:
         """Find answers within the limit."""
         if exact is not None and PRICED_PASSES * exact.work <= meter.left:
-            search = solve_within_limit(exact, incumbent, meter, profile)
+            search = PriceSearch(exact, incumbent, meter)
+            search.run(profile)
             Branching(exact, incumbent, meter).run(search)
             return
         if wide is None:

@@ -53,7 +53,11 @@ def _time_left(budget: Budget, started: float) -> float | None:
 
 
 def prove(
-    problem: Problem, budget: Budget, warm: Solution, progress: Progress | None = None
+    problem: Problem,
+    budget: Budget,
+    warm: Solution,
+    progress: Progress | None = None,
+    work: float = DETERMINISTIC_SECONDS,
 ) -> Solution:
     """Improve a known solution, or show that it is the best.
 
@@ -62,6 +66,7 @@ def prove(
         budget: effort and deadline of this part alone.
         warm: what is known; its bound is taken over.
         progress: called when the answer or the bound improves.
+        work: CP-SAT's own unit of work per unit of effort.
 
     Returns:
         A solution that is at least as good.
@@ -81,7 +86,7 @@ def prove(
             "the answer and the bound are those of dynamic programming"
         )
         return incumbent.solution(truncated=False)
-    truncated = _Search(incumbent, relevant, warm.choice, budget).run()
+    truncated = _Search(incumbent, relevant, warm.choice, budget, work).run()
     return incumbent.solution(truncated=truncated)
 
 
@@ -89,13 +94,18 @@ class _Search:
     """Rounds of solving and adding rows."""
 
     def __init__(
-        self, incumbent: Incumbent, relevant: Relevant, start: Sequence[int], budget: Budget
+        self,
+        incumbent: Incumbent,
+        relevant: Relevant,
+        start: Sequence[int],
+        budget: Budget,
+        work: float,
     ) -> None:
         self._incumbent = incumbent
         self._model = Model(incumbent.problem, relevant)
         self._start = start
         self._seed = budget.seed
-        self._work_left = DETERMINISTIC_SECONDS * max(1, budget.effort)
+        self._work_left = work * max(1, budget.effort)
         self._stop = None
         if budget.deadline_s is not None:
             self._stop = time.monotonic() + budget.deadline_s

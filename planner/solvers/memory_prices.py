@@ -23,6 +23,8 @@ ROUNDS = 6
 """Times that the price of a time point is adjusted, per unit of effort."""
 LEAN_ROUNDS = 12
 """Times that the least memory is sought with other weights of the time points."""
+CLOSE = 1e-4
+"""Relative gain of the bound that is not worth a price at effort 1; effort e stops at 1/e of it."""
 FIRST_SHARE = 0.1
 """The first price makes the memory in use cost this share of the time."""
 GROWTH = 16.0
@@ -33,6 +35,8 @@ GROWTH = 16.0
 class Side:
     """A price for one time point, and what it leads to."""
 
+    point: int
+    """The time point."""
     price: float
     """Seconds per byte; infinite when time does not count."""
     cost: float
@@ -53,8 +57,6 @@ class PriceSearch:
         self.prices: FloatArray = np.zeros_like(incumbent.limits)
         self.found: dict[tuple[int, ...], FloatArray] = {}
         """Choices that were the best under some price, and their profiles."""
-        self.pass_work = 0
-        """What the last price took."""
 
     def run(self, profile: FloatArray) -> None:
         """Find prices, starting from the profile of the answer without prices."""
@@ -71,12 +73,11 @@ class PriceSearch:
 
     def solve(self, prices: Prices, label: str) -> tuple[FloatArray, tuple[int, ...]]:
         """Solve under prices; note the bound and the answer."""
-        left = self.meter.left
         relaxed = self.relaxation.solve(prices)
-        self.pass_work = left - self.meter.left
         profile = self.note(prices, relaxed, label)
         if prices.later_per_byte is None:
             self.found[relaxed.choice] = profile
+            self.incumbent.pool[relaxed.choice] = None
         return profile, relaxed.choice
 
     def note(self, prices: Prices, relaxed: Relaxed, label: str) -> FloatArray:
@@ -141,6 +142,8 @@ class PriceSearch:
                 price = math.sqrt(low.price * high.price)
             if not low.price < price < high.price or self.meter.is_spent:
                 break
+            if self._is_close(low, crossing):
+                break
             middle = self._side(point, self._with(point, price))
             at_top = price == crossing and _is_on(low, middle, price)
             if middle.nbytes <= limit:
@@ -153,6 +156,14 @@ class PriceSearch:
         self.prices[point] = price if low.price <= price <= high.price else high.price
         return high
 
+    def _is_close(self, side: Side, crossing: float) -> bool:
+        """Whether no price of the point can raise the bound by much."""
+        others = self.prices.copy()
+        others[side.point] = 0.0
+        excess = side.nbytes - float(self.incumbent.limits[side.point])
+        top = side.cost + crossing * excess - float(others @ self.incumbent.limits)
+        return top - self.incumbent.bound_s <= CLOSE / self.meter.effort * abs(top)
+
     def _with(self, point: int, price: float) -> Prices:
         per_byte = self.prices.copy()
         per_byte[point] = price
@@ -164,7 +175,7 @@ class PriceSearch:
         others[point] = 0.0
         cost = self.incumbent.problem.cost_s(choice) + float(others @ profile)
         price = float(prices.per_byte[point]) if prices.time_weight else math.inf
-        return Side(price, cost, float(profile[point]), profile)
+        return Side(point, price, cost, float(profile[point]), profile)
 
     def _seek_lean(self, profile: FloatArray) -> None:
         """Look for any choice that fits: add weight where the least weighted memory is too much."""

@@ -109,9 +109,12 @@ class _Run:
         if self.is_open:
             DynamicProgramming().run(self.incumbent, meter, exact)
             self.truncated |= meter.truncated
-        if self.is_large and not self.passed and self.incumbent.gap > WIDE * self.enough:
+        wide = WIDE * self.enough
+        if exact is not None:
+            wide *= WIDE  # branches and crossover leave little to gain
+        if self.is_large and not self.passed and self.incumbent.gap > wide:
             self._pass_messages()
-        if not self.incumbent.is_proven and not (self.passed and limited):
+        if not self.incumbent.is_proven and not (self.is_large and limited):
             self._polish()
 
     def _polish(self) -> None:

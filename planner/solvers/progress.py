@@ -23,6 +23,7 @@ class Meter:
 
     def __init__(self, budget: Budget) -> None:
         self.effort = max(1, budget.effort)
+        self.seed = budget.seed
         self.truncated = False
         self._left = self.effort * ENTRIES_PER_EFFORT
         self._reserve = 0.0
@@ -41,6 +42,11 @@ class Meter:
     def left(self) -> int:
         """Entries that may still be visited."""
         return max(0, self._left)
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Seconds of wall clock that are left, if they are limited."""
+        return None if math.isinf(self._stop) else max(0.0, self._stop - time.monotonic())
 
     @property
     def is_spent(self) -> bool:
@@ -67,6 +73,8 @@ class Incumbent:
         self.infeasible = False
         self.prices: FloatArray | None = None
         """Seconds per byte at each time point with which the bound was found, if so."""
+        self.pool: dict[tuple[int, ...], None] = {}
+        """Choices that were the best under some prices, whether they fit or not."""
         self.log: list[str] = []
         self._progress = progress
 
