@@ -1,12 +1,15 @@
 """The inner loop: add tables over different dimensions and minimise over the first dimension.
 
 Sums are taken in blocks that stay in the cache, so that the memory in use is that of the result.
+Where there is much to do, products of two tables go to a compiled loop that is ten times as fast
+and gives the same bits; small problems are solved before it would be loaded.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +17,9 @@ from planner.problem import FloatArray
 
 BLOCK_ENTRIES = 1 << 16
 """Entries of one block: 512 KiB of float64, about one second-level cache."""
+
+COMPILED_FROM = 1 << 29
+"""Entries that a process visits before it loads the compiled loop: both take half a second."""
 
 Table = tuple[tuple[int, ...], FloatArray]
 """Positions, ascending, and an array with one dimension for each."""
@@ -61,14 +67,56 @@ def minimum_over_first(
     Returns:
         One dimension for each of `positions[1:]`.
     """
-    spread = [_spread(mentioned, array, positions) for mentioned, array in merge(tables)]
+    merged = merge(tables)
     shape = tuple([sizes[position] for position in positions])
+    if math.prod(shape) > BLOCK_ENTRIES:
+        product = _product(merged, math.prod(shape))
+        if product is not None:
+            return product
+    spread = [_spread(mentioned, array, positions) for mentioned, array in merged]
     if math.prod(shape) <= BLOCK_ENTRIES:
         return np.asarray(_total(spread).min(axis=0))
     result = np.empty(shape[1:])
     for rows in _row_blocks(shape):
         _minimise_rows(spread, shape, rows, result)
     return result
+
+
+class _Compiled:
+    """The compiled loop, once there is enough to do."""
+
+    def __init__(self) -> None:
+        self._visited = 0
+        self._min_plus: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+
+    def loop(self, entries: int) -> Callable[[FloatArray, FloatArray], FloatArray] | None:
+        self._visited += entries
+        if self._min_plus is None and self._visited > COMPILED_FROM:
+            module = importlib.import_module("planner.solvers.kernels.products")
+            self._min_plus = module.min_plus
+        return self._min_plus
+
+
+_COMPILED = _Compiled()
+
+
+def _product(tables: Sequence[Table], entries: int) -> FloatArray | None:
+    """Minimum over position 0 of two tables that share no other; None where it is none such."""
+    if len(tables) != 2:
+        return None
+    (left, first), (right, second) = tables
+    if left[0] or right[0] or set(left[1:]) & set(right[1:]):
+        return None
+    loop = _COMPILED.loop(entries)
+    if loop is None:
+        return None
+    rows = len(first)
+    lowest = loop(
+        np.ascontiguousarray(first.reshape(rows, -1)),
+        np.ascontiguousarray(second.reshape(rows, -1)),
+    ).reshape(first.shape[1:] + second.shape[1:])
+    order = np.argsort([*left[1:], *right[1:]], kind="stable")
+    return np.ascontiguousarray(lowest.transpose(order))
 
 
 def minimum_over_rest(

@@ -85,6 +85,23 @@ def test_sums_in_blocks_equal_sums_at_once(seed: int, block: int) -> None:
     np.testing.assert_allclose(rest, total.min(axis=(1, 2, 3)))
 
 
+@given(st.integers(0, 2**32 - 1), st.permutations([1, 2, 3]), st.integers(1, 2))
+def test_the_compiled_product_gives_the_same_bits(seed: int, order: list[int], count: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = tuple(int(i) for i in rng.integers(2, 6, size=4))
+    sides = (0, *sorted(order[:count])), (0, *sorted(order[count:]))
+    tables = [(axes, rng.random([sizes[i] for i in axes])) for axes in sides]
+    found = []
+    for visited in (-1, 1 << 40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(min_plus, "BLOCK_ENTRIES", 1)
+            patch.setattr(min_plus, "COMPILED_FROM", visited)
+            patch.setattr(min_plus, "_COMPILED", min_plus._Compiled())
+            found.append(min_plus.minimum_over_first(tables, (0, 1, 2, 3), sizes))
+    assert found[0].tobytes() == found[1].tobytes()
+    assert found[0].shape == sizes[1:]
+
+
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_priced_tables_add_the_price_of_the_memory_in_use(problem: Problem, seed: int) -> None:
     rng = np.random.default_rng(seed)
