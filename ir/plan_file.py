@@ -22,6 +22,7 @@ from ir.plan import (
     Baseline,
     Bound,
     Estimate,
+    NamedLayout,
     Objective,
     Pipeline,
     Plan,
@@ -78,12 +79,13 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
             fast.
     """
     values: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    layouts: dict[NamedLayout, Any] = {}
     for item in fields(plan):
         value = getattr(plan, item.name)
         if item.name == "graph":
             values["graph"] = graph_to_dict(value)
         elif item.name not in {"objective", "pipeline"} or value is not None:
-            values[item.name] = _record(value)
+            values[item.name] = _record(value, layouts)
     if plan.pipeline is None:
         for name in ("operators", "tensors", "collectives"):
             for record in values[name]:
@@ -94,16 +96,21 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
     return json.dumps(values, indent=indent, separators=separators, ensure_ascii=False) + "\n"
 
 
-def _record(value: Any) -> Any:
-    """Plain values, in the order of the fields."""
+def _record(value: Any, layouts: dict[NamedLayout, Any]) -> Any:
+    """Plain values, in the order of the fields; a plan has few layouts, each is made once."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple | list):
-        return [_record(item) for item in value]
+        return [_record(item, layouts) for item in value]
     if isinstance(value, Mapping):
-        return {key: _record(item) for key, item in value.items()}
+        return {key: _record(item, layouts) for key, item in value.items()}
     kind: type = type(value)
-    return {name: _record(getattr(value, name)) for name in _field_names(kind)}
+    if kind is NamedLayout and value in layouts:
+        return layouts[value]
+    record = {name: _record(getattr(value, name), layouts) for name in _field_names(kind)}
+    if kind is NamedLayout:
+        layouts[value] = record
+    return record
 
 
 @cache
