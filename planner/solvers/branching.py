@@ -30,8 +30,6 @@ RARE = 4
 """Nodes that share their numbers with more others are left to the prices."""
 BRANCHES = 8
 """Branches that are opened, per unit of effort."""
-ENOUGH = 1e-3
-"""Relative gap at which effort 1 opens no more branches; effort e stops at 1/e of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +44,10 @@ class _Branch:
 class Branching:
     """Opens the branch with the least bound until the gap is small."""
 
-    def __init__(self, exact: ExactRelaxation, incumbent: Incumbent, meter: Meter) -> None:
+    def __init__(
+        self, exact: ExactRelaxation, incumbent: Incumbent, meter: Meter, enough: float
+    ) -> None:
+        """Set what is branched on, and the relative gap at which no more branches are opened."""
         self._exact = exact
         self._incumbent = incumbent
         self._meter = meter
@@ -55,7 +56,7 @@ class Branching:
         self._rare = [node for node, table in enumerate(table_of) if alike[table] <= RARE]
         self._open: list[tuple[float, int, _Branch]] = []
         self._opened = 0
-        self._enough = ENOUGH / meter.effort
+        self._enough = enough
 
     def run(self, root: PriceSearch) -> None:
         """Improve what the search for prices over the whole has found."""

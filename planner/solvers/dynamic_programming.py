@@ -34,6 +34,8 @@ RESERVED_SHARE = 0.5
 """Share of the work left that the search for prices leaves to the search for answers."""
 SHOWN = 8
 """Fixed nodes that the log names."""
+ENOUGH = 1e-3
+"""Relative gap at which effort 1 tries nothing more; effort e stops at 1/e of it."""
 HUB_CHOICES = 3
 """Choices of the fixed nodes for which answers within the limit are sought."""
 
@@ -49,6 +51,7 @@ class DynamicProgramming:
         """Set the entries of the largest bucket, without and with fixed nodes."""
         self._largest_exact = largest_exact
         self._largest_conditioned = largest_conditioned
+        self._enough = ENOUGH
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
         """Solve; proofs are `optimal`, `bounded`, `infeasible` or, if nothing fits, `none`."""
@@ -61,13 +64,20 @@ class DynamicProgramming:
             improve(incumbent, meter, budget.seed)
         return incumbent.solution(truncated=meter.truncated)
 
-    def run(self, incumbent: Incumbent, meter: Meter, exact: ExactRelaxation | None) -> None:
+    def run(
+        self,
+        incumbent: Incumbent,
+        meter: Meter,
+        exact: ExactRelaxation | None,
+        enough: float | None = None,
+    ) -> None:
         """Find answers and bounds for the whole.
 
         Args:
             incumbent: receives them.
             meter: counts the work.
             exact: elimination of the whole; None where that is too wide.
+            enough: relative gap at which nothing more is tried.
         """
         ledger, problem = incumbent.ledger, incumbent.problem
         if exact is None:
@@ -79,6 +89,7 @@ class DynamicProgramming:
             wide = None
             profile = solve_without_limit(exact, incumbent)
         if incumbent.overfull(profile) is not None:
+            self._enough = ENOUGH / meter.effort if enough is None else enough
             self._fit(exact, wide, incumbent, meter, profile)
 
     def _fit(
@@ -93,7 +104,7 @@ class DynamicProgramming:
         if exact is not None and PRICED_PASSES * exact.work <= meter.left:
             search = PriceSearch(exact, incumbent, meter)
             search.run(profile)
-            Branching(exact, incumbent, meter).run(search)
+            Branching(exact, incumbent, meter, self._enough).run(search)
             return
         if wide is None:
             wide = self._conditioned(incumbent.ledger, meter, incumbent)

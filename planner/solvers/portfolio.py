@@ -107,7 +107,7 @@ class _Run:
             elif self.is_open:
                 self._pass_messages()
         if self.is_open:
-            DynamicProgramming().run(self.incumbent, meter, exact)
+            DynamicProgramming().run(self.incumbent, meter, exact, WIDE * self.enough)
             self.truncated |= meter.truncated
         wide = WIDE * self.enough
         if exact is not None:
