@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from costmodel.memory import Optimizer
 from ir.layout import Layout
@@ -17,6 +17,9 @@ from planner.ports import Port
 from planner.problem import Problem
 from topology.cluster import Cluster
 from topology.mesh import Mesh
+
+if TYPE_CHECKING:
+    from planner.basis import Basis
 
 
 class NodeKind(StrEnum):
@@ -104,3 +107,5 @@ class Lowered:
     pricer: EdgePricer
     left_out: int
     """Assignments beyond the limit of candidates, over all operators."""
+    basis: Basis | None = None
+    """For another lowering of the same graph on the same mesh."""

@@ -11,26 +11,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.collectives import CollectiveModel
 from costmodel.memory import ParameterBytes, parameter_bytes
-from costmodel.operators import OperatorModel
 from exporters.mindspore_readers import NEVER_CUT
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
-from ir.ops import OpView
 from ir.plan import LEAVES
 from planner.axis_choice import layout_axes, node_axes
-from planner.candidates import OpCandidates, OpPricer, signature
-from planner.edges import EdgeKind, EdgeKinds, EdgePricer, edge_pricer, is_same
+from planner.basis import Basis, basis_of
+from planner.candidates import OpCandidates
+from planner.edges import EdgeKind, EdgeKinds, is_same
 from planner.holdings import NO_COPIES, Copies, Holding, Holdings, recomputed_names
 from planner.liveness import Liveness
 from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
 from planner.ports import Port, PortState, port_elements, port_of, twice
-from planner.pricing import MINDSPORE, Flow, Pricing, in_seconds
+from planner.pricing import Flow
 from planner.problem import EdgeTable, Interval, NodeTable
 from planner.problem_builder import ProblemBuilder
-from planner.tensor_layouts import TensorLayouts
 
 FloatArray = NDArray[np.float64]
 
@@ -46,46 +43,40 @@ class _Source(NamedTuple):
     result: int
 
 
-def lower(liveness: Liveness, setting: Setting) -> Lowered:
-    """The problem of choosing a layout for everything in a graph."""
-    return _Lowering(liveness, setting).run()
+def lower(liveness: Liveness, setting: Setting, basis: Basis | None = None) -> Lowered:
+    """The problem of choosing a layout for everything in a graph.
+
+    Args:
+        liveness: of the graph.
+        setting: the machine and what is asked.
+        basis: of an earlier lowering that differed in `recompute` or the memory limit alone.
+    """
+    return _Lowering(liveness, setting, basis or basis_of(liveness, setting)).run()
 
 
 @dataclass(slots=True)
 class _Lowering:
     liveness: Liveness
     setting: Setting
+    basis: Basis
     builder: ProblemBuilder = field(default_factory=ProblemBuilder)
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     sources: dict[str, _Source] = field(default_factory=dict)
-    candidates: dict[str, OpCandidates] = field(default_factory=dict)
-    signatures: dict[str, int] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
     ports: dict[Hashable, Port] = field(default_factory=dict)
-    layouts: TensorLayouts = field(init=False)
     flows: list[Flow] = field(default_factory=list)
     kinds: EdgeKinds = field(default_factory=EdgeKinds)
     left_out: int = 0
     readers: dict[str, list[Op]] = field(init=False)
     makers: dict[str, Op] = field(init=False)
-    operators: OperatorModel = field(init=False)
-    pricer: EdgePricer = field(init=False)
-    pricing: Pricing = field(init=False)
-    costs: dict[str, FloatArray] = field(default_factory=dict)
-    gradients: dict[str, tuple[bool, ...]] = field(default_factory=dict)
+    candidates: dict[str, OpCandidates] = field(init=False)
     holdings: Holdings = field(init=False)
 
     def __post_init__(self) -> None:
         setting = self.setting
-        self.operators = OperatorModel(setting.cluster.chip, smooth=True)
-        model = CollectiveModel(setting.cluster, setting.mesh)
-        self.pricer = edge_pricer(setting.dialect, setting.mesh, model, setting.micro_batches)
-        self.pricing = self._pricing()
         self.readers, self.makers = self.graph.consumers(), self.graph.producers()
-        pricer = OpPricer(setting.mesh, setting.dialect, self.operators, model)
-        self._price_operators(pricer)
-        self.layouts = TensorLayouts(setting.mesh, setting.dialect, pricer.ports)
+        self.candidates = {name: op.candidates for name, op in self.basis.operators.items()}
         self.holdings = Holdings(
             self.liveness,
             setting.mesh,
@@ -100,37 +91,6 @@ class _Lowering:
     def graph(self) -> OpGraph:
         return self.liveness.graph
 
-    def _pricing(self) -> Pricing:
-        if self.setting.cost != MINDSPORE:
-            return in_seconds(self.setting.cost, self.operators, self.pricer)
-        from planner.pricing_mindspore import mindspore_pricing  # noqa: PLC0415  seldom asked for
-
-        return mindspore_pricing(self.setting)
-
-    def _price_operators(self, pricer: OpPricer) -> None:
-        known: dict[Hashable, int] = {}
-        distinct: list[tuple[OpView, tuple[bool, ...]]] = []
-        for op in self.graph.ops:
-            gradient = self.gradients[op.name] = self.liveness.operand_gradients(op)
-            key = (signature(op, self.graph.tensors), gradient)
-            number = self.signatures[op.name] = known.setdefault(key, len(distinct))
-            if number == len(distinct):
-                distinct.append((OpView(op, self.graph), gradient))
-        found = pricer.all_candidates(distinct)
-        costs = [
-            self.pricing.operator(view, own) for (view, _), own in zip(distinct, found, strict=True)
-        ]
-        again: dict[int, FloatArray] = {}
-        for op in self.graph.ops:
-            number = self.signatures[op.name]
-            own, cost = found[number], costs[number]
-            if self._in_block(op):
-                own = own.again
-                if number not in again:
-                    again[number] = self.pricing.operator(OpView(op, self.graph), own)
-                self.signatures[op.name], cost = len(found) + number, again[number]
-            self.candidates[op.name], self.costs[op.name] = own, cost
-
     def _in_block(self, op: Op) -> bool:
         """Whether the backward pass computes an operator again with its block."""
         return self.liveness.block_of(self.liveness.position[op.name]) is not None
@@ -143,7 +103,7 @@ class _Lowering:
             self._add_operator(op)
         for name, layout in self.setting.sent.items():
             self._add_sent(self.graph.tensors[name], layout)
-        self.pricing.prepare(self.flows)
+        self.basis.pricing.prepare(self.flows)
         problem = self.builder.build(self.liveness.time_points, self.setting.memory_limit_bytes)
         left_out = self.left_out + sum(self.candidates[op.name].left_out for op in self.graph.ops)
         return Lowered(
@@ -152,8 +112,9 @@ class _Lowering:
             tuple(self.edges),
             self.liveness,
             self.setting,
-            self.pricer,
+            self.basis.pricer,
             left_out,
+            self.basis,
         )
 
     def _add_node(
@@ -163,7 +124,7 @@ class _Lowering:
         again = tuple([h.again_s for h in holdings]) if node.recomputes else None
 
         def make() -> NodeTable:
-            held = [self.pricing.holding(h) for h in holdings]
+            held = [self.basis.pricing.holding(h) for h in holdings]
             axes = node_axes(node, len(self.setting.mesh.axes))
             return self.holdings.table(time_s, held, axes)
 
@@ -185,7 +146,7 @@ class _Lowering:
         ports = self._neighbour_ports(tensor.name)
         key = ("parameter", tensor.dims, tensor.stored_permutation, tuple(id(p) for p in ports))
         if key not in self.ports:
-            self.ports[key] = self.layouts.parameter(tensor, ports)
+            self.ports[key] = self.basis.layouts.parameter(tensor, ports)
         port = self.ports[key]
         cost = parameter_bytes(tensor.dtype, setting.optimizer, training=setting.training)
         causes = ("weights", "gradients", "optimizer state", "optimizer state")
@@ -204,7 +165,8 @@ class _Lowering:
 
     def _parameter_table(self, tensor: Tensor, port: Port, cost: ParameterBytes) -> NodeTable:
         local = port_elements(tensor.dims, port, self.setting.mesh)
-        update = self.pricing.update(local * cost.moved_by_update) / self.setting.micro_batches
+        update = self.basis.pricing.update(local * cost.moved_by_update)
+        update = update / self.setting.micro_batches
         parts = (cost.weight, cost.gradient, cost.master, cost.moments)
         held = tuple((local * part)[port.of] for part in parts)
         return NodeTable(update[port.of], held, layout_axes(port, len(self.setting.mesh.axes)))
@@ -265,7 +227,7 @@ class _Lowering:
         keys = tuple(p.key for p in ports)
         key = ("shared", tensor.dims, tensor.divisors, gradient, pinned, keys)
         if key not in self.ports:
-            port = self.layouts.shared(tensor, ports, gradient=gradient)
+            port = self.basis.layouts.shared(tensor, ports, gradient=gradient)
             if pinned:
                 self.left_out += len(port.states) - 1
                 whole = replicated(len(tensor.dims))
@@ -301,13 +263,14 @@ class _Lowering:
     # Operators
 
     def _add_operator(self, op: Op) -> None:
-        found = self.candidates[op.name]
+        priced = self.basis.operators[op.name]
+        found = priced.candidates
         holdings = self.holdings.of_operator(op)
         again = recomputed_names(holdings)
         causes = tuple([h.cause for h in holdings])
         node = Node(NodeKind.OPERATOR, op.name, found, None, causes, again)
-        number = self._add_node(node, self.signatures[op.name], self.costs[op.name], holdings)
-        gradients = self.gradients[op.name]
+        number = self._add_node(node, priced.signature, priced.cost, holdings)
+        gradients = priced.gradients
         for index, name in enumerate(op.inputs):
             port = found.operands[index]
             if port is not None and name in self.sources:
@@ -385,7 +348,8 @@ class _Lowering:
         copies: Copies,
     ) -> EdgeTable:
         shared = self.nodes[node].kind is NodeKind.TENSOR
-        price = self.pricing.branch if shared else self.pricing.edge
+        pricing = self.basis.pricing
+        price = pricing.branch if shared else pricing.edge
         spread = (source.port.of[:, None], port.of)
         times = price(kind, source.port, port)[spread]
         if not copies.counts:

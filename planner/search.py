@@ -11,6 +11,7 @@ from costmodel.operators import chip_constants
 from ir.graph import OpGraph
 from ir.plan import Baseline, Bound, Objective, Plan
 from planner.baselines import baselines, batch_places
+from planner.basis import Basis
 from planner.dialects import Dialect
 from planner.evidence import Evidence, space_of
 from planner.fit import check_states, infeasible
@@ -203,8 +204,8 @@ class _Hunt:
         except RequestError:
             return False
 
-    def _lower(self, setting: Setting) -> Lowered:
-        found = self.wishes.narrowed(pinned(lower(self.liveness, setting), self.pins))
+    def _lower(self, setting: Setting, basis: Basis | None = None) -> Lowered:
+        found = self.wishes.narrowed(pinned(lower(self.liveness, setting, basis), self.pins))
         return without(found, self.ruled_out)
 
     def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
@@ -265,7 +266,7 @@ class _Hunt:
             f"of {limit / 2**30:.1f} GiB"
         )
         if self.liveness.derived:
-            lowered = self._lower(replace(setting, recompute=True))
+            lowered = self._lower(replace(setting, recompute=True), lowered.basis)
         tight = self._solve(lowered, limit)
         bound_s = max(tight.bound_s, free.solution.bound_s)
         return _Outcome(lowered, replace(tight, bound_s=bound_s))
