@@ -24,7 +24,7 @@ from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import ExactRelaxation, Relaxed, exact_relaxation
 from planner.solvers.views import LARGEST_BUCKET
 
-PRICED_PASSES = 20
+PRICED_PASSES = 12
 """Exact passes that must be affordable where prices are tried: 6 to 14 mostly find the best."""
 LAST_SHARE = 0.5
 """The same for a single exact pass at the best prices."""

@@ -34,7 +34,7 @@ POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
 """Share of the work that this may not use."""
-ELIMINATION_EFFORT, HALVING_EFFORT, MESSAGE_EFFORT = 3, 4, 4
+ELIMINATION_EFFORT, HALVING_EFFORT, MESSAGE_EFFORT = 4, 4, 4
 """Units of work of each part for one of the whole; all mostly end long before."""
 MAX_PAIRS = 60_000
 """Pairs of candidates over all edges up to which integer programming is worth its time; for more
