@@ -1,6 +1,6 @@
 """Fit the constants of training steps to published runs, and report how far off unseen models are.
 
-Usage: python benchmarks/calibrate.py ROWS.csv [--write] [--report FILE]
+Usage: python -m benchmarks.calibrate ROWS.csv [--write] [--report FILE]
 
 ROWS.csv has the columns of `planner validate`. Without --write nothing in data/ changes.
 """
@@ -17,14 +17,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
-from costmodel.training.assessment import rank_correlation
+from benchmarks.training_report import (
+    by_block,
+    constant_lines,
+    interval,
+    left_out_lines,
+    memory_lines,
+    step_lines,
+    sweep_lines,
+)
 from costmodel.training.calibration import general_constants
 from costmodel.training.crossvalidation import FamilyFit, fit_family
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
-from costmodel.training.families import block_of, families, family_of, memory_families
-from costmodel.training.fitting import at_limit
+from costmodel.training.families import families, family_of, memory_families
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.memory_fitting import fit_memory, reported_bytes
+from costmodel.training.neighbours import COLUMNS, LARGEST, columns_of
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 EXCLUDED = ROOT / "data/calibration/training_excluded.yaml"
 TARGET = ROOT / "data/calibration/training.yaml"
-COVERAGE = 0.9
+NEIGHBOURS = ROOT / "data/calibration/training_neighbours.csv"
 HEADER = """\
 # Constants of the estimate of training steps, fitted by benchmarks/calibrate.py to published runs;
 # do not edit. Their meaning: costmodel/training/constants.py; rows and errors: docs/fidelity.md.
@@ -63,12 +71,13 @@ def main() -> None:
     options = parser.parse_args()
     entries = read_entries(read_table(options.rows.read_text(encoding="utf-8"), str(options.rows)))
     fits, memories = fit_all(entries), fit_memories(entries)
-    report = "\n".join(report_lines(entries, fits) + memory_lines(memories)) + "\n"
+    report = "\n".join(report_lines(entries, fits, memories)) + "\n"
     sys.stdout.write(report)
     if options.report:
         options.report.write_text(report, encoding="utf-8")
     if options.write:
         TARGET.write_text(HEADER + calibration_text(fits, memories), encoding="utf-8")
+        NEIGHBOURS.write_text(neighbours_text(fits), encoding="utf-8")
 
 
 def excluded() -> dict[str, str]:
@@ -98,113 +107,39 @@ def fit_all(entries: tuple[Entry, ...]) -> list[FamilyFit]:
     return list(found.values())
 
 
-def by_block(fits: list[FamilyFit]) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Relative errors in sample, of unseen models and of the baseline, by block."""
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for fitted in fits:
-        errors = zip(fitted.fitted_s, fitted.unseen_s, fitted.baseline_s, strict=True)
-        for run, time, triple in zip(fitted.runs, fitted.measured_s, errors, strict=True):
-            inside, unseen, plain = (float(one / time - 1.0) for one in triple)
-            found[block_of(run)].append((inside, unseen, plain))
-    columns = {block: np.array(rows).T for block, rows in sorted(found.items())}
-    return {block: (rows[0], rows[1], rows[2]) for block, rows in columns.items()}
-
-
-def ranks(fits: list[FamilyFit]) -> dict[str, float | None]:
-    """Spearman's correlation of predictions for unseen models with measurements, by block."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for fitted in fits:
-        for run, time, unseen in zip(fitted.runs, fitted.measured_s, fitted.unseen_s, strict=True):
-            found[block_of(run)].append((float(unseen), float(time)))
-    return {
-        block: rank_correlation([one for one, _ in pairs], [time for _, time in pairs])
-        for block, pairs in found.items()
-    }
-
-
-def report_lines(entries: tuple[Entry, ...], fits: list[FamilyFit]) -> list[str]:
-    """Tables in Markdown: errors by block, constants by family, rows left out."""
-    available: dict[str, int] = defaultdict(int)
-    for entry in entries:
-        if entry.read is not None and entry.step_s is not None:
-            available[block_of(entry.read.run)] += 1
-    lines = [
-        (
-            "| block | n used / all | fitted: median, 90 % | unseen: median, 90 %, bias | rank | "
-            "baseline | in interval |"
-        ),
-        "|---|--:|--:|--:|--:|--:|--:|",
+def report_lines(
+    entries: tuple[Entry, ...], fits: list[FamilyFit], memories: dict[str, MemoryFit]
+) -> list[str]:
+    """The whole report in Markdown."""
+    return [
+        *step_lines(entries, fits),
+        *sweep_lines(entries, fits),
+        *memory_lines(memories),
+        *left_out_lines(entries, excluded()),
+        *constant_lines(fits),
     ]
-    order = ranks(fits)
-    for block, (inside, unseen, plain) in by_block(fits).items():
-        lines.append(
-            f"| {block} | {len(inside)} / {available[block]} | {_pair(inside)} | {_pair(unseen)}, "
-            f"{100 * np.median(unseen):+.1f} | {_rank(order[block])} | {_pair(plain)} | "
-            f"{100 * covered(inside, unseen):.0f} |"
-        )
-    lines += ["", "| family | constants (at a limit: *) |", "|---|---|"]
+
+
+def neighbours_text(fits: list[FamilyFit]) -> str:
+    """What the formulas miss of each configuration, as the table that the package ships."""
+    lines = [",".join(("family", "machine", *COLUMNS, "runs", "missed"))]
     for fitted in fits:
-        limited = at_limit(fitted.constants, fitted.family.fitted)
-        values = ", ".join(
-            f"{name} {getattr(fitted.constants, name):.3g}{'*' if name in limited else ''}"
-            for name in fitted.family.fitted
-        )
-        lines.append(f"| {fitted.family.name} | {values} |")
-    lines += ["", "Rows left out of the fit:", ""]
-    lines += [f"- `{name}`: {reason}" for name, reason in excluded().items()]
-    lines += [f"- `{entry.name}`: {entry.skipped}" for entry in entries if entry.skipped]
-    return lines
-
-
-def interval(inside: np.ndarray, unseen: np.ndarray) -> tuple[float, float]:
-    """Logarithms of measured over predicted that hold nine of ten runs.
-
-    Runs to come are in part of models that were fitted and in part of others: both errors count.
-    """
-    logs = -np.log1p(np.concatenate([inside, unseen]))
-    low, high = np.quantile(logs, [(1.0 - COVERAGE) / 2, (1.0 + COVERAGE) / 2])
-    return round(float(min(low, -0.02)), 4), round(float(max(high, 0.02)), 4)
-
-
-def covered(inside: np.ndarray, unseen: np.ndarray) -> float:
-    """Share of the rows that the shipped interval around the shipped prediction holds."""
-    low, high = interval(inside, unseen)
-    logs = -np.log1p(inside)
-    return float(np.mean((low <= logs) & (logs <= high)))
-
-
-def _rank(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _pair(errors: np.ndarray) -> str:
-    sizes = 100 * np.abs(errors)
-    return f"{np.median(sizes):.1f}, {np.quantile(sizes, 0.9):.1f}"
-
-
-def memory_lines(memories: dict[str, MemoryFit]) -> list[str]:
-    """The table of memory in Markdown."""
-    lines = [
-        "",
-        "| memory | n | fitted: median, 90 % | unseen models: median, 90 %, bias |",
-        "|---|--:|--:|--:|",
-    ]
-    for profile, found in memories.items():
-        if not found.inside.size:
-            continue
-        lines.append(
-            f"| {profile} | {len(found.inside)} | {_pair(found.inside)} | {_pair(found.unseen)}, "
-            f"{100 * np.median(found.unseen):+.1f} |"
-        )
-    return lines
+        missed = np.log(fitted.measured_s / fitted.fitted_s)
+        sizes = columns_of(RunTable.of(fitted.runs), len(fitted.runs))
+        found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for run, row, value in zip(fitted.runs, sizes, missed, strict=True):
+            key = (fitted.family.name, run.machine, *(f"{size:.6g}" for size in row))
+            found[key].append(float(np.clip(value, -LARGEST, LARGEST)))
+        lines += [
+            ",".join((*key, str(len(values)), f"{np.mean(values):.4f}"))
+            for key, values in sorted(found.items())
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> str:
     """The file that the package ships."""
-    spread = {
-        block: list(interval(inside, unseen))
-        for block, (inside, unseen, _) in by_block(fits).items()
-    }
+    spread = {block: list(interval(errors)) for block, errors in by_block(fits).items()}
     content = {
         "schema_version": 1,
         "families": {

@@ -15,6 +15,7 @@ from costmodel.simulation.layout_job import Options
 from costmodel.simulation.schedules import SCHEDULES
 from costmodel.training.machines import Machine, machine, machine_of, machines
 from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingRun
+from costmodel.training.stacks import software_flags
 
 if TYPE_CHECKING:
     from costmodel.training.records import TrainingModel
@@ -232,6 +233,6 @@ def training_run(
             str(error), "--precision", "choose a type that the chip has, such as bf16"
         ) from error
     profile = _software(software, found)
-    return TrainingRun(
-        model.name, model, layout_of(parts, model), found.name, profile, precision=dtype
-    )
+    layout = layout_of(parts, model)
+    flags = software_flags(profile, found.name, model.name, layout)
+    return TrainingRun(model.name, model, layout, found.name, profile, precision=dtype, flags=flags)

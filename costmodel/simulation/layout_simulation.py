@@ -20,7 +20,7 @@ from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from costmodel.training.calibration import shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine
-from costmodel.training.predict import USABLE, predict
+from costmodel.training.predict import USABLE, constants_of, predict
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -65,10 +65,9 @@ def simulate_job(job: Job, effects: Effects) -> JobTimes:
 
 
 def calibrated(training: TrainingRun) -> LayoutConstants:
-    """The constants of the family that a run belongs to."""
-    known = shipped_calibration()
-    family, _ = family_of(training)
-    return LayoutConstants(known.constants[family.name], known.memory_of(training.profile))
+    """The constants of the family that a run belongs to, as similar runs say."""
+    kept = shipped_calibration().memory_of(training.profile)
+    return LayoutConstants(constants_of(training), kept)
 
 
 def simulate_layout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from costmodel.training.dataset import Entry
     from costmodel.training.predict import Prediction
 
-__all__ = ["BlockSummary", "Confusion", "MemorySummary", "SweepSummary", "summaries", "sweeps"]
+__all__ = [
+    "BlockSummary", "Confusion", "MemorySummary", "Priced", "SweepSummary", "summaries", "sweeps",
+]  # fmt: skip
 
 _SWEEP_LAYOUTS = 8
 _SWEEP_SPREAD = 1.3
@@ -79,6 +81,14 @@ class SweepSummary:
     rank_correlation: float
     best: float
     """Measured time of the layout predicted best over that of the best one, minus 1."""
+
+
+class Priced(Protocol):
+    """Anything with a predicted step time."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step."""
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -166,9 +176,7 @@ def _confusion(entries: Sequence[Entry], predictions: Sequence[Prediction | None
     )
 
 
-def sweeps(
-    entries: Sequence[Entry], predictions: Sequence[Prediction | None]
-) -> list[SweepSummary]:
+def sweeps(entries: Sequence[Entry], predictions: Sequence[Priced | None]) -> list[SweepSummary]:
     """Sweeps of at least eight layouts whose measured times spread by at least 1.3.
 
     A sweep is one model with one global batch, sequence, precision and number of devices.

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections import defaultdict
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 import data
 from costmodel.training.constants import StepConstants
 from costmodel.training.fitting import PRIORS
 from costmodel.training.memory import MemoryConstants
+from costmodel.training.neighbours import COLUMNS, NEIGHBOURS_OF_NOBODY, Neighbours
 from costmodel.training.records import LayoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Calibration", "general_constants", "parse_calibration", "shipped_calibration"]
+__all__ = [
+    "Calibration", "general_constants", "neighbours_of", "parse_calibration", "shipped_calibration",
+]  # fmt: skip
 
 _NAMES = {item.name for item in fields(StepConstants)}
 
@@ -48,6 +55,33 @@ def general_constants() -> StepConstants:
 def shipped_calibration() -> Calibration:
     """The calibration of `data/calibration/training.yaml`."""
     return parse_calibration(data.read_text("calibration", "training.yaml"))
+
+
+def neighbours_of(family: str) -> Neighbours:
+    """Measured runs of a family: what the formulas miss of shapes of layers and of layouts.
+
+    That holds for a user's own constants as well: they say how fast a cluster is.
+    """
+    return _all_neighbours().get(family, NEIGHBOURS_OF_NOBODY)
+
+
+@cache
+def _all_neighbours() -> dict[str, Neighbours]:
+    """The measured runs of `data/calibration/training_neighbours.csv`, by family."""
+    text = data.read_text("calibration", "training_neighbours.csv")
+    rows: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in csv.DictReader(io.StringIO(text)):
+        rows[row["family"]].append(row)
+    return {family: _neighbours(members) for family, members in rows.items()}
+
+
+def _neighbours(rows: Sequence[Mapping[str, str]]) -> Neighbours:
+    return Neighbours.of(
+        np.array([[float(row[name]) for name in COLUMNS] for row in rows]),
+        np.array([row["machine"] for row in rows]),
+        np.array([float(row["missed"]) for row in rows]),
+        np.array([float(row["runs"]) for row in rows]),
+    )
 
 
 def parse_calibration(text: str) -> Calibration:

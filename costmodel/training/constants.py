@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 __all__ = ["StepConstants"]
 
@@ -51,8 +52,8 @@ class StepConstants:
     """Rate of ports between servers over the nominal rate."""
 
     start_s: float = 2e-5
-    """What a tensor parallel collective costs beside moving its bytes: launch, synchronisation
-    and the lower rate of short messages."""
+    """What a tensor parallel collective costs beside moving its bytes, for each doubling of its
+    ranks: launch, waiting for the last of them and the lower rate of short messages."""
 
     tp_hidden: float = 0.0
     """Share of tensor parallel communication that runs beside computation."""
@@ -93,3 +94,16 @@ class StepConstants:
 
     bubble: float = 1.0
     """Idle time of the pipeline over the closed form."""
+
+    def slowed(self, factor: float) -> Self:
+        """The same machine and software at so many times the time: rates fall, times rise.
+
+        Latencies of links and starts of kernels, which are the machine's, stay.
+        """
+        rates = {name: getattr(self, name) / factor for name in _RATES}
+        times = {name: getattr(self, name) * factor for name in _TIMES}
+        return replace(self, **rates, **times)
+
+
+_RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port")
+_TIMES = ("host_s", "host_tp_s", "host_micro_s", "start_s", "step_s")

@@ -1,20 +1,24 @@
-"""Leave one model out: how far off predictions are for a model that no constant was fitted to."""
+"""Leave models out, and leave layouts out: how far off predictions are for runs not seen."""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from costmodel.training.baseline import baseline_s, fit_utilisation
 from costmodel.training.families import block_of
 from costmodel.training.fitting import fit
+from costmodel.training.neighbours import Neighbours, columns_of
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from costmodel.training.constants import StepConstants
     from costmodel.training.families import Family
@@ -30,6 +34,10 @@ _EQUAL_ROWS = 60
 """A block with more rows than this counts as if it had so many, lest it drown the others."""
 
 
+_FOLDS = 8
+"""Parts of the layouts, one of which is left out at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyFit:
     """Constants of a family and the errors of its rows, all of shape (N,)."""
@@ -39,46 +47,108 @@ class FamilyFit:
     runs: tuple[TrainingRun, ...]
     measured_s: FloatArray
     fitted_s: FloatArray
-    """Predictions with constants fitted to all rows."""
+    """Formulas with constants fitted to all rows."""
+
+    plain_unseen_s: FloatArray
+    """Formulas alone for each row, with constants fitted to the other models."""
 
     unseen_s: FloatArray
-    """Predictions for each row with constants fitted to the other models."""
+    """The same with what the formulas miss of runs of the other models."""
+
+    widths_s: FloatArray
+    """The same without all models that are as wide: no layer of theirs is known."""
+
+    layouts_s: FloatArray
+    """Predictions for each row from the other seven eighths of the layouts: of models that were
+    seen, mostly."""
 
     baseline_s: FloatArray
-    """The baseline's predictions, fitted to the other models of the block likewise."""
+    """The baseline's predictions, fitted to the other models of the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a family."""
+
+    family: Family
+    start: StepConstants
+    table: RunTable
+    machines: NDArray[np.str_]
+    measured_s: FloatArray
+    weights: FloatArray
+
+    def trained(self, rows: NDArray[np.int64]) -> StepConstants:
+        """Constants fitted to some rows; those of the start where there are none."""
+        if not rows.size:
+            return self.start
+        table, measured = self.table.take(rows), self.measured_s[rows]
+        return fit(table, measured, self.family.fitted, self.start, weights=self.weights[rows])
+
+    def predicted(
+        self, rows: NDArray[np.int64], rest: NDArray[np.int64]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds of some rows by constants fitted to the others: formulas alone, and all."""
+        constants, table = self.trained(rest), self.table.take(rows)
+        plain = step_times(table, constants).total
+        if not rest.size:
+            return plain, plain
+        return plain, plain * self.neighbours(rest, constants).factor(table, self.machines[rows])
+
+    def neighbours(self, rows: NDArray[np.int64], constants: StepConstants) -> Neighbours:
+        """What the formulas miss of some rows."""
+        table = self.table.take(rows)
+        missed = np.log(self.measured_s[rows] / step_times(table, constants).total)
+        return Neighbours.of(columns_of(table, rows.size), self.machines[rows], missed)
 
 
 def fit_family(
     family: Family, runs: Sequence[TrainingRun], measured_s: FloatArray, start: StepConstants
 ) -> FamilyFit:
-    """Fit a family to its rows, and once more without each of its models.
+    """Fit a family to its rows, and again without each of its models and each part of its layouts.
 
     Where a family has one model alone, leaving it out leaves the parent's constants.
     """
     table = RunTable.of(runs)
     blocks = np.array([block_of(run) for run in runs])
-    weights = _weights(blocks)
-    constants = fit(table, measured_s, family.fitted, start, weights=weights)
+    machines = np.array([run.machine for run in runs])
+    rows_of = _Rows(family, start, table, machines, measured_s, _weights(blocks))
+    constants = rows_of.trained(np.arange(len(runs)))
     models = np.array([run.model.name.lower() for run in runs])
-    unseen, plain = np.zeros(len(runs)), np.zeros(len(runs))
-    for model in sorted(set(models)):
-        rows, rest = np.flatnonzero(models == model), np.flatnonzero(models != model)
-        trained = start
-        if rest.size:
-            trained = fit(
-                table.take(rest), measured_s[rest], family.fitted, start, weights=weights[rest]
-            )
-        unseen[rows] = step_times(table.take(rows), trained).total
+    alone, unseen, plain = (np.zeros(len(runs)) for _ in range(3))
+    for rows, rest in _parts(models):
+        alone[rows], unseen[rows] = rows_of.predicted(rows, rest)
         plain[rows] = _baseline(table, measured_s, blocks, rows, rest)
+    widths, layouts = np.zeros(len(runs)), np.zeros(len(runs))
+    for groups, found in (
+        ([run.model.hidden for run in runs], widths),
+        ([_fold(run) for run in runs], layouts),
+    ):
+        for rows, rest in _parts(np.array(groups)):
+            _, found[rows] = rows_of.predicted(rows, rest)
     return FamilyFit(
-        family,
-        constants,
-        tuple(runs),
-        measured_s,
-        step_times(table, constants).total,
-        unseen,
-        plain,
+        family=family,
+        constants=constants,
+        runs=tuple(runs),
+        measured_s=measured_s,
+        fitted_s=step_times(table, constants).total,
+        plain_unseen_s=alone,
+        unseen_s=unseen,
+        widths_s=widths,
+        layouts_s=layouts,
+        baseline_s=plain,
     )
+
+
+def _parts(groups: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows of each group, and the others."""
+    for group in np.unique(groups):
+        yield np.flatnonzero(groups == group), np.flatnonzero(groups != group)
+
+
+def _fold(run: TrainingRun) -> int:
+    """The part that a configuration belongs to; repeats of it belong to the same."""
+    what = (run.model, run.layout, run.machine, run.precision, run.attention)
+    return zlib.crc32(repr(what).encode()) % _FOLDS
 
 
 def _weights(blocks: np.ndarray[tuple[int], np.dtype[np.str_]]) -> FloatArray:

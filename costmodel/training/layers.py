@@ -23,9 +23,17 @@ _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
 """Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
 the mask of the dropout (own count of kernels)."""
 
+_DROPOUT = 5.0
+"""Of which dropout reads two and writes two and its mask. Models with gated layers are trained
+without it (LLaMA, arXiv 2302.13971, and its successors)."""
 
 _UNFUSED_SOFTMAX = 30.0
 """More bytes per score where scale, mask and softmax are kernels of their own, in 32 bits."""
+
+
+_CAST = 4.0
+"""Bytes moved to cast one element from 16 bits to 8: it is read, and written as it is and
+transposed (own count)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,9 @@ def _product(
     forward = matmul_s(rows, n, k, flops, table.machine)
     inputs = matmul_s(rows, k, n, flops, table.machine)
     weights = matmul_s(k, n, rows, flops, table.machine)
+    cast = table.casts * np.where((table.fp8 > 0) | (table.fp4 > 0), _CAST, 0.0) / c.memory
+    forward = forward + stream_s(cast * rows * k, table.machine)
+    inputs = inputs + stream_s(cast * rows * n, table.machine)
     return forward, inputs + np.where(table.frozen > 0, 0.0, weights)
 
 
@@ -174,7 +185,7 @@ def _expert_products(
     routed = table.experts > 0
     local = np.maximum(table.experts / table.ep, 1.0)
     copies = tokens(table) * table.experts_per_token / table.tp
-    rows = np.maximum(copies / local, 1.0)
+    rows = np.maximum(copies * table.expert_capacity / local, 1.0)
     width = np.maximum(table.expert_ffn, 1.0)
     up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, table.hidden)
     down, down_back = _product(table, c, rows, table.hidden, width)
@@ -209,8 +220,8 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     products = 2.0 * square * (table.head_size + value) / (table.machine.flops16 * c.matmul * 0.6)
     # Megatron's fused softmax takes only multiples of four rows of (batch x heads).
     fits = (table.micro_batch * heads) % 4 == 0
-    forward_bytes = np.where(fits, _SCORE_FORWARD, _SCORE_FORWARD + _UNFUSED_SOFTMAX)
-    backward_bytes = np.where(fits, _SCORE_BACKWARD, _SCORE_BACKWARD + _UNFUSED_SOFTMAX)
+    more = np.where(fits, 0.0, _UNFUSED_SOFTMAX) - _DROPOUT * table.gated
+    forward_bytes, backward_bytes = _SCORE_FORWARD + more, _SCORE_BACKWARD + more
     plain = products + stream_s(forward_bytes * square, table.machine) / c.memory
     plain_back = 2.0 * products + stream_s(backward_bytes * square, table.machine) / c.memory
     forward = np.where(table.unfused > 0, plain, fused)
@@ -233,5 +244,5 @@ def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:
 
 def _dispatch_bytes(table: RunTable) -> FloatArray:
     """Bytes to gather tokens by expert and to scatter them back: read and write of each copy."""
-    copies = tokens(table) * table.experts_per_token / table.tp
+    copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
     return 10.0 * copies * table.hidden

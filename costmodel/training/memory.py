@@ -93,14 +93,17 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     layers = np.where(alone, table.layers, layers)
     tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), float(stage != "middle"))
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
-    parameters, gradients, optimizer = _states(table, c, layers, tables)
+    parameters, gradients, made = _states(table, c, layers, tables)
+    optimizer = np.where(table.swapped_optimizer > 0, 0.0, made)
     per_layer, again = _layer_bytes(table, c)
     kept = _in_flight(table, behind) * layers * per_layer
     has_head = alone | (stage == "last")
     logits = np.where(has_head, c.logit_bytes * tokens(table) * table.vocab / table.tp, 0.0)
     logits = np.maximum(logits - again, 0.0)
     buffers = again + _gathered(table, layers)
-    total = parameters + gradients + optimizer + kept + logits + buffers + c.context_bytes
+    used = optimizer + kept + logits + buffers
+    # States kept on the host are made on the device, before the first step.
+    total = parameters + gradients + np.maximum(used, made) + c.context_bytes
     return MemoryUse(
         total=total,
         parameters=parameters,
@@ -134,11 +137,10 @@ def _states(
     width = np.where(whole, 4.0, 2.0 - 2.0 * table.reused_master)
     trained = np.where(table.frozen > 0, 0.01, 1.0)
     states = np.where(whole, c.state_bytes - 4.0, c.state_bytes)
-    kept = np.where(table.swapped_optimizer > 0, 0.0, trained)
     # Gathered once per step, gradients too wait whole for the last micro-batch.
     waiting = c.gradient_bytes * (dense + routed) * table.gather_once
     gradients = shared(2, trained * c.gradient_bytes) + waiting
-    return shared(_FULLY_SHARDED, width), gradients, shared(1, states * kept)
+    return shared(_FULLY_SHARDED, width), gradients, shared(1, states * trained)
 
 
 _FULLY_SHARDED = 3

@@ -19,6 +19,7 @@ _PHRASES = {
     "moe-intermediate-size": rf"moe_ffn {_NUMBER}",
     "n-shared-experts": rf"\+ ?{_NUMBER} shared",
     "first-k-dense-replace": rf"first {_NUMBER} layers dense",
+    "moe-capacity": rf"capacity[_-]factor'?[:= ]+{_NUMBER}",
     "zero-group": rf"fsdp sharding group {_NUMBER}",
     "vocab": rf"\bvocab(?:ulary)? {_NUMBER}",
     "local-batch": rf"local batch {_NUMBER}",

@@ -95,6 +95,10 @@ class TrainingModel:
     dense_layers: int = 0
     """Layers of a routed model that are dense."""
 
+    expert_capacity: float = 1.0
+    """Rows that an expert computes over its share of the tokens: more than 1 where it works on a
+    buffer of fixed size."""
+
     value_size: int = 0
     """Width of one value head; 0 says as `head_size`."""
 
@@ -209,7 +213,8 @@ class TrainingRun:
     flags: frozenset[str] = field(default_factory=frozenset)
     """What else the run states or its software implies: `fused-tp` (products that hide their
     collective), `overlap` (gradients are reduced beside the backward pass), `frozen` (weights get
-    no gradient), `early-stop` (recomputation ends before the last product), `uncompiled`."""
+    no gradient), `early-stop` (recomputation ends before the last product), `uncompiled` and
+    others that `RunTable` has columns for."""
 
     port_bytes_per_s: float = 0.0
     """Share of one device of the ports between servers, where the run states it; else 0."""

@@ -42,6 +42,9 @@ COLUMNS = (
 )  # fmt: skip
 """Columns that are read."""
 
+_SIZES = ("hidden", "layers", "heads", "ffn_hidden")
+"""Columns that the name of a public model may stand for."""
+
 _LARGEST = 10**9
 _PACKED = 2048
 """Mean length assumed for samples packed into one sequence: attention stays inside them."""
@@ -138,6 +141,7 @@ def _family(name: str) -> dict[str, Any]:
 
 def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) -> TrainingModel:
     family = _family(name)
+    row = {**row, **{name: row.get(name) or str(family.get(name, "")) for name in _SIZES}}
     hidden, heads = _size(row, "hidden"), _size(row, "heads")
     gated = bool(family["gated"])
     ffn = _number(row, "ffn_hidden")
@@ -174,7 +178,7 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
     )
 
 
-def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, int]:
+def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     """Sizes of routed layers: from the notes, else from what the name implies."""
     count = int(notes.number("num-experts") or family.get("experts", 0))
     if not count:
@@ -190,6 +194,7 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, int]:
         "expert_ffn": width,
         "shared_ffn": int(family.get("shared_ffn") or shared * width),
         "dense_layers": max(int(dense), 0),
+        "expert_capacity": max(notes.number("moe-capacity") or 1.0, 1.0),
     }
 
 

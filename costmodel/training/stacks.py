@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costmodel.training.notes import Notes
     from costmodel.training.records import TrainingLayout
 
-__all__ = ["run_flags", "stack_of"]
+__all__ = ["run_flags", "software_flags", "stack_of"]
 
 _FLAGS = {
     "fused-tp": r"\bmc2\b|-mc2\b|asynctp|async-tp",
@@ -58,22 +58,32 @@ def run_flags(
     row: Mapping[str, str], notes: Notes, stack: dict[str, Any], layout: TrainingLayout
 ) -> frozenset[str]:
     """What a run does beside its layout: see `TrainingRun.flags`."""
-    hardware, model = machine_of(row.get("hardware", "")).name, row.get("model", "").lower()
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
-    if stack["early_stop"]:
-        found.add("early-stop")
-    if stack["gather_once"] and layout.pp > 1:
-        found.add("gather-once")
     if "compiled" in stack and not notes.has(stack["compiled"]):
         found.add("uncompiled")
-    if "graphs" in stack and re.search(stack["graphs"], hardware):
-        found.add("graphs")
     if _is_old(row, notes, stack):
         found.add("old-release")
-    return frozenset(found | _recipe(stack["name"], model, hardware, layout.ep))
+    hardware = machine_of(row.get("hardware", "")).name
+    return frozenset(found) | software_flags(stack["name"], hardware, row.get("model", ""), layout)
 
 
-def _recipe(profile: str, model: str, hardware: str, ep: int) -> set[str]:
+def software_flags(
+    profile: str, machine_name: str, model: str, layout: TrainingLayout
+) -> frozenset[str]:
+    """What a profile in its current release does of itself, on a machine and for a model."""
+    stack = next(entry for entry in _stacks()["profiles"] if entry["name"] == profile)
+    does = {
+        "early-stop": stack["early_stop"],
+        "gather-once": stack["gather_once"] and layout.pp > 1,
+        "scatter-stages": stack.get("scatter"),
+        "casts": stack.get("casts"),
+        "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
+    }
+    recipe = _recipe(profile, model.lower(), machine_name, layout)
+    return frozenset(recipe.union(name for name, on in does.items() if on))
+
+
+def _recipe(profile: str, model: str, hardware: str, layout: TrainingLayout) -> set[str]:
     """Settings of the published recipe for this model on this hardware."""
     found: set[str] = set()
     for entry in _stacks()["recipes"]:
@@ -81,7 +91,8 @@ def _recipe(profile: str, model: str, hardware: str, ep: int) -> set[str]:
             entry["profile"] == profile
             and re.search(entry["model"], model)
             and re.search(entry["hardware"], hardware)
-            and entry.get("ep", ep) == ep
+            and entry.get("ep", layout.ep) == layout.ep
+            and (layout.vpp > 1 or not entry.get("interleaved"))
         ):
             found.update(entry["flags"])
     return found

@@ -33,8 +33,9 @@ __all__ = ["StepTimes", "step_times"]
 _FULLY_SHARDED = 3
 """ZeRO stage whose parameters are gathered layer by layer."""
 
-_SHARPNESS = 8.0
-"""Exponent of the norm that joins host and device time: nearly the larger of the two."""
+_SHARPNESS = 5.0
+"""Exponent of the norm that joins host and device time: nearly the larger of the two. A layer has
+kernels of all lengths, so that some wait for the host where most do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,14 @@ def _sharded(
 
 
 def _tensor_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
-    """Exposed tensor parallel collectives of one pass: two all-reduces, or gathers and scatters."""
+    """Exposed tensor parallel collectives of one pass: two all-reduces, or gathers and scatters.
+
+    Each waits for the last of its ranks: its start grows with the depth of a tree over them.
+    """
     members = group(table, table.tp, np.ones_like(table.tp))
     nbytes = 2.0 * tokens(table) * table.hidden
-    twice = 4.0 * all_gather_s(table, links, nbytes, members) + 2.0 * c.start_s
+    starts = 2.0 * c.start_s * np.log2(np.maximum(table.tp, 1.0))
+    twice = 4.0 * all_gather_s(table, links, nbytes, members) + starts
     shown = 1.0 - np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
     return np.where(table.tp > 1, twice * shown, 0.0)
 
@@ -151,7 +156,7 @@ def _tensor_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatAr
 def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed dispatch and combination of one pass through a routed layer."""
     members = group(table, table.ep, table.tp)
-    copies = tokens(table) * table.experts_per_token / table.tp
+    copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
     each = all_to_all_s(table, links, 2.0 * copies * table.hidden, members)
     return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
 
@@ -168,8 +173,13 @@ def _context_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatA
 def _transfers(
     table: RunTable, c: StepConstants, links: Links, micro_batches: FloatArray
 ) -> FloatArray:
-    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back."""
-    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back.
+
+    Tensor parallel ranks that hold the same activations may send a part each (Narayanan et al.,
+    section 4.1).
+    """
+    parts = (table.sequence_parallel > 0) | (table.scatter_stages > 0)
+    split = np.where(parts, table.tp, 1.0)
     nbytes = 2.0 * tokens(table) * table.hidden / split
     stride = table.tp * table.cp * table.dp
     each = transfer_s(table, links, nbytes, stride)

@@ -35,6 +35,7 @@ _MODEL = (
     "expert_ffn",
     "shared_ffn",
     "dense_layers",
+    "expert_capacity",
     "value_size",
     "query_rank",
     "kv_rank",
@@ -82,6 +83,7 @@ class RunTable:
     expert_ffn: FloatArray
     shared_ffn: FloatArray
     dense_layers: FloatArray
+    expert_capacity: FloatArray
     value_size: FloatArray
     query_rank: FloatArray
     kv_rank: FloatArray
@@ -148,6 +150,12 @@ class RunTable:
 
     old_release: FloatArray
     """1 where the software is older than the release that its constants are fitted to."""
+
+    scatter_stages: FloatArray
+    """1 where tensor parallel ranks send a part each to the next stage, which gathers them."""
+
+    casts: FloatArray
+    """1 where tensors are cast to 8 bits by kernels of their own."""
 
     graphs: FloatArray
     """1 where captured graphs are replayed, so that the host issues little."""
@@ -224,6 +232,8 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "swapped_optimizer": [float("swap-optimizer" in r.flags) for r in runs],
         "reused_master": [float("reuse-master" in r.flags) for r in runs],
         "recompute_activation": [float("recompute-activation" in r.flags) for r in runs],
+        "scatter_stages": [float("scatter-stages" in r.flags) for r in runs],
+        "casts": [float("casts" in r.flags) for r in runs],
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
         "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.training.calibration import shipped_calibration
+from costmodel.training.calibration import neighbours_of, shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine
 from costmodel.training.memory import memory_use
@@ -127,14 +127,17 @@ def priced_layouts(job: TrainingRun, devices: int) -> PricedLayouts:
 def _priced(job: TrainingRun, rows: FloatArray) -> PricedLayouts:
     table = RunTable.of([replace(job, layout=_plain(job.layout))])
     constants = shipped_calibration()
-    own, kept = constants.constants[family_of(job)[0].name], constants.memory_of(job.profile)
+    family = family_of(job)[0].name
+    own, kept = constants.constants[family], constants.memory_of(job.profile)
+    similar = neighbours_of(family)
     limit = USABLE * float(table.machine.memory_bytes[0])
     times, memory = np.zeros(len(rows)), np.zeros(len(rows))
     for start in range(0, len(rows), CHUNK_ROWS):
         part = slice(start, start + CHUNK_ROWS)
         columns = _columns(rows[part], job)
         many = table.take(np.zeros(len(rows[part]), dtype=np.int64)).with_columns(columns)
-        times[part] = step_times(many, own).total
+        machines = np.full(len(rows[part]), job.machine)
+        times[part] = step_times(many, own).total * similar.factor(many, machines)
         memory[part] = memory_use(many, kept).total
     return PricedLayouts(rows, times, memory, limit)
 

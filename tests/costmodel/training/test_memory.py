@@ -82,3 +82,17 @@ def test_experts_are_shared_out() -> None:
 def test_states_on_the_host_take_no_memory() -> None:
     moved = replace(run(), flags=frozenset({"swap-optimizer"}))
     assert memory_use(RunTable.of([moved]), BARE).optimizer[0] == 0
+
+
+def test_states_kept_on_the_host_are_made_on_the_device() -> None:
+    """The peak is that of the step without them, or that of the start with them."""
+    swapped = replace(run(dp=8), flags=frozenset({"swap-optimizer"}))
+    use = memory_use(RunTable.of([swapped]), BARE)
+    whole = memory_use(RunTable.of([run(dp=8)]), BARE)
+    assert use.optimizer[0] == 0
+    start = whole.parameters + whole.gradients + whole.optimizer
+    assert use.total[0] == pytest.approx(float(start[0]), rel=1e-9)
+    busy = replace(swapped, layout=replace(swapped.layout, micro_batch=64))
+    kept = memory_use(RunTable.of([busy]), BARE)
+    parts = kept.parameters + kept.gradients + kept.activations + kept.logits + kept.buffers
+    assert kept.total[0] == pytest.approx(float(parts[0]), rel=1e-9)

@@ -84,8 +84,21 @@ def test_leaving_a_model_out_leaves_its_rows_out() -> None:
     runs = [*RUNS, run(LLAMA, tp=8), run(LLAMA, tp=4)]
     times = step_times(RunTable.of(runs), shipped_calibration().constants["megatron-ampere"]).total
     times = times * np.array([1.0] * len(RUNS) + [2.0, 2.0])
-    found = fit_family(families()["megatron-ampere"], runs, times, general_constants())
+    family = replace(families()["megatron-ampere"], fitted=("matmul", "memory", "link"))
+    found = fit_family(family, runs, times, general_constants())
     assert np.all(found.unseen_s[-2:] < 0.75 * times[-2:])
+    assert np.all(found.plain_unseen_s[-2:] < 0.75 * times[-2:])
+
+
+def test_a_layout_that_is_left_out_is_not_seen() -> None:
+    """One layout that takes longer than the others say is predicted like the others."""
+    runs = [run(GPT, tp=tp, dp=dp) for tp in (1, 2, 4) for dp in (1, 2, 4, 8)]
+    family = replace(families()["megatron-ampere"], fitted=("matmul", "memory"))
+    start = shipped_calibration().constants["megatron-ampere"]
+    usual = step_times(RunTable.of(runs), start).total
+    odd = np.where(np.arange(len(runs)) == 5, 1.2, 1.0)
+    found = fit_family(family, runs, usual * odd, start)
+    assert found.layouts_s[5] == pytest.approx(usual[5], rel=0.04)
 
 
 def test_model_flops_are_six_per_parameter_and_token_and_attention() -> None:

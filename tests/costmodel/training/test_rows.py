@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.training.records import Attention, LayoutError, Recompute
+from costmodel.training.records import Attention, LayoutError, Recompute, TrainingLayout
 from costmodel.training.rows import read_row
+from costmodel.training.stacks import software_flags
 
 ROW = {
     "id": "one",
@@ -134,3 +135,34 @@ def test_an_older_release_is_marked() -> None:
 
 def test_boards_of_one_family_differ() -> None:
     assert read_row(ROW | {"hardware": "Ascend 910B (Atlas 800T A2)"}).run.machine == "ascend-910b3"
+
+
+def test_the_buffer_of_an_expert_is_read() -> None:
+    notes = "num-experts=8; moe-router-topk=2; moe_config={'capacity_factor': 1.5, 'x': 2}"
+    assert read_row(ROW | {"notes": notes}).run.model.expert_capacity == 1.5
+    assert read_row(ROW | {"notes": "num-experts=8"}).run.model.expert_capacity == 1.0
+
+
+def test_the_name_of_a_public_model_stands_for_its_sizes() -> None:
+    empty = {"model": "DeepSeekV3 (dropless)", "hidden": "", "layers": "", "heads": ""}
+    model = read_row(ROW | empty).run.model
+    assert (model.hidden, model.layers, model.heads, model.experts) == (7168, 61, 128, 256)
+    stated = read_row(ROW | empty | {"layers": "4"}).run.model
+    assert stated.layers == 4
+
+
+@pytest.mark.parametrize(("vpp", "hidden"), [("12", True), ("1", False)])
+def test_a_recipe_may_hold_for_interleaved_stages_only(vpp: str, hidden: bool) -> None:
+    row = ROW | {
+        "source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA GB300",
+        "model": "Qwen3_235B_A22B", "pp": "4", "tp": "1", "dp": "4", "vpp": vpp, "ep": "4",
+    }  # fmt: skip
+    assert ("ep-overlap" in read_row(row).run.flags) is hidden
+
+
+def test_a_layout_without_a_row_does_what_its_software_does() -> None:
+    layout = TrainingLayout(global_batch=64, micro_batch=1, seq_len=4096, pp=4)
+    assert "early-stop" in software_flags("fsdp", "a100-80g", "7B", layout)
+    assert "scatter-stages" in software_flags("megatron", "a100-80g", "7B", layout)
+    assert "graphs" in software_flags("megatron-core", "gb200", "7B", layout)
+    assert software_flags("mindformers", "ascend-910b", "7B", layout) == frozenset()

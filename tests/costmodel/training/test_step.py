@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from costmodel.training.constants import StepConstants
 from costmodel.training.machines import MachineRates
-from costmodel.training.records import TrainingLayout
+from costmodel.training.records import Attention, TrainingLayout
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -154,3 +154,51 @@ def test_all_rates_are_taken_along() -> None:
 
 def test_devices_of_a_layout() -> None:
     assert TrainingLayout(64, 1, 2048, tp=2, pp=4, dp=8, cp=2, ep=4).devices == 128
+
+
+def test_starting_a_collective_takes_longer_with_every_doubling_of_its_ranks() -> None:
+    slow = replace(CONSTANTS, start_s=1e-3, host_s=0.0, host_tp_s=0.0)
+    starts = []
+    for tp in (2, 4, 8):
+        table = RunTable.of([run(tp=tp)])
+        quiet = step_times(table, replace(slow, start_s=0.0)).layer_forward
+        starts.append(float((step_times(table, slow).layer_forward - quiet)[0]))
+    assert starts == pytest.approx([2e-3, 4e-3, 6e-3], rel=1e-3)
+
+
+def test_ranks_that_send_a_part_each_share_the_transfer() -> None:
+    whole = run(tp=4, pp=2)
+    parts = replace(whole, flags=frozenset({"scatter-stages"}))
+    free = replace(CONSTANTS, pp_shown=1.0)
+    times = [
+        step_times(without_latency(RunTable.of([one])), free).transfer[0] for one in (whole, parts)
+    ]
+    assert times[1] == pytest.approx(times[0] / 4, rel=1e-9)
+
+
+def without_latency(table: RunTable) -> RunTable:
+    nothing = np.zeros_like(table.hidden)
+    machine = replace(table.machine, link_latency_s=nothing, port_latency_s=nothing)
+    return replace(table, machine=machine)
+
+
+def test_gated_models_have_no_dropout_on_scores() -> None:
+    plain = replace(run(GPT), model=replace(GPT, gated=False))
+    gated = replace(run(GPT), model=replace(GPT, gated=True, ffn=GPT.ffn * 2 // 3))
+    fused = [replace(each, attention=Attention.FLASH) for each in (plain, gated)]
+    cores = [total(RunTable.of([one])) - total(RunTable.of([other]))
+             for one, other in zip((plain, gated), fused, strict=True)]  # fmt: skip
+    assert cores[1] < 0.9 * cores[0]
+
+
+def test_experts_work_on_their_whole_buffer() -> None:
+    padded = replace(run(ROUTED), model=replace(ROUTED, expert_capacity=2.0))
+    assert total(RunTable.of([padded])) > 1.4 * total(RunTable.of([run(ROUTED)]))
+
+
+def test_casts_to_8_bits_take_time_and_only_those() -> None:
+    small = replace(run(machine="h100"), flags=frozenset({"casts"}))
+    eight = replace(small, precision="fp8")
+    bare = [replace(each, flags=frozenset()) for each in (small, eight)]
+    assert total(RunTable.of([small])) == total(RunTable.of([bare[0]]))
+    assert total(RunTable.of([eight])) > 1.01 * total(RunTable.of([bare[1]]))

@@ -1,0 +1,159 @@
+"""What the formulas miss of measured runs, and how much of it a similar run is expected to share.
+
+The logarithm of measured over predicted time is a Gaussian process (kriging; Rasmussen and
+Williams, Gaussian Processes for Machine Learning, 2006, equations 2.25 and 2.26) with three
+levels, each of which asks for more likeness: the sizes of a layer; those and what one device has
+of it; those and the layout. Libraries choose kernels by shape, so that equal layers on equal parts
+share what no smooth formula has. Nothing here depends on a rate of the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["COLUMNS", "LARGEST", "NEIGHBOURS_OF_NOBODY", "Neighbours", "columns_of"]
+
+_LEVELS = (
+    (("hidden", "heads", "ffn", "experts"), 0.15, 0.04),
+    (("seq_len", "micro_batch", "tp", "cp"), 0.35, 0.06),
+    (("pp", "vpp", "ep", "dp"), 1.0, 0.08),
+)
+"""Sizes; the distance of their logarithms at which likeness falls to exp(-1/2); standard deviation
+of what is shared (assumed; errors of rows left out hardly change with them)."""
+
+_SWITCHES = (
+    ("fp8", "fp4", "mx"),
+    ("recompute_full", "recompute_core"),
+    (
+        "zero_stage", "fused_tp", "overlap", "frozen", "early_stop", "uncompiled", "old_release",
+        "graphs", "ep_overlap",
+    ),
+)  # fmt: skip
+"""Type of the products, recomputation, software: groups of settings."""
+
+_MARKS = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0])
+"""Settings, as small whole numbers or shares, times these add up to equal sums only if equal."""
+
+_OTHER = 0.5
+"""Likeness of runs that differ in one group of settings, or in the machine (assumed)."""
+
+_NOISE = 0.05
+"""Standard deviation of what is one run's own: repeats differ by about as much."""
+
+LARGEST = 0.25
+"""What a run misses beyond this has a cause that its row does not state, and is cut off."""
+
+_PIECE = 100_000
+"""Pairs of runs that are compared at once: more leave the cache and take three times as long."""
+
+COLUMNS = (
+    *(name for names, _, _ in _LEVELS for name in names),
+    *(name for names in _SWITCHES for name in names),
+)
+"""Columns of a table of runs that likeness is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Measured runs of one family."""
+
+    columns: FloatArray
+    """Shape (N, columns), in the order of `COLUMNS`."""
+
+    machines: NDArray[np.str_]
+    """Names of the machines, shape (N,)."""
+
+    weights: FloatArray
+    """How much each of them moves a run that is like it, shape (N,)."""
+
+    @classmethod
+    def of(
+        cls,
+        columns: FloatArray,
+        machines: NDArray[np.str_],
+        missed: FloatArray,
+        runs: FloatArray | None = None,
+    ) -> Self:
+        """Neighbours from what the formulas missed.
+
+        Args:
+            columns: shape (N, columns), see `columns_of`.
+            machines: their names, shape (N,).
+            missed: logarithms of measured over predicted time, shape (N,).
+            runs: number of runs that each stands for; one by default.
+        """
+        known = cls(columns, machines, np.zeros(len(missed)))
+        own = _NOISE**2 / (np.ones(len(missed)) if runs is None else runs)
+        covariance = known._likeness(columns, machines) + np.diag(own)
+        cut = np.clip(missed, -LARGEST, LARGEST)
+        weights = np.asarray(np.linalg.solve(covariance, cut), dtype=np.float64)
+        return cls(columns, machines, weights)
+
+    def factor(self, table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
+        """Expected time over that of the formulas, for N runs on these machines; shape (N,)."""
+        columns = columns_of(table, len(machines))
+        factors = np.ones(len(columns))
+        step = max(_PIECE // max(len(self.weights), 1), 1)
+        for start in range(0, len(columns) if len(self.weights) else 0, step):
+            part = slice(start, start + step)
+            likeness = self._likeness(columns[part], machines[part])
+            factors[part] = np.exp(likeness @ self.weights)
+        return factors
+
+    def _likeness(self, columns: FloatArray, machines: NDArray[np.str_]) -> FloatArray:
+        """Covariance of other runs with these, shape (others, N)."""
+        total = np.zeros((len(columns), len(self.columns)))
+        squares = np.zeros_like(total)
+        for names, distance, deviation in _LEVELS:
+            mine = _places(names)
+            one, other = _logs(columns[:, mine]), _logs(self.columns[:, mine])
+            squares += _squares(one / distance, other / distance)
+            total += deviation**2 * np.exp(-0.5 * squares)
+        for theirs, ours in zip(_kinds(columns, machines), self._own_kinds(), strict=True):
+            total *= np.where(theirs[:, None] == ours[None, :], 1.0, _OTHER)
+        return total
+
+    def _own_kinds(self) -> tuple[NDArray[Any], ...]:
+        return _kinds(self.columns, self.machines)
+
+
+def _kinds(columns: FloatArray, machines: NDArray[np.str_]) -> tuple[NDArray[Any], ...]:
+    """What is equal or not: a number for each group of settings, and the machine."""
+    sums = (columns[:, _places(group)] @ _MARKS[: len(group)] for group in _SWITCHES)
+    return (*(np.round(each, 9) for each in sums), machines)
+
+
+def _squares(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Squared distances of all rows of one to all rows of the other; near 0 exactly 0."""
+    lengths = np.sum(one**2, axis=1)[:, None] + np.sum(other**2, axis=1)[None, :]
+    squares = np.asarray(lengths - 2.0 * one @ other.T)
+    return np.where(squares > 1e-9 * lengths, squares, 0.0)
+
+
+def _places(names: tuple[str, ...]) -> slice:
+    """Where neighbouring columns stand."""
+    first = COLUMNS.index(names[0])
+    return slice(first, first + len(names))
+
+
+def _logs(sizes: FloatArray) -> FloatArray:
+    """Logarithms of sizes; a model without experts is as far from one expert as from half."""
+    return np.asarray(np.log(np.maximum(sizes, 0.5)))
+
+
+def columns_of(table: RunTable, runs: int) -> FloatArray:
+    """What likeness is made of, of so many runs; shape (runs, columns)."""
+    columns = [np.broadcast_to(getattr(table, name), (runs,)) for name in COLUMNS]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+NEIGHBOURS_OF_NOBODY = Neighbours(np.zeros((0, len(COLUMNS))), np.zeros(0, np.str_), np.zeros(0))
+"""No measured runs: every factor is 1."""
