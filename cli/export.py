@@ -118,13 +118,14 @@ def _export_with_settings(form: Format, made: Made, output: Path) -> None:
 
 def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path) -> None:
     """Write a file that needs the primitives of the model file."""
+    from exporters.mindspore_symbols import planned_sizes  # noqa: PLC0415
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
     assert form.of_model is not None
     model = settings.text("model", "")
     if not model and any(each.name == "model" for each in form.settings):
         form.writer(plan, None)  # says what is missing
-    primitives = listed_primitives(Path(model)) if model else ()
+    primitives = listed_primitives(Path(model), planned_sizes(plan)) if model else ()
     made = form.of_model(plan, settings, primitives)
 
     def write(path: Path) -> None:

@@ -163,6 +163,8 @@ def _planned(
 
 def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported:
     """What the file says of the operators of the model."""
+    from exporters.mindspore_apply_import import pins_of_applied  # noqa: PLC0415
+    from exporters.mindspore_apply_reading import AppliedStrategies  # noqa: PLC0415
     from exporters.mindspore_import import pins_of_checkpoint, pins_of_operators  # noqa: PLC0415
     from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError  # noqa: PLC0415
     from exporters.mindspore_strategy_files import read_strategies  # noqa: PLC0415
@@ -171,6 +173,8 @@ def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported
     try:
         if isinstance(content, StrategyCheckpoint):
             return pins_of_checkpoint(ready, content, devices)
+        if isinstance(content, AppliedStrategies):
+            return pins_of_applied(ready, content, devices)
         if not model.name.lower().endswith(".mindir"):
             raise UserError(
                 "the file goes by full names of operators, which only a MindIR has",
@@ -179,7 +183,7 @@ def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported
             )
         from importers.mindir.listing import listed_primitives  # noqa: PLC0415
 
-        return pins_of_operators(ready, content, listed_primitives(model), devices)
+        return pins_of_operators(ready, content, listed_primitives(model, ready.symbols), devices)
     except StrategyFileError as error:
         raise error.inside(str(file)) from error
 

@@ -144,6 +144,7 @@ Solver: TypeAlias = Annotated[
         metavar="NAME",
         help="Who decides: portfolio, dynamic_programming, ilp, local_search, lagrangian, "
         "recursive_bisection (at once, at any width), propagation (from the pins), "
+        "mindspore_propagation (in MindSpore's order), "
         "mindspore_elimination (MindSpore's dynamic programming), recursive_programming "
         "(MindSpore's choice of that name) or exhaustive.",
     ),

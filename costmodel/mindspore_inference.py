@@ -222,14 +222,15 @@ def _first(places: IntArray, among: BoolArray) -> BoolArray:
 def _places(layouts: Sequence[Layout], sizes: tuple[int, ...]) -> IntArray:
     """The place that each axis splits, shape (axes, layouts), NOWHERE if none.
 
-    A place is `dimension * product of all sizes + product of the cuts outside`.
+    A place is `dimension * product of all sizes + product of the cuts outside`. An axis of one
+    device splits nothing: with a place it would hold that of the next axis, which waits for it.
     """
     out = np.full((len(sizes), len(layouts)), NOWHERE, dtype=np.intp)
     every = math.prod(sizes)
     for column, layout in enumerate(layouts):
         for dim, axes in enumerate(layout.dims):
             outside = 1
-            for axis in axes:
+            for axis in (each for each in axes if sizes[each] > 1):
                 out[axis, column] = dim * every + outside
                 outside *= sizes[axis]
     return out

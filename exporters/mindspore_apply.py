@@ -68,6 +68,12 @@ STRATEGIES = {strategies}
 RESULTS = {results}
 """By cell, primitive and cuts: cuts of the result, where MindSpore would choose others."""
 
+PARAMETER_PLAN = {parameters}
+"""Cuts of parameters, as the operators use them that read them first. Instead of `apply`, inputs
+and parameters alone may be given, and the rest left to sharding propagation:
+`mindspore.shard(network, DATASET_STRATEGY, parameter_plan=PARAMETER_PLAN)`.
+"""
+
 {custom}
 def apply(network, strategies=None):
     """Call `.shard()` on the operators of a network; returns a line for each that was not found."""
@@ -157,6 +163,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         all_to_all=plan.request.get("all_to_all") is not False,
         **_custom_parts(plan, names),
         **_optimizer(strategy_checkpoint(original, names).layouts),
+        parameters=_parameter_plan(strategy_checkpoint(original, names).layouts),
     )
 
     def renamed_cell(path: str) -> str:
@@ -174,6 +181,19 @@ def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
     kept = dict.fromkeys(staged_name(each.name)[1] for each in whole if size)
     names = "".join(f"    {name!a},\n" for name in kept)
     return {"shard_size": str(size), "whole": f"{{\n{names}}}" if names else "set()"}
+
+
+def _parameter_plan(layouts: Sequence[ParameterLayout]) -> str:
+    """A line for each parameter that is cut; what is left out is whole, as it is without a plan."""
+    found = {staged_name(each.name)[1]: _cuts_of_layout(each) for each in layouts}
+    lines = [f"    {name!a}: {cuts},\n" for name, cuts in found.items() if set(cuts) - {1}]
+    return f"{{\n{''.join(lines)}}}" if lines else "{}"
+
+
+def _cuts_of_layout(layout: ParameterLayout) -> tuple[int, ...]:
+    matrix = layout.device_matrix
+    places = [place if isinstance(place, int) else -1 for place in layout.tensor_map]
+    return tuple(1 if place < 0 else matrix[len(matrix) - 1 - place] for place in places)
 
 
 def _custom_parts(plan: Plan, names: Names | None) -> dict[str, str]:

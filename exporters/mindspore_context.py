@@ -36,6 +36,8 @@ _TUPLES = re.compile(r"[\d,()\s]*")
 SETTINGS = (
     Setting("mode", "semi_auto|...", "or a search (sharding_propagation, recursive_programming, "
             "dynamic_programming), data_parallel, hybrid_parallel, stand_alone"),
+    Setting("parallel_mode", "auto_parallel|...", "the same in MindSpore's words"),
+    Setting("search_mode", "sharding_propagation|...", "the search of auto_parallel"),
     Setting("dataset_strategy", "plan|full_batch|data_parallel|CUTS", "how the inputs arrive"),
     Setting("labels", "CUTS", "cuts of inputs behind those of the model, such as ((8,),)"),
     Setting("comm_fusion", "KIND=MODE[;...]|off", "allreduce=auto, allreduce=size:32, "
@@ -98,7 +100,7 @@ def context_of(plan: Plan, settings: Settings) -> Context:
     Raises:
         ExportError: MindSpore cannot express the plan, or refuses what was set.
     """
-    mode = settings.choice("mode", MODES, "semi_auto")
+    mode = _mode(settings)
     trains = bool(plan.request.get("training"))
     made = Context(
         mode=mode,
@@ -202,6 +204,30 @@ def _cuts(text: str, name: str) -> Cuts:
     if not rows or not fine:
         raise fault(f"{text[:80]!r} are no cuts", name, fix)
     return tuple(rows)
+
+
+_PARALLEL_MODES = {"semi_auto_parallel": "semi_auto", "auto_parallel": "recursive_programming"}
+"""MindSpore's words that are not ours; its search is that one unless `search_mode` says otherwise.
+"""
+
+
+def _mode(settings: Settings) -> str:
+    """The mode, or what MindSpore's own `parallel_mode` and `search_mode` say of it."""
+    names = [n for n in ("mode", "parallel_mode", "search_mode") if settings.has(n)]
+    if "search_mode" in names:
+        search = settings.choice("search_mode", _SEARCHES, "")
+        other = settings.text("parallel_mode", settings.text("mode", "auto_parallel"))
+        if other not in {"auto_parallel", search}:
+            what = f"{other} takes no search_mode"
+            raise fault(what, "search_mode", "leave it out, or give parallel_mode=auto_parallel")
+        return search
+    if len(names) > 1:
+        raise fault("the mode is given twice", "parallel_mode", "leave one of them out")
+    if names == ["parallel_mode"]:
+        known = (*_OTHERS, *_PARALLEL_MODES)
+        word = settings.choice("parallel_mode", known, "")
+        return _PARALLEL_MODES.get(word, word)
+    return settings.choice("mode", MODES, "semi_auto")
 
 
 def _shard_size(plan: Plan, settings: Settings, mode: str) -> int:

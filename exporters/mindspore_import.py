@@ -36,7 +36,7 @@ from exporters.mindspore_records import (
 )
 from ir.graph import OpGraph, Role
 from ir.ops import Engine, OpView, lookup
-from ir.rule import FactorMap
+from ir.rule import FactorMap, ShardingRule
 
 Strategy = tuple[Cuts, ...]
 """Cuts of every dimension of every input."""
@@ -78,10 +78,10 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
     found: dict[str, list[Part]] = {}
     for op in graph.ops:
         for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
-            key = _key(view, primitive_form(view, rule).name)
+            key = strategy_key(view, rule)
             if key:
                 found.setdefault(key, []).append(Part(view, rule, op.name))
-    work = _Work(graph, devices)
+    work = Strategies(graph, devices)
     unknown = []
     for item in content.strategies:
         if item.key not in found:
@@ -90,11 +90,12 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
             for part in found[item.key]:
                 work.take(part, item.cuts, item.key)
     _check_known(content.strategies, unknown, list(found))
-    return replace(work.finished(None, _unknown_note(unknown)), is_of_operators=False)
+    return replace(work.finished(None, unknown_note(unknown)), is_of_operators=False)
 
 
-def _key(view: OpView, name: str) -> str:
-    """As `Reader.key`; empty for an operator without parameters."""
+def strategy_key(view: OpView, rule: ShardingRule) -> str:
+    """What a checkpoint calls the strategy of an operator; empty for one without parameters."""
+    name = primitive_form(view, rule).name
     read = [t for t in view.inputs if t is not None and t.role is Role.PARAMETER]
     return f"{name}_{file_name(read[0])}" if name and read else ""
 
@@ -123,7 +124,7 @@ def pins_of_operators(
     unknown = [key for key in given if key not in known and key != DATASET]
     rest = [item for item in content.strategies if item.key != DATASET]
     _check_known(rest, unknown, list(known))
-    work = _Work(graph, devices)
+    work = Strategies(graph, devices)
     in_graph = groups(graph, primitives)
     for key, primitive in known.items():
         group = in_graph.get(primitive.name)
@@ -136,7 +137,7 @@ def pins_of_operators(
         if cuts is not None:
             work.take(group.main, cuts, key)
     missing = [key for key in known if key not in given]
-    notes = [*_unknown_note(unknown), *_missing_note(missing)]
+    notes = [*unknown_note(unknown), *_missing_note(missing)]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
 
 
@@ -153,7 +154,7 @@ def _scope(given: Iterable[str], primitives: Sequence[FilePrimitive]) -> str:
 
 
 def _as_planned(
-    group: Group, primitive: FilePrimitive, item: StrategyItem, work: _Work
+    group: Group, primitive: FilePrimitive, item: StrategyItem, work: Strategies
 ) -> Strategy | None:
     """A strategy in the dims that the main part of a primitive has; None if it is at fault."""
     form = primitive_form(group.main.view, group.main.rule)
@@ -185,7 +186,7 @@ def _as_planned(
 
 
 @dataclass(slots=True)
-class _Work:
+class Strategies:
     """Strategies under way."""
 
     graph: OpGraph
@@ -219,6 +220,20 @@ class _Work:
                 _spread(counts, dim, cut, self._sizes(part.whole))
             if tensor.role is Role.PARAMETER:
                 self._share(tensor.name, key, pieces)
+        self._merge(part.whole, counts)
+
+    def take_as_cut(self, part: Part, cuts: Strategy, key: str) -> None:
+        """Note the cuts of an operator that no primitive of MindSpore's is."""
+        counts: dict[int, int] = {}
+        present = [m for t, m in zip(part.view.inputs, part.rule.operands, strict=True) if t]
+        fits = len(cuts) == len(present)
+        for mapping, own in zip(present, cuts, strict=False):
+            fits = fits and len(own) == len(mapping or own)
+            for dim, cut in zip(mapping or (), own, strict=False):
+                _spread(counts, dim, cut, self._sizes(part.whole))
+        if not fits:
+            what = "its inputs have other numbers or dimensions"
+            self.violations.append(Violation(what, f"key {key!r}", "pass the model of the file"))
         self._merge(part.whole, counts)
 
     def _sizes(self, name: str) -> Sequence[int]:
@@ -342,7 +357,8 @@ def _check_known(
     raise StrategyFileError(Violation(what, "the keys", fix))
 
 
-def _unknown_note(unknown: Sequence[str]) -> list[str]:
+def unknown_note(unknown: Sequence[str]) -> list[str]:
+    """What is said of keys that match nothing."""
     if not unknown:
         return []
     return [f"{len(unknown)} keys match nothing and are passed over: {_named(unknown)}"]

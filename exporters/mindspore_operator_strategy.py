@@ -18,6 +18,7 @@ from exporters.errors import ExportError, Violation
 from exporters.mindspore import check_strategy
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_file_operators import (
+    ENDS,
     Cuts,
     FilePrimitive,
     Group,
@@ -29,11 +30,11 @@ from exporters.mindspore_file_operators import (
     turned,
 )
 from exporters.mindspore_operator_json import OperatorStrategies
+from exporters.mindspore_operator_stages import cell_around, own_operators, repeated
 from exporters.mindspore_primitives import primitive_form
 from exporters.mindspore_readers import NEVER_CUT, Reader
 from exporters.mindspore_records import StrategyItem
 from exporters.settings import Setting
-from exporters.stages import refuse_stages
 from ir.plan import Plan, PlannedOperator
 
 SETTINGS = (
@@ -67,24 +68,36 @@ def operator_strategy(
     Args:
         plan: in the dialect `mindspore`.
         primitives: of the MindIR file, in order.
-        scope: path of the exported cell in the one that is compiled, such as `network-Net`.
+        scope: path of the exported cell in the one that is compiled, such as `network-Net`; with
+            stages that of the network in `PipelineCell`.
 
     Raises:
         ExportError: MindSpore cannot express the plan, or the file is another model's.
     """
-    what = "a file of operator strategies is of one mesh, the plan has one for each stage"
-    refuse_stages(plan, what, "export --format mindspore and mindspore-apply")
+    cell = cell_around(scope) if plan.pipeline is not None else ""
     violations = [*check_strategy(plan), *_foreign(plan, primitives)]
     if violations:
         raise ExportError(*violations)
     work = _Work(plan, primitives)
-    items = [StrategyItem(DATASET, 0, tuple(work.inputs()))]
-    items += [StrategyItem(scoped(p.name, scope), 0, work.cuts(p)) for p in primitives]
+    inputs = tuple(work.inputs())
+    items = [StrategyItem(scoped(p.name, scope), 0, work.cuts(p)) for p in primitives]
     if work.violations:
         raise ExportError(*work.violations)
+    if plan.pipeline is not None:
+        count = plan.pipeline.micro_batches
+        own = own_operators(cell, inputs, _result_rank(plan), count)
+        items = [*own, *repeated(items, count)]
+    items.insert(0, StrategyItem(DATASET, 0, inputs))
     return OperatorFile(
         OperatorStrategies(tuple(items)), tuple(work.derived), tuple(work.displaced)
     )
+
+
+def _result_rank(plan: Plan) -> int:
+    """Dimensions of what the network makes, before what the planner puts behind it."""
+    ends = [name for op in plan.graph.ops if op.kind in ENDS for name in op.inputs[:1]]
+    name = next(iter((*ends, *plan.graph.outputs)))
+    return len(plan.graph.tensors[name].dims)
 
 
 def scoped(name: str, scope: str) -> str:
@@ -101,6 +114,11 @@ def scoped(name: str, scope: str) -> str:
 def losses(plan: Plan, file: OperatorFile) -> tuple[str, ...]:
     """What the file says otherwise than the plan, a sentence each."""
     out: list[str] = []
+    if plan.pipeline is not None:
+        out.append(
+            f"apply_mindspore.py gives cells their stages; PipelineCell makes "
+            f"{plan.pipeline.micro_batches} micro-batches, and slices whole inputs"
+        )
     if file.derived:
         out.append(
             f"{len(file.derived)} primitives are not in the plan and are cut as what they read: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporters import mindspore_groups, mindspore_operator_json, mindspore_strategy
+from exporters.mindspore_apply_reading import AppliedStrategies, from_python
 from exporters.mindspore_operator_json import OperatorStrategies
 from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, Violation
 from exporters.strategy_nodes import Node, parsed
@@ -12,17 +13,20 @@ from exporters.strategy_nodes import Node, parsed
 _FIX = "pass a strategy file of MindSpore"
 
 
-def read_strategies(path: Path) -> StrategyCheckpoint | OperatorStrategies:
-    """The strategies in a file: of parameters, protobuf or JSON, or of operators.
+def read_strategies(path: Path) -> StrategyCheckpoint | OperatorStrategies | AppliedStrategies:
+    """The strategies in a file: of parameters, protobuf or JSON, of operators, or the Python file
+    that applies them.
 
     Raises:
         StrategyFileError: it cannot be read or holds none.
     """
-    if path.suffix != ".json":
+    if path.suffix not in {".json", ".py"}:
         return _checkpoint(path)
     data = mindspore_strategy.file_bytes(path)
     try:
         text = data.decode("utf-8")
+        if path.suffix == ".py":
+            return from_python(text)
         root = Node(parsed(text, _FIX), "the file", _FIX)
         if root.has("parallel_layout_item"):
             return mindspore_strategy.from_json(text)

@@ -12,7 +12,7 @@ from exporters.errors import ExportError, Violation
 from ir.plan import Plan
 from ir.symbols import Symbol, parse_symbol
 
-__all__ = ["local_symbol", "planned_symbols", "symbol_calls"]
+__all__ = ["local_symbol", "planned_sizes", "planned_symbols", "symbol_calls"]
 
 
 def planned_symbols(plan: Plan) -> dict[str, Symbol]:
@@ -93,3 +93,16 @@ def _arguments(symbol: Symbol) -> str:
     parts += [f"divisor={symbol.divisor}"] if symbol.divisor > 1 else []
     parts += [f"remainder={symbol.remainder}"] if symbol.remainder else []
     return ", ".join([*parts, "unique=True"])
+
+
+def planned_sizes(plan: Plan) -> dict[str, int]:
+    """The sizes of `input.dimension` that the plan was made with; those of a micro-batch, if it
+    makes some.
+    """
+    out = {}
+    for name in plan.graph.symbols:
+        label, _, axis = name.rpartition(".")
+        if label in plan.graph.tensors and axis.isdecimal():
+            dims = plan.graph.tensors[label].dims
+            out.update({name: dims[int(axis)]} if int(axis) < len(dims) else {})
+    return out

@@ -174,11 +174,13 @@ class _MindIR:
         from importers.mindir.reading import mindir_facts  # noqa: PLC0415
 
         found = mindir_facts(path)
-        return FileFacts(found.producer, {}, found.kinds, (), found.becomes)
+        dims = tuple(OpenDim(*each) for each in found.open_dims)
+        return FileFacts(found.producer, {}, found.kinds, dims, found.becomes)
 
     def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
-        del path, bound
-        return {}
+        from importers.mindir.reading import told_ranges  # noqa: PLC0415
+
+        return {name: text for name, text in told_ranges(path).items() if name not in bound}
 
     def numbers(
         self, path: Path, names: Iterable[str], bind: Mapping[str, int]

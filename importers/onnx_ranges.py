@@ -35,14 +35,23 @@ def take_ranges(model: onnx.ModelProto) -> dict[str, str]:
     return found
 
 
+def ranges_in(text: str, where: str) -> Iterator[tuple[str, str]]:
+    """Names of dimensions and their ranges in the text of a property.
+
+    Raises:
+        ModelError: something in it is no such.
+    """
+    if _ITEM.sub("", text).strip():
+        fix = "write such as batch=Symbol(divisor=8, max=64), seq=128..4096/128"
+        raise ModelError(f"{text[:80]!r} binds no dimension", where, fix)
+    yield from ((m[1], m[2]) for m in _ITEM.finditer(text))
+
+
 def _of_property(model: onnx.ModelProto) -> Iterator[tuple[str, str, str]]:
     for each in model.metadata_props:
         if each.key == PROPERTY:
             where = f"property {PROPERTY!r} of the model"
-            if _ITEM.sub("", each.value).strip():
-                fix = "write such as batch=Symbol(divisor=8, max=64), seq=128..4096/128"
-                raise ModelError(f"{each.value[:80]!r} binds no dimension", where, fix)
-            yield from ((m[1], m[2], where) for m in _ITEM.finditer(each.value))
+            yield from ((name, text, where) for name, text in ranges_in(each.value, where))
 
 
 def _of_dimensions(model: onnx.ModelProto) -> Iterator[tuple[str, str, str]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from exporters.folding import common_scope
+from exporters.mindspore_import import strategy_key
+from exporters.mindspore_readers import parts_of
 from ir.graph import Op, OpGraph, Role
+from ir.ops import OpView, lookup
+from ir.rule import FactorMap, ShardingRule
 from planner.request import Cuts, RequestError
 
 MOST_SHOWN = 8
@@ -42,9 +47,8 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
     found: dict[str, Pin] = {}
     for name, cuts in pins:
         text = pin_text(name, cuts)
-        for op in _named(graph, name, text):
-            pin = Pin(op, text, _by_operand(graph, op, cuts, text))
-            other = found.setdefault(op.name, pin)
+        for pin in _of_parts(graph, name, cuts, text) or _of_operators(graph, name, cuts, text):
+            op, other = pin.op, found.setdefault(pin.op.name, pin)
             if other.cuts != pin.cuts:
                 raise RequestError(
                     f"operator {op.name} ({op.label}) is pinned twice\n"
@@ -52,6 +56,45 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
                     "  fix: give every operator one strategy"
                 )
     return tuple(found[op.name] for op in graph.ops if op.name in found)
+
+
+def _of_operators(graph: OpGraph, name: str, cuts: Cuts, text: str) -> list[Pin]:
+    return [Pin(op, text, _by_operand(graph, op, cuts, text)) for op in _named(graph, name, text)]
+
+
+def _of_parts(graph: OpGraph, name: str, cuts: Cuts, text: str) -> list[Pin]:
+    """Composites of which a part has this name; what the part does not say of them stays free."""
+    if any(op.name == name for op in graph.ops):
+        return []
+    out = []
+    for op in graph.ops:
+        for view, rule in parts_of(OpView(op, graph)) if op.parts else ():
+            if view.op.name == name:
+                given = _by_operand(graph, view.op, cuts, text)
+                counts = _counts(rule, given)
+                whole = lookup(op.kind).rule(OpView(op, graph))
+                out.append(Pin(op, text, tuple(_told(m, counts) for m in whole.operands)))
+    return out
+
+
+def _counts(rule: ShardingRule, given: Sequence[tuple[int, ...] | None]) -> dict[int, int]:
+    """Pieces of the factors of a composite, from the cuts of one of its parts."""
+    counts: dict[int, int] = {}
+    for mapping, cuts in zip(rule.operands, given, strict=True):
+        for dim, cut in zip(mapping or (), cuts or (), strict=False):
+            rest = cut
+            for place, factor in enumerate(dim):
+                last = place == len(dim) - 1 or factor >= len(rule.sizes)
+                pieces = rest if last else math.gcd(rest, rule.sizes[factor])
+                rest //= pieces
+                counts[factor] = max(pieces, counts.get(factor, 1))
+    return counts
+
+
+def _told(mapping: FactorMap | None, counts: Mapping[int, int]) -> tuple[int, ...] | None:
+    if mapping is None or any(factor not in counts for dim in mapping for factor in dim):
+        return None
+    return tuple(math.prod(counts[factor] for factor in dim) for dim in mapping)
 
 
 def pin_notes(pins: Sequence[Pin]) -> list[str]:
@@ -100,7 +143,7 @@ def _named(graph: OpGraph, name: str, text: str) -> list[Op]:
     if not found:
         kind, _, rest = name.partition(" ")
         alike = [op for op in graph.ops if kind in {op.kind, op.label}]
-        found = _matching(graph, alike, rest.strip()) if rest else []
+        found = _matching(graph, alike, rest.strip()) if rest else _by_key(graph, name)
     labels = list(dict.fromkeys(op.label for op in found))
     if not found:
         raise RequestError(
@@ -112,6 +155,13 @@ def _named(graph: OpGraph, name: str, text: str) -> list[Op]:
             f"  fix: put the kind before the name, such as '{labels[0]} {name}=...'"
         )
     return found
+
+
+def _by_key(graph: OpGraph, name: str) -> list[Op]:
+    """Operators that MindSpore calls so: the primitive and the first parameter, `MatMul_w1`."""
+    plain = (op for op in graph.ops if not op.parts)
+    views = ((op, OpView(op, graph)) for op in plain)
+    return [op for op, view in views if strategy_key(view, lookup(op.kind).rule(view)) == name]
 
 
 def _matching(graph: OpGraph, ops: Sequence[Op], name: str) -> list[Op]:

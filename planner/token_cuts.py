@@ -21,6 +21,8 @@ from planner.request import RequestError, SearchRequest
 from planner.restriction import IndexArray
 
 Tokens = Mapping[str, frozenset[int]]
+AS_MINDSPORE = frozenset({"mindspore_propagation", "mindspore_elimination"})
+"""Solvers that do what a search of MindSpore does, and choose from what it draws up."""
 """By tensor the dimensions that run along tokens."""
 
 
@@ -68,10 +70,13 @@ class RuledOut:
     fully_use_devices: bool = False
     tokens: Tokens | None = None
     """Needed for sequence parallelism."""
+    as_generated: bool = False
+    """What MindSpore's searches do not draw up: cuts of the channels that a convolution makes."""
 
     @property
     def is_empty(self) -> bool:
-        return self.sequence_parallel == "auto" and not self.fully_use_devices
+        whole = self.fully_use_devices or self.as_generated
+        return self.sequence_parallel == "auto" and not whole
 
 
 def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:
@@ -80,8 +85,9 @@ def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:
     Raises:
         RequestError: the graph has no sequence of tokens, and the request speaks of one.
     """
+    as_generated = request.solver in AS_MINDSPORE
     if request.sequence_parallel == "auto":
-        return RuledOut(fully_use_devices=request.fully_use_devices)
+        return RuledOut(fully_use_devices=request.fully_use_devices, as_generated=as_generated)
     tokens = token_dims(graph)
     if not tokens:
         raise RequestError(
@@ -89,7 +95,7 @@ def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:
             "(batch, tokens, width)\n"
             f"  at:  --sequence-parallel {request.sequence_parallel}\n  fix: leave it out"
         )
-    return RuledOut(request.sequence_parallel, request.fully_use_devices, tokens)
+    return RuledOut(request.sequence_parallel, request.fully_use_devices, tokens, as_generated)
 
 
 def without(
@@ -102,8 +108,15 @@ def without(
         left_out: what is not wanted.
         plain: the name of a tensor in the graph that `left_out.tokens` speaks of.
     """
+    return narrowed(lowered, left_by(lowered, left_out, plain))
+
+
+def left_by(
+    lowered: Lowered, left_out: RuledOut, plain: Callable[[str], str] = lambda name: name
+) -> dict[int, IndexArray]:
+    """The candidates that are left, of nodes that lose some; arguments as for `without`."""
     if left_out.is_empty or lowered.setting.mesh.size == 1:
-        return lowered
+        return {}
     graph = lowered.liveness.graph
     tokens = {n: (left_out.tokens or {}).get(plain(n), frozenset()) for n in graph.tensors}
     ops = {op.name: op for op in graph.ops}
@@ -113,20 +126,34 @@ def without(
         if found is None:
             continue
         op = ops[node.name]
-        keep = _kept(found, op, _token_factors(op, graph, tokens), left_out)
+        made = _made_channels(op, graph) if left_out.as_generated else frozenset()
+        keep = _kept(found, op, _token_factors(op, graph, tokens), made, left_out)
         count = len(found.assignments)
         if len(keep) < count:
             allowed[number] = np.concatenate([keep + start for start in range(0, size, count)])
-    return narrowed(lowered, allowed)
+    return allowed
 
 
-def _kept(found: OpCandidates, op: Op, tokens: frozenset[int], left_out: RuledOut) -> IndexArray:
+def _made_channels(op: Op, graph: OpGraph) -> frozenset[int]:
+    """Factors of a convolution's weight alone that are whole channels of its result."""
+    if op.kind != "Conv":
+        return frozenset()
+    read, weight, *_ = _rule(op, graph).operands
+    factors = {factor for dim in read or () for factor in dim}
+    return frozenset((weight or ((),))[0]) - factors
+
+
+def _kept(
+    found: OpCandidates, op: Op, tokens: frozenset[int], made: frozenset[int], left_out: RuledOut
+) -> IndexArray:
     """Candidates that are left; all if none would be."""
     chosen = np.array(found.assignments, dtype=np.int64)
     keep = np.ones(len(chosen), dtype=bool)
     repeats = chosen < 0
     if left_out.fully_use_devices:
         keep &= ~repeats.any(axis=1) | repeats.all(axis=1)
+    if made:
+        keep &= ~np.isin(chosen, list(made)).any(axis=1)
     if left_out.sequence_parallel == "off":
         keep &= ~np.isin(chosen, list(tokens)).any(axis=1)
     if left_out.sequence_parallel == "on" and tokens and lookup(op.kind).engine is Engine.VECTOR:

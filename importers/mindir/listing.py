@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from importers.mindir.file import open_model
 from importers.mindir.flattening import Flat, Group, Ref, Value, flattened, live
 from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored, TensorType
+from importers.mindir.sizes import sized
 from importers.onnx import blamed
 
 
@@ -28,14 +29,20 @@ class ListedPrimitive:
     """
 
 
-def listed_primitives(path: Path) -> tuple[ListedPrimitive, ...]:
+def listed_primitives(
+    path: Path, bind: Mapping[str, int] | None = None
+) -> tuple[ListedPrimitive, ...]:
     """The primitives that the results of a file depend on, in order.
+
+    Args:
+        path: the file.
+        bind: sizes of its open dimensions.
 
     Raises:
         ModelError: the file cannot be read.
     """
     with blamed(str(path)), open_model(path) as model:
-        flat = flattened(parsed(model, path.name))
+        flat = sized(flattened(parsed(model, path.name)), bind or {})
         known = _Known(flat)
         return tuple(
             ListedPrimitive(step.name, step.target, *known.operands(step.inputs))

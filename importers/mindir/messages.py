@@ -53,7 +53,8 @@ MESSAGES: Mapping[str, Mapping[str, Declared]] = MappingProxyType(
         "ModelProto": _declared(
             "1 string ir_version, 2 string producer_name, 3 string producer_version, "
             "5 string model_version, 7 GraphProto graph, 8 GraphProto* functions, "
-            "10 bool little_endian, 12 PrimitiveProto* primitives, 13 int64 mind_ir_version"
+            "10 bool little_endian, 12 PrimitiveProto* primitives, 13 int64 mind_ir_version, "
+            "14 UserInfoEntry* user_info"
         ),
         "GraphProto": _declared(
             "1 NodeProto* node, 2 string name, 3 TensorProto* parameter, 5 ValueInfoProto* input, "
@@ -80,9 +81,12 @@ MESSAGES: Mapping[str, Mapping[str, Declared]] = MappingProxyType(
         ),
         "ExternalDataProto": _declared("1 string location, 2 int64 offset, 3 int64 length"),
         "MapTensorProto": _declared("1 string name"),
+        "UserInfoEntry": _declared("1 string key, 2 string value"),
     }
 )
-"""By name; `ExternalDataProto` is declared inside of `TensorProto`."""
+"""By name; `ExternalDataProto` is declared inside of `TensorProto`, `UserInfoEntry` of
+`ModelProto`.
+"""
 
 ATTRIBUTE_TYPES: Mapping[int, str] = MappingProxyType(
     {

@@ -17,10 +17,12 @@ from importers.mindir.flattening import Flat, flattened
 from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
+from importers.mindir.sizes import open_dimensions, sized
 from importers.mindir.table import table
 from importers.mindir.translation import DOMAIN, Translated, translated
 from importers.onnx import blamed, import_model
 from importers.onnx_constants import model_values
+from importers.onnx_ranges import PROPERTY, ranges_in
 from importers.onnx_values import Array
 from importers.onnx_writer import type_code
 from ir.dtypes import dtype_bytes
@@ -28,7 +30,7 @@ from ir.foreign_kinds import foreign_rule, primitive_of
 from ir.graph import Op, OpGraph
 from ir.ops import RULE_ATTRIBUTE
 from ir.rule import parse_rule
-from ir.symbols import Binding
+from ir.symbols import Binding, sample_points
 from ir.wire import Data
 
 MAX_BYTES = 2**28
@@ -46,6 +48,8 @@ class MindFacts:
     """Primitives, named as the graph names what no line has."""
     becomes: Mapping[str, tuple[str, ...]]
     """Operators of ONNX by the primitive that they come from."""
+    open_dims: tuple[tuple[str, int, str], ...]
+    """Input, dimension and name of those that are open."""
 
 
 def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
@@ -53,24 +57,23 @@ def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
 
     Args:
         path: the file; weights in files beside it need not exist.
-        bind: must be empty: MindIR that is read has sizes.
+        bind: sizes of open dimensions as `input.dimension`. One with a range of sizes gives the
+            graph variants, see `ir.symbols`.
 
     Raises:
         ModelError: the file cannot be read or planned from.
+        SymbolError: too many dimensions have ranges.
     """
-    _check_bindings(bind or {})
+    points = sample_points(bind or {})
     with _opened(path) as (flat, data):
-        found = translated(flat, data)
-        return _graph(found, flat.name)
+        graph, *variants = (_graph_at(flat, data, point) for point in points)
+        return replace(graph, variants=tuple(variants))
 
 
-def _check_bindings(bind: Binding) -> None:
-    if bind:
-        raise ModelError(
-            f"the model has no dynamic dimension {next(iter(bind))!r}",
-            "--bind",
-            "all its dimensions are fixed; leave --bind out",
-        )
+def _graph_at(flat: Flat, data: Data, point: Mapping[str, int]) -> OpGraph:
+    """The network at one size of each open dimension."""
+    graph = _graph(translated(sized(flat, point), data), flat.name)
+    return replace(graph, symbols=dict(point))
 
 
 def mindir_facts(path: Path) -> MindFacts:
@@ -80,10 +83,26 @@ def mindir_facts(path: Path) -> MindFacts:
         ModelError: it cannot be read.
     """
     with _opened(path) as (flat, data):
-        found = translated(flat, data)
         kinds = Counter(_kind(step.target) for step in flat.steps)
-        becomes = {target: each for target, each in found.kinds.items() if target in table()}
-        return MindFacts(flat.producer, kinds, becomes)
+        dims = tuple(open_dimensions(flat))
+        becomes: Mapping[str, tuple[str, ...]] = {}
+        if not dims:
+            found = translated(flat, data).kinds
+            becomes = {target: each for target, each in found.items() if target in table()}
+        return MindFacts(flat.producer, kinds, becomes, dims)
+
+
+def told_ranges(path: Path) -> dict[str, str]:
+    """Ranges that the file gives to open dimensions, by name: the entry `bind` of its user_info,
+    written as the property of an ONNX file.
+
+    Raises:
+        ModelError: it cannot be read, or the entry binds nothing.
+    """
+    with blamed(str(path)), open_model(path) as model:
+        entries = {e.text("key"): e.text("value") for e in model.messages("user_info")}
+        where = f"{PROPERTY!r} in the user_info of the model"
+        return dict(ranges_in(entries.get(PROPERTY, ""), where))
 
 
 def constant_values(
@@ -94,14 +113,13 @@ def constant_values(
     Args:
         path: the file.
         names: tensors as the imported graph calls them.
-        bind: must be empty.
+        bind: sizes of open dimensions.
 
     Raises:
         ModelError: the file cannot be read.
     """
-    _check_bindings(bind or {})
     with _opened(path) as (flat, data):
-        found = translated(flat, data)
+        found = translated(sized(flat, bind or {}), data)
         wanted = list(names)
         return model_values(_with_numbers(found, data, path.parent), wanted)
 

@@ -37,6 +37,10 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "lagrangian": ("planner.solvers.local_search", "Lagrangian"),
         "recursive_bisection": ("planner.solvers.recursive_bisection", "RecursiveBisection"),
         "propagation": ("planner.solvers.propagation", "Propagation"),
+        "mindspore_propagation": (
+            "planner.solvers.mindspore_propagation",
+            "MindsporePropagation",
+        ),
         "mindspore_elimination": (
             "planner.solvers.mindspore_elimination",
             "MindsporeElimination",

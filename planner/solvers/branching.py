@@ -28,6 +28,8 @@ from planner.solvers.relaxation import Allowed, ExactRelaxation, RestrictedRelax
 
 RARE = 4
 """Nodes that share their numbers with more others are left to the prices."""
+SETTLED = 0.5
+"""Share of the gap that is wanted below which prices are left as they are."""
 BRANCHES = 8
 """Branches that are opened, per unit of effort."""
 
@@ -60,8 +62,10 @@ class Branching:
 
     def run(self, root: PriceSearch) -> None:
         """Improve what the search for prices over the whole has found."""
-        raise_jointly(root)
         join(self._incumbent, list(root.found))
+        if self._incumbent.gap > SETTLED * self._enough:
+            raise_jointly(root)
+            join(self._incumbent, list(root.found))
         self._push(_Branch({}, self._incumbent.bound_s, root))
         for _ in range(BRANCHES * self._meter.effort):
             if not self._open or self._is_over:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,29 @@ TIE = 1e-9
 
 Link = tuple[int, int, bool]
 """An edge, its other end, and whether that comes first in the edge."""
+
+NEVER = 1e15
+"""A pair that costs this much or more is forbidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node and its edges to those that have a choice by then."""
+
+    node: int
+    led_by: tuple[Link, ...]
+    """Edges that it follows."""
+    beside: tuple[Link, ...] = ()
+    """Edges that only forbid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """In which order the nodes are decided."""
+
+    steps: tuple[Step, ...]
+    starts: str
+    """Where it starts, in words."""
 
 
 class Propagation:
@@ -61,7 +85,7 @@ class Propagation:
         meter, ledger = Meter(budget), Ledger(problem)
         limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
         incumbent = Incumbent(ledger, limits, progress)
-        wave = Wave(ledger, meter)
+        wave = Wave(ledger, meter, self._route(problem))
         incumbent.note(f"{len(problem.sizes)} nodes follow from {wave.starts}")
         profile = solve_without_limit(wave, incumbent)
         if incumbent.overfull(profile) is not None:
@@ -69,16 +93,19 @@ class Propagation:
             join(incumbent, tuple(wave.found))
         return incumbent.solution(truncated=meter.truncated)
 
+    def _route(self, problem: Problem) -> Route:
+        return outwards(problem)
+
 
 class Wave:
     """Goes over the graph once for each set of prices, always in the same order."""
 
-    def __init__(self, ledger: Ledger, meter: Meter) -> None:
+    def __init__(self, ledger: Ledger, meter: Meter, route: Route | None = None) -> None:
         problem = ledger.problem
+        route = route or outwards(problem)
         self._ledger, self._meter = ledger, meter
         self._messages = MessagePassing(len(problem.sizes), problem.edges)
-        order, self.starts = _order(problem)
-        self._steps = _steps(problem, order)
+        self._steps, self.starts = route.steps, route.starts
         self._avoided_s = math.inf
         self.found: dict[tuple[int, ...], None] = {}
         """Answers under all prices so far, each once."""
@@ -98,20 +125,20 @@ class Wave:
 
     def _follow(self, numbers: Numbers, prices: Prices | None) -> tuple[int, ...]:
         choice = [0] * len(self._steps)
-        for node, decided in self._steps:
+        for step in self._steps:
+            node = step.node
             own = numbers.vectors[numbers.vector_of[node]]
             if len(own) == 1:
                 continue
-            sent = np.zeros_like(own)
-            for edge, other, forward in decided:
-                matrix = numbers.matrices[numbers.matrix_of[edge]]
-                sent = sent + (matrix[choice[other]] if forward else matrix[:, choice[other]])
+            sent = _sent(numbers, step.led_by, choice, own)
+            beside = _sent(numbers, step.beside, choice, own)
             if prices is None:
+                sent = np.where(beside >= NEVER, sent + beside, sent)
                 least = float(sent.min())
                 own = np.where(sent <= least + TIE * abs(least), own, math.inf)
             else:
-                avoided = self._is_avoided(node, decided, choice)
-                own = np.where(avoided, math.inf, own + sent)
+                avoided = self._is_avoided(node, step.led_by + step.beside, choice)
+                own = np.where(avoided, math.inf, own + sent + beside)
             choice[node] = int(own.argmin())
         return tuple(choice)
 
@@ -132,7 +159,24 @@ class Wave:
         return np.asarray(sent > max(self._avoided_s, float(sent.min())))
 
 
-def _order(problem: Problem) -> tuple[list[int], str]:
+def _sent(
+    numbers: Numbers, links: Sequence[Link], choice: Sequence[int], own: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Per candidate what goes over edges to nodes that have a choice."""
+    sent = np.zeros_like(own)
+    for edge, other, forward in links:
+        matrix = numbers.matrices[numbers.matrix_of[edge]]
+        sent = sent + (matrix[choice[other]] if forward else matrix[:, choice[other]])
+    return sent
+
+
+def outwards(problem: Problem) -> Route:
+    """From where it starts; each node follows all that is decided."""
+    order, starts = breadth_first(problem)
+    return Route(tuple(Step(n, found) for n, found in decided_before(problem, order)), starts)
+
+
+def breadth_first(problem: Problem) -> tuple[list[int], str]:
     """All nodes, breadth first from where it starts, and what that is in words."""
     sizes, neighbours = problem.sizes, _neighbours(problem)
     single = [node for node, size in enumerate(sizes) if size == 1]
@@ -179,7 +223,7 @@ def _least_s(problem: Problem, node: int) -> float:
     return float(problem.node_tables[problem.node_table_of[node]].time_s.min())
 
 
-def _steps(problem: Problem, order: Sequence[int]) -> list[tuple[int, list[Link]]]:
+def decided_before(problem: Problem, order: Sequence[int]) -> list[tuple[int, tuple[Link, ...]]]:
     """Every node in order with its edges to those that are decided before it."""
     place = {node: position for position, node in enumerate(order)}
     sizes = problem.sizes
@@ -189,4 +233,4 @@ def _steps(problem: Problem, order: Sequence[int]) -> list[tuple[int, list[Link]
             decided[v].append((edge, u, True))
         else:
             decided[u].append((edge, v, False))
-    return [(node, decided[node]) for node in order]
+    return [(node, tuple(decided[node])) for node in order]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
+from costmodel.mindspore_inference import moves, paired, placed
 from costmodel.mindspore_redistribution import MindsporeRedistribution
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, all_layouts
 from ir.layout import Layout
@@ -141,3 +143,21 @@ def test_mindspore_arrives_at_the_target(all_to_all: bool) -> None:
 
 
 TENSOR_2D = Shardable((256, 512), "bfloat16")
+
+
+@pytest.mark.parametrize("sizes", [(1, 8), (8, 1), (2, 1, 4)])
+def test_an_axis_of_one_device_is_nothing_to_move(sizes: tuple[int, ...]) -> None:
+    """The inference ends, and what it sends is what it would send without the axis."""
+    layouts = [Layout(dims) for dims in _dims(len(sizes))]
+    both = placed(layouts, sizes)
+    for first, second in itertools.permutations(range(len(layouts)), 2):
+        pairs = paired(both, np.array([first]), np.array([second]))
+        sent = list(itertools.islice(moves(pairs.held, pairs.wanted, exchange=True), 9))
+        assert len(sent) < len(sizes) * 2
+        assert all(sizes[move.axis] > 1 for move in sent)
+
+
+def _dims(axes: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Every way to give some of the axes, in any order, to two dimensions."""
+    orders = [o for n in range(axes + 1) for o in itertools.permutations(range(axes), n)]
+    return list(dict.fromkeys((o[:at], o[at:]) for o in orders for at in range(len(o) + 1)))

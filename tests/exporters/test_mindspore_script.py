@@ -89,6 +89,25 @@ def test_every_mode_is_a_module(mode: str, plan: Plan) -> None:
     assert ("dataset_strategy" in found) == (mode in MODES[:4])
 
 
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ({"parallel_mode": "semi_auto_parallel"}, "semi_auto"),
+        ({"parallel_mode": "auto_parallel"}, "recursive_programming"),
+        ({"parallel_mode": "hybrid_parallel"}, "hybrid_parallel"),
+        ({"search_mode": "sharding_propagation"}, "sharding_propagation"),
+        ({"parallel_mode": "auto_parallel", "search_mode": "dynamic_programming"},
+         "dynamic_programming"),
+        ({"mode": "sharding_propagation", "search_mode": "sharding_propagation"},
+         "sharding_propagation"),
+    ],
+)  # fmt: skip
+def test_modes_may_be_told_in_mindspores_words(
+    given: dict[str, str], mode: str, plan: Plan
+) -> None:
+    assert made(plan, **given).files == made(plan, mode=mode).files
+
+
 def test_what_is_set_is_passed_on(plan: Plan) -> None:
     found = arguments(
         plan, parameter_broadcast="true", gradients_mean="false", pipeline_stages="2",
@@ -110,6 +129,10 @@ def test_what_is_set_is_passed_on(plan: Plan) -> None:
     ("given", "words"),
     [
         ({"mode": "auto"}, "is none of them"),
+        ({"parallel_mode": "auto"}, "is none of them"),
+        ({"search_mode": "annealing"}, "is none of them"),
+        ({"mode": "semi_auto", "search_mode": "sharding_propagation"}, "takes no search_mode"),
+        ({"mode": "semi_auto", "parallel_mode": "auto_parallel"}, "is given twice"),
         ({"mode": "data_parallel", "pipeline_stages": "2"}, "no pipeline in the mode"),
         ({"mode": "dynamic_programming", "pipeline_stages": "2"}, "no pipeline in the mode"),
         ({"pipeline_stages": "3"}, "3 stages do not divide 8"),

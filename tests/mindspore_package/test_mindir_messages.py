@@ -15,7 +15,9 @@ TYPES = {1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 8: "bool"
 
 def descriptors() -> dict[str, Any]:
     found: dict[str, Any] = dict(mind_ir_pb2.DESCRIPTOR.message_types_by_name)
-    return found | dict(found["TensorProto"].nested_types_by_name)
+    for outer in ("TensorProto", "ModelProto"):
+        found |= dict(found[outer].nested_types_by_name)
+    return found
 
 
 @pytest.mark.parametrize("name", MESSAGES)

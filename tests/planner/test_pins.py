@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ir.graph import OpGraph
+from ir.normalise import normalise
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.pinning import pinned
@@ -35,6 +36,47 @@ def scoped(graph: OpGraph) -> OpGraph:
 
 def names(graph: OpGraph, name: str, cuts: Cuts = ROWS) -> list[str]:
     return [pin.op.name for pin in pins_of(graph, ((name, cuts),))]
+
+
+def test_a_name_may_be_mindspores_key() -> None:
+    graph = mlp(2)
+    first, *_, last = [op.name for op in graph.ops if op.kind == "MatMul"]
+    assert names(graph, "MatMul_layers.0.weight") == [first]
+    assert names(graph, "MatMul_layers.1.weight") == [last]
+    with pytest.raises(RequestError, match="no operator 'Gather_layers"):
+        names(graph, "Gather_layers.0.weight")
+
+
+def fused() -> OpGraph:
+    build = GraphBuilder("fused")
+    x, bias = build.input("x", (64, 32)), build.weight("bias", (32,))
+    y = build.op("Add", (x, bias), (64, 32), name="sum")
+    return build.build(build.op("Relu", (y,), (64, 32), name="last"))
+
+
+@pytest.mark.parametrize(
+    ("name", "cuts", "wanted"),
+    [
+        ("op_sum", ((2, 2), (2,)), ((2, 2), (2,))),
+        ("op_last", ((4, 1),), ((4, 1), (1,))),
+        ("op_sum", ((1, 4), (4,)), ((1, 4), (4,))),
+    ],
+)
+def test_a_part_of_a_composite_may_be_named(name: str, cuts: Cuts, wanted: Cuts) -> None:
+    ready = normalise(fused())
+    (pin,) = pins_of(ready, ((name, cuts),))
+    assert pin.op.parts
+    assert pin.cuts == wanted
+    plan = planned(((name, cuts),), graph=fused())
+    assert cuts_of(plan, pin.op.name) == wanted
+
+
+def test_a_part_has_the_faults_of_an_operator() -> None:
+    ready = normalise(fused())
+    with pytest.raises(RequestError, match=r"op_last \(Relu\) has other inputs"):
+        pins_of(ready, (("op_last", ((4,),)),))
+    with pytest.raises(RequestError, match="pinned twice"):
+        pins_of(ready, (("op_sum", ((4, 1), (1,))), ("op_last", ((1, 4),))))
 
 
 def planned(

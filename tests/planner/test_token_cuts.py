@@ -9,7 +9,7 @@ from ir.plan import Plan
 from planner.request import RequestError, SearchRequest
 from planner.search import search
 from planner.token_cuts import token_dims
-from tests.builders import attention_block, mlp
+from tests.builders import GraphBuilder, attention_block, mlp
 from topology.catalogue import named_cluster
 
 
@@ -60,3 +60,25 @@ def test_left_open_is_no_worse_than_either() -> None:
 def test_a_model_without_tokens_is_told() -> None:
     with pytest.raises(RequestError, match="no sequence of tokens"):
         search(mlp(2), named_cluster("atlas-800t-a2", 8), SearchRequest(sequence_parallel="off"))
+
+
+@pytest.mark.parametrize(
+    ("solver", "cut"), [("propagation", True), ("mindspore_propagation", False)]
+)
+def test_mindspore_draws_up_no_cuts_of_the_channels_that_a_convolution_makes(
+    solver: str, cut: bool
+) -> None:
+    """The real 2.10.0 logs 35 strategies for such an operator; all have 1 there."""
+    build = GraphBuilder("net")
+    x, weight = build.input("x", (8, 16, 16, 16)), build.weight("w", (32, 16, 3, 3))
+    made = build.op(
+        "Conv", (x, weight), (8, 32, 16, 16), name="c", kernel_shape=(3, 3), pads=(1,) * 4
+    )
+    graph = build.build(build.op("Softmax", (made,), (8, 32, 16, 16), name="s", axis=3))
+    pins = (("op_s", ((1, 8, 1, 1),)),)
+    asked = SearchRequest(pins=pins, solver=solver, dataset_strategy="full_batch")
+    plan = search(graph, named_cluster("atlas-800t-a2", 8), asked)
+    (found,) = (op for op in plan.operators if op.kind == "Conv")
+    layout = found.inputs[1]
+    assert layout is not None
+    assert bool(layout.dims[0]) is cut

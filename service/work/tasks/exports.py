@@ -12,6 +12,7 @@ from typing import Any
 
 from exporters.formats import FORMATS, Format
 from exporters.mindspore_names import Names, bundled_names, name_rules, names_for
+from exporters.mindspore_symbols import planned_sizes
 from exporters.settings import Setting, Settings
 from importers.mindir.listing import listed_primitives
 from ir.plan import Plan
@@ -107,7 +108,7 @@ def _of_model(
     if model:
         if not is_item_id(model):
             raise UserError(f"{model[:80]!r} is no model", "settings.model", "give an uploaded one")
-        primitives = listed_primitives(given.file(model, "model"))
+        primitives = listed_primitives(given.file(model, "model"), planned_sizes(plan))
     elif any(each.name == "model" for each in form.settings):
         form.writer(plan, None)
     found = form.of_model(plan, settings, primitives)

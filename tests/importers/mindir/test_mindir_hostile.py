@@ -117,12 +117,6 @@ def test_an_unknown_element_type_is_refused(tmp_path: Path, code: int) -> None:
     assert f"element type {code}" in refused(written(tmp_path, model([bad]))).what
 
 
-def test_open_sizes_are_refused() -> None:
-    error = refused(DATA / "open.mindir")
-    assert "is open" in error.what
-    assert "x" in error.where
-
-
 def test_control_flow_is_refused() -> None:
     assert "depends on data" in refused(DATA / "branch.mindir").what
 
