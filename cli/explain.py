@@ -107,7 +107,7 @@ def _check(
 def _read(path: Path) -> Plan:
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    return read_plan(path)
+    return read_plan(path, staged=True)
 
 
 def _summarise(plan: Plan, *, as_json: bool) -> None:

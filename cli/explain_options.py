@@ -91,10 +91,8 @@ def other_ways(found: Question, plan: Plan, texts: Sequence[str] | None) -> list
         ]
 
 
-def nothing_fits(
-    found: Question, asked: SearchOptions, error: InfeasibleError
-) -> Infeasibility | None:
-    """Why nothing fits, with changes that were tried; None where a step is cut into parts."""
+def nothing_fits(found: Question, asked: SearchOptions, error: InfeasibleError) -> Infeasibility:
+    """Why nothing fits, with changes that were tried."""
     from planner.explain.nothing_fits import why_nothing_fits  # noqa: PLC0415  brings in the planner
 
     file = machine_file(asked.cluster, f"--cluster {asked.cluster}")
@@ -102,10 +100,8 @@ def nothing_fits(
         return why_nothing_fits(found, asked, file, error, progress)
 
 
-def with_fixes(error: InfeasibleError, found: Infeasibility | None) -> InfeasibleError:
+def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     """The error with the changes that were tried in place of those that were only reckoned."""
-    if found is None:
-        return error
     from planner.explain.nothing_fits import with_fixes as fixed  # noqa: PLC0415
 
     return fixed(error, found)

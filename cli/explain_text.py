@@ -23,25 +23,32 @@ if TYPE_CHECKING:
         Range,
         Rival,
         Sensitivity,
+        StageStatus,
         Turn,
         WhyNot,
     )
 
 _MOST_PARTS = 12
 _MOST_RIVALS = 8
+_MOST_STAGES = 16
 
 
 def print_summary(found: PlanExplanation, out: Console) -> None:
     """What costs most, what limits, what comes next."""
     step = format_seconds(found.step_time_s)
     out.print(Text(f"A step takes {step}; {_proof(found)}", style="bold"))
+    for text in found.limits:
+        out.print(Text(f"- {text}"))
+    if len(found.stages) > 1:
+        _stages(found.stages, out)
+    parts = 1 + max((stage.part for stage in found.stages), default=0)
     made = table("Dearest operators", ["operators", "count", "compute", "moving", "%", "cuts"],
                  right=(1, 2, 3, 4))  # fmt: skip
     for each in found.operators:
         made.add_row(
             fitted(f"{each.label} {each.name}", out), str(each.count),
             format_seconds(each.compute_s), format_seconds(each.communication_s),
-            percent(each.compute_s + each.communication_s, found.step_time_s), each.cuts,
+            percent(each.time_s, found.step_time_s * parts), each.cuts,
         )  # fmt: skip
     out.print(made)
     _memory(found.memory, out)
@@ -54,6 +61,24 @@ def print_summary(found: PlanExplanation, out: Console) -> None:
     _links(found.links, out)
 
 
+def _stages(stages: Sequence[StageStatus], out: Console) -> None:
+    """What each stage does; of many alike the first ones and the last."""
+    columns = ["stage", "part", "works", "waits", "moving", "memory", "dearest operators"]
+    made = table("Stages, in a step", columns, right=(0, 1, 2, 3, 4, 5))
+    left_out = len(stages) - _MOST_STAGES
+    shown = stages if left_out <= 0 else (*stages[: _MOST_STAGES - 1], stages[-1])
+    for each in shown:
+        dearest = ", ".join(f"{o.count} x {o.label}" for o in each.dearest)
+        made.add_row(
+            str(each.stage), str(each.part), format_seconds(each.work_s),
+            format_seconds(each.waits_s), format_seconds(each.communication_s),
+            format_bytes(each.peak_memory_bytes), dearest,
+        )  # fmt: skip
+    out.print(made)
+    if left_out > 0:
+        out.print(f"and {left_out} more; --json has all")
+
+
 def print_operator(found: OperatorExplanation, out: Console) -> None:
     """One operator or tensor: its candidates, their costs, its neighbours."""
     head = (
@@ -63,6 +88,13 @@ def print_operator(found: OperatorExplanation, out: Console) -> None:
     if found.scope:
         out.print(found.scope, soft_wrap=True)
     out.print(f"{found.candidates} ways; the step takes {format_seconds(found.step_time_s)}")
+    if found.place is not None:
+        place = found.place
+        out.print(
+            f"in stage {place.stage} of {place.stages}; times are those of its devices in a step "
+            f"of {place.micro_batches} micro-batches, {format_seconds(place.work_s)} of work",
+            soft_wrap=True,
+        )
     _memory(found.memory, out)
     shown = (found.chosen, *found.rivals)
     _candidates(shown, out)

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.asking.options import SearchOptions
     from planner.asking.sources import Document
+    from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
     from planner.whatif.composed import SweepOptions
     from service.client import Planner
@@ -90,12 +91,29 @@ def _sent_plan(planner: Planner, plan: Document | None) -> Document | None:
     return Document(planner.upload("plans", "plan.json", plan.text.encode()), "")
 
 
-def remote_plan(url: str, model: Path, asked: SearchOptions, report: Callable[[str], None]) -> Plan:
-    """The plan that a service finds.
+@dataclass(frozen=True, slots=True)
+class RemoteAnswer:
+    """What a service found: a plan, or why nothing fits."""
+
+    plan: Plan | None
+    error: InfeasibleError | None
+    why: Infeasibility | None
+    """With an error, reasons and changes that were tried."""
+    others: list[WhyNot]
+    """Other ways that were asked for."""
+
+
+def remote_plan(
+    url: str,
+    model: Path,
+    asked: SearchOptions,
+    ways: Sequence[str],
+    report: Callable[[str], None],
+) -> RemoteAnswer:
+    """The plan that a service finds, and what other ways would cost more.
 
     Raises:
         UserError: the service refuses, or does not answer.
-        InfeasibleError: nothing fits into memory.
     """
     from ir.plan_file import plan_from_json  # noqa: PLC0415  brings in pydantic
 
@@ -107,16 +125,38 @@ def remote_plan(url: str, model: Path, asked: SearchOptions, report: Callable[[s
             keep_close_to=_sent_plan(planner, asked.keep_close_to),
         )
         name = sent_model(planner, model)
-        result = planner.search(name, _told(report), **_plain(asdict(there)))
+        result = planner.search(name, _told(report), why_not=ways, **_plain(asdict(there)))
         if result["plan"] is None:
-            raise _infeasible(result)
-        return plan_from_json(planner.plan(result["plan"]).decode())
+            return RemoteAnswer(None, _infeasible(result), _why(result.get("explanation")), [])
+        plan = plan_from_json(planner.plan(result["plan"]).decode())
+    return RemoteAnswer(plan, None, None, [_other_way(each) for each in result.get("why_not", [])])
+
+
+def _other_way(record: Mapping[str, Any]) -> WhyNot:
+    from planner.explain import CauseDelta, WhyNot  # noqa: PLC0415  brings in the planner
+
+    lists = {
+        name: tuple(CauseDelta(**each) for each in record[name]) for name in ("time", "memory")
+    }
+    lists |= {name: tuple(record[name]) for name in ("changes", "notes")}
+    return WhyNot(**{**record, **lists})
+
+
+def _why(record: Mapping[str, Any] | None) -> Infeasibility | None:
+    from planner.explain import Blame, Fix, Infeasibility  # noqa: PLC0415  brings in the planner
+
+    if record is None:
+        return None
+    reasons = tuple(Blame(**each) for each in record["reasons"])
+    return Infeasibility(
+        **{**record, "reasons": reasons, "fixes": tuple(Fix(**each) for each in record["fixes"])}
+    )
 
 
 def remote_simulation(
-    url: str, plan: Path, options: Mapping[str, Any], trace: bool
-) -> tuple[dict[str, Any], bytes]:
-    """What a service says of a simulation, and its timeline if that is wanted.
+    url: str, plan: Path, options: Mapping[str, Any], *, trace: bool, plot: str | None
+) -> tuple[dict[str, Any], bytes, bytes]:
+    """What a service says of a simulation, with its timeline and its picture if they are wanted.
 
     Raises:
         UserError: the service refuses, or does not answer.
@@ -125,8 +165,9 @@ def remote_simulation(
         there = dict(options)
         if there["cluster"] is not None:
             there["cluster"] = sent_cluster(planner, there["cluster"])
-        result = planner.simulate(sent(planner, "plans", plan), **_plain(there))
-        return result, planner.trace(result["trace"]) if trace else b""
+        result = planner.simulate(sent(planner, "plans", plan), plot=plot, **_plain(there))
+        timeline = planner.trace(result["trace"]) if trace else b""
+        return result, timeline, planner.picture(result.pop("plot")) if plot else b""
 
 
 def remote_sweep(

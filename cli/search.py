@@ -16,11 +16,13 @@ from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
 from cli.machine_files import machine_file
 from cli.progress import Progress
-from cli.remote import Server, remote_plan
+from cli.remote import RemoteAnswer, Server, remote_plan
 from cli.rules import rules_file
 from cli.shard_file import shard_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ir.plan import Plan
     from planner.asking.options import SearchOptions
     from planner.asking.searching import Question
@@ -109,10 +111,18 @@ def search(  # noqa: PLR0913  one parameter per option
     explain_options.check_ways(found, why_not)
     if output is not None:
         check_folder(output)
+    if server is not None:
+        there = _planned_there(server, model, asked, why_not or ())
+        if there.plan is None:
+            assert there.error is not None
+            _say_infeasible(there.error, there.why, as_json=as_json)
+            raise typer.Exit(NO_PLAN_FITS)
+        _deliver(there.plan, found.table, output, target, there.others, as_json=as_json)
+        return
     try:
-        plan = _planned(found) if server is None else _planned_there(server, model, asked)
+        plan = _planned(found)
     except InfeasibleError as error:
-        why = None if server is not None else explain_options.nothing_fits(found, asked, error)
+        why = explain_options.nothing_fits(found, asked, error)
         _say_infeasible(explain_options.with_fixes(error, why), why, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
     others = explain_options.other_ways(found, plan, why_not)
@@ -137,9 +147,11 @@ def _planned(found: Question) -> Plan:
         return found.plan(progress)
 
 
-def _planned_there(server: str, model: Path, asked: SearchOptions) -> Plan:
+def _planned_there(
+    server: str, model: Path, asked: SearchOptions, ways: Sequence[str]
+) -> RemoteAnswer:
     with Progress() as progress:
-        return remote_plan(server, model, asked, progress)
+        return remote_plan(server, model, asked, ways, progress)
 
 
 def _deliver(

@@ -28,6 +28,8 @@ Examples:
   planner simulate --layout 'dp=16,micro=32,batch=512,seq=512' --servers 'count=4,mode=async' \\
       bert-large
 
+With --server a service simulates plans; --layout and --servers are quick and done here.
+
 \b
 Exit status: 0 simulated, 2 a fault in the command, the plan or the model."""
 
@@ -68,8 +70,8 @@ def simulate(  # noqa: PLR0913  one parameter per option
         _serve(given.training_run(subject, layout, precision, software), servers, as_json=as_json)
         return
     if server is not None:
-        _refuse_there({"--layout": layout, "--servers": servers, "--plot": plot}, server)
-        _simulate_there(server, Path(subject), given, trace, as_json=as_json)
+        _refuse_there({"--layout": layout, "--servers": servers}, server)
+        _simulate_there(server, Path(subject), given, trace, plot, as_json=as_json)
         return
     if layout is None:
         found = given.simulated_plan(Path(subject))
@@ -94,22 +96,33 @@ def _refuse_there(given: dict[str, object], server: str) -> None:
     for option, value in given.items():
         if value is not None:
             raise UserError(
-                f"a service simulates plans, as figures and timelines: not {option}",
+                f"a service simulates plans: {option} is quick, and done where the command is",
                 f"--server {server}",
                 f"leave one of {option} and --server out",
             )
 
 
 def _simulate_there(
-    server: str, plan: Path, given: Given, trace: Path | None, *, as_json: bool
+    server: str,
+    plan: Path,
+    given: Given,
+    trace: Path | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     from cli.plan_json import dumps  # noqa: PLC0415
     from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
 
-    result, timeline = remote_simulation(server, plan, asdict(given), trace is not None)
+    kind = None if plot is None else plot.suffix.lstrip(".").lower()
+    result, timeline, picture = remote_simulation(
+        server, plan, asdict(given), trace=trace is not None, plot=kind
+    )
     files = []
     if trace is not None:
         files = write_files(trace.parent, {trace.name: lambda path: _write_bytes(path, timeline)})
+    if plot is not None:
+        files += write_files(plot.parent, {plot.name: lambda path: _write_bytes(path, picture)})
     if as_json:
         print(dumps({**result, "files": [str(path) for path in files]}))
     else:

@@ -28,6 +28,9 @@ Examples:
       --batch 1024 --pipeline auto --tokens 1e12 --days 30 --csv sweep.csv --plot sweep.svg
   planner whatif model.onnx --devices 16 --vary batch=16:256:8 --engine ray --address 10.0.0.1:6379
 
+With --server a service answers with figures; files, prices, address and workers are for sweeps
+made here.
+
 \b
 Exit status: 0 planned, 1 no point has a plan, 2 a fault in the command or the model."""
 

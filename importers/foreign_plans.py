@@ -30,12 +30,8 @@ _MEGATRON = {
     "dp": "dp",
     "zero3": "zero3",
 }
-_MEGATRON_LEFT = {
-    "sequence_parallel": "sequence parallelism",
-    "context_parallel_size": "context parallelism",
-    "expert_model_parallel_size": "expert parallelism",
-    "use_distributed_optimizer": "the distributed optimizer",
-}
+_CHUNKS = "num_virtual_stages_per_pipeline_rank"
+_MEGATRON_LEFT = {"expert_model_parallel_size": "expert parallelism"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,20 @@ class ForeignPlan:
     """Sizes of the mesh dimensions; empty if the file does not say."""
     left_out: tuple[str, ...] = ()
     """What it says that is not taken over."""
+    global_batch: int = 0
+    """Samples of a step; 0 if it does not say."""
+    micro_batch: int = 0
+    """Samples of a micro-batch on each replica; 0 if it does not say."""
+    micro_batches: int = 0
+    """Of a step; 0 if it does not say."""
+    chunks: int = 1
+    """Of every stage that take turns."""
+    sequence_parallel: bool = False
+    """Activations between products are cut along the tokens."""
+    zero: int = 0
+    """Stage of ZeRO of all parameters, where it says one below 3."""
+    vocabulary: int = 0
+    """Ways in which the product with the vocabulary is cut; 0 if it does not say."""
 
 
 def is_degrees(text: str) -> bool:
@@ -106,8 +116,27 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
                 degrees[key] = value
     if degrees.get("pp") == 1:
         del degrees["pp"]
+    _refuse(data, where, "context_parallel_size", "context parallelism")
     left = [what for name, what in _MEGATRON_LEFT.items() if _is_on(name, data.get(name))]
-    return ForeignPlan("Megatron", tuple(degrees.items()), left_out=tuple(left))
+    return ForeignPlan(
+        "Megatron",
+        tuple(degrees.items()),
+        left_out=tuple(left),
+        global_batch=_number(data.get("global_batch_size", 0), f"{where}: global_batch_size"),
+        micro_batch=_number(data.get("micro_batch_size", 0), f"{where}: micro_batch_size"),
+        chunks=_number(data.get(_CHUNKS, 1), f"{where}: {_CHUNKS}"),
+        sequence_parallel=_is_on("sequence_parallel", data.get("sequence_parallel")),
+        zero=int(_is_on("use_distributed_optimizer", data.get("use_distributed_optimizer"))),
+    )
+
+
+def _refuse(data: Mapping[str, object], where: str, name: str, what: str) -> None:
+    """Raise for a way of being parallel that no plan of ours has."""
+    if _is_on(name, data.get(name)):
+        raise ModelError(
+            f"{where} has {what}, which plans do not know", f"{where}: {name}",
+            "import the layout without it, or simulate it: planner simulate --layout ... MODEL",
+        )  # fmt: skip
 
 
 def _is_on(name: str, value: object) -> bool:
@@ -137,18 +166,25 @@ def _galvatron(data: Mapping[str, object], where: str) -> ForeignPlan:
         (("tp", size), *((("zero3", 1),) if kind or every else ()))
         for size, kind in zip(sizes, sharded, strict=True)
     )
-    left = [
-        f"{name} ({what})"
-        for name, what in (
-            ("use_sp", "Ulysses' sequence parallelism"), ("cp_sizes_enc", "context parallelism"),
-            ("checkpoint", "recomputed layers"), ("vtp", "the vocabulary's own degree"),
-        )
-        if _is_on(name, data.get(name))
-    ]  # fmt: skip
-    if data.get("default_dp_type") == "zero2":
+    _refuse(data, where, "use_sp", "Ulysses' sequence parallelism")
+    _refuse(data, where, "cp_sizes_enc", "context parallelism")
+    left = (
+        ["checkpoint (recomputed layers)"] if _is_on("checkpoint", data.get("checkpoint")) else []
+    )
+    second = data.get("default_dp_type") == "zero2"
+    if second and any(sharded):
         left.append("default_dp_type zero2 (gradients and optimizer state apart from weights)")
     degrees = (("pp", stages),) if stages > 1 else ()
-    return ForeignPlan("Galvatron", degrees, layers, left_out=tuple(left))
+    return ForeignPlan(
+        "Galvatron",
+        degrees,
+        layers,
+        left_out=tuple(left),
+        global_batch=_number(data.get("global_bsz", 0), f"{where}: global_bsz"),
+        micro_batches=_number(data.get("chunks", 0), f"{where}: chunks"),
+        zero=2 if second and not any(sharded) else 0,
+        vocabulary=_number(data.get("vtp", 0), f"{where}: vtp"),
+    )
 
 
 def _is_placed(value: object) -> bool:

@@ -27,6 +27,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "dp": "the batch is cut so many ways in every operator",
         "zero3": "weights at rest are cut over as many devices as they can be",
         "pp": "stages of the pipeline",
+        "mb": "samples of a micro-batch",
     }
 )
 """Known degrees and what they ask."""
@@ -119,18 +120,21 @@ class Followed:
         return degrees_text([(self.name, self.degree)])
 
 
-def followed(lowered: Lowered, degrees: Degrees, scope: str = "") -> tuple[Followed, ...]:
+def followed(
+    lowered: Lowered, degrees: Degrees, scope: str = "", where: Mapping[str, int] | None = None
+) -> tuple[Followed, ...]:
     """What each degree leaves.
 
     Args:
         lowered: the problem.
         degrees: what is asked.
         scope: the part of the model that they are for, such as `layers.3`; empty for all.
+        where: the dimension of tensors that is the batch, where the graph alone does not say.
 
     Raises:
         RequestError: nothing there can follow a degree.
     """
-    return tuple(_Following(lowered, scope).of(name, degree) for name, degree in degrees)
+    return tuple(_Following(lowered, scope, where).of(name, degree) for name, degree in degrees)
 
 
 def is_within(name: str, scope: str) -> bool:
@@ -144,16 +148,15 @@ def is_within(name: str, scope: str) -> bool:
 
 
 class _Following:
-    def __init__(self, lowered: Lowered, scope: str = "") -> None:
+    def __init__(
+        self, lowered: Lowered, scope: str = "", where: Mapping[str, int] | None = None
+    ) -> None:
         self.scope = scope
         self.lowered, self.graph = lowered, lowered.liveness.graph
         self.sizes = lowered.setting.mesh.sizes
         self.ops = {op.name: op for op in self.graph.ops}
         self._known: dict[tuple[object, ...], IndexArray | None] = {}
-        try:
-            self.where: Mapping[str, int] = batch_dims(self.graph)
-        except BatchError:
-            self.where = {}
+        self.where = batch_places(self.graph) if where is None else where
 
     def of(self, name: str, degree: int) -> Followed:
         kind = NodeKind.PARAMETER if name == "zero3" else NodeKind.OPERATOR
@@ -162,7 +165,7 @@ class _Following:
         }  # fmt: skip
         if name not in tests:
             raise RequestError(
-                f"{name}={degree} cuts the model into stages, which a step as one batch has not\n"
+                f"{name}={degree} cuts a step, which as one batch has no stages and micro-batches\n"
                 f"  at:  {name}={degree}\n  fix: search with --global-batch"
             )
         allowed: dict[int, IndexArray] = {}
@@ -228,6 +231,14 @@ class _Following:
         pieces = [math.prod(state.forward.shards(self.sizes)) for state in port.states]
         of = np.array([pieces[state] for state in port.of], dtype=np.intp)
         return np.flatnonzero(of == of.max()) if of.max() > 1 else np.array([], dtype=np.intp)
+
+
+def batch_places(graph: OpGraph) -> Mapping[str, int]:
+    """The dimension of every tensor that is the batch; empty where it cannot be followed."""
+    try:
+        return batch_dims(graph)
+    except BatchError:
+        return {}
 
 
 def weight_factors(op: Op, graph: OpGraph) -> frozenset[int]:

@@ -14,6 +14,7 @@ from ir.graph import OpGraph, Role, Tensor
 from ir.ops import OpView
 from ir.plan import NamedLayout
 from planner.request import Cuts, RequestError, SearchRequest
+from planner.token_cuts import token_dims
 from topology.cluster import Cluster
 
 _LAYER = re.compile(r"^(.*?(?:^|[./]))(\d+)(?:[./]|$)")
@@ -31,34 +32,114 @@ def held_to(
         cluster: the machine.
 
     Raises:
-        RequestError: the plan has stages, other layers or parameters than the model, or more
-            devices than the machine.
+        RequestError: the plan has other layers or parameters than the model, or other devices than
+            the machine.
     """
     degrees = dict(found.degrees)
     stages = degrees.pop("pp", 1)
-    if stages > 1:
-        raise RequestError(
-            f"the plan has {stages} pipeline stages\n  at:  {found.form}'s degrees\n"
-            f"  fix: planner search MODEL --global-batch N --pipeline {stages}"
-        )
+    devices = _rest(cluster.devices, stages, "pp")
     if found.form == "Megatron" and "dp" not in degrees and "tp" in degrees:
-        degrees["dp"] = _rest(cluster.devices, degrees["tp"])
-    scoped = _layers(found, graph, cluster.devices)
+        degrees["dp"] = _rest(devices, degrees["tp"])
+    if stages > 1 and found.layers:
+        degrees, found = _all_alike(found, graph, devices)
+    scoped = (*_layers(found, graph, devices), *_vocabulary(found, graph, devices))
     rests = tuple(_at_rest(found, graph, cluster))
+    left = list(found.left_out)
+    samples = degrees.pop("mb", 0)
+    cut = stages > 1 or found.micro_batch or found.micro_batches > 1 or samples
+    if cut or found.zero:
+        request = _in_micro_batches(request, found, graph, stages, _replicas(found, devices))
+        if samples:
+            request = replace(request, micro_batch=str(samples))
+        if degrees.pop("zero3", None):
+            request = replace(request, zero="3")
+    if found.sequence_parallel and token_dims(graph):
+        request = replace(request, sequence_parallel="on")
+    elif found.sequence_parallel:
+        left.append("sequence parallelism")
     asked = replace(request, degrees=tuple(degrees.items()), scoped_degrees=scoped, rests=rests)
-    notes = tuple(
-        f"{each} of the {found.form} plan is left to the planner" for each in found.left_out
-    )
-    return asked, notes
+    return asked, tuple(f"{each} of the {found.form} plan is left to the planner" for each in left)
 
 
-def _rest(devices: int, tp: int) -> int:
-    if tp < 1 or devices % tp:
+def _all_alike(
+    found: ForeignPlan, graph: OpGraph, devices: int
+) -> tuple[dict[str, int], ForeignPlan]:
+    """The degrees of all layers of a plan with stages, and the plan without them.
+
+    Raises:
+        RequestError: layers have degrees of their own.
+    """
+    own = _layers(found, graph, devices)
+    if len({degrees for _, degrees in own}) > 1:
         raise RequestError(
-            f"{devices} devices are not groups of {tp}\n  at:  tp={tp}\n"
+            "its layers have degrees of their own, which stages cannot be held to\n"
+            f"  at:  the layers of the {found.form} plan\n"
+            "  fix: give all layers the same degrees, or take pp_deg away"
+        )
+    left = (*found.left_out, "pp_division (where the stages are cut)")
+    return dict(own[0][1]), replace(found, layers=(), vocabulary=0, left_out=left)
+
+
+def _replicas(found: ForeignPlan, devices: int) -> int:
+    """Copies of the model in each stage."""
+    own = dict(found.degrees)
+    return own.get("dp", max(devices // own.get("tp", 1), 1))
+
+
+def _in_micro_batches(
+    request: SearchRequest, found: ForeignPlan, graph: OpGraph, stages: int, replicas: int
+) -> SearchRequest:
+    """The request for a step that is cut as the plan says.
+
+    Raises:
+        RequestError: it is not a whole number of micro-batches, or the model is not trained.
+    """
+    batch = request.batch or found.global_batch or graph.batch
+    size: int | None = None
+    if found.micro_batches:
+        size = _part(batch, found.micro_batches, "micro-batches")
+    elif found.micro_batch:
+        size = found.micro_batch * replicas
+        _part(batch, size, "samples in a micro-batch of all replicas")
+    return replace(
+        request,
+        batch=None,
+        global_batch=batch,
+        micro_batch="auto" if size is None else str(size),
+        pipeline="off" if stages == 1 else str(stages),
+        interleave=str(found.chunks),
+        zero=str(found.zero) if found.zero else "auto",
+    )
+
+
+def _part(batch: int, count: int, what: str) -> int:
+    if batch % count:
+        raise RequestError(
+            f"a batch of {batch} is no multiple of {count} {what}\n  at:  the plan's batch\n"
+            "  fix: pass --batch with a multiple"
+        )
+    return batch // count
+
+
+def _vocabulary(
+    found: ForeignPlan, graph: OpGraph, devices: int
+) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    """The degree of the product that makes the model's output."""
+    makers = graph.producers()
+    scopes = {makers[name].scope for name in graph.outputs if name in makers} - {""}
+    if not found.vocabulary or not found.layers or not scopes:
+        return ()
+    own = (("tp", found.vocabulary), ("dp", _rest(devices, found.vocabulary)))
+    return tuple((scope, own) for scope in sorted(scopes))
+
+
+def _rest(devices: int, degree: int, name: str = "tp") -> int:
+    if degree < 1 or devices % degree:
+        raise RequestError(
+            f"{devices} devices are not groups of {degree}\n  at:  {name}={degree}\n"
             "  fix: use a degree that divides the devices"
         )
-    return devices // tp
+    return devices // degree
 
 
 def _layers(

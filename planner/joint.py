@@ -17,10 +17,12 @@ from ir.plan import Bound, Plan
 from planner.evidence import space_of
 from planner.fit import check_states, infeasible
 from planner.lowered import Lowered
+from planner.pins import pin_notes
 from planner.pricing import TIME
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from planner.solvers import Solution
+from planner.stages.held import held_notes
 from planner.stages.menu import Shape
 from planner.stages.record import Least, plan_of
 from planner.stages.remedies import with_remedy
@@ -93,15 +95,15 @@ def check_whole(graph: OpGraph, request: SearchRequest) -> None:
             "use --batch, or export the forward model",
         ),
         (
-            bool(request.pins) or request.cost != TIME,
-            "pins and other costs than time know no stages yet",
-            "--pin, --shard or --cost",
-            "leave them out, or use --batch in place of --global-batch",
+            request.cost != TIME,
+            "other costs than time know no stages yet",
+            f"--cost {request.cost}",
+            "leave it out, or use --batch in place of --global-batch",
         ),
         (
-            bool(request.soft_pins or request.degrees) or request.max_changes is not None,
-            "soft pins, degrees and older plans know no stages yet",
-            "--pin, --why-not or --keep-close-to",
+            bool(request.soft_pins) or request.max_changes is not None,
+            "soft pins and older plans know no stages yet",
+            "--pin or --keep-close-to",
             "leave them out, or use --batch in place of --global-batch",
         ),
         (
@@ -149,7 +151,9 @@ class _Joint:
             most = SOLVED * self.task.request.effort
             enough = tried >= most * (1 if math.isfinite(least_s) else 2)
             hoped_s = item.bound_s if item.every else item.expected_s
-            if hoped_s >= least_s or (enough and not item.every) or math.isinf(item.bound_s):
+            # Where nothing is expected to fit, some are solved all the same: one may fit.
+            beaten = math.isfinite(least_s) and hoped_s >= least_s
+            if beaten or (enough and not item.every) or math.isinf(item.bound_s):
                 continue
             tried += 1
             if item.shape == Shape(1, self.task.batch, 1) and self.task.request.is_open:
@@ -211,7 +215,13 @@ class _Joint:
         for found in sorted(fitting, key=lambda f: f.step_s):
             if best is not None and found.step_s >= best.estimate.step_time_s:
                 break
-            notes = (*self.task.true_micro(found.shape.micro_batch).notes, *NOTES)
+            held = held_notes(found.lowered, self.task.request, self.task.where)
+            notes = (
+                *held,
+                *pin_notes(self.task.pins),
+                *self.task.true_micro(found.shape.micro_batch).notes,
+                *NOTES,
+            )
             plan = plan_of(found, self.task.request, notes, space_of(searched), least)
             if best is None or plan.estimate.step_time_s < best.estimate.step_time_s:
                 best = plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -211,8 +211,15 @@ def _layout(named: NamedLayout, axes: Sequence[str]) -> Layout:
     return Layout(dims, tuple(axes.index(name) for name in named.partial))
 
 
-def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
+def planned_choice(
+    plan: Plan, lowered: Lowered, only: Mapping[int, IndexArray] | None = None
+) -> tuple[int, ...]:
     """The planned candidate of every node; what the plan leaves open at least cost.
+
+    Args:
+        plan: names as the problem has them.
+        lowered: the problem.
+        only: candidates of some nodes that alone may have been planned.
 
     Raises:
         RequestError: the problem lacks a candidate that the plan has.
@@ -220,6 +227,8 @@ def planned_choice(plan: Plan, lowered: Lowered) -> tuple[int, ...]:
     allowed = _Allowed(plan)
     sized = zip(lowered.nodes, lowered.problem.sizes, strict=True)
     found = [allowed.of(node, size) for node, size in sized]
+    for number, own in (only or {}).items():
+        found[number] = np.intersect1d(found[number], own)
     missing = [n.name for n, own in zip(lowered.nodes, found, strict=True) if not len(own)]
     if not missing:
         problem = replace(restricted(lowered.problem, found), memory_limit_bytes=math.inf)

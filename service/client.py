@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +98,7 @@ class Planner:
         report: Callable[[Mapping[str, Any]], None] = lambda _: None,
         *,
         priority: int = 0,
+        why_not: Sequence[str] = (),
         **options: object,
     ) -> dict[str, Any]:
         """Search and wait; the result, whose `plan` is the plan's id.
@@ -106,12 +107,14 @@ class Planner:
             model: id of an uploaded model, or the name of a published one.
             report: receives events of progress.
             priority: 0 to 9, the larger the sooner.
+            why_not: other ways to compare it with, such as `["tp=8"]`; the result has `why_not`.
             options: as on the command line, with underscores: `devices=16, batch=64`.
 
         Raises:
             ServiceError: the search is refused or fails.
         """
-        body = {"model": model, "options": options, "priority": priority}
+        body: dict[str, Any] = {"model": model, "options": options, "priority": priority}
+        body |= {"why_not": list(why_not)} if why_not else {}
         return self.wait(self.submit("searches", body), report)
 
     def sweep(
@@ -133,9 +136,20 @@ class Planner:
         body = {"model": model, "options": options, "sweep": dict(sweep)}
         return self.wait(self.submit("sweeps", body), report)
 
-    def simulate(self, plan: str, **options: object) -> dict[str, Any]:
-        """Simulate a plan and wait; the result, whose `trace` is the timeline's id."""
-        return self.wait(self.submit("simulations", {"plan": plan, "options": options}))
+    def simulate(self, plan: str, *, plot: str | None = None, **options: object) -> dict[str, Any]:
+        """Simulate a plan and wait; the result, whose `trace` is the timeline's id.
+
+        Args:
+            plan: id of a plan.
+            plot: `png` or `svg` to have it drawn; `plot` of the result is what `picture` fetches.
+            options: as on the command line, with underscores.
+        """
+        body: dict[str, Any] = {"plan": plan, "options": options}
+        return self.wait(self.submit("simulations", body | ({"plot": plot} if plot else {})))
+
+    def picture(self, picture: str) -> bytes:
+        """A simulation, drawn."""
+        return self._get(f"/v1/exports/{picture}").content
 
     def verify(
         self,

@@ -10,7 +10,7 @@ from ir.plan_file import plan_from_json
 from planner.asking.errors import UserError
 from planner.asking.sources import Document
 from planner.asking.texts import pins as hard_pins
-from planner.degrees import degrees_text, parse_degrees
+from planner.degrees import parse_degrees
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.splits import splits_in
 
@@ -71,6 +71,9 @@ def kept_close(request: SearchRequest, plan: Document | None, most: int | None) 
 def with_restriction(request: SearchRequest, text: str, where: str) -> SearchRequest:
     """The request that is held to degrees, such as `tp=8,dp=2`, or to a pin.
 
+    With a global batch `zero3` is ZeRO's stage of all parameters that have copies, `pp` the number
+    of stages and `mb` the samples of a micro-batch.
+
     Raises:
         RequestError: it is neither, or the request cannot have it.
     """
@@ -82,12 +85,21 @@ def with_restriction(request: SearchRequest, text: str, where: str) -> SearchReq
     stages = degrees.pop("pp", None)
     if stages is not None:
         request = _staged(request, stages, where, text)
-    if degrees and request.global_batch is not None:
-        raise RequestError(
-            f"with stages only pp can be asked for, not {degrees_text([*degrees.items()])}\n"
-            f"  at:  {where} {text}\n  fix: use --batch in place of --global-batch"
-        )
+    samples = degrees.pop("mb", None)
+    if samples is not None:
+        request = _in_micro_batches(request, samples, where, text)
+    if request.global_batch is not None and degrees.pop("zero3", None) is not None:
+        request = replace(request, zero="3")
     return replace(request, degrees=tuple({**dict(request.degrees), **degrees}.items()))
+
+
+def _in_micro_batches(request: SearchRequest, samples: int, where: str, text: str) -> SearchRequest:
+    if request.global_batch is None:
+        raise RequestError(
+            f"a step as one batch has no micro-batches of {samples}\n  at:  {where} {text}\n"
+            "  fix: use --global-batch in place of --batch"
+        )
+    return replace(request, micro_batch=str(samples))
 
 
 def _staged(request: SearchRequest, stages: int, where: str, text: str) -> SearchRequest:

@@ -1,6 +1,7 @@
 """Why a plan is as it is. Works on plans alone: a file is enough, on any machine, later."""
 
 from planner.explain.causes import Cause, CauseKind, why_candidate
+from planner.explain.difference_by_cause import CauseDelta, WhyNot
 from planner.explain.infeasible import Blame, Fix, Infeasibility, why_infeasible
 from planner.explain.posed import Hold
 from planner.explain.questions import summary, why, why_tensor
@@ -8,6 +9,7 @@ from planner.explain.records import (
     Candidate,
     CostPart,
     FasterLink,
+    InStage,
     MemoryHolder,
     MemoryStatus,
     Neighbour,
@@ -16,9 +18,11 @@ from planner.explain.records import (
     PlanExplanation,
     Reason,
     Rival,
+    StageStatus,
 )
-from planner.explain.sensitivity import Range, Sensitivity, Turn, sensitivity
-from planner.explain.why_not import CauseDelta, WhyNot, why_not, why_not_search
+from planner.explain.sensitivity import sensitivity
+from planner.explain.turns import Range, Sensitivity, Turn
+from planner.explain.why_not import why_not, why_not_search
 
 __all__ = [
     "Blame",
@@ -30,6 +34,7 @@ __all__ = [
     "FasterLink",
     "Fix",
     "Hold",
+    "InStage",
     "Infeasibility",
     "MemoryHolder",
     "MemoryStatus",
@@ -41,6 +46,7 @@ __all__ = [
     "Reason",
     "Rival",
     "Sensitivity",
+    "StageStatus",
     "Turn",
     "WhyNot",
     "sensitivity",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -25,22 +25,35 @@ from planner.pinning import kept_candidates
 from planner.pins import listed, pin_text, pins_of
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.restriction import IndexArray
+from planner.token_cuts import left_by, ruled_out
 from topology.cluster import Cluster
 
 SAME_PRICE = 1e-6
 """Relative difference up to which a plan costs what its file says."""
 
 
+def _as_it_is(name: str) -> str:
+    return name
+
+
+def _the_step(cost_s: float) -> float:
+    return cost_s
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A plan, its problem, and its choice there."""
+    """A plan, its problem, and its choice there: all of it, or a part of the machine."""
 
     lowered: Lowered
-    """With every saved tensor offered to be computed again."""
+    """With every saved tensor offered to be computed again. Its problem counts whole steps."""
     posed: Posed
-    """The same as numbers, with the user's pins as holds."""
+    """The same as numbers, with what the user asked as holds."""
     choice: tuple[int, ...]
     """The plan's."""
+    plain: Callable[[str], str] = _as_it_is
+    """The name of an operator or tensor in the plan by that in the problem."""
+    step_s: Callable[[float], float] = _the_step
+    """Seconds of the whole step by those of the problem."""
 
     @property
     def graph(self) -> OpGraph:
@@ -61,7 +74,7 @@ class Case:
             RequestError: there is none of that name.
         """
         for number, node in enumerate(self.lowered.nodes):
-            if node.name == name and (node.kind is NodeKind.OPERATOR) != tensor:
+            if self.plain(node.name) == name and (node.kind is NodeKind.OPERATOR) != tensor:
                 return number
         raise self._unknown(name, tensor=tensor)
 
@@ -73,8 +86,9 @@ class Case:
         """
         ops = self.graph.ops
         prefix = len(common_scope(op.scope for op in ops))
-        found = [op.name for op in ops if op.name == name] or [
-            op.name for op in ops if op.scope and name in {op.scope, op.scope[prefix:]}
+        names = {op.name: self.plain(op.name) for op in ops}
+        found = [own for own in names.values() if own == name] or [
+            names[op.name] for op in ops if op.scope and name in {op.scope, op.scope[prefix:]}
         ]
         if len(found) > 1:
             raise RequestError(
@@ -86,7 +100,8 @@ class Case:
         return self.node_of(found[0])
 
     def _unknown(self, name: str, *, tensor: bool) -> RequestError:
-        kinds = {n.name for n in self.lowered.nodes if (n.kind is NodeKind.OPERATOR) != tensor}
+        nodes = (n for n in self.lowered.nodes if (n.kind is NodeKind.OPERATOR) != tensor)
+        kinds = {self.plain(node.name) for node in nodes}
         if not tensor:
             kinds |= {op.scope for op in self.graph.ops if op.scope}
         close = get_close_matches(name, sorted(kinds), n=3, cutoff=0.5)
@@ -101,32 +116,35 @@ def case_of(plan: Plan, cluster: Cluster | None = None, graph: OpGraph | None = 
     """The problem of a plan, on its own mesh, and its choice there.
 
     Args:
-        plan: without pipeline stages.
+        plan: without pipeline stages; those have a case for each part (`stage_case`).
         cluster: in place of the plan's own machine, such as one with faster links.
         graph: in place of the plan's own, such as one with another batch.
 
     Raises:
-        RequestError: the plan has stages, or this version prices it otherwise than its file says.
+        RequestError: this version prices the plan otherwise than its file says.
     """
-    if plan.pipeline is not None:
-        raise RequestError(
-            f"the plan has {len(plan.pipeline.stages)} stages, and explanations know none yet\n"
-            "  at:  pipeline\n  fix: search with --batch in place of --global-batch"
-        )
     own = Cluster.from_dict(plan.cluster)
     liveness = analyse(graph or plan.graph, training=bool(plan.request.get("training")))
     setting = replace(setting_of(plan, cluster or own), recompute=liveness.derived)
     lowered = lower(liveness, setting)
     choice = planned_choice(plan, lowered)
-    found_s, said_s = lowered.problem.cost_s(choice), plan.estimate.step_time_s
-    unchanged = cluster is None and graph is None
-    if unchanged and abs(found_s - said_s) > SAME_PRICE * said_s:
+    if cluster is None and graph is None:
+        check_price(lowered.problem.cost_s(choice), plan.estimate.step_time_s)
+    request = request_of(plan)
+    holds = (
+        *degree_holds(lowered, request),
+        *ruling_holds(lowered, request, lowered.liveness.graph),
+    )
+    return posed_case(lowered, choice, request.pins, holds)
+
+
+def check_price(found_s: float, said_s: float) -> None:
+    """Raise `RequestError` if a plan does not cost what its file says."""
+    if abs(found_s - said_s) > SAME_PRICE * said_s:
         raise RequestError(
             f"the plan says {said_s:.6g} s, and this version finds {found_s:.6g} s for it\n"
             "  at:  estimate.step_time_s\n  fix: plan again with `planner search`"
         )
-    request = request_of(plan)
-    return posed_case(lowered, choice, request.pins, degree_holds(lowered, request))
 
 
 def posed_case(
@@ -159,14 +177,45 @@ def kept_halves(lowered: Lowered) -> tuple[IndexArray, ...]:
     return tuple(np.arange(size // 2 if node.recomputes else size) for node, size in sized)
 
 
-def degree_holds(lowered: Lowered, request: SearchRequest) -> tuple[Hold, ...]:
-    """What each degree leaves to the nodes that it concerns."""
+def degree_holds(
+    lowered: Lowered, request: SearchRequest, where: Mapping[str, int] | None = None
+) -> tuple[Hold, ...]:
+    """What each degree leaves to the nodes that it concerns.
+
+    Args:
+        lowered: the problem.
+        request: what was asked.
+        where: the dimension of tensors that is the batch, where the graph alone does not say.
+    """
     parts = (("", request.degrees), *request.scoped_degrees)
     return tuple(
         Hold(each.text + (f" of {scope}" if scope else ""), each.allowed)
         for scope, degrees in parts
-        for each in followed(lowered, degrees, scope)
+        for each in followed(lowered, degrees, scope, where)
     )
+
+
+def ruling_holds(
+    lowered: Lowered,
+    request: SearchRequest,
+    graph: OpGraph,
+    plain: Callable[[str], str] = _as_it_is,
+) -> tuple[Hold, ...]:
+    """What `--sequence-parallel` and `--fully-use-devices` leave to operators.
+
+    Args:
+        lowered: the problem.
+        request: what was asked.
+        graph: the plan's.
+        plain: the name of a tensor there.
+    """
+    asked = ruled_out(request, graph)
+    parts = {
+        f"--sequence-parallel {asked.sequence_parallel}": replace(asked, fully_use_devices=False),
+        "--fully-use-devices": replace(asked, sequence_parallel="auto"),
+    }
+    found = ((text, left_by(lowered, own, plain)) for text, own in parts.items())
+    return tuple(Hold(text, allowed) for text, allowed in found if allowed)
 
 
 def holds_of(lowered: Lowered, pins: Sequence[tuple[str, Cuts]]) -> tuple[Hold, ...]:

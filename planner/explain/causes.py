@@ -17,13 +17,17 @@ from enum import StrEnum
 
 import numpy as np
 
-from planner.explain.posed import Answer, Forced, Hold, Posed, edge_s, local_s, node_s
+from planner.explain.local_costs import edge_s, local_s, node_s
+from planner.explain.posed import Answer, Forced, Hold, Posed
+from planner.explain.single_entries import entry_lifts
 from planner.problem import EdgeTable, NodeTable, Problem
 
 ALL_TERMS = 40
 """Nodes and edges up to which each is tried, where no limit binds: solving is quick then."""
 TRIED = 6
 """Nodes and edges that are tried otherwise: those that cost the candidate most."""
+LEVELS = 3
+"""Costs of an edge that are tried by themselves, in small problems."""
 DIRECT_WEIGHT = 1e-2
 """What counts a second of direct cost where the share of the difference is equal."""
 EQUAL = 1e-9
@@ -51,7 +55,10 @@ class Cause:
     left_s: float
     """The difference without it; below 0 the candidate would be better than what was chosen."""
     direct_s: float = 0.0
-    """What a node or edge costs the candidate more while all else stays as planned."""
+    """What a node or edge costs the candidate more while all else stays as planned, or would cost
+    it in the choice that would be best without it."""
+    choice: tuple[int, ...] = ()
+    """That choice, where one pair of an edge is the cause."""
 
     @property
     def is_decisive(self) -> bool:
@@ -74,8 +81,18 @@ class Contest:
     @property
     def is_quick(self) -> bool:
         """Whether the fastest plan fits, so that every question is answered by one elimination."""
+        if self.posed.guide is not None:
+            return False
         free = self.posed.without_limit().answer()
         return self.posed.problem.fits(free.peak_bytes)
+
+    @property
+    def near(self) -> Contest:
+        """The same, compared around what the candidate changes, where a guide tells that."""
+        if self.posed.guide is None:
+            return self
+        _, choice = self.posed.compared(self.rival)
+        return replace(self, posed=self.posed.near_guide(choice, self.rival))
 
     @property
     def moved(self) -> tuple[int, ...]:
@@ -86,10 +103,10 @@ class Contest:
         """What the candidate costs more than what was chosen, all else chosen anew."""
         if not posed.is_allowed(self.rival):
             return math.inf
-        there = posed.answer(self.rival).value_s
+        there, _ = posed.compared(self.rival)
         if math.isinf(there):
             return math.inf
-        return there - posed.answer(self.stay).value_s if posed.is_allowed(self.stay) else -there
+        return there - posed.compared(self.stay)[0] if posed.is_allowed(self.stay) else -there
 
 
 def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[Cause, ...]:
@@ -104,10 +121,32 @@ def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[
     found = [_measured(contest, gap, *each) for each in _unbound(contest, rival)]
     if rival is not None and not any(cause.is_decisive for cause in found):
         # Both sides are solved in the same way, so that what a quick solver misses cancels out.
-        gap = contest.difference_s(contest.posed)
-        found += [_measured(contest, gap, *each) for each in _capped(contest, rival, tried)]
+        near = contest.near
+        gap = near.difference_s(near.posed)
+        found += [_measured(near, gap, *each) for each in _capped(near, rival, tried)]
+        found += _of_entries(near, gap) if gap > EQUAL * contest.plan.cost_s else ()
     real = [cause for cause in found if cause.share_s > EQUAL * contest.plan.cost_s]
-    return tuple(sorted(real, key=lambda cause: _weight(cause, gap)))
+    ordered = sorted(real, key=lambda cause: _weight(cause, gap))
+    first: dict[tuple[CauseKind, int], Cause] = {}
+    for cause in ordered:
+        first.setdefault((cause.kind, cause.index), cause)
+    return tuple(first.values())
+
+
+def _of_entries(contest: Contest, gap: float) -> Iterator[Cause]:
+    """Single pairs of edges that are all that keeps the candidate away."""
+    posed = contest.posed
+    if not (math.isfinite(gap) and posed.is_allowed(contest.stay)):
+        return
+    levels = LEVELS if len(posed.problem.sizes) <= ALL_TERMS else 1
+    stay_s, _ = posed.compared(contest.stay)
+    for lift in entry_lifts(posed, contest.rival, levels):
+        there_s, choice = lift.posed.compared(contest.rival)
+        left = there_s - stay_s
+        if choice and left <= EQUAL * contest.plan.cost_s:
+            removed = lift.removed_s(choice)
+            left = left if left < -EQUAL * contest.plan.cost_s else 0.0
+            yield Cause(CauseKind.EDGE, lift.edge, gap - left, left, removed, choice)
 
 
 def why_candidate(
@@ -133,7 +172,8 @@ def _unbound(contest: Contest, rival: Answer | None) -> Iterator[tuple[CauseKind
     posed = contest.posed
     for number in range(len(posed.holds)):
         yield CauseKind.HOLD, number, posed.without_hold(number)
-    if math.isfinite(posed.limit_bytes) and _may_bind(contest, rival):
+    guided = posed.guide is not None
+    if math.isfinite(posed.limit_bytes) and (guided or _may_bind(contest, rival)):
         yield CauseKind.MEMORY, -1, posed.without_limit()
 
 

@@ -7,12 +7,12 @@ away pins and degrees one after the other as long as nothing fits.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from costmodel.memory import Optimizer
+from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError, find_batch
 from ir.graph import OpGraph
 from ir.plan import Plan
@@ -22,6 +22,7 @@ from planner.dialects import TARGETS
 from planner.explain.posed import QUICK
 from planner.explain.records import Record
 from planner.fit import next_job_size
+from planner.joint import search_whole
 from planner.pins import pin_text
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
@@ -39,6 +40,14 @@ MOST_MEMORY = 8
 """Amounts of memory that are tried."""
 MOST_DOUBLINGS = 6
 """How often the devices are doubled."""
+DECISIONS = (
+    "recompute", "zero", "micro_batch", "pipeline", "interleave", "sequence_parallel",
+)  # fmt: skip
+"""What a request with a global batch may fix."""
+TRIALS = (10, 40)
+"""Searches that are made at least and at most, per unit of effort."""
+OPERATORS = 24_000
+"""Operators of all searches together, per unit of effort: large models are searched less often."""
 
 Report = Callable[[str], None]
 Grow = Callable[[int], Cluster]
@@ -50,7 +59,7 @@ class Blame(Record):
     """One reason why nothing fits."""
 
     kind: str
-    """`pin`, `degree`, `memory` or `target`."""
+    """`pin`, `degree`, `decision` (such as `--zero 0`), `memory` or `target`."""
     name: str
     """The pin or degree as it was written; what holds the memory."""
     text: str
@@ -63,7 +72,7 @@ class Fix(Record):
     """One change with which something fits; it was tried."""
 
     kind: str
-    """`pin`, `memory`, `batch`, `target`, `devices` or `optimizer`."""
+    """`pin`, `degree`, `decision`, `memory`, `batch`, `target`, `devices` or `optimizer`."""
     change: str
     """As an option, such as `--batch 32`."""
     step_time_s: float
@@ -86,7 +95,7 @@ class Infeasibility(Record):
     recompute: str
     """Whether computing again was offered to the search."""
     complete: bool
-    """All changes were tried before the time was over."""
+    """All changes were tried before the effort was used up."""
 
 
 @dataclass(slots=True)
@@ -94,18 +103,20 @@ class _Trials:
     graph: OpGraph
     cluster: Cluster
     report: Report
-    deadline: float
+    left: int
+    """Searches that may still be made."""
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() >= self.deadline
+        return self.left <= 0
 
     def plan(self, request: SearchRequest, cluster: Cluster | None = None) -> Plan | None:
         """A plan that fits; None if none was found, or the request cannot be."""
-        left_s = max(self.deadline - time.monotonic(), 1.0)
-        quick = replace(request, solver=QUICK, time_limit_s=left_s)
+        self.left -= 1
+        quick = replace(request, solver=QUICK, time_limit_s=None)
+        find = search if request.global_batch is None else search_whole
         try:
-            return search(self.graph, cluster or self.cluster, quick)
+            return find(self.graph, cluster or self.cluster, quick)
         except (InfeasibleError, RequestError, BatchError, TopologyError):
             return None
 
@@ -118,27 +129,31 @@ def why_infeasible(
     grow: Grow,
     *,
     report: Report = lambda _: None,
-    time_limit_s: float = 60.0,
 ) -> Infeasibility:
     """The reasons, and changes that were tried and fit.
 
     Args:
         graph: as imported.
         cluster: the machine.
-        request: without a global batch.
+        request: what was asked. Of one with a global batch the changes are those that its search
+            has tried.
         error: what the search for it raised.
         grow: makes the machine larger.
         report: receives progress.
-        time_limit_s: when no further change is tried, in seconds of wall clock.
     """
-    trials = _Trials(graph, cluster, report, time.monotonic() + time_limit_s)
+    fewest, most = TRIALS
+    count = min(max(OPERATORS // max(len(graph.ops), 1), fewest), most) * request.effort
+    trials = _Trials(graph, cluster, report, count)
     blamed = _smallest(trials, request)
     consumers = sorted(error.contributors.items(), key=lambda kv: -kv[1])[:MOST_CONSUMERS]
     memory = [
         Blame("memory", cause, f"{cause}: {format_bytes(nbytes)} per device", nbytes)
         for cause, nbytes in consumers
     ]
-    fixes = [*_fixes(trials, request, error, blamed, grow)]
+    if request.global_batch is None:
+        fixes = [*_fixes(trials, request, error, blamed, grow)]
+    else:
+        fixes = [*_dropped(trials, blamed)]
     targets = [fix for fix in fixes if fix.kind == "target"]
     dialect = [_dialect_blame(request, fix) for fix in targets[:1]]
     offered = request.training and not graph.is_training_step
@@ -158,8 +173,8 @@ _Held: TypeAlias = tuple[str, int]
 
 def _smallest(trials: _Trials, request: SearchRequest) -> list[tuple[str, str, SearchRequest]]:
     """Pins and degrees without any of which something fits: kind, text, the request without it."""
-    held: list[_Held] = [("pin", i) for i in range(len(request.pins))]
-    held += [("degree", i) for i in range(len(request.degrees))]
+    every = _every(request)
+    held = list(every)
     if not held or trials.plan(_only(request, [])) is None:
         return []
     for each in list(held):
@@ -167,17 +182,28 @@ def _smallest(trials: _Trials, request: SearchRequest) -> list[tuple[str, str, S
         trials.report(f"without {_text(request, each)}")
         if not trials.is_over and trials.plan(_only(request, rest)) is None:
             held = rest
-    every = [("pin", i) for i in range(len(request.pins))]
-    every += [("degree", i) for i in range(len(request.degrees))]
     return [
         (each[0], _text(request, each), _only(request, [o for o in every if o != each]))
         for each in held
     ]
 
 
+def _every(request: SearchRequest) -> list[_Held]:
+    """All that the request holds the search to."""
+    held: list[_Held] = [("pin", i) for i in range(len(request.pins))]
+    held += [("degree", i) for i in range(len(request.degrees))]
+    decided = request.global_batch is not None
+    held += [("decision", i) for i, name in enumerate(DECISIONS)
+             if decided and getattr(request, name) != "auto"]  # fmt: skip
+    return held
+
+
 def _only(request: SearchRequest, held: Sequence[_Held]) -> SearchRequest:
+    left = {name: "auto" for i, name in enumerate(DECISIONS) if ("decision", i) not in held}
+    opened: dict[str, Any] = left if request.global_batch is not None else {}
     return replace(
         request,
+        **opened,
         pins=tuple(pin for i, pin in enumerate(request.pins) if ("pin", i) in held),
         degrees=tuple(own for i, own in enumerate(request.degrees) if ("degree", i) in held),
     )
@@ -187,6 +213,9 @@ def _text(request: SearchRequest, held: _Held) -> str:
     kind, number = held
     if kind == "pin":
         return pin_text(*request.pins[number])
+    if kind == "decision":
+        name = DECISIONS[number]
+        return f"--{name.replace('_', '-')} {getattr(request, name)}"
     return degrees_text([request.degrees[number]])
 
 
@@ -239,7 +268,7 @@ def _tried(
         return
     trials.report(f"trying {change}")
     plan = trials.plan(request, cluster)
-    if plan is not None:
+    if plan is not None and plan.estimate.step_time_s < UNREACHABLE_S:
         step_s, peak = plan.estimate.step_time_s, plan.estimate.peak_memory_bytes
         text = f"{change}: a step of {step_s:.4g} s in {format_bytes(peak)} per device"
         yield Fix(kind, change, step_s, peak, text)

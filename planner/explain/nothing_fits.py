@@ -15,8 +15,8 @@ from topology.cluster import Cluster
 def why_nothing_fits(
     found: Question, asked: SearchOptions, machine_file: Document | None,
     error: InfeasibleError, report: Report = lambda _: None,
-) -> Infeasibility | None:  # fmt: skip
-    """Reasons and changes; None where a step is cut into parts.
+) -> Infeasibility:  # fmt: skip
+    """Reasons, and changes that were tried.
 
     Args:
         found: what was asked.
@@ -25,8 +25,6 @@ def why_nothing_fits(
         error: how the search ended.
         report: receives progress.
     """
-    if found.request.global_batch is not None:
-        return None
     named = asked.cluster if machine_file is None else machine_file
 
     def grow(devices: int) -> Cluster:
@@ -37,9 +35,9 @@ def why_nothing_fits(
     return why_infeasible(graph, found.machine.cluster, found.request, error, grow, report=report)
 
 
-def with_fixes(error: InfeasibleError, found: Infeasibility | None) -> InfeasibleError:
+def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     """The error with the changes that were tried in place of those that were only reckoned."""
-    if found is None or not found.fixes:
+    if not found.fixes:
         return error
     remedies = tuple(fix.text for fix in found.fixes)
     return InfeasibleError(

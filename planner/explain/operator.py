@@ -10,8 +10,10 @@ import numpy as np
 
 from planner.explain.case import Case
 from planner.explain.causes import CauseKind, Contest, causes
+from planner.explain.guided import Guide, at_prices
+from planner.explain.local_costs import edge_s, local_s
 from planner.explain.memory_price import MemoryPrices, held_at, memory_prices
-from planner.explain.posed import Answer, Posed, edge_s, local_s
+from planner.explain.posed import Answer, Posed
 from planner.explain.reasons import does_not_fit, node_name, reason_of
 from planner.explain.records import (
     Candidate,
@@ -33,6 +35,8 @@ REASONS = 4
 MOST_CHANGED = 12
 """Other decisions that are listed for a candidate."""
 GIB = 2**30
+SMALL = 300
+"""Decisions up to which every question is put to a solver, even where the limit binds."""
 
 
 def explained(
@@ -46,8 +50,19 @@ def explained(
         rivals: how many of the next best candidates to explain.
         asked: candidates to explain in their place: the best one of them, all else chosen anew.
     """
-    explaining = _Explaining(case, Subject(case, number), memory_prices(case.posed))
+    prices = memory_prices(case.posed)
+    case = guided(case, prices)
+    explaining = _Explaining(case, Subject(case, number), prices)
     return explaining.run(explaining.next_best(rivals) if not asked else explaining.best_of(asked))
+
+
+def guided(case: Case, prices: MemoryPrices) -> Case:
+    """The case with the plan as a guide to what fits, where the limit binds a large problem."""
+    if len(case.choice) <= SMALL or not prices.per_byte.any() or not case.plan_answer.fits:
+        return case
+    paid = at_prices(case.posed.problem, prices.per_byte, case.posed.allowed())
+    guide = Guide(case.choice, prices.per_byte, paid.choice or case.choice, paid.cost_s)
+    return replace(case, posed=replace(case.posed, guide=guide))
 
 
 def memory_status(case: Case, prices: MemoryPrices) -> MemoryStatus:
@@ -87,11 +102,11 @@ class _Explaining:
         chosen = self._candidate(_Shown(self.planned, self.case.plan_answer), ())
         shown = [self._candidate(rival, self._reasons(rival)) for rival in rivals]
         return OperatorExplanation(
-            name=self.subject.node.name,
+            name=self.case.plain(self.subject.node.name),
             kind=self.subject.node.kind.value,
             label=self.subject.label(),
             scope=self.subject.scope(),
-            step_time_s=self.case.plan_answer.cost_s,
+            step_time_s=self.case.step_s(self.case.plan_answer.cost_s),
             chosen=chosen,
             rivals=tuple(shown),
             neighbours=self._neighbours([self.planned, *(r.candidate for r in rivals)]),
@@ -140,7 +155,7 @@ class _Explaining:
 
     def _thorough(self, found: Answer, candidates: IndexArray) -> Answer:
         """The answer with a candidate, sought as a search does where it is not yet proven."""
-        if found.proof == "optimal":
+        if found.proof == "optimal" or self.case.posed.guide is not None:
             return found
         better = self.case.posed.thorough().answer({self.number: candidates})
         return min((better, found), key=lambda answer: answer.value_s)
@@ -186,7 +201,7 @@ class _Explaining:
             parts=self._parts(moved),
             fixed_delta_s=problem.cost_s(moved) - plan_s,
             delta_s=None if answer is None else answer.cost_s - plan_s,
-            step_time_s=None if answer is None else answer.cost_s,
+            step_time_s=None if answer is None else case.step_s(answer.cost_s),
             peak_memory_bytes=None if answer is None else answer.peak_bytes,
             memory_bytes=self._held_at_peak(moved),
             memory_charge_s=self.prices.charge_s(problem, moved, self.number),
@@ -205,7 +220,7 @@ class _Explaining:
         if term.owner is CauseKind.EDGE:
             edge = self.case.lowered.edges[term.index]
             other = edge.target if edge.source == self.number else edge.source
-            tensor, neighbour = edge.tensor, node_name(self.case, other)
+            tensor, neighbour = self.case.plain(edge.tensor), node_name(self.case, other)
         return CostPart(term.label, term.cause, tensor, neighbour, term.time_s)
 
     def _held_at_peak(self, choice: Sequence[int]) -> float:
@@ -240,9 +255,9 @@ class _Explaining:
         state = port.states[port.of[place % len(port.of)]]
         best = self._least(costs)
         return Neighbour(
-            name=case.lowered.nodes[other].name,
+            name=case.plain(case.lowered.nodes[other].name),
             kind=case.lowered.nodes[other].kind.value,
-            tensor=edge.tensor,
+            tensor=case.plain(edge.tensor),
             layout=Subject(case, other).layout_text(state.forward),
             time_s=edge_s(problem, index, case.choice),
             costs_s=tuple(float(costs[c]) for c in candidates),

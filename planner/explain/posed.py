@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
+from planner.explain.guided import Guide, Guided, at_prices, changed_area, fixed_outside
+from planner.explain.local_costs import edge_s, edges_at, local_s
 from planner.problem import Problem
 from planner.restriction import IndexArray, original_choice, restricted
 from planner.solvers import Budget, Solution, solver_by_name
 
 BUFFER_ROUNDS = 2
 """Times that an answer is sought again because its communication groups need more buffers."""
+
+AROUND = 4
+"""Edges from what changes within which costs are compared anew."""
+MOST_AROUND = 0.5
+"""Share of all nodes up to which that is worth while."""
 
 QUICK = "dynamic_programming"
 """Exact without a binding limit; within one it answers soon, and with a bound."""
@@ -79,6 +85,11 @@ class Posed:
     """Cost of a pair that stands for what cannot be; None if everything can."""
     solver: str = QUICK
     budget: Budget = field(default_factory=Budget)
+    guide: Guide | None = None
+    """Where given, answers within the limit are sought near it; a solver is asked only if they may
+    be far from the best."""
+    within: tuple[IndexArray, ...] | None = None
+    """Where given, what is compared at the prices of the guide has only these candidates."""
 
     @property
     def limit_bytes(self) -> float:
@@ -86,13 +97,14 @@ class Posed:
 
     def thorough(self) -> Posed:
         """The same, solved as a search does."""
-        return replace(self, solver=THOROUGH)
+        return replace(self, solver=THOROUGH, guide=None)
 
     def without_limit(self) -> Posed:
         return self.with_limit(math.inf)
 
     def with_limit(self, nbytes: float) -> Posed:
-        return replace(self, problem=replace(self.problem, memory_limit_bytes=nbytes))
+        problem = replace(self.problem, memory_limit_bytes=nbytes)
+        return replace(self, problem=problem, guide=None, within=None)
 
     def without_hold(self, number: int) -> Posed:
         return replace(self, holds=(*self.holds[:number], *self.holds[number + 1 :]))
@@ -138,7 +150,54 @@ class Posed:
         if peak <= self.limit_bytes or not math.isfinite(self.limit_bytes):
             fits = self.is_possible(free.choice or ())
             return Answer(free.choice or (), free.cost_s, free.bound_s, peak, fits, free.proof)
-        return self._limited(allowed, free)
+        if self.guide is None:
+            return self._limited(allowed, free)
+        near = self._guided(self.guide, allowed, free, forced)
+        return near or self._limited(allowed, free)
+
+    def compared(self, forced: Forced) -> tuple[float, tuple[int, ...]]:
+        """What the best choice costs, to be held against that under another question, and the
+        choice; infinite where nothing fits.
+
+        With a guide memory is paid for at its prices: two such costs differ as the best choices do
+        that fit, but for what comes in jumps.
+        """
+        if self.guide is None:
+            answer = self.answer(forced)
+            return answer.value_s, answer.choice
+        allowed = self.allowed(forced)
+        if self.within is not None:
+            both = (np.intersect1d(a, b) for a, b in zip(allowed, self.within, strict=True))
+            allowed = [own if len(own) else a for own, a in zip(both, allowed, strict=True)]
+        found = at_prices(self.problem, self.guide.per_byte, allowed)
+        return found.cost_s, found.choice or ()
+
+    def near_guide(self, choice: Sequence[int], asked: Forced) -> Posed:
+        """The same, compared with all as it is best at the prices but for where a choice differs
+        from that, and around it; everywhere if it differs in much.
+        """
+        if self.guide is None:
+            return self
+        paid = self.guide.paid_choice
+        area = changed_area(self.problem, choice, paid, asked, AROUND)
+        if len(area) > MOST_AROUND * len(paid):
+            return self
+        return replace(self, within=tuple(fixed_outside(self.allowed(asked), area, paid)))
+
+    def _guided(
+        self, guide: Guide, allowed: Sequence[IndexArray], free: Solution, forced: Forced
+    ) -> Answer | None:
+        """An answer near the guide; None if a solver may know a much better one."""
+        near = Guided(self.problem, guide, allowed, frozenset(forced))
+        found = near.found(self._fits)
+        if found is None:
+            return None
+        cost_s, bound_s = self.problem.cost_s(found), max(near.bound_s, free.bound_s)
+        return Answer(found, cost_s, bound_s, self._peak(found), True, "bounded")
+
+    def _fits(self, choice: tuple[int, ...]) -> bool:
+        fits = self.problem.fits(self.problem.peak_bytes(choice))
+        return fits and self.problem.fits(self._peak(choice)) and self.is_possible(choice)
 
     def _limited(self, allowed: Sequence[IndexArray], free: Solution) -> Answer:
         limit, found, peak = self.limit_bytes, free, math.inf
@@ -180,33 +239,3 @@ class Posed:
         if found.choice is None:
             return found
         return replace(found, choice=original_choice(allowed, found.choice))
-
-
-def edge_s(problem: Problem, index: int, choice: Sequence[int]) -> float:
-    """Seconds of an edge under a choice."""
-    first, second = problem.edges[index]
-    table = problem.edge_tables[problem.edge_table_of[index]]
-    return float(table.time_s[choice[first], choice[second]])
-
-
-def node_s(problem: Problem, index: int, choice: Sequence[int]) -> float:
-    """Seconds of a node's own work under a choice."""
-    return float(problem.node_tables[problem.node_table_of[index]].time_s[choice[index]])
-
-
-def local_s(problem: Problem, choice: Sequence[int], node: int, candidate: int) -> float:
-    """Seconds of a candidate of a node and of the edges at it, everything else as chosen."""
-    other = list(choice)
-    other[node] = candidate
-    edges = (edge_s(problem, index, other) for index in edges_at(problem)[node])
-    return math.fsum((node_s(problem, node, other), *edges))
-
-
-@lru_cache(maxsize=4)
-def edges_at(problem: Problem) -> tuple[tuple[int, ...], ...]:
-    """The edges of every node, in ascending order."""
-    out: list[list[int]] = [[] for _ in problem.sizes]
-    for index, ends in enumerate(problem.edges):
-        for node in sorted(set(ends)):
-            out[node].append(index)
-    return tuple(map(tuple, out))

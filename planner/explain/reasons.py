@@ -23,6 +23,7 @@ def reason_of(case: Case, cause: Cause, alternatives: Sequence[Sequence[int]]) -
         alternatives: choices with the candidate: all else as planned, all else anew.
     """
     name = _name(case, cause)
+    alternatives = [*alternatives, *([cause.choice] if cause.choice else [])]
     return Reason(
         kind=cause.kind.value,
         name=name,
@@ -45,7 +46,8 @@ def does_not_fit(case: Case, rival: Answer) -> Reason:
 def node_name(case: Case, number: int) -> str:
     """An operator by its name, a tensor by its name and what it is."""
     node = case.lowered.nodes[number]
-    return node.name if node.kind is NodeKind.OPERATOR else f"{node.kind} {node.name}"
+    name = case.plain(node.name)
+    return name if node.kind is NodeKind.OPERATOR else f"{node.kind} {name}"
 
 
 def _name(case: Case, cause: Cause) -> str:
@@ -56,7 +58,7 @@ def _name(case: Case, cause: Cause) -> str:
     if cause.kind is CauseKind.EDGE:
         edge = case.lowered.edges[cause.index]
         ends = (node_name(case, edge.source), node_name(case, edge.target))
-        return f"{edge.tensor} from {ends[0]} to {ends[1]}"
+        return f"{case.plain(edge.tensor)} from {ends[0]} to {ends[1]}"
     return ""
 
 

@@ -85,12 +85,13 @@ class Candidate(Record):
     parts: tuple[CostPart, ...]
     """What `local_s` consists of, the largest first."""
     fixed_delta_s: float
-    """Seconds more in a step, everything else as planned."""
+    """Seconds more in a step, everything else as planned. This and all times by cause are those of
+    one device: with stages, of the part of the machine that runs the operator."""
     delta_s: float | None
     """Seconds more in a step, everything else chosen anew; None where nothing fits or a pin
     forbids it."""
     step_time_s: float | None
-    """Of that step."""
+    """Of that step, with all other stages as planned."""
     peak_memory_bytes: float | None
     """Of that step, per device."""
     memory_bytes: float
@@ -141,6 +142,20 @@ class MemoryStatus(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class InStage(Record):
+    """Where an operator runs in a plan with micro-batches."""
+
+    stage: int
+    """From 0."""
+    stages: int
+    micro_batches: int
+    """Of one step."""
+    work_s: float
+    """Seconds of the step in which its part of the machine works, but for what it receives. What
+    else is chosen there is chosen for this."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorExplanation(Record):
     """Why an operator is split, or a tensor laid out, as it is."""
 
@@ -160,6 +175,8 @@ class OperatorExplanation(Record):
     memory: MemoryStatus
     candidates: int
     """How many there are in the space."""
+    place: InStage | None = None
+    """None where a step is one batch on one mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +193,8 @@ class OperatorCost(Record):
     communication_s: float
     """Of the edges into them and inside them."""
     cuts: str
+    stage: int | None = None
+    """In which they are, where only those of one stage are meant."""
 
     @property
     def time_s(self) -> float:
@@ -211,7 +230,7 @@ class FasterLink(Record):
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder(Record):
-    """Who holds memory at the plan's peak."""
+    """Who holds memory at the plan's peak; with stages, of the part that holds most."""
 
     cause: str
     """`weights`, `gradients`, `optimizer state`, `activations`, `temporaries`, `inputs`, ..."""
@@ -219,6 +238,34 @@ class MemoryHolder(Record):
     largest: str
     """The operator or tensor that holds most of it."""
     largest_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus(Record):
+    """What one stage of a pipeline does in a step."""
+
+    stage: int
+    """From 0."""
+    part: int
+    """Part of the machine that it runs on; chunks take turns on one."""
+    operators: int
+    forward_s: float
+    """Of one micro-batch, with what it receives."""
+    backward_s: float
+    """The same, with what is computed again."""
+    once_s: float
+    """Once in a step: gradients of copies of parameters, updates."""
+    work_s: float
+    """Of a step: all micro-batches, and what is done once."""
+    waits_s: float
+    """In which its part of the machine does nothing."""
+    communication_s: float
+    """Of a step, part of the work: collectives, and what it receives."""
+    peak_memory_bytes: float
+    in_flight: int
+    """Micro-batches whose activations it keeps."""
+    dearest: tuple[OperatorCost, ...]
+    """Its dearest operators, equal layers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +284,8 @@ class PlanExplanation(Record):
     rivals: tuple[Rival, ...]
     """The closest first."""
     links: tuple[FasterLink, ...]
+    limits: tuple[str, ...] = ()
+    """What holds a plan with stages back, as sentences: the slowest stage, waiting, communication,
+    memory."""
+    stages: tuple[StageStatus, ...] = ()
+    """Of a plan with micro-batches, in the order of the network."""

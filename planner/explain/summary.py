@@ -12,8 +12,9 @@ from exporters.folding import folded
 from ir.plan import Baseline, Plan
 from planner.explain.case import Case, case_of
 from planner.explain.causes import Contest, causes
-from planner.explain.memory_price import memory_prices
-from planner.explain.operator import delta_by_cause, memory_status
+from planner.explain.memory_price import MemoryPrices, memory_prices
+from planner.explain.operator import delta_by_cause, guided, memory_status
+from planner.explain.posed import Answer
 from planner.explain.reasons import does_not_fit, node_name, reason_of
 from planner.explain.records import (
     FasterLink,
@@ -50,6 +51,7 @@ def summarised(plan: Plan, case: Case, report: Report = lambda _: None) -> PlanE
     """
     report("the price of memory")
     prices = memory_prices(case.posed)
+    case = guided(case, prices)
     groups = _groups(case)
     operators = sorted((_cost(case, each) for each in groups), key=lambda c: (-c.time_s, c.example))
     return PlanExplanation(
@@ -59,9 +61,9 @@ def summarised(plan: Plan, case: Case, report: Report = lambda _: None) -> PlanE
         time_by_cause=dict(plan.estimate.time_by_cause),
         operators=tuple(operators[:OPERATORS]),
         memory=memory_status(case, prices),
-        holders=_holders(case),
+        holders=holders_of(case),
         rivals=_rivals(plan, case, operators, report),
-        links=tuple(_link(plan, tier.name, report) for tier in _tiers(plan)),
+        links=tuple(_link(plan, tier.name, prices, report) for tier in tiers_of(plan)),
     )
 
 
@@ -109,7 +111,7 @@ def _charged(case: Case, number: int) -> list[Term]:
     return out
 
 
-def _holders(case: Case) -> tuple[MemoryHolder, ...]:
+def holders_of(case: Case) -> tuple[MemoryHolder, ...]:
     """Who holds the memory at the plan's peak, by cause."""
     problem, choice = case.posed.problem, case.choice
     profile = problem.memory_profile(choice)
@@ -143,7 +145,7 @@ def _rivals(
     out = [_of_baseline(baseline, case.plan_answer.cost_s) for baseline in plan.baselines]
     for each in operators[:CONTENDERS]:
         report(f"the next best way for {each.example}")
-        found = _otherwise(case, case.node_of(each.example))
+        found = otherwise(case, case.node_of(each.example))
         out += [] if found is None else [found]
     known = sorted((r for r in out if r.delta_s is not None), key=lambda r: (r.delta_s, r.name))
     return (*known, *(r for r in out if r.delta_s is None))
@@ -156,7 +158,7 @@ def _of_baseline(baseline: Baseline, plan_s: float) -> Rival:
     return Rival(baseline.name, delta, {}, reason)
 
 
-def _otherwise(case: Case, number: int) -> Rival | None:
+def otherwise(case: Case, number: int) -> Rival | None:
     """The best plan in which one operator is split in another way; None if there is none."""
     posed, subject = case.posed, Subject(case, number)
     alike = subject.alike(case.choice[number])
@@ -175,19 +177,27 @@ def _otherwise(case: Case, number: int) -> Rival | None:
         reason = does_not_fit(case, found)
     return Rival(
         name=f"{node_name(case, number)} as {subject.cuts_text(found.choice[number])}",
-        delta_s=found.cost_s - case.plan_answer.cost_s if found.fits else None,
+        delta_s=_later_s(case, found) if found.fits else None,
         delta_by_cause=delta_by_cause(case, found.choice) if found.fits else {},
         reason="it is as fast" if reason is None else reason.text,
     )
 
 
-def _tiers(plan: Plan) -> list[Tier]:
+def _later_s(case: Case, found: Answer) -> float:
+    """Seconds that the whole step takes longer."""
+    return case.step_s(found.cost_s) - case.step_s(case.plan_answer.cost_s)
+
+
+def tiers_of(plan: Plan) -> list[Tier]:
+    """Tiers of the plan's machine that have links."""
     return [tier for tier in Cluster.from_dict(plan.cluster).tiers if tier.size > 1]
 
 
-def _link(plan: Plan, tier: str, report: Report) -> FasterLink:
+def _link(plan: Plan, tier: str, prices: MemoryPrices, report: Report) -> FasterLink:
     report(f"links of tier {tier} twice as fast")
     faster = case_of(plan, Cluster.from_dict(plan.cluster).with_bandwidth(tier, LINK_FACTOR))
+    # What memory is worth here leads to what fits there: it need not be worth the same.
+    faster = guided(faster, prices)
     same, best = faster.plan_answer, faster.posed.answer()
     better = best.fits and best.cost_s < same.cost_s * (1 - WORTHWHILE)
     return FasterLink(tier, LINK_FACTOR, same.cost_s, min(best.value_s, same.cost_s), better)

@@ -47,6 +47,16 @@ class Terms:
 
     lowered: Lowered
 
+    @property
+    def _micro_batches(self) -> int:
+        """The problem is that of a whole step, what is priced of one micro-batch."""
+        return self.lowered.setting.micro_batches
+
+    def _in_block(self, name: str) -> bool:
+        """Whether the backward pass computes an operator again with its block."""
+        liveness = self.lowered.liveness
+        return liveness.block_of(liveness.position[name]) is not None
+
     @cached_property
     def _model(self) -> CollectiveModel:
         return CollectiveModel(self.lowered.setting.cluster, self.lowered.setting.mesh)
@@ -77,15 +87,19 @@ class Terms:
             yield from self._rest(CauseKind.NODE, index, what, total, total)
             return
         at, found = node.assignment_index(candidate), node.candidates
+        times, forward_s = self._micro_batches, float(found.forward_s[at])
+        again_s = forward_s if self._in_block(node.name) else 0.0
+        backward_s = float(found.backward_s[at]) - again_s
         parts = [
-            Term(CauseKind.NODE, index, "compute forward", "", "", float(found.forward_s[at])),
-            Term(CauseKind.NODE, index, "compute backward", "", "", float(found.backward_s[at])),
-        ]
+            Term(CauseKind.NODE, index, what, "", "", spent_s * times)
+            for what, spent_s in (("compute forward", forward_s), ("compute backward", backward_s),
+                                  ("recompute", again_s))
+        ]  # fmt: skip
         for item in found.inner[at]:
             if item.forward + item.backward:
                 tier = self._model.tier_of(tuple(sorted(item.axes)))
-                what = item.kind.value
-                parts.append(Term(CauseKind.NODE, index, what, tier, CAUSE_INSIDE, item.time_s))
+                what, spent_s = item.kind.value, item.time_s * times
+                parts.append(Term(CauseKind.NODE, index, what, tier, CAUSE_INSIDE, spent_s))
         yield from (part for part in parts if part.time_s)
         again = bool(node.recomputes) and candidate != at
         left = total - math.fsum(part.time_s for part in parts)
@@ -105,8 +119,9 @@ class Terms:
             step = move.step
             if step.kind is not None and step.time_s:
                 tier = self._model.tier_of(tuple(sorted(step.axes)))
-                left -= step.time_s
-                yield Term(CauseKind.EDGE, index, step.kind.value, tier, move.cause, step.time_s)
+                spent_s = step.time_s * (1 if move.once else self._micro_batches)
+                left -= spent_s
+                yield Term(CauseKind.EDGE, index, step.kind.value, tier, move.cause, spent_s)
         yield from self._rest(CauseKind.EDGE, index, "other", left, total)
 
     @staticmethod

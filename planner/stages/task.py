@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 
 from ir.batch import find_batch
 from ir.graph import OpGraph
+from planner.degrees import batch_places
 from planner.dialects import Dialect
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
+from planner.pins import Pin, pins_of
 from planner.preparation import dialect_of, input_layouts, prepare
 from planner.problem import Problem
 from planner.request import SearchRequest
@@ -22,6 +25,7 @@ from planner.solvers import Budget, Solution, solver_by_name
 from planner.stages.batches import Batches, batches_of
 from planner.stages.cuts import Cut, cuts_of
 from planner.stages.folding import Segments, segments_of
+from planner.stages.held import can_be_had, coarsest, held, keeping, no_stage_has, with_pins
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, shapes_of
 from planner.stages.pieces import Pieces, plain_name
@@ -74,6 +78,8 @@ class Task:
     _base: Micro | None = None
     _ruled_out: RuledOut | None = None
     _batches: Batches | None = None
+    _where: Mapping[str, int] | None = None
+    _pins: tuple[Pin, ...] | None = None
 
     def __post_init__(self) -> None:
         devices, limit_s = self.cluster.devices, self.request.time_limit_s
@@ -135,7 +141,30 @@ class Task:
         cut_counts = self.dialect.cut_counts
         smallest = self._first_micro_batch()
         segments = self.micro(smallest).segments.count
-        return shapes_of(self.cluster, self.request, segments, cut_counts=cut_counts)
+        found = shapes_of(self.cluster, self.request, segments, cut_counts=cut_counts)
+        able = tuple(shape for shape in found if self._can_be(shape))
+        if not able:
+            raise no_stage_has(self.request)
+        return able
+
+    def _can_be(self, shape: Shape) -> bool:
+        """Whether the degrees and pins can be had in every stage."""
+        mesh = self.stage_machine(shape)[1]
+        if not can_be_had(self.request, [mesh], shape.micro_batch):
+            return False
+        return not self.pins or bool(self._keeping(shape, [mesh]))
+
+    def _keeping(self, shape: Shape, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+        graph = self.micro(shape.micro_batch).graph
+        return keeping(graph, self.request.pins, self.dialect, meshes)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """Operators of the network that the user holds to cuts."""
+        if self._pins is None:
+            graph = self.micro(self._first_micro_batch()).graph
+            self._pins = pins_of(graph, self.request.pins)
+        return self._pins
 
     def _first_micro_batch(self) -> int:
         given = self.request.micro_batch
@@ -152,10 +181,25 @@ class Task:
 
     def lowered(self, pieces: Pieces, setting: Setting) -> Lowered:
         """The problem of some pieces, with everything that may be decided for them."""
-        found = lower(pieces.liveness, setting_of(setting, pieces))
+        pinned = {pin.op.name for pin in self.pins}
+        names = (op.name for op in pieces.liveness.graph.ops)
+        held_names = frozenset(name for name in names if plain_name(name) in pinned)
+        setting = replace(setting_of(setting, pieces), held=held_names)
+        found = lower(pieces.liveness, setting)
         exchanges = dict.fromkeys(pieces.shared, self.exchange_s)
         found = with_states(found, self.request.zero, exchanges)
+        found = held(found, self.request, self.where)
+        found = with_pins(found, self.pins) if pinned else found
         return without(found, self.ruled_out, plain_name)
+
+    @property
+    def where(self) -> Mapping[str, int]:
+        """The dimension of every tensor that is the batch; empty where nobody asks."""
+        if not (self.request.degrees or self.request.scoped_degrees):
+            return {}
+        if self._where is None:
+            self._where = batch_places(self.micro(self.batch).graph)
+        return self._where
 
     @property
     def ruled_out(self) -> RuledOut:
@@ -170,11 +214,16 @@ class Task:
         return np.array([send_s(self.cluster, float(each)) for each in nbytes])
 
     def stage_machine(self, shape: Shape) -> tuple[Cluster, Mesh]:
-        """The part of the machine that one stage has, and its mesh."""
+        """The part of the machine that one stage has, and its mesh: the coarsest on which the
+        degrees can be had that are asked for.
+        """
         cluster = stage_cluster(self.cluster, self.cluster.devices // shape.stages)
         if cluster is None:
             raise ValueError(f"no stage of {self.cluster.devices // shape.stages} devices")
-        return cluster, self.dialect.meshes(cluster)[0]
+        meshes = self.dialect.meshes(cluster)
+        if self.pins:
+            meshes = self._keeping(shape, meshes) or meshes
+        return cluster, coarsest(self.request, meshes)
 
     def solve(self, problem: Problem) -> Solution:
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)

@@ -39,6 +39,9 @@ class SearchBody(_Body):
     """Id of an uploaded model, or the name of a published one."""
     options: SearchOptions = SearchOptions()
     """`cluster` is the name of a bundled machine, or the id of an uploaded one."""
+    why_not: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=8)] = []
+    """Other ways that are searched too, such as `tp=8,dp=2`; the result says what they cost more.
+    """
     priority: Priority = 0
 
 
@@ -47,6 +50,8 @@ class SimulationBody(_Body):
 
     plan: PlanId
     options: SimulationOptions = SimulationOptions()
+    plot: Literal["png", "svg"] | None = None
+    """Draw it too; the result names the picture, which is fetched as an export."""
     priority: Priority = 0
 
 

@@ -72,6 +72,7 @@ def search(shown: Shown, desk: Asker, body: SearchBody) -> Submitted:
     check_model(shown, body.model)
     check_cluster(shown, body.options.cluster)
     request = {"model": body.model, "options": asdict(body.options)}
+    request |= {"why_not": body.why_not} if body.why_not else {}
     return submitted(desk.submit("search", request, body.priority))
 
 
@@ -81,6 +82,7 @@ def simulate(shown: Shown, desk: Asker, body: SimulationBody) -> Submitted:
     shown.find(body.plan, "plan")
     check_cluster(shown, body.options.cluster)
     request = {"plan": body.plan, "options": asdict(body.options)}
+    request |= {"plot": body.plot} if body.plot else {}
     return submitted(desk.submit("simulation", request, body.priority))
 
 

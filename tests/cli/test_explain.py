@@ -153,3 +153,25 @@ def test_nothing_fits_names_changes_that_were_tried(mlp: Path, planner: Planner)
     memory = next(fix["change"] for fix in fixes if fix["kind"] == "memory")
     again = planner("search", mlp, "--devices", 2, *memory.split(), "--json")
     assert again.json["status"] == "ok"
+
+
+def test_a_plan_with_stages_is_explained(mlp: Path, planner: Planner, tmp_path: Path) -> None:
+    asked = ["--devices", 8, "--global-batch", 64, "--pipeline", 2, "--micro-batch", 16]
+    assert planner("search", mlp, *asked, "-o", tmp_path).code == 0
+    plan = tmp_path / "plan.json"
+    run = planner("explain", plan)
+    assert run.code == 0, run.err
+    assert "\nStages, in a step" in run.out
+    assert "longest, " in run.out
+    assert max(map(len, run.out.splitlines())) <= 100
+    record = planner("explain", plan, "--json").json
+    operator = json.loads(plan.read_text())["operators"][-1]
+    assert [stage["stage"] for stage in record["stages"]][-1] == operator["stage"]
+    run = planner("explain", plan, "--op", operator["name"])
+    assert (run.code, f"in stage {operator['stage']} of " in run.out) == (0, True)
+    run = planner("explain", plan, "--why-not", "mb=8", "--why-not", "tp=4", "--json")
+    assert [each["verdict"] in {"slower", "equal", "faster"} for each in run.json["why_not"]] == [
+        True, True,
+    ]  # fmt: skip
+    run = planner("explain", plan, "--op", "nothing_like_it")
+    assert (run.code, "the plan has no operator" in run.err) == (2, True)

@@ -123,7 +123,8 @@ def test_what_a_target_cannot_say_of_stages_is_an_error(
         (("--global-batch", 8, "--micro-batch", 3), "--micro-batch 2"),
         (("--global-batch", 8, "--pipeline", 3), "--pipeline 2"),
         (("--global-batch", 8, "--phase", "infer"), "--batch in place of --global-batch"),
-        (("--global-batch", 8, "--pin", "*=((1,1),(1,1))"), "leave them out"),
+        (("--global-batch", 8, "--pin", "MatMul *=((1,1),(1,1))@0.1"), "leave them out"),
+        (("--global-batch", 8, "--pin", "MatMul *=((3,1),(1,1))"), "fewer parts"),
     ],
 )
 def test_an_impossible_request_is_refused_with_a_way_out(

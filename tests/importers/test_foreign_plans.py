@@ -54,9 +54,28 @@ def test_placements_are_read_with_and_without_a_mesh() -> None:
     assert (whole.mesh, whole.placements) == ((2, 8), plain.placements)
 
 
+def test_batches_and_the_optimizer_are_read() -> None:
+    megatron = read_foreign(
+        "--tensor-model-parallel-size 4 --global-batch-size 64 --micro-batch-size 2 "
+        "--sequence-parallel --use-distributed-optimizer --context-parallel-size 1", "f",
+    )  # fmt: skip
+    assert megatron is not None
+    assert (megatron.global_batch, megatron.micro_batch, megatron.zero) == (64, 2, 1)
+    assert megatron.sequence_parallel
+    galvatron = read_foreign(
+        json.dumps(GALVATRON | {"default_dp_type": "zero2", "dp_types_enc": "0,0,0", "vtp": 8}), "f"
+    )
+    assert galvatron is not None
+    assert (galvatron.global_batch, galvatron.micro_batches) == (16, 1)
+    assert (galvatron.zero, galvatron.vocabulary) == (2, 8)
+
+
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
+        (GALVATRON | {"use_sp": 1}, "Ulysses"),
+        (GALVATRON | {"cp_sizes_enc": "2,2,2"}, "context parallelism"),
+        ({"tp": 8, "context_parallel_size": 2}, "context parallelism"),
         (GALVATRON | {"dp_types_enc": "0"}, "3 degrees and 1"),
         (GALVATRON | {"tp_sizes_enc": "8,x,4"}, "no degree"),
         ({"tp": -1}, "no degree"),

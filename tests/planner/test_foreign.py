@@ -12,10 +12,11 @@ from exporters.torch import from_json, to_json
 from importers.foreign_plans import ForeignPlan, read_foreign
 from ir.plan import Plan
 from planner.foreign import held_to, layer_scopes, pins_of_sharding
+from planner.joint import search_whole
 from planner.preparation import prepare
 from planner.request import RequestError, SearchRequest
 from planner.search import search
-from tests.builders import mlp
+from tests.builders import attention_block, mlp
 from topology.catalogue import named_machine
 
 GRAPH = mlp(3)
@@ -69,10 +70,56 @@ def test_what_the_planner_wrote_for_torch_comes_back() -> None:
     assert back.estimate.step_time_s == plan.estimate.step_time_s
 
 
+def test_stages_and_micro_batches_are_taken_over() -> None:
+    found = ForeignPlan(
+        "Megatron", (("tp", 4), ("pp", 2)), global_batch=64, micro_batch=8, zero=2, left_out=("x",)
+    )
+    asked, notes = held_to(REQUEST, found, READY, CLUSTER)
+    assert notes == ("x of the Megatron plan is left to the planner",)
+    plan = search_whole(GRAPH, CLUSTER, asked)
+    assert plan.pipeline is not None
+    assert (plan.pipeline.parts, plan.pipeline.chunks) == (2, 1)
+    # Two replicas of 8 samples each in every stage of 8 devices.
+    assert (plan.pipeline.micro_batch, plan.pipeline.micro_batches) == (16, 4)
+    assert set(weight_cuts(plan).values()) == {4}
+    assert {tensor.zero for tensor in plan.parameters} == {2}
+
+
+def test_a_micro_batch_beside_the_degrees_is_that_of_all_replicas() -> None:
+    found = ForeignPlan("Megatron", (("tp", 4), ("pp", 2), ("mb", 32)))
+    asked, _ = held_to(replace(REQUEST, batch=128), found, READY, CLUSTER)
+    assert (asked.micro_batch, asked.global_batch, asked.batch) == ("32", 128, None)
+    assert dict(asked.degrees) == {"tp": 4, "dp": 2}
+
+
+def test_galvatron_with_stages_and_equal_layers_is_taken_over() -> None:
+    layers = ((("tp", 4),),) * 3
+    found = ForeignPlan("Galvatron", (("pp", 2),), layers, global_batch=64, micro_batches=8)
+    asked, notes = held_to(REQUEST, found, READY, CLUSTER)
+    assert (asked.pipeline, asked.micro_batch, asked.global_batch) == ("2", "8", 64)
+    assert dict(asked.degrees) == {"tp": 4, "dp": 2}
+    assert "pp_division" in notes[0]
+
+
+def test_sequence_parallel_is_asked_for_where_there_are_tokens() -> None:
+    found = ForeignPlan("Megatron", (("tp", 8),), sequence_parallel=True)
+    asked, notes = held_to(REQUEST, found, READY, CLUSTER)
+    assert asked.sequence_parallel == "auto"
+    assert "sequence parallelism" in notes[0]
+    tokens, _ = prepare(attention_block(), CLUSTER, REQUEST)
+    asked, notes = held_to(REQUEST, found, tokens, CLUSTER)
+    assert (asked.sequence_parallel, notes) == ("on", ())
+
+
 @pytest.mark.parametrize(
     ("found", "fault"),
     [
-        (ForeignPlan("Megatron", (("tp", 8), ("pp", 2))), "2 pipeline stages"),
+        (ForeignPlan("Megatron", (("tp", 8), ("pp", 3))), "not groups of 3"),
+        (
+            ForeignPlan("Galvatron", (("pp", 2),), ((("tp", 8),), (("tp", 4),), (("tp", 4),))),
+            "degrees of their own",
+        ),
+        (ForeignPlan("Megatron", (("pp", 2),), global_batch=10, micro_batches=4), "multiple of 4"),
         (ForeignPlan("Megatron", (("tp", 5),)), "not groups of 5"),
         (ForeignPlan("Galvatron", layers=((("tp", 8),),)), "1 layers, the model has 3"),
         (ForeignPlan("DTensor", placements=(("w", (0,)),)), "lacks 1"),

@@ -82,6 +82,7 @@ def test_commands_with_a_server_write_the_same_files(
     assert planner("search", model, "--devices", 8, "-o", plan.parent).code == 0
     cases: list[tuple[Any, ...]] = [
         ("simulate", plan, "--trace", "FILE"),
+        ("simulate", plan, "--plot", "FILE"),
         ("export", plan, "--format", "jax", "-o", "FILE"),
         ("export", plan, "--format", "mindspore", "-o", "FILE"),
     ]
@@ -92,7 +93,8 @@ def test_commands_with_a_server_write_the_same_files(
             p.name: p.read_bytes() for p in plan.parent.iterdir()
         }
         for number, case in enumerate(cases):
-            files = [tmp_path / f"{number}-{where}.json" for where in ("here", "there")]
+            kind = "svg" if "--plot" in case else "json"
+            files = [tmp_path / f"{number}-{where}.{kind}" for where in ("here", "there")]
             for file, more in zip(files, ([], there), strict=True):
                 words = [file if word == "FILE" else word for word in case]
                 run = planner(*words, *more)
@@ -104,6 +106,15 @@ def test_commands_with_a_server_write_the_same_files(
         assert (run.code, len(run.out.splitlines())) == (0, 2)
         run = planner("search", model, "--devices", 2, "--memory", "1MiB", "--json", *there)
         assert (run.code, run.json["status"]) == (1, "infeasible")
+        assert run.json["explanation"]["fixes"] or run.json["explanation"]["reasons"]
+        ways = ("--why-not", "tp=2,dp=4", "--why-not", "zero3", "--json")
+        here, far = (planner("search", model, "--devices", 8, *ways, *w) for w in ([], there))
+        assert [each["asked"] for each in far.json["why_not"]] == ["tp=2,dp=4", "zero3"]
+        assert far.json == here.json
+        run = planner("search", model, "--devices", 8, "--why-not", "tp=nine", *there)
+        assert (run.code, "is no degree" in run.err) == (2, True)
+        run = planner("simulate", "llama3-8b", "--layout", "tp=8", *there)
+        assert (run.code, "leave one of --layout and --server out" in run.err) == (2, True)
         run = planner("search", model, "--devices", 3, *there)
         assert (run.code, "does not run on 3 devices" in run.err) == (2, True)
 

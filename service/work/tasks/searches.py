@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from pydantic import TypeAdapter
 from ir.plan import Plan
 from planner.asking.options import SearchOptions
 from planner.asking.plan_json import found, nothing_fits
-from planner.asking.searching import plan_bytes, question
+from planner.asking.searching import Question, plan_bytes, question
+from planner.asking.wishes import with_restriction
+from planner.explain import why_not_search
 from planner.explain.nothing_fits import why_nothing_fits, with_fixes
 from planner.request import InfeasibleError
 from service.store.items import NewItem
@@ -30,13 +33,16 @@ def search(given: Given) -> Outcome:
     model = given.model(str(given.request["model"]))
     machine_file = given.machine_file(options.cluster)
     asked = question(model, options, machine_file)
+    ways = [str(text) for text in given.request.get("why_not", ())]
+    for text in ways:
+        with_restriction(asked.request, text, "--why-not")
     try:
         plan = asked.plan(given.report)
     except InfeasibleError as error:
         why = why_nothing_fits(asked, options, machine_file, error, given.report)
-        told = {} if why is None else {"explanation": why.to_dict()}
+        told = {"explanation": why.to_dict()}
         return Outcome({**nothing_fits(with_fixes(error, why)), **told, "plan": None})
-    summary: dict[str, Any] = found(plan)
+    summary: dict[str, Any] = found(plan) | _other_ways(asked, plan, ways, given)
     content = plan_bytes(plan)
     facts = plan_facts(plan, model.name, str(given.request["model"]))
     return Outcome(
@@ -44,6 +50,17 @@ def search(given: Given) -> Outcome:
         (NewItem("plan", model.name, content, facts),),
         keep=not plan.bound.truncated,
     )
+
+
+def _other_ways(asked: Question, plan: Plan, ways: Sequence[str], given: Given) -> dict[str, Any]:
+    """What each other way would cost more; nothing where none was asked for."""
+    if not ways:
+        return {}
+    graph, cluster = asked.model.graph(dict(asked.request.bind)), asked.machine.cluster
+    answers = (
+        why_not_search(graph, cluster, asked.request, plan, text, given.report) for text in ways
+    )
+    return {"why_not": [each.to_dict() for each in answers]}
 
 
 def _with_older(given: Given, options: SearchOptions) -> SearchOptions:

@@ -103,6 +103,28 @@ def raised_edges(lowered: Lowered) -> Iterator[Planted]:
             yield Planted(after, number, before.choice[number], "edge", name)
 
 
+def raised_entries(lowered: Lowered, raised: float = RAISED) -> Iterator[Planted]:
+    """One pair of candidates becomes dear: what two operators choose at the edge between them."""
+    before = solved(lowered)
+    step_s = before.plan_answer.cost_s
+    for index, edge in enumerate(lowered.edges):
+        ends = (edge.source, edge.target)
+        if {lowered.nodes[end].kind for end in ends} != {NodeKind.OPERATOR}:
+            continue
+        problem = lowered.problem
+        table = problem.edge_tables[problem.edge_table_of[index]]
+        time_s = table.time_s.copy()
+        pairs = (Subject(before, end).alike(before.choice[end]) for end in ends)
+        time_s[np.ix_(*pairs)] += raised * step_s
+        changed = with_edge(problem, index, replace(table, time_s=time_s))
+        after = solved(replace(lowered, problem=changed))
+        names = [lowered.nodes[end].name for end in ends]
+        name = f"{edge.tensor} from {names[0]} to {names[1]}"
+        for end in ends:
+            if lowered.problem.sizes[end] > 4:
+                yield Planted(after, end, before.choice[end], "edge", name)
+
+
 def pinned(lowered: Lowered) -> Iterator[Planted]:
     """An operator is pinned to another way than it would choose, a second one to its own."""
     before = solved(lowered)

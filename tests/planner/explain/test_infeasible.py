@@ -9,6 +9,7 @@ import pytest
 from costmodel.memory import Optimizer
 from planner.dialects import TARGETS
 from planner.explain import Infeasibility, why_infeasible
+from planner.joint import search_whole
 from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
 from tests.builders import mlp
@@ -83,3 +84,32 @@ def test_targets_that_are_offered_differ_from_the_one_asked(need: float) -> None
     for fix in found.fixes:
         if fix.kind == "target":
             assert TARGETS[fix.change.split()[1]] != TARGETS["mindspore"]
+
+
+def test_a_decision_that_is_to_blame_is_named() -> None:
+    """A whole batch at once is too large for two stages, whatever else is decided."""
+    asked = SearchRequest(
+        global_batch=2**16, micro_batch=str(2**16), pipeline="2", interleave="1",
+        memory_limit_bytes=60e6,
+    )  # fmt: skip
+    graph, error = mlp(2), InfeasibleError("nothing fits", 4e8, 6e7, {"activations": 3e8}, ())
+    found = why_infeasible(graph, CLUSTER, asked, error, MACHINE.cluster)
+    assert [(r.kind, r.name) for r in found.reasons] == [
+        ("decision", "--micro-batch 65536"), ("memory", "activations"),
+    ]  # fmt: skip
+    assert [fix.change for fix in found.fixes] == ["without --micro-batch 65536"]
+    plan = search_whole(graph, CLUSTER, replace(asked, micro_batch="auto"))
+    assert plan.estimate.peak_memory_bytes <= 60e6
+
+
+def test_the_effort_limits_the_trials_and_not_the_clock(
+    need: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    assert explained(request).complete
+    monkeypatch.setattr("planner.explain.infeasible.TRIALS", (2, 2))
+    few, again = explained(request), explained(request)
+    assert not few.complete
+    assert few == again
+    assert len(few.fixes) <= 2
+    assert len(explained(replace(request, effort=10)).fixes) > len(few.fixes)

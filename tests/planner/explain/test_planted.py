@@ -24,6 +24,7 @@ from tests.planner.explain.planted import (
     moved,
     pinned,
     raised_edges,
+    raised_entries,
     raised_nodes,
 )
 
@@ -32,6 +33,7 @@ TARGETS = ("mindspore", "torch")
 MAKERS: dict[str, Callable[[Lowered], Iterator[Planted]]] = {
     "node": raised_nodes,
     "edge": raised_edges,
+    "entry": raised_entries,
     "pin": pinned,
     "memory": lambda lowered: limited(lowered, 0.7),
 }
@@ -48,14 +50,26 @@ def asked(planted: Planted) -> Candidate:
 
 
 def test_the_planted_cause_is_the_reason_named(models: dict[str, Lowered]) -> None:
-    """Over twenty problems: costs of nodes and edges raised, pins, memory limits."""
+    """Over twenty problems: costs of nodes, edges and single pairs raised, pins, memory limits."""
     count = 0
     for target, name in itertools.product(TARGETS, MAKERS):
         for planted in itertools.islice(filter(moved, MAKERS[name](models[target])), EACH):
             first = asked(planted).reasons[0]
             assert (first.kind, first.name) == (planted.kind, planted.name), (target, first.text)
             count += 1
-    assert count >= 20
+    assert count >= 25
+
+
+@pytest.mark.parametrize("raised", [1.0, 20.0])
+def test_one_dear_pair_of_an_edge_is_named_wherever_it_is(
+    models: dict[str, Lowered], raised: float
+) -> None:
+    for target in TARGETS:
+        found = [*filter(moved, raised_entries(models[target], raised))]
+        assert found
+        for planted in found:
+            first = asked(planted).reasons[0]
+            assert (first.kind, first.name) == ("edge", planted.name), (target, first.text)
 
 
 @pytest.mark.parametrize("maker", [raised_nodes, raised_edges])

@@ -1,0 +1,170 @@
+"""Two plans side by side, the difference split by cause: what `--why-not` answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ir.plan import Plan
+from planner.explain.records import Record
+from planner.splits import splits_in
+from topology.units import format_seconds
+
+MOST_CHANGES = 20
+"""Changed operators that are listed."""
+
+COMPUTE = ("compute forward", "compute backward", "optimizer update", "recompute")
+
+
+@dataclass(frozen=True, slots=True)
+class CauseDelta(Record):
+    """One cause of time, or of memory, in both plans."""
+
+    group: str
+    """`compute`, `collective`, `bubble` or `memory`."""
+    cause: str
+    """As the plans have it: `compute forward`, `all_reduce in card`, `activations`."""
+    collective: str
+    """Kind of the collective; empty for others."""
+    tier: str
+    """Outermost tier that the collective crosses; empty for others."""
+    before: float
+    """Seconds of a step, or bytes per device, in the plan."""
+    after: float
+    """The same with the restriction."""
+    delta: float
+    """`after` less `before`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot(Record):
+    """A plan beside the best one under a restriction."""
+
+    asked: str
+    """The restriction, such as `tp=8,dp=2`."""
+    verdict: str
+    """`slower`, `faster`, `equal`, `does not fit` or `impossible`."""
+    text: str
+    """The same as a sentence."""
+    step_time_s: float
+    """Of the plan."""
+    restricted_s: float | None
+    """Of the best plan under the restriction; None where there is none."""
+    delta_s: float | None
+    """Seconds that it takes more."""
+    bound_s: float | None
+    """No plan under the restriction takes less."""
+    time: tuple[CauseDelta, ...]
+    """The difference by cause, the largest first; sums to `delta_s`."""
+    memory: tuple[CauseDelta, ...]
+    """The difference of the peaks by cause, the largest first."""
+    peak_memory_bytes: float
+    restricted_peak_bytes: float | None
+    """Where nothing fits, the least that was found."""
+    memory_limit_bytes: float
+    changed: int
+    """Operators that are split otherwise."""
+    changes: tuple[str, ...]
+    """The first of them."""
+    notes: tuple[str, ...]
+    """What the restricted search assumed."""
+
+
+def difference_of(plan: Plan, other: Plan, asked: str) -> WhyNot:
+    """Two plans of one model, the second under a restriction."""
+    first, second = plan.estimate, other.estimate
+    delta = second.step_time_s - first.step_time_s
+    changed = changed_operators(plan, other)
+    verdict = verdict_of(delta, first.step_time_s)
+    time = deltas_of(first.time_by_cause, second.time_by_cause, memory=False)
+    return WhyNot(
+        asked=asked,
+        verdict=verdict,
+        text=sentence_of(verdict, delta, time),
+        step_time_s=first.step_time_s,
+        restricted_s=second.step_time_s,
+        delta_s=delta,
+        bound_s=other.bound.bound_s,
+        time=time,
+        memory=deltas_of(first.memory_by_cause, second.memory_by_cause, memory=True),
+        peak_memory_bytes=first.peak_memory_bytes,
+        restricted_peak_bytes=second.peak_memory_bytes,
+        memory_limit_bytes=first.memory_limit_bytes,
+        changed=len(changed),
+        changes=tuple(changed[:MOST_CHANGES]),
+        notes=tuple(note for note in other.notes if note not in plan.notes),
+    )
+
+
+def changed_operators(plan: Plan, other: Plan) -> list[str]:
+    """Operators that another plan splits otherwise; on other meshes, into other pieces."""
+    if plan.mesh == other.mesh:
+        layouts = {op.name: (op.inputs, op.outputs) for op in plan.operators}
+        return [o.name for o in other.operators if layouts.get(o.name) != (o.inputs, o.outputs)]
+    splits = dict(splits_in(plan))
+    return [name for name, cuts in splits_in(other) if splits.get(name) != cuts]
+
+
+def verdict_of(delta_s: float, step_s: float) -> str:
+    """How a step compares that takes so much more than the plan's."""
+    if abs(delta_s) <= 1e-9 * step_s:
+        return "equal"
+    return "slower" if delta_s > 0 else "faster"
+
+
+def without_plan(
+    plan: Plan,
+    asked: str,
+    verdict: str,
+    text: str,
+    needed: float | None,
+    memory: tuple[CauseDelta, ...],
+) -> WhyNot:
+    """A restriction under which there is no plan."""
+    return WhyNot(
+        asked=asked, verdict=verdict, text=text,
+        step_time_s=plan.estimate.step_time_s, restricted_s=None, delta_s=None, bound_s=None,
+        time=(), memory=memory,
+        peak_memory_bytes=plan.estimate.peak_memory_bytes, restricted_peak_bytes=needed,
+        memory_limit_bytes=plan.estimate.memory_limit_bytes,
+        changed=0, changes=(), notes=(),
+    )  # fmt: skip
+
+
+def deltas_of(
+    before: Mapping[str, float], after: Mapping[str, float], *, memory: bool
+) -> tuple[CauseDelta, ...]:
+    """What changed by cause, the largest first."""
+    out = []
+    for cause in dict.fromkeys((*before, *after)):
+        first, second = before.get(cause, 0.0), after.get(cause, 0.0)
+        if first != second:
+            group, kind, tier = ("memory", "", "") if memory else _parts(cause)
+            out.append(CauseDelta(group, cause, kind, tier, first, second, second - first))
+    return tuple(sorted(out, key=lambda d: (-abs(d.delta), d.cause)))
+
+
+def _parts(cause: str) -> tuple[str, str, str]:
+    """Group, collective and tier of a cause of time."""
+    if cause in COMPUTE:
+        return "compute", "", ""
+    kind, found, tier = cause.partition(" in ")
+    if found:
+        return "collective", kind, tier
+    return "bubble", "", ""
+
+
+def sentence_of(verdict: str, delta: float, time: Sequence[CauseDelta]) -> str:
+    """What came of a restriction, for people."""
+    if verdict == "equal":
+        return "it takes as long as the plan"
+    if verdict == "faster":
+        return "it is faster: the search for the plan ended too early"
+    worse = [each for each in time if each.delta > 0]
+    gained = -math.fsum(each.delta for each in time if each.delta < 0)
+    lost = math.fsum(each.delta for each in worse)
+    share = f"{100 * worse[0].delta / lost:.0f} %" if worse and lost > 0 else "most"
+    first = worse[0].cause.replace("_", "-") if worse else "other things"
+    rest = f"; what it saves elsewhere is {100 * gained / lost:.0f} % of that" if gained > 0 else ""
+    return f"it is {format_seconds(delta)} slower: {share} of what it costs more is {first}{rest}"
