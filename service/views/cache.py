@@ -14,6 +14,7 @@ _T = TypeVar("_T")
 
 MOST_PLANS = 4
 """Read plans that are kept: one of 6,000 operators takes some 50 MB."""
+MOST_MACHINES = 32
 MOST_VIEWS_BYTES = 64 * 2**20
 
 
@@ -68,10 +69,11 @@ class Kept(Generic[_T]):
 
 
 class ViewCache:
-    """Read plans and their views, by the plan's id."""
+    """Read plans and their views, by the plan's id; uploaded machines by theirs."""
 
     def __init__(self) -> None:
         self.plans: Kept[Any] = Kept(MOST_PLANS)
+        self.machines: Kept[Any] = Kept(MOST_MACHINES)
         self.views: Kept[Answer] = Kept(MOST_VIEWS_BYTES, lambda a: len(a.body))
         self.pricing = threading.Lock()
         """Held by views that price a plan anew: they compute for seconds, so one runs at a time."""

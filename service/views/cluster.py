@@ -53,8 +53,13 @@ def mesh_view(plan: Plan) -> dict[str, Any]:
     }
 
 
-def cluster_view(plan: Plan) -> dict[str, Any]:
-    """Tiers with their traffic, and a picture of the machine with the bytes of each link."""
+def cluster_view(plan: Plan, uploaded: Machine | None = None) -> dict[str, Any]:
+    """Tiers with their traffic, and a picture of the machine with the bytes of each link.
+
+    Args:
+        plan: what runs there.
+        uploaded: the machine, where it is none of the bundled ones.
+    """
     cluster = Cluster.from_dict(plan.cluster)
     flows = flows_of(plan)
     step_s = plan.estimate.step_time_s
@@ -77,7 +82,10 @@ def cluster_view(plan: Plan) -> dict[str, Any]:
             }
         )
     name = str(plan.cluster.get("name"))
-    picture = machine_picture(named_machine(name), plan, flows) if name in cluster_names() else None
+    machine = uploaded
+    if machine is None and name in cluster_names():
+        machine = named_machine(name)
+    picture = None if machine is None else machine_picture(machine, plan, flows)
     return {"name": name, "devices": cluster.devices, "tiers": tiers, "picture": picture}
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.simulation.effects import Effects
+from costmodel.simulation.memory import MemoryCurve
+from costmodel.simulation.plan_simulation import simulate_plan
 from ir.plan import Plan
+from ir.plan_stages import pipeline_of
 from planner.evidence import Evidence
+from planner.explain.stage_case import stage_case, stages_of
 from planner.moving import lowered_plan
 from service.views.columns import rounded
 from service.views.summary import finite
@@ -24,36 +30,66 @@ LARGEST = 20
 
 
 def memory_view(plan: Plan) -> dict[str, Any]:
-    """Bytes in use while each operator runs, by cause, and the largest holders at the peak."""
+    """Bytes in use while each operator runs, by cause, and the largest holders at the peak; of
+    every part of the machine where the plan has stages.
+    """
     estimate = plan.estimate
     view: dict[str, Any] = {
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
         "by_cause": dict(estimate.memory_by_cause),
-        "causes": {},
-        "points": [],
-        "operators": [],
-        "holders": [],
         "stages": [],
+        "parts": [],
+        "curves": [],
     }
-    if plan.pipeline is not None:
-        view["stages"] = [s.peak_memory_bytes for s in plan.pipeline.stages]
-        return view
-    evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
+    if plan.pipeline is None:
+        evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
+        return view | _over_operators(evidence, str)
+    view["stages"] = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
+    view["parts"] = [_of_part(plan, part) for part in range(plan.pipeline.parts)]
+    view["curves"] = [_drawn(curve) for curve in simulate_plan(plan, Effects()).memory]
+    fullest: dict[str, Any] = max(view["parts"], key=lambda each: float(each["peak_bytes"]))
+    return view | fullest | {"peak_bytes": estimate.peak_memory_bytes}
+
+
+def _of_part(plan: Plan, part: int) -> dict[str, Any]:
+    """One part of the machine, with all micro-batches on the way that it keeps."""
+    case = stage_case(plan, part)
+    numbers = stages_of(plan, part)
+    peak = max(pipeline_of(plan).stages[number].peak_memory_bytes for number in numbers)
+    named = {"part": part, "numbers": list(numbers), "peak_bytes": peak}
+    return named | _over_operators(Evidence(case.lowered, case.choice), case.plain)
+
+
+def _drawn(curve: MemoryCurve) -> dict[str, Any]:
+    """Bytes over the seconds of the simulated step."""
+    kept = _kept_points(curve.nbytes)
+    return {
+        "name": curve.device,
+        "time_s": rounded(curve.time_s[kept].tolist()),
+        "bytes": rounded(curve.nbytes[kept].tolist(), 0),
+        "peak_bytes": curve.peak_bytes,
+    }
+
+
+def _over_operators(evidence: Evidence, plain: Callable[[str], str]) -> dict[str, Any]:
+    """Levels by cause while the operators run, and who holds most at the peak."""
     levels = _levels(evidence)
     total = sum(levels.values(), np.zeros(evidence.lowered.problem.time_points))
     kept = _kept_points(total)
-    names = [op.name for op in plan.operators]
-    view["points"] = kept.tolist()
-    view["operators"] = [_name_at(names, int(point)) for point in kept]
-    view["backward_from"] = len(names)
-    view["causes"] = {
-        cause: rounded(level[kept].tolist(), 0)
-        for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
+    names = [plain(op.name) for op in evidence.lowered.liveness.graph.ops]
+    peak_at = int(total.argmax()) if len(total) else 0
+    return {
+        "points": kept.tolist(),
+        "operators": [_name_at(names, int(point)) for point in kept],
+        "backward_from": len(names),
+        "causes": {
+            cause: rounded(level[kept].tolist(), 0)
+            for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
+        },
+        "peak_at": peak_at,
+        "holders": _holders(evidence, peak_at, plain),
     }
-    view["peak_at"] = int(total.argmax()) if len(total) else 0
-    view["holders"] = _holders(evidence, view["peak_at"])
-    return view
 
 
 def _name_at(names: list[str], point: int) -> str:
@@ -113,10 +149,11 @@ def _kept_points(total: FloatArray) -> NDArray[np.intp]:
     )
 
 
-def _holders(evidence: Evidence, peak: int) -> list[dict[str, Any]]:
+def _holders(evidence: Evidence, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
     sums: dict[tuple[str, str], float] = {}
     for cause, name, start, end, nbytes in _held(evidence):
         if start <= peak < end and nbytes > 0:
-            sums[name, cause] = sums.get((name, cause), 0.0) + nbytes
+            key = plain(name), cause
+            sums[key] = sums.get(key, 0.0) + nbytes
     ordered = sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))
     return [{"name": n, "cause": c, "bytes": b} for (n, c), b in ordered[:LARGEST]]

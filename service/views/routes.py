@@ -14,6 +14,8 @@ from ir.batch import BatchError
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
 from planner.asking.errors import UserError, unknown_name
+from planner.asking.machines import named_machine as uploaded_machine
+from planner.asking.sources import Document
 from planner.request import RequestError
 from service.views.cache import Answer, ViewCache, answer
 from service.views.cluster import cluster_view, machine_picture, mesh_view
@@ -24,8 +26,11 @@ from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import Factors, whatif_view
+from service.work.given import is_item_id
 from topology.catalogue import cluster_names, named_machine
+from topology.cluster import Cluster
 from topology.errors import TopologyError
+from topology.machine import Machine
 
 router = APIRouter(prefix="/v1", tags=["views"])
 
@@ -33,7 +38,6 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
     {
         "summary": summary_view,
         "mesh": mesh_view,
-        "cluster": cluster_view,
         "timeline": timeline_view,
         "memory": memory_view,
         "operators": table_view,
@@ -66,6 +70,37 @@ class Views:
         content: bytes = self._request.app.state.store.plan_bytes(plan_id)
         return lambda: content
 
+    def machine(self, item_id: str) -> Machine:
+        """An uploaded machine.
+
+        Raises:
+            NotFoundError: the asker has none of this id.
+            UserError: it has not been read yet, could not be read, or is a rank table.
+            TopologyError: it has faults.
+        """
+        store = self._request.app.state.store
+        item, content = store.find(item_id, "cluster"), store.content(item_id, "cluster")
+        if not item.is_ready:
+            told = item.facts.get("message") or "a job reads it first"
+            raise UserError(f"{item.name} cannot be drawn\n{told}")
+        file = Document(item.name, content.decode())
+        found: Machine = self._cache.machines.get(
+            item_id, lambda: uploaded_machine(file, "the path")
+        )
+        return found
+
+    def machine_of(self, plan: Plan) -> tuple[str, Machine | None]:
+        """The uploaded machine that a plan was made for and its id; nothing for a bundled one."""
+        name = plan.cluster.get("name")
+        if name in cluster_names():
+            return "", None
+        for item in self._request.app.state.store.listed("cluster"):
+            if item.is_ready and item.facts.get("form") == "cluster file":
+                machine = self.machine(item.id)
+                if machine.name == name and _is_of(plan, machine):
+                    return item.id, machine
+        return "", None
+
     def priced(self, make: Callable[[], Any]) -> Any:
         """A view that takes a while to compute."""
         with self._cache.pricing:
@@ -80,6 +115,14 @@ class Views:
         if found.tag in self._request.headers.get("If-None-Match", ""):
             return Response(status_code=304, headers=headers)
         return Response(found.body, media_type="application/json", headers=headers)
+
+
+def _is_of(plan: Plan, machine: Machine) -> bool:
+    """Whether a plan's view of its machine is that of this one."""
+    try:
+        return machine.cluster(plan.devices) == Cluster.from_dict(plan.cluster)
+    except TopologyError:
+        return False
 
 
 def _made(make: Callable[[], Any]) -> Answer:
@@ -173,19 +216,41 @@ def explanation(views: Shown, plan_id: PlanId) -> Response:
     return views.respond((plan_id, "explanation"), make, plan_id)
 
 
+@router.get("/plans/{plan_id}/views/cluster")
+def cluster(views: Shown, plan_id: PlanId) -> Response:
+    """The machine with what a step sends over each link; an uploaded one where the plan has it."""
+    plan = views.plan(plan_id)
+    item_id, machine = views.machine_of(plan)
+    return views.respond(
+        (plan_id, "cluster", item_id), lambda: cluster_view(plan, machine), plan_id
+    )
+
+
 @router.get("/plans/{plan_id}/views/{name}")
 def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40)]) -> Response:
-    """summary, mesh, cluster, timeline, memory or operators."""
+    """summary, mesh, timeline, memory or operators."""
     view = PLAIN_VIEWS.get(name)
     if view is None:
-        known = (*PLAIN_VIEWS, "explanation", "graph", "whatif", "compare/OTHER", "why/OPERATOR")
+        known = (
+            *PLAIN_VIEWS,
+            "cluster",
+            "explanation",
+            "graph",
+            "whatif",
+            "compare/OTHER",
+            "why/OPERATOR",
+        )
         raise unknown_name("view", name[:80], known, "the path")
     return views.respond((plan_id, name), lambda: view(views.plan(plan_id)), plan_id)
 
 
 @router.get("/clusters/{name}/picture")
 def picture(views: Shown, name: Annotated[str, Path(max_length=80)]) -> Response:
-    """A bundled machine drawn: servers, rings, switches."""
-    if name not in cluster_names():
+    """A bundled or an uploaded machine drawn: servers, rings, switches."""
+    if is_item_id(name):
+        machine = views.machine(name)
+    elif name in cluster_names():
+        machine = named_machine(name)
+    else:
         raise unknown_name("machine", name, cluster_names(), "the path")
-    return views.respond(("picture", name), lambda: machine_picture(named_machine(name)))
+    return views.respond(("picture", name), lambda: machine_picture(machine))

@@ -9,8 +9,10 @@ from typing import Any
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from ir.plan import Plan
+from ir.plan import Plan, PlannedCollective
+from ir.plan_stages import is_once, pipeline_of
 from planner.moving import moved, resized
+from planner.moving_stages import moved_stages
 from planner.request import RequestError
 from service.views.summary import finite
 from topology.catalogue import cluster_names, named_cluster
@@ -36,12 +38,7 @@ def whatif_view(plan: Plan, factors: Factors) -> dict[str, Any]:
         RequestError: the plan cannot be kept there.
         SimulationError, BatchError, ClusterError: the plan or the factors do not fit.
     """
-    if plan.pipeline is not None:
-        raise RequestError(
-            "a plan with pipeline stages is not re-simulated with other factors\n"
-            "  at:  pipeline\n  fix: search again, or sweep over the factor"
-        )
-    found = _changed(plan, factors)
+    found = _changed(plan, factors) if plan.pipeline is None else _changed_stages(plan, factors)
     limit = plan.estimate.memory_limit_bytes
     if factors.memory_bytes is not None:
         limit = factors.memory_bytes
@@ -67,6 +64,60 @@ def _changed(plan: Plan, factors: Factors) -> Plan:
     for tier, value in factor.items():
         cluster = cluster.with_bandwidth(tier, value)
     return moved(found, cluster) if factor else found
+
+
+def _changed_stages(plan: Plan, factors: Factors) -> Plan:
+    """A plan with stages at these factors: other micro-batches first, then other links."""
+    if factors.devices not in {None, plan.devices}:
+        raise RequestError(
+            "stages keep the devices that they were planned for\n  at:  devices\n"
+            "  fix: search there"
+        )
+    cluster = Cluster.from_dict(plan.cluster)
+    for tier, value in (factors.bandwidth or {}).items():
+        cluster = cluster.with_bandwidth(tier, value)
+    batch = factors.batch or plan.batch
+    if batch == plan.batch and cluster.to_dict() == plan.cluster:
+        return plan
+    return moved_stages(with_global_batch(plan, batch), cluster)
+
+
+def with_global_batch(plan: Plan, batch: int) -> Plan:
+    """The same micro-batches, more or fewer of them; estimates are left to be made again.
+
+    Raises:
+        RequestError: the batch is no whole number of micro-batches.
+    """
+    pipeline = pipeline_of(plan)
+    old, new = pipeline.micro_batches, batch // pipeline.micro_batch
+    if batch != new * pipeline.micro_batch or not new:
+        raise RequestError(
+            f"a batch of {batch} is no multiple of the micro-batch of {pipeline.micro_batch}\n"
+            "  at:  batch\n  fix: give a multiple, or search there"
+        )
+    share = new / old
+
+    def times(item: PlannedCollective) -> PlannedCollective:
+        count, backward = item.count * new // old, item.backward * new // old
+        return replace(item, count=count, backward=backward, time_s=item.time_s * share)
+
+    return replace(
+        plan,
+        operators=tuple(
+            replace(
+                op,
+                compute_s=op.compute_s * share,
+                backward_s=op.backward_s * share,
+                recompute_s=op.recompute_s * share,
+            )
+            for op in plan.operators
+        ),
+        tensors=tuple(replace(t, recompute_s=t.recompute_s * share) for t in plan.tensors),
+        collectives=tuple(c if is_once(c, old) else times(c) for c in plan.collectives),
+        pipeline=replace(
+            pipeline, micro_batches=new, sends=tuple(times(send) for send in pipeline.sends)
+        ),
+    )
 
 
 def scaled_cluster(cluster: Cluster, devices: int) -> Cluster:
@@ -107,7 +158,9 @@ def _check_tiers(cluster: Cluster, larger: Cluster) -> None:
 
 def _told(plan: Plan, limit: float) -> dict[str, Any]:
     found = simulate_plan(plan, Effects())
-    peak = max(found.peak_memory_bytes, plan.estimate.peak_memory_bytes)
+    peak = found.peak_memory_bytes
+    if plan.pipeline is None:
+        peak = max(peak, plan.estimate.peak_memory_bytes)
     return {
         "step_s": found.step_s,
         "estimate_s": plan.estimate.step_time_s,

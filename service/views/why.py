@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from ir.plan import Plan
 from planner import explain
-from planner.explain.case import Case, case_of
+from planner.explain.case import Case
 from planner.explain.causes import CauseKind
+from planner.explain.questions import at_operator
 from planner.explain.reasons import node_name
 from planner.explain.subject import Subject
 from planner.explain.terms import Term, Terms
@@ -40,8 +41,7 @@ def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
     Raises:
         RequestError: the plan has no such operator, or cannot be priced.
     """
-    case = case_of(plan)
-    number = case.operator_named(operator)
+    _, case, number = at_operator(plan, operator)
     subject = Subject(case, number)
     planned = case.choice[number]
     ways = dict(zip(reversed(subject.looks), reversed(range(subject.size)), strict=True))
@@ -51,7 +51,7 @@ def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
     told = [_candidate(case, subject, number, c) for c in (planned, *nearest[:_TRIED])]
     others = [each for each in told if not each["is_chosen"] and each["fixed_delta_s"] is not None]
     return {
-        "name": subject.node.name,
+        "name": case.plain(subject.node.name),
         "kind": subject.node.kind.value,
         "label": subject.label(),
         "scope": subject.scope(),
@@ -109,7 +109,7 @@ def _part(case: Case, number: int, term: Term) -> dict[str, Any]:
     if term.owner is CauseKind.EDGE:
         edge = case.lowered.edges[term.index]
         other = edge.target if edge.source == number else edge.source
-        tensor, neighbour = edge.tensor, node_name(case, other)
+        tensor, neighbour = case.plain(edge.tensor), node_name(case, other)
     return {
         "cause": term.label,
         "purpose": term.cause,

@@ -59,7 +59,7 @@ def test_the_page_offers_formats_and_views_that_there_are() -> None:
     offered = set(re.findall(r'^  \["([a-z-]+)", ', exports, re.MULTILINE))
     assert offered - {"plan"} == set(FORMATS)
     views = "".join(p.read_text() for p in (WEB / "src").glob("*.tsx"))
-    known = {*PLAIN_VIEWS, "graph", "whatif", "explanation"}
+    known = {*PLAIN_VIEWS, "cluster", "graph", "whatif", "explanation"}
     asked = {n.partition("/")[0] for n in re.findall(r'view\([\w.]+, ["`]([a-z/]+)', views)}
     assert asked - {"compare", "why"} <= known
     levels = set(

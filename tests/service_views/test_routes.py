@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.resources import files
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 
 from ir.plan_file import plan_to_json
 from planner.asking.errors import UserError
-from service.store.items import NotFoundError
+from service.store.items import Item, NotFoundError
 from service.views.routes import PLAIN_VIEWS, router
 from tests.service_views.plans_of import plan_of
 
@@ -19,10 +22,31 @@ class Store:
     def __init__(self) -> None:
         self.plans = {name: plan_to_json(plan_of(name)).encode() for name in ("layers", "products")}
 
+        self.machines: dict[str, Item] = {}
+        self.files: dict[str, bytes] = {}
+
     def plan_bytes(self, plan_id: str) -> bytes:
         if plan_id not in self.plans:
             raise NotFoundError(plan_id)
         return self.plans[plan_id]
+
+    def find(self, item_id: str, kind: str) -> Item:
+        if kind != "cluster" or item_id not in self.machines:
+            raise NotFoundError(item_id)
+        return self.machines[item_id]
+
+    def content(self, item_id: str, kind: str) -> bytes:
+        return self.files[self.find(item_id, kind).id]
+
+    def listed(self, kind: str) -> list[Item]:
+        return list(self.machines.values()) if kind == "cluster" else []
+
+    def keep(self, text: str, **facts: object) -> str:
+        """Keep a machine of a file."""
+        number = f"c_{len(self.machines):032x}"
+        self.files[number] = text.encode()
+        self.machines[number] = Item(number, "cluster", "own.yaml", "", 0, 0.0, facts)
+        return number
 
 
 def client() -> TestClient:
@@ -43,7 +67,13 @@ def client() -> TestClient:
 
 def test_every_view_answers_and_is_not_sent_twice() -> None:
     asking = client()
-    names = [*PLAIN_VIEWS, "graph?level=parts", "whatif?bandwidth=server:2", "compare/products"]
+    names = [
+        *PLAIN_VIEWS,
+        "cluster",
+        "graph?level=parts",
+        "whatif?bandwidth=server:2",
+        "compare/products",
+    ]
     for name in names:
         first = asking.get(f"/v1/plans/layers/views/{name}")
         assert first.status_code == 200, first.text
@@ -91,3 +121,36 @@ def test_machines_are_drawn() -> None:
     answer = client().get("/v1/clusters/dgx-h100/picture").json()
     assert {box["kind"] for box in answer["boxes"]} >= {"server", "switch"}
     assert all(line["bytes"] is None for line in answer["lines"])
+
+
+OWN = files("data").joinpath("clusters/atlas-800t-a2.yaml").read_text(encoding="utf-8")
+
+
+def test_a_machine_of_a_file_is_drawn_once_a_job_has_read_it() -> None:
+    asking = client()
+    store = asking.app.state.store  # type: ignore[attr-defined]
+    own = store.keep(OWN, state="ready", form="cluster file")
+    drawn = asking.get(f"/v1/clusters/{own}/picture")
+    assert drawn.json() == asking.get("/v1/clusters/atlas-800t-a2/picture").json()
+    unread = store.keep(OWN, state="unread")
+    assert asking.get(f"/v1/clusters/{unread}/picture").status_code == 422
+    broken = store.keep("cluster: 3", state="refused", message="it is broken")
+    answer = asking.get(f"/v1/clusters/{broken}/picture")
+    assert (answer.status_code, "it is broken" in answer.text) == (422, True)
+    assert asking.get(f"/v1/clusters/c_{'f' * 32}/picture").status_code == 404
+
+
+def test_a_plan_for_a_machine_of_a_file_shows_that_machine() -> None:
+    asking = client()
+    store = asking.app.state.store  # type: ignore[attr-defined]
+    plan = plan_of("layers")
+    named = replace(plan, cluster={**plan.cluster, "name": "own"})
+    store.plans["own"] = plan_to_json(named).encode()
+    text = OWN.replace("name: atlas-800t-a2", "name: own")
+    assert asking.get("/v1/plans/own/views/cluster").json()["picture"] is None
+    store.keep(text.replace("6 GiB", "7 GiB"), state="ready", form="cluster file")
+    assert asking.get("/v1/plans/own/views/cluster").json()["picture"] is None
+    store.keep(text, state="ready", form="cluster file")
+    found = asking.get("/v1/plans/own/views/cluster").json()["picture"]
+    assert found == asking.get("/v1/plans/layers/views/cluster").json()["picture"]
+    assert any(line["bytes"] for line in found["lines"])

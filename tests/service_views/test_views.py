@@ -18,6 +18,7 @@ from service.views.operator_facts import operator_facts
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
+from tests.builders import mlp
 from tests.service_views.plans_of import FAST, layers, plan_of
 from topology.catalogue import named_cluster
 
@@ -166,4 +167,25 @@ def test_stages_have_a_timeline_and_say_why_they_wait() -> None:
     parts = [bubble[f"{name}_s"] for name in causes]
     assert math.fsum(parts) == pytest.approx(bubble["total_s"])
     assert len(memory_view(plan)["stages"]) == len(plan.pipeline.stages)
+    assert set(memory_view(plan)) == {*memory_view(plan_of("products")), "part", "numbers"}
     assert summary_view(plan)["pipeline"]["global_batch"] == 256
+
+
+@pytest.mark.parametrize("interleave", ["1", "2"])
+def test_memory_of_stages_is_what_the_plan_says_of_each_part(interleave: str) -> None:
+    request = replace(FAST, global_batch=256, pipeline="2", micro_batch="32", interleave=interleave)
+    plan = search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+    view = memory_view(plan)
+    assert plan.pipeline is not None
+    peaks = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
+    for part, curve in zip(view["parts"], view["curves"], strict=True):
+        own = max(peaks[number] for number in part["numbers"])
+        levels = [sum(at) for at in zip(*part["causes"].values(), strict=True)]
+        assert part["peak_bytes"] == own
+        assert max(levels) == pytest.approx(own, abs=8)
+        assert curve["peak_bytes"] == pytest.approx(own)
+        assert max(curve["bytes"]) == pytest.approx(own, abs=8)
+        assert curve["time_s"] == sorted(curve["time_s"])
+        names = {op.name for op in plan.operators}
+        assert set(part["operators"]) <= names
+    assert view["causes"] == max(view["parts"], key=lambda p: p["peak_bytes"])["causes"]

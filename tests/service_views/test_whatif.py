@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from costmodel.simulation.result import SimulationError
+from ir.plan import Plan
+from planner.joint import search_whole
 from planner.request import RequestError
-from service.views.whatif import Factors, scaled_cluster, whatif_view
-from tests.service_views.plans_of import plan_of
+from service.views.whatif import Factors, scaled_cluster, whatif_view, with_global_batch
+from tests.builders import mlp
+from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster
 
 
@@ -84,3 +89,57 @@ def test_fewer_devices_take_at_least_as_long_or_are_refused(devices: int) -> Non
     except (RequestError, SimulationError):
         return
     assert view["after"]["computing_s"] >= view["before"]["computing_s"]
+
+
+@cache
+def staged(batch: int = 256, interleave: str = "1") -> Plan:
+    request = replace(
+        FAST, global_batch=batch, pipeline="2", micro_batch="32", interleave=interleave
+    )
+    return search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+
+
+def test_stages_without_factors_are_as_planned() -> None:
+    view = whatif_view(staged(), Factors())
+    assert view["before"] == view["after"]
+    assert view["after"]["estimate_s"] == staged().estimate.step_time_s
+
+
+@pytest.mark.parametrize("interleave", ["1", "2"])
+@pytest.mark.parametrize("batch", [64, 128, 512, 2048])
+def test_another_global_batch_costs_what_a_search_says_that_cuts_alike(
+    batch: int, interleave: str
+) -> None:
+    plan, there = staged(interleave=interleave), staged(batch, interleave)
+    view = whatif_view(plan, Factors(batch=batch))["after"]
+    assert view["batch"] == batch
+    assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
+    same = [op.split for op in plan.operators] == [op.split for op in there.operators]
+    spans = [[(s.start, s.end) for s in p.pipeline.stages] for p in (plan, there) if p.pipeline]
+    if same and spans[0] == spans[1]:
+        assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
+
+
+def test_there_and_back_the_batch_is_what_it_was() -> None:
+    plan = staged()
+    back = with_global_batch(with_global_batch(plan, 1024), 256)
+    assert [c.count for c in back.collectives] == [c.count for c in plan.collectives]
+    for one, other in zip(back.operators, plan.operators, strict=True):
+        assert one.compute_s == pytest.approx(other.compute_s)
+
+
+def test_faster_links_between_stages_are_felt() -> None:
+    steps = [
+        whatif_view(staged(), Factors(bandwidth={"card": factor}))["after"]["estimate_s"]
+        for factor in (0.1, 1.0, 10.0)
+    ]
+    assert steps[0] > steps[1] > steps[2]
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [(Factors(batch=40), "no multiple of the micro-batch"), (Factors(devices=16), "stages keep")],
+)
+def test_what_stages_cannot_keep_is_refused(factors: Factors, words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        whatif_view(staged(), factors)

@@ -7,9 +7,12 @@ import math
 import pytest
 
 from planner.explain.case import case_of
-from planner.request import RequestError
-from service.views.why import RIVALS, glance_view, why_view
+from planner.joint import search_whole
+from planner.request import RequestError, SearchRequest
+from service.views.why import RIVALS, explanation_view, glance_view, why_view
+from tests.builders import mlp
 from tests.service_views.plans_of import plan_of
+from topology.catalogue import named_cluster
 
 
 @pytest.mark.parametrize("name", ["attention", "products"])
@@ -49,3 +52,14 @@ def test_the_whole_answer_is_about_the_same_choice() -> None:
 def test_an_operator_that_is_not_there_is_named() -> None:
     with pytest.raises(RequestError, match="no operator 'nobody'"):
         glance_view(plan_of("products"), "nobody")
+
+
+def test_a_plan_with_stages_answers_too() -> None:
+    request = SearchRequest(global_batch=64, pipeline="2", interleave="1", micro_batch="16")
+    plan = search_whole(mlp(3, width=1024, hidden=4096), named_cluster("atlas-800t-a2", 8), request)
+    for operator in (plan.operators[0], plan.operators[-1]):
+        glance, whole = glance_view(plan, operator.name), why_view(plan, operator.name)
+        assert glance["name"] == whole["name"] == operator.name
+        assert glance["chosen"]["local_s"] == pytest.approx(whole["chosen"]["local_s"])
+        assert whole["place"]["stage"] == operator.stage
+    assert len(explanation_view(plan)["stages"]) == 2

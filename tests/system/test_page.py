@@ -12,14 +12,19 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from exporters.mindspore_strategy import read as read_strategy
-from ir.plan_file import plan_from_json
+from ir.plan_file import plan_from_json, plan_to_json
+from planner.joint import search_whole
+from planner.request import SearchRequest
+from tests.builders import mlp
 from tests.system.servers import Server
+from topology.catalogue import named_cluster
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "tests" / "data" / "models" / "gpt2_small.onnx.gz"
@@ -121,6 +126,8 @@ def test_progress_shows_cost_and_bound(browser: Browser, server: Server) -> None
     search(page, 32)
     page.go_back()
     expect(page.get_by_text("done", exact=True)).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("devices")
+    expect(page.get_by_text("best step so far").locator("..")).not_to_contain_text("–")
     page.go_forward()
     expect(page.get_by_text("step, uncalibrated")).to_be_visible()
     assert not seen.faults
@@ -266,9 +273,59 @@ def test_the_page_speaks_chinese(browser: Browser, server: Server, plans: tuple[
     expect(page.get_by_role("heading", name="单步时间构成")).to_be_visible()
     assert page.locator("html").get_attribute("lang") == "zh-CN"
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    notes = page.get_by_role("region", name="说明").or_(page.locator("section", has_text="说明"))
+    expect(notes.get_by_text("矩阵乘的速率").first).to_be_visible()
     page.screenshot(path=SCREENSHOTS / "chinese-1280-light.png")
     page.reload()
     expect(page.get_by_role("heading", name="单步时间构成")).to_be_visible()
+    assert not seen.faults
+
+
+def test_what_the_service_refuses_is_said_in_chinese(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.add_init_script("localStorage.setItem('planner.language', 'zh')")
+    page.goto("/#/new?model=gpt2&devices=12")
+    page.get_by_role("button", name="搜索", exact=True).click()
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("MindSpore 不能在 12 个设备上运行")
+    expect(alert).to_contain_text("位置：--devices 12")
+    expect(alert).to_contain_text("办法：请用 1、2、4 或 8 的倍数")
+    assert not seen.faults
+
+
+def test_a_plan_with_stages_is_seen_and_asked(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    request = SearchRequest(global_batch=256, pipeline="2", micro_batch="32", interleave="1")
+    plan = search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+    plan_id = uploaded(page, "plans", "staged.json", plan_to_json(plan))
+    page.goto(f"/#/plans/{plan_id}/memory")
+    expect(page.get_by_role("img", name="Memory over the simulated step")).to_be_visible()
+    page.get_by_role("group", name="Stages").get_by_role("button").last.click()
+    assert "part=1" in page.url
+    page.goto(f"/#/plans/{plan_id}/whatif")
+    row = page.get_by_role("row", name="step, simulated")
+    expect(row).to_contain_text("1.000")
+    page.get_by_role("slider", name="global batch").press("ArrowRight")
+    expect(page.locator("output[for='slider-batch']")).to_have_text("512")
+    expect(row).not_to_contain_text("1.000")
+    page.goto(f"/#/plans/{plan_id}/graph?op={plan.operators[0].name}")
+    expect(page.get_by_text("Stage 0 of 2")).to_be_visible()
+    assert not seen.faults
+
+
+def test_a_machine_of_a_file_is_drawn(browser: Browser, server: Server) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    text = files("data").joinpath("clusters/dgx-h100.yaml").read_bytes()
+    page.goto("/#/clusters")
+    page.locator(".drop").wait_for()
+    drop(page, "own.yaml", text)
+    expect(page.get_by_role("heading", name="own.yaml")).to_be_visible()
+    expect(page.get_by_role("img", name="Picture of the machine")).to_contain_text("nvlink")
+    page.get_by_role("link", name="Plan for this machine").click()
+    expect(page.get_by_role("combobox", name="cluster")).to_have_value(re.compile("^c_"))
     assert not seen.faults
 
 
@@ -285,16 +342,7 @@ def test_markup_in_names_is_text(browser: Browser, server: Server, plans: tuple[
     changed = text.replace(json.dumps(name), json.dumps(MARKUP))
     plan = plan_from_json(with_digest(changed))
     assert any(op.name == MARKUP for op in plan.operators)
-    answer = page.request.post(
-        "/v1/plans?name=markup.json",
-        data=with_digest(changed).encode(),
-        headers={"content-type": "application/octet-stream"},
-    )
-    plan_id, job = answer.json()["id"], answer.json()["job"]
-    until_s = time.monotonic() + LONG_MS / 1000
-    while page.request.get(f"/v1/jobs/{job}").json()["state"] != "done":
-        assert time.monotonic() < until_s
-        page.wait_for_timeout(200)
+    plan_id = uploaded(page, "plans", "markup.json", with_digest(changed))
     page.goto(f"/#/plans/{plan_id}/operators?find=onerror")
     expect(page.get_by_text(MARKUP).first).to_be_visible(timeout=LONG_MS)
     for each in ("graph?op=" + "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "timeline", "memory"):
@@ -302,6 +350,21 @@ def test_markup_in_names_is_text(browser: Browser, server: Server, plans: tuple[
         page.wait_for_timeout(800)
     assert page.locator("img[src='x']").count() == 0
     assert not [fault for fault in seen.faults if "422" not in fault]
+
+
+def uploaded(page: Page, kind: str, name: str, text: str) -> str:
+    """Upload a file, and wait until it is read; its id."""
+    answer = page.request.post(
+        f"/v1/{kind}?name={name}",
+        data=text.encode(),
+        headers={"content-type": "application/octet-stream"},
+    )
+    item_id: str = answer.json()["id"]
+    job, until_s = answer.json()["job"], time.monotonic() + LONG_MS / 1000
+    while page.request.get(f"/v1/jobs/{job}").json()["state"] != "done":
+        assert time.monotonic() < until_s
+        page.wait_for_timeout(200)
+    return item_id
 
 
 def with_digest(text: str) -> str:

@@ -17,7 +17,7 @@ export function ClusterTab(props: { id: string }) {
       <Panel width="w8" title={t("The machine, and what a step sends over each link")}>
         <Shown of={cluster}>{(found) => found.picture
           ? <Drawing picture={found.picture} />
-          : <p>{t("The plan names a machine that is not bundled, so its wiring is not known here; its tiers are below.")}</p>}</Shown>
+          : <p>{t("The plan names a machine that is neither bundled nor uploaded, so its wiring is not known here; its tiers are below.")}</p>}</Shown>
       </Panel>
       <Panel width="w4" title={t("The mesh")}><Shown of={mesh}>{(found) => <Mesh mesh={found} />}</Shown></Panel>
       <Panel width="w7" title={t("Tiers, from the outside in")}><Shown of={cluster}>{(found) => <Tiers cluster={found} />}</Shown></Panel>

@@ -3,17 +3,28 @@
 const SECONDS: [number, string][] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-function digits(value: number): string {
+function digits(value: number, precision = 4): string {
   const size = Math.abs(value);
-  if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 0 });
-  return Number(value.toPrecision(4)).toString();
+  if (size >= 1000 && precision === 4) return value.toLocaleString("en", { maximumFractionDigits: 0 });
+  return Number(value.toPrecision(precision)).toString();
 }
 
 export function seconds(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
+  return value === null || value === undefined ? "–" : precise(value, 4);
+}
+
+function precise(value: number, precision: number): string {
   if (value === 0) return "0";
   const [scale, unit] = SECONDS.find(([least]) => Math.abs(value) >= least) ?? SECONDS[3]!;
-  return `${digits(value / scale)} ${unit}`;
+  return `${digits(value / scale, precision)} ${unit}`;
+}
+
+/** Seconds with so many digits that values which are close to each other differ. */
+export function distinctSeconds(values: number[]): (value: number) => string {
+  const most = Math.max(...values);
+  const span = most - Math.min(...values);
+  const precision = span > 0 ? Math.min(12, Math.max(4, Math.ceil(Math.log10(most / span)) + 3)) : 4;
+  return (value) => precise(value, precision);
 }
 
 export function bytes(value: number | null | undefined): string {
@@ -32,7 +43,7 @@ export function rate(value: number): string {
 }
 
 export function count(value: number): string {
-  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 0 });
+  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
 }
 
 export function short(value: number): string {

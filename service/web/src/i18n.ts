@@ -1,4 +1,5 @@
 // English as it stands in the views; Chinese beside it in zh.ts.
+import { saidInChinese } from "./said";
 import { ZH } from "./zh";
 
 export type Language = "en" | "zh";
@@ -24,4 +25,15 @@ export function setLanguage(chosen: Language): void {
 /** A text of the page in the language that was chosen. */
 export function t(text: string): string {
   return now === "zh" ? (ZH[text] ?? text) : text;
+}
+
+/** A text of the service in the language that was chosen; English where it has no other. */
+export function said(text: string): string {
+  return now === "zh" ? saidInChinese(text) : text;
+}
+
+/** A part of the machine, such as "stage 3". */
+export function deviceName(name: string): string {
+  const [, stage] = /^stage (\d+)$/.exec(name) ?? [];
+  return stage === undefined ? t(name) : `${t("stage")} ${stage}`;
 }

@@ -2,8 +2,8 @@
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { call, events, get, useGet } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
-import { bytes, percent, seconds, when } from "./format";
-import { t } from "./i18n";
+import { bytes, distinctSeconds, percent, seconds, when } from "./format";
+import { said, t } from "./i18n";
 import { go, link } from "./router";
 import { series } from "./theme";
 import type { Job } from "./types";
@@ -65,25 +65,34 @@ interface Progress {
   lines: string[];
 }
 
+const NOTHING: Progress = { points: [], lines: [] };
+
 /** A job, followed until it is over. */
 export function useJob(id: string): { job: Job | undefined; progress: Progress; error: Error | undefined } {
   const [job, setJob] = useState<Job>();
   const [error, setError] = useState<Error>();
-  const [progress, setProgress] = useState<Progress>({ points: [], lines: [] });
+  const [progress, setProgress] = useState<Progress>(NOTHING);
   useEffect(() => {
     const stop = new AbortController();
     const ask = () => get<Job>(`/v1/jobs/${encodeURIComponent(id)}`, stop.signal).then((found) => {
       setJob(found);
       return found;
     });
+    const listen = () => {
+      setProgress(NOTHING);
+      return events(`/v1/jobs/${encodeURIComponent(id)}/events`, stop.signal, ({ event, data }) => {
+        if (event === "job") setJob(data);
+        else setProgress((old) => grown(old, data));
+      });
+    };
     const follow = async () => {
-      const begun = performance.now();
-      while (!stop.signal.aborted && !isOver(await ask())) {
-        await events(`/v1/jobs/${encodeURIComponent(id)}/events`, stop.signal, ({ event, data }) => {
-          if (event === "job") setJob(data);
-          else setProgress((old) => grown(old, data, begun));
-        });
+      let found = await ask();
+      await listen();
+      while (!isOver(found) && !stop.signal.aborted) {
+        found = await ask();
+        if (isOver(found)) return;
         await new Promise((wake) => setTimeout(wake, 500));
+        await listen();
       }
     };
     follow().catch((found: Error) => {
@@ -98,13 +107,15 @@ function number(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
-function grown(old: Progress, data: Record<string, unknown>, begun: number): Progress {
-  const time_s = number(data.time_s ?? data.elapsed_s) ?? (performance.now() - begun) / 1000;
+/** An event says when it was, in seconds since its attempt began: an earlier time is another attempt. */
+function grown(old: Progress, data: Record<string, unknown>): Progress {
+  const time_s = number(data.elapsed_s) ?? (old.points.at(-1)?.time_s ?? 0);
   const cost_s = number(data.cost_s);
   const bound_s = number(data.bound_s);
   const line = data.text;
+  const before = time_s < (old.points.at(-1)?.time_s ?? 0) ? [] : old.points;
   return {
-    points: cost_s === null && bound_s === null ? old.points : [...old.points, { time_s, cost_s, bound_s }],
+    points: cost_s === null && bound_s === null ? before : [...before, { time_s, cost_s, bound_s }],
     lines: typeof line === "string" ? [...old.lines, line].slice(-300) : old.lines,
   };
 }
@@ -124,8 +135,8 @@ export function JobPage(props: { id: string }) {
         {job && !isOver(job) && <button onClick={cancel}>{t("Cancel")}</button>}
         {plan && <a class="button primary" href={link(["plans", plan])}>{t("Open the plan")}</a>}
       </div>
-      {error && <div class="note error" role="alert">{error.message}</div>}
-      {job?.message && <div class="note error" role="alert">{job.message}</div>}
+      {error && <div class="note error" role="alert">{said(error.message)}</div>}
+      {job?.message && <div class="note error" role="alert">{said(job.message)}</div>}
       {job?.state === "done" && job.kind === "search" && !plan && <Infeasible result={job.result ?? {}} />}
       <div class="kpis">
         <Kpi name={t("best step so far")} value={seconds(cost)} />
@@ -134,10 +145,10 @@ export function JobPage(props: { id: string }) {
         <Kpi name={t("elapsed")} value={elapsed(job)} />
       </div>
       <div class="grid">
-        <Panel width="w7" title={t("Cost and bound over time")}><Course points={progress.points} /></Panel>
+        <Panel width="w7" title={t("Cost and bound over time")}><Course points={progress.points} job={job} /></Panel>
         <Panel width="w5" title={t("Progress")}>
           <div class="scroll mono side" tabIndex={0} role="log" aria-label={t("Progress")}>
-            {progress.lines.map((line, i) => <div key={i}>{line}</div>)}
+            {progress.lines.map((line, i) => <div key={i}>{said(line)}</div>)}
             {!progress.lines.length && <p class="soft">{job && isOver(job) ? t("The job is over.") : t("Waiting for the first report.")}</p>}
           </div>
         </Panel>
@@ -166,31 +177,39 @@ function Infeasible(props: { result: Record<string, any> }) {
   const { result } = props;
   return (
     <div class="note error" role="alert">
-      {t("Nothing fits into memory.")}{"\n"}{result.message} ({bytes(result.needed_bytes)} / {bytes(result.available_bytes)})
-      {(result.remedies ?? []).map((each: string) => `\n- ${each}`)}
+      {t("Nothing fits into memory.")}{"\n"}{said(result.message ?? "")} ({bytes(result.needed_bytes)} / {bytes(result.available_bytes)})
+      {(result.remedies ?? []).map((each: string) => `\n- ${said(each)}`)}
     </div>
   );
 }
 
-function Course(props: { points: Point[] }) {
-  const { points } = props;
+/** Seconds since the job began; the tip has the time of day. */
+function Course(props: { points: Point[]; job: Job | undefined }) {
+  const { points, job } = props;
+  const began_s = job?.started_at ?? null;
+  const end_s = began_s !== null && job?.finished_at ? job.finished_at - began_s : null;
+  const format = distinctSeconds(points.flatMap((point) => [point.cost_s, point.bound_s]).filter((each) => each !== null));
+  const clock = (after_s: number) => (began_s === null ? "" : new Date((began_s + after_s) * 1000).toLocaleTimeString());
   const option = useCallback(() => ({
     grid: { left: 56, right: 16, top: 30, bottom: 36 },
     legend: legend({ top: 0 }),
     tooltip: tooltip((rows: any[]) => [
-      [seconds(rows[0]?.value[0])], ...rows.map((row) => [row.seriesName, seconds(row.value[1])]),
+      [seconds(rows[0]?.value[0]), clock(rows[0]?.value[0])], ...rows.map((row) => [row.seriesName, format(row.value[1])]),
     ] as [string, string][], { trigger: "axis" }),
-    xAxis: { type: "value", name: t("seconds"), nameLocation: "middle", nameGap: 22, ...axis() },
-    yAxis: { type: "value", scale: true, ...axis(seconds) },
+    xAxis: { type: "value", min: 0, max: end_s ?? undefined, name: began_s === null ? t("seconds") : `${t("seconds since")} ${clock(0)}`, nameLocation: "middle", nameGap: 22, ...axis() },
+    yAxis: { type: "value", scale: true, ...axis(format) },
     series: [
-      { name: t("cost"), type: "line", step: "end", symbolSize: 4, data: rowsOf(points, "cost_s"), color: series(4) },
-      { name: t("bound"), type: "line", step: "end", symbolSize: 4, data: rowsOf(points, "bound_s"), color: series(0) },
+      { name: t("cost"), type: "line", step: "end", symbolSize: 4, data: rowsOf(points, "cost_s", end_s), color: series(4) },
+      { name: t("bound"), type: "line", step: "end", symbolSize: 4, data: rowsOf(points, "bound_s", end_s), color: series(0) },
     ],
-  }), [points]);
+  }), [points, began_s, end_s]);
   const label = useMemo(() => t("Cost and bound over time"), []);
   return <Chart option={option} height={300} label={label} />;
 }
 
-function rowsOf(points: Point[], key: "cost_s" | "bound_s"): [number, number][] {
-  return points.flatMap((point) => (point[key] === null ? [] : [[point.time_s, point[key]] as [number, number]]));
+/** What was known when; the last of it holds until the end. */
+function rowsOf(points: Point[], key: "cost_s" | "bound_s", end_s: number | null): [number, number][] {
+  const rows = points.flatMap((point) => (point[key] === null ? [] : [[point.time_s, point[key]] as [number, number]]));
+  const last = rows.at(-1);
+  return last && end_s !== null && end_s > last[0] ? [...rows, [end_s, last[1]]] : rows;
 }

@@ -2,12 +2,12 @@
 import { useCallback } from "preact/hooks";
 import { useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
-import { bytes, percent } from "./format";
-import { t } from "./i18n";
-import { link } from "./router";
+import { bytes, percent, seconds } from "./format";
+import { deviceName, t } from "./i18n";
+import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
-import type { MemoryView } from "./types";
-import { Causes, Panel, Shown } from "./ui";
+import type { Levels, MemoryView } from "./types";
+import { Causes, Panel, Segments, Shown } from "./ui";
 
 const GIB = 2 ** 30;
 
@@ -18,11 +18,23 @@ export function MemoryTab(props: { id: string }) {
 
 function Memory(props: { id: string; memory: MemoryView }) {
   const { memory } = props;
-  const option = useCallback(() => chartOf(memory), [memory]);
+  const { query } = useRoute();
+  const fullest = memory.parts.find((part) => part.peak_bytes === memory.peak_bytes) ?? memory.parts[0];
+  const shown = memory.parts.find((part) => String(part.part) === query.get("part")) ?? fullest;
+  const levels: Levels = shown ?? memory;
+  const option = useCallback(() => chartOf(levels, memory.limit_bytes), [levels]);
+  const choice = memory.parts.map((part): [string, string] => [String(part.part), `${t(part.numbers.length > 1 ? "Stages" : "Stage")} ${part.numbers.join(", ")}`]);
   return (
     <div class="grid">
-      {memory.points.length > 0 && (
+      {memory.curves.length > 0 && (
+        <Panel width="w12" title={t("Memory over the simulated step")}>
+          <Curves memory={memory} />
+        </Panel>
+      )}
+      {levels.points.length > 0 && (
         <Panel width="w12" title={t("Memory over the step, by cause")} extra={<span class="soft">{t("forward in the order of operators, then backward")}</span>}>
+          {shown && <p><Segments label={t("Stages")} value={String(shown.part)} options={choice} change={(part) => setQuery({ part })} />{" "}
+            <span class="soft">{t("with all micro-batches on the way")}</span></p>}
           <Chart option={option} height={380} label={t("Memory over the step, by cause")} />
         </Panel>
       )}
@@ -35,14 +47,14 @@ function Memory(props: { id: string; memory: MemoryView }) {
         <Causes head={t("cause")} format={bytes} total={memory.peak_bytes} rows={Object.entries(memory.by_cause).map(([name, value]) => ({ name: t(name), value }))} />
         <p class="soft">{memory.limit_bytes !== null && `${percent(memory.peak_bytes, memory.limit_bytes)} ${t("of the limit of")} ${bytes(memory.limit_bytes)}.`}</p>
       </Panel>
-      {memory.holders.length > 0 && (
+      {levels.holders.length > 0 && (
         <Panel width="w7" title={t("Who holds most at the peak")}>
           <table>
             <thead><tr><th scope="col">{t("operator or tensor")}</th><th scope="col">{t("as")}</th><th scope="col" class="right">{t("memory")}</th><th scope="col" class="right">%</th></tr></thead>
-            <tbody>{memory.holders.map((row) => (
+            <tbody>{levels.holders.map((row) => (
               <tr key={row.name + row.cause}>
                 <td class="name"><a href={link(["plans", props.id, "graph"], { op: row.name, level: "operators" })}>{row.name}</a></td>
-                <td>{t(row.cause)}</td><td class="right">{bytes(row.bytes)}</td><td class="right">{percent(row.bytes, memory.peak_bytes)}</td>
+                <td>{t(row.cause)}</td><td class="right">{bytes(row.bytes)}</td><td class="right">{percent(row.bytes, levels.peak_bytes)}</td>
               </tr>
             ))}</tbody>
           </table>
@@ -52,12 +64,41 @@ function Memory(props: { id: string; memory: MemoryView }) {
   );
 }
 
-function chartOf(memory: MemoryView): object {
+/** What each part of the machine holds while micro-batches come and go. */
+function Curves(props: { memory: MemoryView }) {
+  const { curves, limit_bytes } = props.memory;
+  const option = useCallback(() => ({
+    grid: { left: 60, right: 16, top: 34, bottom: 62 },
+    legend: legend({ top: 0 }),
+    tooltip: tooltip((rows: any[]) => [
+      [seconds(rows[0]?.value[0]), ""], ...rows.map((row) => [row.seriesName, bytes(row.value[1] * GIB)]),
+    ] as [string, string][], { trigger: "axis" }),
+    dataZoom: [{ type: "inside" }, { type: "slider", height: 18, bottom: 8, labelFormatter: (value: number) => seconds(value) }],
+    xAxis: { type: "value", min: 0, max: "dataMax", ...axis(seconds) },
+    yAxis: { type: "value", name: "GiB", ...axis((value) => String(Math.round(value * 100) / 100)) },
+    series: curves.map((curve, i) => ({
+      name: deviceName(curve.name), type: "line", step: "end", symbol: "none", color: series(i),
+      data: curve.time_s.map((time_s, at) => [time_s, curve.bytes[at]! / GIB]),
+      ...(i === 0 && limit_bytes !== null && limitLine(limit_bytes)),
+    })),
+  }), [props.memory]);
+  return <Chart option={option} height={300} label={t("Memory over the simulated step")} />;
+}
+
+function limitLine(limit_bytes: number): object {
+  return {
+    markLine: {
+      symbol: "none", silent: true, lineStyle: { color: colour("bad"), type: "solid" }, data: [{ yAxis: limit_bytes / GIB }],
+      label: { formatter: t("limit"), color: colour("bad"), position: "insideEndTop" },
+    },
+  };
+}
+
+function chartOf(memory: Levels, limit: number | null): object {
   const causes = Object.entries(memory.causes);
-  const limit = memory.limit_bytes;
   const told = (rows: any[]): [string, string][] => {
     const at = rows[0]?.dataIndex ?? 0;
-    const back = memory.backward_from !== undefined && memory.points[at]! >= memory.backward_from;
+    const back = memory.points[at]! >= memory.backward_from;
     const total = causes.reduce((sum, [, level]) => sum + level[at]!, 0);
     return [
       [`${memory.operators[at]} (${t(back ? "backward" : "forward")})`, ""], [t("in use"), bytes(total)],
@@ -74,12 +115,7 @@ function chartOf(memory: MemoryView): object {
     series: causes.map(([name, level], i) => ({
       name: t(name), type: "line", stack: "memory", step: "end", symbol: "none", color: series(i), lineStyle: { width: 0 }, areaStyle: { opacity: 0.8 },
       data: level.map((value) => value / GIB),
-      ...(i === 0 && limit !== null && {
-        markLine: {
-          symbol: "none", silent: true, lineStyle: { color: colour("bad"), type: "solid" }, data: [{ yAxis: limit / GIB }],
-          label: { formatter: t("limit"), color: colour("bad"), position: "insideEndTop" },
-        },
-      }),
+      ...(i === 0 && limit !== null && limitLine(limit)),
     })),
   };
 }

@@ -2,11 +2,11 @@
 import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { bytes, count, percent, seconds, signed } from "./format";
-import { t } from "./i18n";
+import { said, t } from "./i18n";
 import { link } from "./router";
 import type { ExplanationView, Summary, WhatIfView } from "./types";
 import { Causes, Pairs, Panel, Shown, Table } from "./ui";
-import { SMALL } from "./why";
+import { isSmall } from "./why";
 
 export function Overview(props: { id: string; summary: Summary }) {
   const { id, summary } = props;
@@ -43,7 +43,7 @@ export function Overview(props: { id: string; summary: Summary }) {
         </Panel>
       )}
       <Panel width="w6" title={t("Notes")}>
-        <ul>{summary.notes.map((note) => <li key={note}>{note}</li>)}
+        <ul>{summary.notes.map((note) => <li key={note}>{said(note)}</li>)}
           {!summary.calibrated && <li>{t("No step was measured: other times rest on data sheets and assumed efficiencies.")}</li>}</ul>
       </Panel>
     </div>
@@ -62,9 +62,11 @@ function limitText(summary: Summary): string {
 }
 
 function Heaviest(props: { id: string; summary: Summary }) {
-  const total = props.summary.step_s;
+  const { pipeline, step_s } = props.summary;
+  const total = step_s * (pipeline ? pipeline.stages.length / pipeline.chunks : 1);
   return (
     <Panel width="w12" title={t("What costs most")} extra={<a href={link(["plans", props.id, "operators"])}>{t("All operators")}</a>}>
+      {pipeline && <p class="soft">%: {t("of the time of all stages")}</p>}
       <Table
         label={t("What costs most")} rows={props.summary.heaviest} id={(row) => row.example + row.layouts}
         columns={[
@@ -85,12 +87,13 @@ function Heaviest(props: { id: string; summary: Summary }) {
 }
 
 function Explanation(props: { id: string; summary: Summary }) {
-  const [asked, setAsked] = useState(props.summary.operators <= SMALL);
+  const [asked, setAsked] = useState(isSmall(props.summary));
   const found = useGet<ExplanationView>(asked ? view(props.id, "explanation") : null);
   if (!asked) {
+    const [largest] = Object.entries(props.summary.memory_by_cause).sort((a, b) => b[1] - a[1]);
     return (
       <Panel width="w6" title={t("What limits it, and what would help")}>
-        <p>{limitText(props.summary)}</p>
+        <p>{limitText(props.summary)} {t("Most is held by")} <b>{largest && t(largest[0])}</b> ({bytes(largest?.[1])}).</p>
         <FasterLinks id={props.id} summary={props.summary} />
         <p class="soft">{t("Every other plan is weighed for this; with so many operators it takes a while.")}{" "}
           <button onClick={() => setAsked(true)}>{t("Explain")}</button></p>
@@ -106,6 +109,7 @@ function Explanation(props: { id: string; summary: Summary }) {
             : t("Memory does not bind: with more of it the plan would be the same.")}{" "}
             {told.holders[0] && <>{t("Most is held by")} <b>{t(told.holders[0].cause)}</b> ({bytes(told.holders[0].nbytes)}; {t("largest")}: <code>{told.holders[0].largest}</code>).</>}
           </p>
+          {told.limits.length > 0 && <ul>{told.limits.map((limit) => <li key={limit}>{said(limit)}</li>)}</ul>}
           <table>
             <thead><tr><th scope="col">{t("links of")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("this plan")}</th>
               <th scope="col" class="right">{t("best plan there")}</th><th scope="col" class="right">{t("change")}</th></tr></thead>
@@ -126,7 +130,7 @@ function Explanation(props: { id: string; summary: Summary }) {
 function FasterLinks(props: { id: string; summary: Summary }) {
   return (
     <table>
-      <thead><tr><th scope="col">{t("links of")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("this plan")}</th>
+      <thead><tr><th scope="col">{t("links of")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("step, simulated")}</th>
         <th scope="col" class="right">{t("change")}</th></tr></thead>
       <tbody>{props.summary.tiers.map((tier) => <FasterLink key={tier.name} id={props.id} tier={tier.name} />)}</tbody>
     </table>
@@ -149,7 +153,7 @@ function Rivals(props: { rivals: ExplanationView["rivals"] }) {
     <table>
       <thead><tr><th scope="col">{t("nearest rivals")}</th><th scope="col" class="right">{t("a step takes")}</th><th scope="col">{t("why not")}</th></tr></thead>
       <tbody>{props.rivals.slice(0, 5).map((row) => (
-        <tr key={row.name}><td class="name">{row.name}</td><td class="right">{row.delta_s === null ? "–" : signed(row.delta_s, seconds)}</td><td>{row.reason}</td></tr>
+        <tr key={row.name}><td class="name">{t(row.name) === row.name ? said(row.name) : t(row.name)}</td><td class="right">{row.delta_s === null ? "–" : signed(row.delta_s, seconds)}</td><td>{said(row.reason)}</td></tr>
       ))}</tbody>
     </table>
   );
@@ -184,7 +188,7 @@ function Beside(props: { summary: Summary }) {
         <tbody>{props.summary.baselines.map((row) => (
           <tr key={row.name}><td>{t(row.name)}</td><td class="right">{seconds(row.step_time_s)}</td>
             <td class="right">{row.fits && row.step_time_s ? `${(row.step_time_s / step).toFixed(2)} × ${t("faster")}` : "–"}</td>
-            <td class="right">{bytes(row.peak_memory_bytes)}</td><td>{row.reason}</td></tr>
+            <td class="right">{bytes(row.peak_memory_bytes)}</td><td>{said(row.reason)}</td></tr>
         ))}</tbody>
       </table>
     </Panel>

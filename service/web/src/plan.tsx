@@ -14,7 +14,7 @@ import { TimelineTab } from "./timeline";
 import type { Summary } from "./types";
 import { Kpi, Shown, useKeys } from "./ui";
 import { WhatIf } from "./whatif";
-import { SMALL } from "./why";
+import { isSmall } from "./why";
 
 const TABS: [string, string][] = [
   ["overview", "Overview"], ["graph", "Graph"], ["operators", "Operators"], ["timeline", "Timeline"], ["memory", "Memory"],
@@ -34,7 +34,7 @@ export function PlanPage(props: { id: string; tab: string }) {
         <Head id={props.id} summary={summary} />
         <nav class="tabs" aria-label={t("Views of the plan")}>
           {TABS.map(([name, title]) => (
-            <a key={name} href={link(["plans", props.id, name])} aria-current={name === props.tab ? "page" : undefined}>{t(title)}</a>
+            <a key={name} ref={name === props.tab ? intoView : null} href={link(["plans", props.id, name])} aria-current={name === props.tab ? "page" : undefined}>{t(title)}</a>
           ))}
         </nav>
         <Tab id={props.id} tab={props.tab} summary={summary} />
@@ -43,12 +43,17 @@ export function PlanPage(props: { id: string; tab: string }) {
   );
 }
 
+/** The tab of the view that is shown, where not all tabs have room. */
+function intoView(tab: HTMLElement | null): void {
+  tab?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
 function Tab(props: { id: string; tab: string; summary: Summary }): ComponentChildren {
   const { id, summary } = props;
   switch (props.tab) {
     case "overview": return <Overview id={id} summary={summary} />;
-    case "graph": return <GraphTab id={id} small={summary.operators <= SMALL} />;
-    case "operators": return <OperatorsTab id={id} small={summary.operators <= SMALL} />;
+    case "graph": return <GraphTab id={id} small={isSmall(summary)} />;
+    case "operators": return <OperatorsTab id={id} small={isSmall(summary)} />;
     case "timeline": return <TimelineTab id={id} />;
     case "memory": return <MemoryTab id={id} />;
     case "cluster": return <ClusterTab id={id} />;
@@ -66,7 +71,7 @@ function Head(props: { id: string; summary: Summary }) {
   const { summary } = props;
   const limit = summary.limit_bytes ?? 0;
   const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
-  const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target };
+  const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
   return (
     <>
       <div class="head">

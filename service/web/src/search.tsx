@@ -31,7 +31,7 @@ const USUAL: Form = {
 
 export function startOf(query: URLSearchParams): Form {
   const given = Object.fromEntries([...query].filter(([key]) => key in USUAL && key !== "pipeline"));
-  return { ...USUAL, ...given, modelName: query.get("name") ?? query.get("model") ?? "" };
+  return { ...USUAL, ...given, pipeline: query.get("pipeline") === "true", modelName: query.get("name") ?? query.get("model") ?? "" };
 }
 
 /** Options as the command line names them; what is left empty is the service's to choose. */

@@ -3,7 +3,7 @@ import { useCallback, useState } from "preact/hooks";
 import { post } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, count, seconds } from "./format";
-import { t } from "./i18n";
+import { said, t } from "./i18n";
 import { isOver, useJob } from "./jobs";
 import { go, useRoute } from "./router";
 import { MachineFields, ModelPicker, optionsOf, startOf, type Form } from "./search";
@@ -81,8 +81,8 @@ function Curves(props: { id: string }) {
     <>
       <div class="head"><h1 class="grow">{t("Sweep")} <code>{props.id.slice(0, 14)}</code></h1><span class={`state ${job?.state ?? ""}`}>{t(job?.state ?? "")}</span></div>
       {error && <Failure error={error} />}
-      {job?.message && <div class="note error" role="alert">{job.message}</div>}
-      {!isOver(job) && <p class="mono" role="status">{progress.lines.at(-1) ?? `${t("Waiting for the first report.")}`}</p>}
+      {job?.message && <div class="note error" role="alert">{said(job.message)}</div>}
+      {!isOver(job) && <p class="mono" role="status">{said(progress.lines.at(-1) ?? "") || t("Waiting for the first report.")}</p>}
       {points.length > 0 && (
         <div class="grid">
           {axes.length > 1 && <div class="w12"><Segments label={t("over")} value={shown} options={axes.map((each) => [each, t(each)])} change={setBy} /></div>}
@@ -99,7 +99,7 @@ function Curves(props: { id: string }) {
                 { key: "speed", title: t("samples per second"), right: true, sort: (row) => row.samples_per_s ?? 0, show: (row) => cell(row.samples_per_s) },
                 { key: "peak", title: t("peak memory"), right: true, sort: (row) => row.peak_gib ?? 0,
                   show: (row) => (typeof row.peak_gib === "number" ? bytes(row.peak_gib * 2 ** 30) : "–") },
-                { key: "plan", title: t("plan"), name: true, show: (row) => row.plan ?? row.message ?? "" },
+                { key: "plan", title: t("plan"), name: true, show: (row) => row.plan ?? said(String(row.message ?? "")) },
               ]}
             />
             <p class="soft">{t("Marked points are best in time, devices, memory or price: no other is better in all of them.")}</p>

@@ -3,7 +3,7 @@ import { useCallback } from "preact/hooks";
 import { useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { percent, seconds, signed } from "./format";
-import { t } from "./i18n";
+import { deviceName, t } from "./i18n";
 import { causeText } from "./overview";
 import { go } from "./router";
 import { series } from "./theme";
@@ -100,7 +100,8 @@ function chartOf(line: TimelineView, several: boolean): object {
       [t("for"), t(tasks.words[tasks.cause[i]!]!)], [t("from"), seconds(start)],
     ];
   };
-  const names = line.streams.map((stream) => (several ? `${stream.device} · ${stream.name}` : stream.name));
+  const streamName = (name: string) => t(name === "compute" ? "computation" : name);
+  const names = line.streams.map((stream) => (several ? `${deviceName(stream.device)} · ${streamName(stream.name)}` : streamName(stream.name)));
   const shownNames = names.map((name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name));
   return {
     grid: { left: 150, right: 14, top: 34, bottom: 62 },

@@ -56,7 +56,7 @@ export interface Summary {
   };
   objective: { cost: string; value: number; bound: number; proof: string } | null;
   pipeline: {
-    schedule: string; micro_batches: number; micro_batch: number; global_batch: number;
+    schedule: string; chunks: number; micro_batches: number; micro_batch: number; global_batch: number;
     stages: {
       start: number; end: number; forward_s: number; backward_s: number; once_s: number;
       peak_memory_bytes: number; in_flight: number;
@@ -119,17 +119,24 @@ export interface TimelineView {
   devices: { name: string; copies: number; computing_s: number; exposed_s: number; waiting_s: number }[];
 }
 
-export interface MemoryView {
+/** Levels by cause while operators run. */
+export interface Levels {
   peak_bytes: number;
-  limit_bytes: number | null;
-  by_cause: Record<string, number>;
   causes: Record<string, number[]>;
   points: number[];
   operators: string[];
-  backward_from?: number;
-  peak_at?: number;
+  backward_from: number;
+  peak_at: number;
   holders: { name: string; cause: string; bytes: number }[];
+}
+
+export interface MemoryView extends Levels {
+  limit_bytes: number | null;
+  by_cause: Record<string, number>;
   stages: number[];
+  /** One for each part of the machine, where there are stages. */
+  parts: (Levels & { part: number; numbers: number[] })[];
+  curves: { name: string; time_s: number[]; bytes: number[]; peak_bytes: number }[];
 }
 
 export interface Picture {
@@ -218,6 +225,7 @@ export interface WhyView {
   memory: MemoryStatus | null;
   candidates: number;
   glance: boolean;
+  place?: { stage: number; stages: number; micro_batches: number; work_s: number } | null;
 }
 
 export interface MemoryStatus {
@@ -233,5 +241,7 @@ export interface ExplanationView {
   memory: MemoryStatus;
   holders: { cause: string; nbytes: number; largest: string; largest_bytes: number }[];
   rivals: { name: string; delta_s: number | null; delta_by_cause: Record<string, number>; reason: string }[];
+  /** What holds a plan with stages back. */
+  limits: string[];
   links: { tier: string; factor: number; same_plan_s: number; best_s: number; plan_changes: boolean }[];
 }

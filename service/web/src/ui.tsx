@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Loaded } from "./api";
 import { percent } from "./format";
-import { t } from "./i18n";
+import { said, t } from "./i18n";
 
 export function Panel(props: {
   title?: string; extra?: ComponentChildren; width?: string; children: ComponentChildren;
@@ -32,7 +32,7 @@ export function Kpi(props: { value: string; name: string; share?: number; title?
 }
 
 export function Failure(props: { error: Error }) {
-  return <div class="note error" role="alert">{props.error.message}</div>;
+  return <div class="note error" role="alert">{said(props.error.message)}</div>;
 }
 
 /** What is shown of an answer: that it is on its way, that it failed, or what it says. */
@@ -57,7 +57,7 @@ export function Causes(props: {
   const total = props.total ?? props.rows.reduce((sum, row) => sum + row.value, 0);
   const most = Math.max(...props.rows.map((row) => row.value), 1e-300);
   return (
-    <table>
+    <table class="causes">
       <thead>
         <tr>
           <th scope="col">{props.head}</th><th scope="col" class="bar"><span class="skip">{t("share")}</span></th>

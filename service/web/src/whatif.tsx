@@ -26,15 +26,15 @@ export function WhatIf(props: { id: string; summary: Summary }) {
   const settled = useSettled(asked.toString(), 90);
   const found = useGet<WhatIfView>(`/v1/plans/${encodeURIComponent(id)}/views/whatif?${settled}`);
   const again = {
-    cluster: summary.cluster, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
+    cluster: summary.cluster, pipeline: summary.pipeline ? "true" : undefined, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
     target: summary.target, memory: asked.has("memory_bytes") ? `${Number(asked.get("memory_bytes")) / 2 ** 30}GiB` : undefined,
   };
   const reset = () => setQuery(Object.fromEntries([...query.keys()].map((key) => [key, undefined])));
   return (
     <div class="grid">
       <Panel width="w4" title={t("What if")} extra={<button onClick={reset}>{t("Reset")}</button>}>
-        <Slider name="devices" title={t("devices")} powers={POWERS} told={(p) => count(summary.devices * 2 ** p)} />
-        <Slider name="batch" title={t("batch")} powers={POWERS} told={(p) => count(Math.max(1, Math.round(summary.batch * 2 ** p)))} />
+        {!summary.pipeline && <Slider name="devices" title={t("devices")} powers={POWERS} told={(p) => count(summary.devices * 2 ** p)} />}
+        <Slider name="batch" title={t(summary.pipeline ? "global batch" : "batch")} powers={batches(summary)} told={(p) => count(Math.max(1, Math.round(summary.batch * 2 ** p)))} />
         {limit !== null && (
           <Slider name="memory" title={t("memory of a device")} powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4]} told={(p) => bytes(limit * 2 ** (p / 2))} />
         )}
@@ -53,6 +53,12 @@ export function WhatIf(props: { id: string; summary: Summary }) {
       </div>
     </div>
   );
+}
+
+/** Powers of two by which the batch may change: a plan with micro-batches keeps their size. */
+function batches(summary: Summary): number[] {
+  const times = summary.pipeline?.micro_batches;
+  return POWERS.filter((power) => times === undefined || Number.isInteger(times * 2 ** power));
 }
 
 function Slider(props: { name: string; title: string; powers: number[]; told: (power: number) => string }) {

@@ -3,13 +3,18 @@ import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { causeText } from "./overview";
 import { bytes, seconds, signed } from "./format";
-import { t } from "./i18n";
+import { said, t } from "./i18n";
 import { link } from "./router";
-import type { Candidate, CostPart, WhyView } from "./types";
+import type { Candidate, CostPart, Summary, WhyView } from "./types";
 import { Panel, Shown } from "./ui";
 
-/** Of more operators a whole explanation takes so long that it waits until somebody asks. */
-export const SMALL = 600;
+const SMALL = 600;
+const SMALL_WITH_STAGES = 1500;
+
+/** Whether a whole explanation is there in seconds; else it waits until somebody asks. Each stage is a problem of its own. */
+export function isSmall(summary: Summary): boolean {
+  return summary.operators <= (summary.pipeline ? SMALL_WITH_STAGES : SMALL);
+}
 
 /** At a glance first; all else chosen anew when that is there, or when somebody asks for it. */
 export function Why(props: { id: string; op: string; small: boolean; close?: () => void }) {
@@ -27,6 +32,7 @@ export function Why(props: { id: string; op: string; small: boolean; close?: () 
       <Shown of={found}>{(why) => (
         <>
           <p class="soft">{why.label}{why.scope && <> · <span class="mono">{why.scope}</span></>} · {why.candidates} {t("candidates")}</p>
+          {why.place && <p class="soft">{t("Stage")} {why.place.stage} {t("of")} {why.place.stages} · {why.place.micro_batches} {t("micro-batches")}</p>}
           <h3>{t("Chosen")}</h3>
           <Chosen candidate={why.chosen} />
           {why.memory && <p>{why.memory.is_binding
@@ -37,7 +43,7 @@ export function Why(props: { id: string; op: string; small: boolean; close?: () 
           {why.rivals.map((rival, i) => <RivalRow key={i} rival={rival} />)}
           {why.glance && <p class="soft">{t("With all else as planned.")}{" "}
             {isWanted
-              ? <span role="status">{whole.error ? whole.error.message : `${t("All else is chosen anew")} …`}</span>
+              ? <span role="status">{whole.error ? said(whole.error.message) : `${t("All else is chosen anew")} …`}</span>
               : <button onClick={() => setAsked(props.op)}>{t("Choose all else anew")}</button>}</p>}
           {why.neighbours.length > 0 && <Neighbours id={props.id} why={why} />}
         </>
@@ -74,7 +80,7 @@ function PartRow(props: { part: CostPart }) {
   return (
     <tr>
       <td>{causeText(part.cause)}{part.purpose && <span class="soft"> · {t(part.purpose)}</span>}
-        {part.neighbour && <div class="mono soft">{part.neighbour}</div>}</td>
+        {part.neighbour && <div class="mono soft">{said(part.neighbour)}</div>}</td>
       <td class="right">{seconds(part.time_s)}</td>
     </tr>
   );
@@ -90,7 +96,7 @@ function RivalRow(props: { rival: Candidate }) {
       <p class="mono soft">{layoutsOf(rival)}</p>
       {rival.delta_s !== undefined && <p>{t("with all else as planned")}: {signed(rival.fixed_delta_s, seconds)}</p>}
       {rival.reasons?.map((reason, i) => (
-        <div key={i} class={reason.decisive ? "reason decisive" : "reason"}>{reason.text}</div>
+        <div key={i} class={reason.decisive ? "reason decisive" : "reason"}>{said(reason.text)}</div>
       ))}
       <table><tbody>{rival.parts.slice(0, 5).map((part, i) => <PartRow key={i} part={part} />)}</tbody></table>
       {rival.also_changed !== undefined && rival.also_changed.length > 0 && <p class="soft">{t("would change too")}: <span class="mono">{rival.also_changed.join(", ")}</span></p>}

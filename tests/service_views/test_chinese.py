@@ -1,0 +1,228 @@
+"""What the service says has Chinese, and loses nothing: notes, reasons, remarks, refusals."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ir.plan import Plan
+from ir.plan_file import read_plan
+from planner.asking.faults import user_errors
+from planner.asking.options import SearchOptions
+from planner.asking.searching import question
+from planner.asking.sources import model_file, published_model
+from planner.explain import summary, why
+from planner.joint import search_whole
+from planner.request import InfeasibleError
+from planner.search import search
+from service.app import create_app
+from service.settings import Settings
+from service.views.memory import memory_view
+from service.views.summary import summary_view
+from service.views.timeline import timeline_view
+from tests.builders import mlp
+from tests.service_views.chinese import cause_is_known, chinese_of, sentences, without_chinese
+from tests.service_views.plans_of import FAST, plan_of
+from tests.service_views.test_routes import client
+from topology.catalogue import named_cluster
+from topology.loading import load_machine
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = named_cluster("atlas-800t-a2", 8)
+PLANS = ("attention", "products", "layers", "staged")
+ASKED = (
+    "service", "planner/asking/texts.py", "planner/asking/machines.py", "planner/asking/errors.py",
+    "planner/asking/request.py", "planner/whatif/axes.py", "planner/preparation.py",
+    "planner/explain/questions.py", "ir/batch.py",
+)  # fmt: skip
+"""What the forms of the page run into first."""
+
+
+@cache
+def plan(name: str) -> Plan:
+    if name != "staged":
+        return plan_of(name)
+    request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
+    return search_whole(mlp(4), CLUSTER, request)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_a_plan_says_has_chinese(name: str) -> None:
+    view = summary_view(plan(name))
+    told = [*view["notes"], *(row["reason"] for row in view["baselines"])]
+    assert not [line for text in told for line in without_chinese(text)]
+    causes = [row["cause"] for row in view["time_by_cause"]]
+    causes += [purpose for row in view["time_by_cause"] for purpose in row["purposes"]]
+    causes += [*view["memory_by_cause"], *memory_view(plan(name))["causes"]]
+    causes += [row["cause"] for row in timeline_view(plan(name))["communication"]]
+    assert not [cause for cause in causes if not cause_is_known(cause)]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_explanations_have_chinese(name: str) -> None:
+    found = summary(plan(name))
+    told = [*found.limits, *(rival.reason for rival in found.rivals)]
+    for operator in plan(name).operators[:3]:
+        answer = why(plan(name), operator.name)
+        told += [reason.text for rival in answer.rivals for reason in rival.reasons]
+    assert told
+    assert not [line for text in told for line in without_chinese(text)]
+
+
+def test_progress_has_chinese() -> None:
+    told: list[str] = []
+    search(mlp(3), CLUSTER, FAST, told.append)
+    search_whole(mlp(4), CLUSTER, replace(FAST, global_batch=256), told.append)
+    assert told
+    assert not [line for text in told for line in without_chinese(text)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"devices": 12}, {"devices": 0}, {"devices": 16, "batch": 0}, {"cluster": "nowhere"},
+        {"devices": 16, "memory": "much"}, {"devices": 16, "memory": "1 MiB"}, {"target": "c"},
+        {"devices": 16, "bind": ["batch"]}, {"devices": 16, "bind": ["length=3"]},
+        {"devices": 16, "solver": "luck"}, {"devices": 16, "dtype": "fp8"},
+        {"devices": 16, "pipeline": "2"}, {"devices": 16, "batch": 8, "global_batch": 8},
+        {"devices": 16, "global_batch": 64, "pipeline": "7"},
+        {"devices": 16, "global_batch": 64, "micro_batch": "7"},
+        {"devices": 16, "global_batch": 64, "phase": "infer"},
+    ],
+)  # fmt: skip
+def test_what_a_form_asks_wrongly_is_refused_in_chinese(options: dict[str, object]) -> None:
+    with pytest.raises((*user_errors(), InfeasibleError)) as refused:
+        question(published_model("gpt2"), SearchOptions(**options)).plan()  # type: ignore[arg-type]
+    assert not without_chinese(str(refused.value))
+    remedies = getattr(refused.value, "remedies", ())
+    assert not [line for text in remedies for line in without_chinese(text)]
+
+
+def test_what_the_service_refuses_has_chinese(tmp_path: Path) -> None:
+    settings = Settings(database=f"sqlite:///{tmp_path / 'jobs.sqlite'}", data=tmp_path, workers=0)
+    asked = [
+        ("/v1/searches", {}), ("/v1/searches", {"model": "m_nothing"}),
+        ("/v1/searches", {"model": "gpt2", "options": {"devices": "many"}}),
+        ("/v1/searches", {"model": "gpt2", "options": {"cluster": "nowhere"}}),
+        ("/v1/searches", {"model": "m_" + "0" * 32}), ("/v1/searches", {"model": "gpt2", "no": 1}),
+        ("/v1/sweeps", {"model": "gpt2", "sweep": {"devices": "few"}}),
+        ("/v1/sweeps", {"model": "gpt2", "sweep": {"vary": ["speed=2"]}}),
+        ("/v1/exports", {"plan": "p_" + "0" * 32, "format": "jax"}),
+    ]  # fmt: skip
+    with TestClient(create_app(settings)) as asking:
+        answers = [asking.post(path, json=body) for path, body in asked]
+        answers += [asking.get(f"/v1/jobs/j_{'0' * 32}"), asking.get("/v1/jobs?limit=0")]
+        answers += [asking.post("/v1/clusters?name=x.txt", content=b"x")]
+        answers += [asking.post("/v1/clusters?name=x.yaml", content=b"")]
+    answers += [
+        client().get(f"/v1/plans/{path}")
+        for path in (
+            "layers/views/nothing", "layers/views/whatif?devices=12",
+            "layers/views/whatif?bandwidth=server", "layers/views/whatif?bandwidth=nowhere:2",
+            "layers/views/whatif?bandwidth=server:-1", "layers/views/why/no_such_operator",
+        )
+    ]  # fmt: skip
+    assert all(answer.status_code >= 400 for answer in answers)
+    told = [answer.json()["message"] for answer in answers]
+    assert not [line for text in told for line in without_chinese(text)]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3-8b", "mixtral-8x7b", "bert-base"])
+def test_what_is_assumed_of_a_model_has_chinese(name: str) -> None:
+    notes = published_model(name).graph({}).notes
+    assert not [line for text in notes for line in without_chinese(text)]
+
+
+CONFIG = {"model_type": "odd", "hidden_size": 64, "num_hidden_layers": 2}
+
+
+def read_upload(path: Path) -> object:
+    """As jobs read what is uploaded."""
+    if path.name == "plan.json":
+        return read_plan(path)
+    if path.suffix == ".yaml":
+        return load_machine(path.read_text(encoding="utf-8"), path.name)
+    return model_file(path).graph({})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.onnx", b"no model"), ("a.onnx.gz", b"no archive"), ("a.onnx", b""),
+        ("config.json", b"[]"), ("config.json", b"{"), ("config.json", json.dumps(CONFIG).encode()),
+        ("a.pt2", b"no archive"), ("a.mlir", b"no module"), ("a.mlir", b"\xff\xfe"),
+        ("a.yaml", b"cluster: 3"), ("a.yaml", b"{"), ("a.yaml", b"- 1"), ("a.yaml", b"a: 1\na: 2"),
+        ("plan.json", b"{}"), ("plan.json", b"{"), ("plan.json", b"\xff"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_upload_has_chinese(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(user_errors()) as refused:
+        read_upload(path)
+    assert not without_chinese(str(refused.value))
+
+
+def _text(node: ast.expr) -> str | None:
+    """A string of the sources; X stands for what is filled in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(p.value) if isinstance(p, ast.Constant) else "X" for p in node.values)
+    return None
+
+
+def refusals(source: Path) -> Iterator[str]:
+    """Lines of the errors that a source raises for people: what is wrong, and how to mend it."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id not in {"UserError", "RequestError", "BatchError", "RefusedError"}:
+            continue
+        wanted = node.args[:: 2 if node.func.id == "UserError" else 1]
+        if node.func.id == "RefusedError":
+            wanted = node.args[1:2]
+        for line in "\n".join(filter(None, map(_text, wanted))).splitlines():
+            is_neutral = line.startswith(("  at:  ", "  fix: --", "--", "Xknown"))
+            if re.search("[a-z]{3}", line.removeprefix("  fix: ")) and not is_neutral:
+                yield line
+
+
+@pytest.mark.parametrize("folder", ASKED)
+def test_every_refusal_of_the_forms_has_chinese(folder: str) -> None:
+    place = ROOT / folder
+    sources = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    shown = [source for source in sources if source.stem not in {"client", "engine"}]
+    lines = [line for source in shown for line in refusals(source)]
+    assert not [line for line in lines if chinese_of(line, whole=False) is None]
+
+
+def test_the_chinese_carries_over_whatever_the_english_does() -> None:
+    for english, chinese in sentences():
+        holes = len(re.findall(r"\{w?\}", english))
+        assert {int(n) for n in re.findall(r"\{(\d)\}", chinese)} == set(range(1, holes + 1)), (
+            english
+        )
+        assert re.search("[\u4e00-\u9fff]", re.sub(r"\{\d\}", "", chinese)) or not holes, english
+
+
+def test_no_sentence_is_given_twice() -> None:
+    given = [english for english, _ in sentences()]
+    assert len(given) == len(set(given))
+
+
+def test_numbers_names_and_units_stay_as_they_are() -> None:
+    text = "the memory of 58 GiB per device: 1.5 ms of the difference would go without the limit"
+    found = chinese_of(text)
+    assert found is not None
+    assert [part for part in ("58 GiB", "1.5 ms") if part not in found] == []
