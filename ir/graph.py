@@ -8,7 +8,7 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ir.dtypes import dtype_bytes
 
@@ -112,6 +112,8 @@ class OpGraph:
     """Dynamic dimensions of the model and the values that they are bound to."""
     variants: tuple[OpGraph, ...] = ()
     """The same model at other values of its symbols (`ir.symbols`); none once it is prepared."""
+    _kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was made of the graph once and does not change."""
 
     def producers(self) -> dict[str, Op]:
         return {name: op for op in self.ops for name in op.outputs if name}
@@ -176,7 +178,17 @@ class OpGraph:
 
     def digest(self) -> str:
         """Hash of everything that planning reads, hexadecimal."""
-        return record_digest(graph_to_dict(self))
+        if "digest" not in self._kept:
+            self._kept["digest"] = record_digest(self.record())
+        found: str = self._kept["digest"]
+        return found
+
+    def record(self) -> Mapping[str, Any]:
+        """`graph_to_dict`, made once: not to be changed."""
+        if "record" not in self._kept:
+            self._kept["record"] = graph_to_dict(self)
+        found: Mapping[str, Any] = self._kept["record"]
+        return found
 
 
 def record_digest(record: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ir.graph import GraphError, graph_from_dict, graph_to_dict
+from ir.graph import GraphError, graph_from_dict
 from ir.plan import (
     FORMAT,
     VERSION,
@@ -35,6 +35,7 @@ from ir.plan_checks import graph_faults, plan_faults
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -83,7 +84,7 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
     for item in fields(plan):
         value = getattr(plan, item.name)
         if item.name == "graph":
-            values["graph"] = graph_to_dict(value)
+            values["graph"] = value.record()
         elif item.name not in {"objective", "pipeline"} or value is not None:
             values[item.name] = _record(value, layouts)
     if plan.pipeline is None:
@@ -98,16 +99,21 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
 
 def _record(value: Any, layouts: dict[NamedLayout, Any]) -> Any:
     """Plain values, in the order of the fields; a plan has few layouts, each is made once."""
-    if value is None or isinstance(value, str | int | float):
+    kind: type = type(value)
+    if kind in _PLAIN:
         return value
     if isinstance(value, tuple | list):
-        return [_record(item, layouts) for item in value]
+        return [item if type(item) in _PLAIN else _record(item, layouts) for item in value]
     if isinstance(value, Mapping):
         return {key: _record(item, layouts) for key, item in value.items()}
-    kind: type = type(value)
+    if isinstance(value, str | int | float):
+        return value
     if kind is NamedLayout and value in layouts:
         return layouts[value]
-    record = {name: _record(getattr(value, name), layouts) for name in _field_names(kind)}
+    record = {}
+    for name in _field_names(kind):
+        item = getattr(value, name)
+        record[name] = item if type(item) in _PLAIN else _record(item, layouts)
     if kind is NamedLayout:
         layouts[value] = record
     return record

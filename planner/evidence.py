@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from costmodel.collectives import CollectiveModel
 from ir.graph import Op, Role
@@ -28,6 +28,7 @@ class Evidence:
 
     lowered: Lowered
     choice: Sequence[int]
+    _named: dict[Layout, NamedLayout] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,11 +40,15 @@ class Evidence:
         return self.lowered.setting.micro_batches
 
     def named(self, layout: Layout) -> NamedLayout:
-        names = self.names
-        return NamedLayout(
-            tuple(tuple(names[a] if a >= 0 else f"/{-a}" for a in dim) for dim in layout.dims),
-            tuple(names[a] for a in layout.partial),
-        )
+        """The layout with the names of the mesh axes."""
+        found = self._named.get(layout)
+        if found is None:
+            names = self.names
+            found = self._named[layout] = NamedLayout(
+                tuple(tuple(names[a] if a >= 0 else f"/{-a}" for a in dim) for dim in layout.dims),
+                tuple(names[a] for a in layout.partial),
+            )
+        return found
 
     def operators(self) -> tuple[PlannedOperator, ...]:
         """Every operator with its split."""

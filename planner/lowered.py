@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from costmodel.memory import Optimizer
 from ir.layout import Layout
+from planner.basis import Basis
 from planner.candidates import OpCandidates
 from planner.dialects import Dialect
 from planner.edges import EdgeKind, EdgePricer
@@ -17,9 +18,6 @@ from planner.ports import Port
 from planner.problem import Problem
 from topology.cluster import Cluster
 from topology.mesh import Mesh
-
-if TYPE_CHECKING:
-    from planner.basis import Basis
 
 
 class NodeKind(StrEnum):

@@ -18,12 +18,13 @@ from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
 from ir.plan import LEAVES
 from planner.axis_choice import layout_axes, node_axes
-from planner.basis import Basis, basis_of
+from planner.basis import Basis
 from planner.candidates import OpCandidates
 from planner.edges import EdgeKind, EdgeKinds, is_same
 from planner.holdings import NO_COPIES, Copies, Holding, Holdings, recomputed_names
 from planner.liveness import Liveness
 from planner.lowered import Edge, Lowered, Node, NodeKind, Setting
+from planner.operator_prices import basis_of
 from planner.ports import Port, PortState, port_elements, port_of, twice
 from planner.pricing import Flow
 from planner.problem import EdgeTable, Interval, NodeTable

@@ -36,7 +36,7 @@ class AlphaBeta(CollectiveModel):
 
 def use_alpha_beta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Price communication as the cases do."""
-    for module in ("planner.lowering", "planner.evidence"):
+    for module in ("planner.operator_prices", "planner.evidence"):
         monkeypatch.setattr(f"{module}.CollectiveModel", AlphaBeta)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
 from topology.catalogue import named_cluster
 
+DATA = Path(__file__).parent.parent.parent / "data" / "models"
 FOLDER = Path(__file__).parent.parent / "data" / "models"
 NAMES = sorted(p.name.removesuffix(".onnx.gz") for p in FOLDER.glob("*.onnx.gz"))
 BATCH = {"mixtral_8x7b": 16, "flux_dev_12b": 16, "gpt_small_train_step": None}
@@ -49,6 +51,21 @@ def test_a_reference_model_has_a_plan_on_16_devices(name: str, tmp_path: Path) -
     steps = [b.step_time_s for b in plan.baselines if b.fits]
     assert all(s is not None and s >= estimate.step_time_s for s in steps)
     _check_files(plan, tmp_path)
+
+
+def test_tight_memory_leaves_a_small_gap_at_every_limit() -> None:
+    """From 29.4 GiB, the least there is, to where it no longer binds much."""
+    graph = import_onnx(DATA / "llama3_8b.onnx.gz")
+    cluster, before = named_cluster("atlas-800t-a2", 16), math.inf
+    for limit_gib in (29.6, 30.5, 31.0, 32.0, 33.0, 36.0):
+        request = SearchRequest(
+            batch=64, target="generic", memory_limit_bytes=limit_gib * 2**30, time_limit_s=None
+        )
+        plan = search(graph, cluster, request)
+        assert plan.bound.gap < 0.003
+        assert plan.estimate.peak_memory_bytes <= limit_gib * 2**30
+        assert plan.bound.bound_s <= before
+        before = plan.estimate.step_time_s
 
 
 def _check_files(plan: Plan, folder: Path) -> None:

@@ -1,0 +1,64 @@
+"""Candidates and prices of all operators of a graph on one mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from costmodel.collectives import CollectiveModel
+from costmodel.operators import OperatorModel
+from ir.ops import OpView
+from planner.basis import Basis, Priced
+from planner.candidates import FloatArray, OpPricer, signature
+from planner.edges import EdgePricer, edge_pricer
+from planner.liveness import Liveness
+from planner.lowered import Setting
+from planner.pricing import MINDSPORE, Pricing, in_seconds
+from planner.tensor_layouts import TensorLayouts
+
+
+def basis_of(liveness: Liveness, setting: Setting) -> Basis:
+    """Candidates and prices of all operators of a graph."""
+    operators = OperatorModel(setting.cluster.chip, smooth=True)
+    model = CollectiveModel(setting.cluster, setting.mesh)
+    pricer = edge_pricer(setting.dialect, setting.mesh, model, setting.micro_batches)
+    pricing = _pricing(setting, operators, pricer)
+    own = OpPricer(setting.mesh, setting.dialect, operators, model)
+    priced = _priced_operators(liveness, own, pricing)
+    return Basis(pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced)
+
+
+def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> Pricing:
+    if setting.cost != MINDSPORE:
+        return in_seconds(setting.cost, operators, pricer)
+    from planner.pricing_mindspore import mindspore_pricing  # noqa: PLC0415  seldom asked for
+
+    return mindspore_pricing(setting)
+
+
+def _priced_operators(liveness: Liveness, pricer: OpPricer, pricing: Pricing) -> dict[str, Priced]:
+    graph = liveness.graph
+    known: dict[Hashable, int] = {}
+    distinct: list[tuple[OpView, tuple[bool, ...]]] = []
+    number_of: dict[str, int] = {}
+    for op in graph.ops:
+        gradient = liveness.operand_gradients(op)
+        key = (signature(op, graph.tensors), gradient)
+        number = number_of[op.name] = known.setdefault(key, len(distinct))
+        if number == len(distinct):
+            distinct.append((OpView(op, graph), gradient))
+    found = pricer.all_candidates(distinct)
+    costs = [pricing.operator(view, own) for (view, _), own in zip(distinct, found, strict=True)]
+    again: dict[int, FloatArray] = {}
+    out: dict[str, Priced] = {}
+    for op in graph.ops:
+        number = number_of[op.name]
+        own, cost, gradient = found[number], costs[number], distinct[number][1]
+        shown = number
+        if liveness.block_of(liveness.position[op.name]) is not None:
+            # The backward pass computes it again with its block.
+            own = own.again
+            if number not in again:
+                again[number] = pricing.operator(OpView(op, graph), own)
+            shown, cost = len(found) + number, again[number]
+        out[op.name] = Priced(shown, own, cost, gradient)
+    return out
