@@ -46,6 +46,7 @@ def cross(incumbent: Incumbent, meter: Meter) -> None:
     # CP-SAT takes as long to load as a small problem to solve.
     prove = importlib.import_module("planner.solvers.ilp").prove
     found: Solution = prove(restricted(incumbent.problem, allowed), budget, warm, work=WORK)
+    meter.truncated |= found.truncated
     if found.choice is not None:
         incumbent.offer(original_choice(allowed, found.choice), "crossover")
 

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, Solution
+from planner.solvers.crossover import cross
 from planner.solvers.dynamic_programming import DynamicProgramming
+from planner.solvers.ledger import Ledger
+from planner.solvers.progress import Incumbent, Meter
 
 LAYERS = 40
 Node = tuple[Sequence[float], Sequence[float], tuple[int, int]]
@@ -59,6 +62,20 @@ def test_a_second_time_point_binds_where_the_price_of_the_first_would_mix() -> N
     found = solve(chain([first_only, *layers((0, 2)), second_only], 2, 10.0))
     assert found.cost_s == pytest.approx(0.001 + 35 * 1.2 + 5 * 1.0)
     assert found.bound_s == pytest.approx(found.cost_s, rel=1e-4)
+
+
+@pytest.mark.parametrize("deadline_s", [0.0, None])
+def test_a_crossover_that_the_clock_ends_says_so(deadline_s: float | None) -> None:
+    problem = chain(layers((0, 1)), 1, 5.0)
+    incumbent = Incumbent(Ledger(problem), np.full(1, 5.0))
+    lean, fast = (1,) * LAYERS, (0,) * LAYERS
+    incumbent.offer(lean, "lean")
+    incumbent.pool[fast] = None
+    meter = Meter(Budget(deadline_s=deadline_s))
+    cross(incumbent, meter)
+    assert meter.truncated == (deadline_s is not None)
+    if deadline_s is None:
+        assert incumbent.cost_s == pytest.approx(35 * 1.2 + 5 * 1.0)
 
 
 @given(
