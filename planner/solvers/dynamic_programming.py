@@ -51,7 +51,6 @@ class DynamicProgramming:
         """Set the entries of the largest bucket, without and with fixed nodes."""
         self._largest_exact = largest_exact
         self._largest_conditioned = largest_conditioned
-        self._enough = ENOUGH
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
         """Solve; proofs are `optimal`, `bounded`, `infeasible` or, if nothing fits, `none`."""
@@ -89,22 +88,23 @@ class DynamicProgramming:
             wide = None
             profile = solve_without_limit(exact, incumbent)
         if incumbent.overfull(profile) is not None:
-            self._enough = ENOUGH / meter.effort if enough is None else enough
-            self._fit(exact, wide, incumbent, meter, profile)
+            enough = ENOUGH / meter.effort if enough is None else enough
+            self._fit((exact, wide), incumbent, meter, profile, enough)
 
     def _fit(
         self,
-        exact: ExactRelaxation | None,
-        wide: ConditionedRelaxation | None,
+        relaxations: tuple[ExactRelaxation | None, ConditionedRelaxation | None],
         incumbent: Incumbent,
         meter: Meter,
         profile: FloatArray,
+        enough: float,
     ) -> None:
         """Find answers within the limit."""
+        exact, wide = relaxations
         if exact is not None and PRICED_PASSES * exact.work <= meter.left:
             search = PriceSearch(exact, incumbent, meter)
             search.run(profile)
-            Branching(exact, incumbent, meter, self._enough).run(search)
+            Branching(exact, incumbent, meter, enough).run(search)
             return
         if wide is None:
             wide = self._conditioned(incumbent.ledger, meter, incumbent)
