@@ -8,7 +8,7 @@ scaled; nothing else changes, since operators keep no shape operands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph, Role, Tensor, unused_name
@@ -67,8 +67,8 @@ class _Follower:
     where: dict[str, int] = field(default_factory=dict)
     """Dimension that holds the batch, by tensor."""
     rules: dict[str, ShardingRule] = field(default_factory=dict)
-    makers: dict[str, Op] = field(default_factory=dict)
-    readers: dict[str, list[Op]] = field(default_factory=dict)
+    makers: Mapping[str, Op] = field(default_factory=dict)
+    readers: Mapping[str, Sequence[Op]] = field(default_factory=dict)
     stretched: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operands that need an Expand in front of an operator: operator name to tensor to dimension.
     """

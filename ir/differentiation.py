@@ -11,6 +11,10 @@ def tensors_with_gradient(graph: OpGraph) -> frozenset[str]:
 
     The end is what the graph delivers, and what is made of that and read by nobody: a loss.
     """
+    return graph.once("tensors with gradient", _tensors_with_gradient)
+
+
+def _tensors_with_gradient(graph: OpGraph) -> frozenset[str]:
     found = {t.name for t in graph.parameters if t.is_float}
     for op in graph.ops:
         _spread(op, found, graph)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ir.dtypes import dtype_bytes
 
 AttributeValue: TypeAlias = (
     int | float | str | bool | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 )
+T = TypeVar("T")
 
 
 class Role(StrEnum):
@@ -115,17 +116,20 @@ class OpGraph:
     _kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was made of the graph once and does not change."""
 
-    def producers(self) -> dict[str, Op]:
-        return {name: op for op in self.ops for name in op.outputs if name}
+    def once(self, key: str, make: Callable[[OpGraph], T]) -> T:
+        """What is made of the graph, made once under a key: not to be changed."""
+        if key not in self._kept:
+            self._kept[key] = make(self)
+        found: T = self._kept[key]
+        return found
 
-    def consumers(self) -> dict[str, list[Op]]:
+    def producers(self) -> Mapping[str, Op]:
+        """The operator that makes each tensor."""
+        return self.once("producers", _producers)
+
+    def consumers(self) -> Mapping[str, Sequence[Op]]:
         """Operators that read each tensor, one entry per operand, in order."""
-        readers: dict[str, list[Op]] = {}
-        for op in self.ops:
-            for name in op.inputs:
-                if name:
-                    readers.setdefault(name, []).append(op)
-        return readers
+        return self.once("consumers", _consumers)
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
@@ -178,17 +182,24 @@ class OpGraph:
 
     def digest(self) -> str:
         """Hash of everything that planning reads, hexadecimal."""
-        if "digest" not in self._kept:
-            self._kept["digest"] = record_digest(self.record())
-        found: str = self._kept["digest"]
-        return found
+        return self.once("digest", lambda graph: record_digest(graph.record()))
 
     def record(self) -> Mapping[str, Any]:
         """`graph_to_dict`, made once: not to be changed."""
-        if "record" not in self._kept:
-            self._kept["record"] = graph_to_dict(self)
-        found: Mapping[str, Any] = self._kept["record"]
-        return found
+        return self.once("record", graph_to_dict)
+
+
+def _producers(graph: OpGraph) -> Mapping[str, Op]:
+    return {name: op for op in graph.ops for name in op.outputs if name}
+
+
+def _consumers(graph: OpGraph) -> Mapping[str, Sequence[Op]]:
+    readers: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        for name in op.inputs:
+            if name:
+                readers.setdefault(name, []).append(op)
+    return readers
 
 
 def record_digest(record: Mapping[str, object]) -> str:

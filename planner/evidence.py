@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from costmodel.collectives import CollectiveModel
 from ir.graph import Op, Role
@@ -17,9 +18,21 @@ from planner.edges import (
     CAUSE_GRADIENT,
     CAUSE_INSIDE,
     CAUSE_SYNC,
+    EdgeKind,
 )
-from planner.lowered import Lowered, Node, NodeKind
+from planner.lowered import Edge, Lowered, Node, NodeKind
 from planner.ports import Port, PortState
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was worked out once."""
+
+    named: dict[Layout, NamedLayout] = field(default_factory=dict)
+    sent: dict[tuple[int, int, int], tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    """By kind of edge and states, told by their identity."""
+    groups: dict[tuple[int, ...], tuple[tuple[str, ...], int, str]] = field(default_factory=dict)
+    profile: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,7 @@ class Evidence:
 
     lowered: Lowered
     choice: Sequence[int]
-    _named: dict[Layout, NamedLayout] = field(default_factory=dict, compare=False, repr=False)
+    _seen: _Seen = field(default_factory=_Seen, compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,10 +54,10 @@ class Evidence:
 
     def named(self, layout: Layout) -> NamedLayout:
         """The layout with the names of the mesh axes."""
-        found = self._named.get(layout)
+        found = self._seen.named.get(layout)
         if found is None:
             names = self.names
-            found = self._named[layout] = NamedLayout(
+            found = self._seen.named[layout] = NamedLayout(
                 tuple(tuple(names[a] if a >= 0 else f"/{-a}" for a in dim) for dim in layout.dims),
                 tuple(names[a] for a in layout.partial),
             )
@@ -140,44 +153,55 @@ class Evidence:
         return (*self._on_edges(), *self._inside())
 
     def _on_edges(self) -> Iterator[PlannedCollective]:
-        group = self._groups()
         for edge in self.lowered.edges:
-            source = edge.source_port.states[edge.source_port.of[self.choice[edge.source]]]
-            target = edge.target_port.states[edge.target_port.of[self.choice[edge.target]]]
             node = self.lowered.nodes[edge.target]
             reader = node.name if node.kind is NodeKind.OPERATOR else ""
-            moves = self.lowered.pricer.transfers(edge.kind, source, target)
-            gathers = sum(move.cause in {CAUSE_GATHER, CAUSE_FORWARD} for move in moves)
-            for number, transfer in enumerate(moves):
-                step = transfer.step
-                again = edge.kind.regathered and gathers // 2 <= number < gathers
-                times = 1 if transfer.once else self.micro_batches
-                if step.kind is not None:
-                    axes, size, tier = group(step.axes)
-                    yield PlannedCollective(
-                        kind=step.kind.value,
-                        axes=axes,
-                        group_size=size,
-                        nbytes=step.nbytes,
-                        count=times,
-                        time_s=step.time_s * times,
-                        tier=tier,
-                        cause=transfer.cause,
-                        tensor=edge.tensor,
-                        operator=reader,
-                        operand=edge.operand,
-                        before=self.named(transfer.before),
-                        after=self.named(transfer.after),
-                        backward=times * (again or transfer.cause in {CAUSE_GRADIENT, CAUSE_SYNC}),
-                    )
+            for sent in self._sent(edge):
+                yield PlannedCollective(
+                    tensor=edge.tensor, operator=reader, operand=edge.operand, **sent
+                )
+
+    def _sent(self, edge: Edge) -> tuple[dict[str, Any], ...]:
+        """What is sent along an edge; edges of one kind between the same states share it."""
+        source = edge.source_port.states[edge.source_port.of[self.choice[edge.source]]]
+        target = edge.target_port.states[edge.target_port.of[self.choice[edge.target]]]
+        key = (id(edge.kind), id(source), id(target))
+        if key not in self._seen.sent:
+            self._seen.sent[key] = tuple(self._messages(edge.kind, source, target))
+        return self._seen.sent[key]
+
+    def _messages(
+        self, kind: EdgeKind, source: PortState, target: PortState
+    ) -> Iterator[dict[str, Any]]:
+        """Fields of a `PlannedCollective` that do not depend on the tensor and its reader."""
+        moves = self.lowered.pricer.transfers(kind, source, target)
+        gathers = sum(move.cause in {CAUSE_GATHER, CAUSE_FORWARD} for move in moves)
+        for number, transfer in enumerate(moves):
+            step = transfer.step
+            again = kind.regathered and gathers // 2 <= number < gathers
+            times = 1 if transfer.once else self.micro_batches
+            if step.kind is not None:
+                axes, size, tier = self._group(step.axes)
+                yield {
+                    "kind": step.kind.value,
+                    "axes": axes,
+                    "group_size": size,
+                    "nbytes": step.nbytes,
+                    "count": times,
+                    "time_s": step.time_s * times,
+                    "tier": tier,
+                    "cause": transfer.cause,
+                    "before": self.named(transfer.before),
+                    "after": self.named(transfer.after),
+                    "backward": times * (again or transfer.cause in {CAUSE_GRADIENT, CAUSE_SYNC}),
+                }
 
     def _inside(self) -> Iterator[PlannedCollective]:
-        group = self._groups()
         for node, candidate in zip(self.lowered.nodes, self.choice, strict=True):
             if node.candidates is None:
                 continue
             for item in node.candidates.inner[node.assignment_index(candidate)]:
-                axes, size, tier = group(item.axes)
+                axes, size, tier = self._group(item.axes)
                 if item.forward + item.backward:
                     yield PlannedCollective(
                         kind=item.kind.value,
@@ -193,17 +217,16 @@ class Evidence:
                         backward=item.backward * self.micro_batches,
                     )
 
-    def _groups(self) -> Callable[[tuple[int, ...]], tuple[tuple[str, ...], int, str]]:
+    def _group(self, axes: tuple[int, ...]) -> tuple[tuple[str, ...], int, str]:
         """Names, size and outermost tier of the group over some axes."""
-        mesh = self.lowered.setting.mesh
-        model = CollectiveModel(self.lowered.setting.cluster, mesh)
-
-        def describe(axes: tuple[int, ...]) -> tuple[tuple[str, ...], int, str]:
+        found = self._seen.groups.get(axes)
+        if found is None:
+            mesh = self.lowered.setting.mesh
+            model = CollectiveModel(self.lowered.setting.cluster, mesh)
             names = tuple(mesh.axes[a].name for a in axes)
             size = math.prod(mesh.sizes[a] for a in axes)
-            return names, size, model.tier_of(tuple(sorted(axes)))
-
-        return describe
+            found = self._seen.groups[axes] = names, size, model.tier_of(tuple(sorted(axes)))
+        return found
 
     def estimate(self, collectives: Sequence[PlannedCollective]) -> Estimate:
         """Time and memory by cause; the parts sum to the whole."""
@@ -221,7 +244,7 @@ class Evidence:
         return Estimate(
             step_time_s=problem.cost_s(self.choice) * self.micro_batches,
             time_by_cause={k: v for k, v in time.items() if v > 0},
-            peak_memory_bytes=problem.peak_bytes(self.choice) + excess,
+            peak_memory_bytes=float(self._profile().max(initial=0.0)) + excess,
             memory_limit_bytes=problem.memory_limit_bytes,
             memory_by_cause=memory,
             communicators=groups,
@@ -257,18 +280,31 @@ class Evidence:
         every_group = 2 ** len(self.lowered.setting.mesh.axes) - 1
         if not cluster.buffer_excess_bytes(every_group):
             return 0
-        used = self.collectives() if collectives is None else collectives
-        return cluster.buffer_excess_bytes(communicators_of(used))
+        groups = self._communicators() if collectives is None else communicators_of(collectives)
+        return cluster.buffer_excess_bytes(groups)
+
+    def _communicators(self) -> int:
+        """`communicators_of` all collectives, without listing them."""
+        for edge in self.lowered.edges:
+            self._sent(edge)
+        messages = (each for sent in self._seen.sent.values() for each in sent)
+        groups = {frozenset(each["axes"]) for each in messages if each["group_size"] > 1}
+        return len(groups | {frozenset(i.axes) for i in self._inside() if i.group_size > 1})
 
     def memory_bytes(self, collectives: Sequence[PlannedCollective]) -> tuple[float, ...]:
         """In use at every time point of the liveness."""
         excess = self.buffer_excess_bytes(collectives)
-        profile = self.lowered.problem.memory_profile(self.choice)
-        return tuple(float(nbytes) for nbytes in profile + excess)
+        return tuple((self._profile() + excess).tolist())
+
+    def _profile(self) -> FloatArray:
+        """Bytes at every time point, buffers of groups aside."""
+        if self._seen.profile is None:
+            self._seen.profile = self.lowered.problem.memory_profile(self.choice)
+        return self._seen.profile
 
     def _memory_by_cause(self) -> dict[str, float]:
         problem = self.lowered.problem
-        profile = problem.memory_profile(self.choice)
+        profile = self._profile()
         peak = int(profile.argmax()) if len(profile) else 0
         causes: dict[str, float] = {}
         for index, node in enumerate(self.lowered.nodes):

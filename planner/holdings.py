@@ -61,7 +61,7 @@ class Holdings:
     liveness: Liveness
     mesh: Mesh
     candidates: Mapping[str, OpCandidates]
-    readers: Mapping[str, list[Op]]
+    readers: Mapping[str, Sequence[Op]]
     makers: Mapping[str, Op]
     recompute: bool
     in_flight: Sequence[int] = ()

@@ -4,7 +4,7 @@ inputs become nodes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,8 +69,8 @@ class _Lowering:
     flows: list[Flow] = field(default_factory=list)
     kinds: EdgeKinds = field(default_factory=EdgeKinds)
     left_out: int = 0
-    readers: dict[str, list[Op]] = field(init=False)
-    makers: dict[str, Op] = field(init=False)
+    readers: Mapping[str, Sequence[Op]] = field(init=False)
+    makers: Mapping[str, Op] = field(init=False)
     candidates: dict[str, OpCandidates] = field(init=False)
     holdings: Holdings = field(init=False)
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
+from ir.graph import OpGraph
 from ir.ops import OpView
 from planner.basis import Basis, Priced
 from planner.candidates import FloatArray, OpPricer, signature
@@ -35,14 +36,19 @@ def _pricing(setting: Setting, operators: OperatorModel, pricer: EdgePricer) -> 
     return mindspore_pricing(setting)
 
 
+def _signatures(graph: OpGraph) -> dict[str, Hashable]:
+    return {op.name: signature(op, graph.tensors) for op in graph.ops}
+
+
 def _priced_operators(liveness: Liveness, pricer: OpPricer, pricing: Pricing) -> dict[str, Priced]:
     graph = liveness.graph
+    signatures = graph.once("signatures", _signatures)
     known: dict[Hashable, int] = {}
     distinct: list[tuple[OpView, tuple[bool, ...]]] = []
     number_of: dict[str, int] = {}
     for op in graph.ops:
         gradient = liveness.operand_gradients(op)
-        key = (signature(op, graph.tensors), gradient)
+        key = (signatures[op.name], gradient)
         number = number_of[op.name] = known.setdefault(key, len(distinct))
         if number == len(distinct):
             distinct.append((OpView(op, graph), gradient))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from costmodel.collectives import Collective
 from costmodel.simulation.plan_index import CAUSE_INSIDE
@@ -67,6 +68,11 @@ def _tokens(graph: OpGraph) -> int:
 
 def _flops(graph: OpGraph, *, derived: bool) -> float:
     """Of a step: forward, and backward if it is derived."""
+    key = "operations of a step" if derived else "operations forward"
+    return graph.once(key, partial(_counted_flops, derived=derived))
+
+
+def _counted_flops(graph: OpGraph, *, derived: bool) -> float:
     gradient = tensors_with_gradient(graph) if derived else frozenset()
     total = 0.0
     for op in graph.ops:

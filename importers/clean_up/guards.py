@@ -6,6 +6,7 @@ ask the probabilities whether they are no numbers. Both are true for the same ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from importers.clean_up.moves import live
@@ -32,7 +33,7 @@ def with_plain_guards(graph: OpGraph) -> OpGraph:
     return live(replace(graph, tensors=tensors), ops)
 
 
-def _guarded(op: Op, makers: dict[str, Op]) -> Op | None:
+def _guarded(op: Op, makers: Mapping[str, Op]) -> Op | None:
     """The softmax that an operator guards: its condition follows from the scores alone."""
     softmax = makers.get(op.inputs[2]) if op.kind == "Where" else None
     if softmax is None or softmax.kind != "Softmax":

@@ -7,6 +7,8 @@ activations and the guards of exporters alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ir.graph import Op, OpGraph, Role
 from ir.ops import lookup
 
@@ -45,8 +47,8 @@ def _may_join(op: Op) -> bool:
 def _grow(
     root: Op,
     graph: OpGraph,
-    makers: dict[str, Op],
-    consumers: dict[str, list[Op]],
+    makers: Mapping[str, Op],
+    consumers: Mapping[str, Sequence[Op]],
     chain_of: dict[str, str],
     position: dict[str, int],
 ) -> list[Op]:

@@ -7,6 +7,7 @@ write a softmax in small operators leave the maximum as an operator that would g
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ir.graph import Op, OpGraph
@@ -24,7 +25,7 @@ def stop_shift_gradients(graph: OpGraph) -> OpGraph:
     return replace(graph, ops=tuple(ops))
 
 
-def _only_shifts(maximum: Op, readers: dict[str, list[Op]], graph: OpGraph) -> bool:
+def _only_shifts(maximum: Op, readers: Mapping[str, Sequence[Op]], graph: OpGraph) -> bool:
     source, result = maximum.inputs[0], maximum.outputs[0]
     if result in graph.outputs:
         return False
@@ -37,7 +38,9 @@ def _only_shifts(maximum: Op, readers: dict[str, list[Op]], graph: OpGraph) -> b
     )
 
 
-def _is_softmax(shifted: str, axes: object, readers: dict[str, list[Op]], graph: OpGraph) -> bool:
+def _is_softmax(
+    shifted: str, axes: object, readers: Mapping[str, Sequence[Op]], graph: OpGraph
+) -> bool:
     """Whether a shifted tensor only feeds `exp(s) / sum(exp(s))` or `s - log(sum(exp(s)))`."""
     if shifted in graph.outputs:
         return False

@@ -57,7 +57,7 @@ class Branching:
         alike = Counter(table_of)
         self._rare = [node for node, table in enumerate(table_of) if alike[table] <= RARE]
         self._open: list[tuple[float, int, _Branch]] = []
-        self._opened = 0
+        self._opened = self._crossed = 0
         self._enough = enough
 
     def run(self, root: PriceSearch) -> None:
@@ -66,6 +66,7 @@ class Branching:
         if self._incumbent.gap > SETTLED * self._enough:
             raise_jointly(root)
             join(self._incumbent, list(root.found))
+        self._cross()
         self._push(_Branch({}, self._incumbent.bound_s, root))
         for _ in range(BRANCHES * self._meter.effort):
             if not self._open or self._is_over:
@@ -78,13 +79,19 @@ class Branching:
             for allowed in parts:
                 self._enter(allowed, branch)
             self._note_bound()
-        if not self._is_over:
-            cross(self._incumbent, self._meter)
+        self._cross()
 
     @property
     def _is_over(self) -> bool:
         found = self._incumbent
         return found.is_proven or found.gap <= self._enough or self._meter.is_spent
+
+    def _cross(self) -> None:
+        """Mix the answers that are known, if there are new ones since the last time."""
+        known = len(self._incumbent.pool)
+        if not self._is_over and known > self._crossed:
+            self._crossed = known
+            cross(self._incumbent, self._meter, self._enough)
 
     def _push(self, branch: _Branch) -> None:
         heapq.heappush(self._open, (branch.bound_s, self._opened, branch))

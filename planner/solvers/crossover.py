@@ -16,16 +16,16 @@ from planner.restriction import original_choice, restricted
 from planner.solvers.contract import Budget, Solution
 from planner.solvers.progress import Incumbent, Meter
 
-WORK = 1.0
-"""CP-SAT's own unit of work, per unit of effort; about a second each."""
+WORK = 0.05
+"""CP-SAT's own unit of work, per unit of effort; half a second or a second each."""
 MAX_PAIRS = 30_000
 """Pairs of candidates beyond which the last choices alone are joined."""
 MIN_CHOICES = 4
 """Choices of which fewer are not worth joining."""
 
 
-def cross(incumbent: Incumbent, meter: Meter) -> None:
-    """Offer the best mixture of the pool's choices and the answer."""
+def cross(incumbent: Incumbent, meter: Meter, enough: float) -> None:
+    """Offer the best mixture of the pool's choices and the answer, or one whose gap is enough."""
     present = incumbent.choice
     if present is None:
         return
@@ -45,7 +45,9 @@ def cross(incumbent: Incumbent, meter: Meter) -> None:
     budget = Budget(meter.effort, meter.deadline_s, meter.seed)
     # CP-SAT takes as long to load as a small problem to solve.
     prove = importlib.import_module("planner.solvers.ilp").prove
-    found: Solution = prove(restricted(incumbent.problem, allowed), budget, warm, work=WORK)
+    target_s = incumbent.bound_s * (1 + enough)
+    part = restricted(incumbent.problem, allowed)
+    found: Solution = prove(part, budget, warm, work=WORK, target_s=target_s)
     meter.truncated |= found.truncated
     if found.choice is not None:
         incumbent.offer(original_choice(allowed, found.choice), "crossover")

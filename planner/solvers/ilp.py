@@ -9,6 +9,7 @@ one part in 2^44 per node and edge. The reported cost is always that of the prob
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import ClassVar
@@ -58,6 +59,7 @@ def prove(
     warm: Solution,
     progress: Progress | None = None,
     work: float = DETERMINISTIC_SECONDS,
+    target_s: float = -math.inf,
 ) -> Solution:
     """Improve a known solution, or show that it is the best.
 
@@ -67,6 +69,7 @@ def prove(
         warm: what is known; its bound is taken over.
         progress: called when the answer or the bound improves.
         work: CP-SAT's own unit of work per unit of effort.
+        target_s: cost that is good enough: the first answer as good is the last.
 
     Returns:
         A solution that is at least as good.
@@ -86,8 +89,22 @@ def prove(
             "the answer and the bound are those of dynamic programming"
         )
         return incumbent.solution(truncated=False)
-    truncated = _Search(incumbent, relevant, warm.choice, budget, work).run()
+    work_left = work * max(1, budget.effort)
+    search = _Search(incumbent, relevant, warm.choice, (budget, work_left), target_s)
+    truncated = search.run()
     return incumbent.solution(truncated=truncated)
+
+
+class _UntilGood(cp_model.CpSolverSolutionCallback):
+    """Ends a search at the first answer that is good enough."""
+
+    def __init__(self, model: Model, target_s: float) -> None:
+        super().__init__()
+        self._model, self._target_s = model, target_s
+
+    def on_solution_callback(self) -> None:
+        if self._model.seconds(self.objective_value) <= self._target_s:
+            self.stop_search()
 
 
 class _Search:
@@ -98,14 +115,15 @@ class _Search:
         incumbent: Incumbent,
         relevant: Relevant,
         start: Sequence[int],
-        budget: Budget,
-        work: float,
+        limits: tuple[Budget, float],
+        target_s: float,
     ) -> None:
+        budget, self._work_left = limits
         self._incumbent = incumbent
         self._model = Model(incumbent.problem, relevant)
         self._start = start
         self._seed = budget.seed
-        self._work_left = work * max(1, budget.effort)
+        self._target_s = target_s
         self._stop = None
         if budget.deadline_s is not None:
             self._stop = time.monotonic() + budget.deadline_s
@@ -126,6 +144,8 @@ class _Search:
             self._note_bound(solver)
             self._incumbent.offer(choice, "ilp")
             if not self._add_rows(choice):
+                if self._incumbent.cost_s <= self._target_s:
+                    return False
                 return status != cp_model.OPTIMAL and self._was_stopped()
             if status != cp_model.OPTIMAL:
                 return self._was_stopped()
@@ -140,7 +160,7 @@ class _Search:
         if self._stop is not None:
             solver.parameters.max_time_in_seconds = max(1e-3, self._stop - time.monotonic())
         self._model.hint(self._incumbent.choice or self._start)
-        status = solver.solve(self._model.program)
+        status = solver.solve(self._model.program, _UntilGood(self._model, self._target_s))
         self._work_left -= solver.response_proto.deterministic_time
         return solver, status
 

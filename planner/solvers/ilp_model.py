@@ -84,6 +84,7 @@ class Model:
         ]
         for variables in self._nodes:
             self.program.add_exactly_one(variables.values())
+        self._own_pairs: list[Ends] = []
         self._pairs = {
             ends: self._tie(ends, _allowed(relevant.vectors, ends, matrix, relevant.slack_s))
             for ends, matrix in relevant.matrices.items()
@@ -91,7 +92,14 @@ class Model:
         self._set_objective()
 
     def _tie(self, ends: Ends, allowed: NDArray[np.bool_]) -> dict[Ends, cp_model.IntVar]:
-        """Pair variables whose rows and columns sum to the candidates."""
+        """Pair variables whose rows and columns sum to the candidates.
+
+        Where one end has one candidate the pairs are the candidates of the other.
+        """
+        for side in (0, 1):
+            if len(self._nodes[ends[side]]) == 1:
+                return self._of_other(ends, 1 - side, allowed)
+        self._own_pairs.append(ends)
         pairs: dict[Ends, cp_model.IntVar] = {
             (int(i), int(j)): self.program.new_bool_var("") for i, j in np.argwhere(allowed)
         }
@@ -101,6 +109,19 @@ class Model:
                 groups[pair[side]].append(variable)
             for candidate, group in groups.items():
                 self.program.add(sum(group) == self._nodes[ends[side]][candidate])
+        return pairs
+
+    def _of_other(
+        self, ends: Ends, side: int, allowed: NDArray[np.bool_]
+    ) -> dict[Ends, cp_model.IntVar]:
+        (only,) = self._nodes[ends[1 - side]]
+        pairs: dict[Ends, cp_model.IntVar] = {}
+        for candidate, variable in self._nodes[ends[side]].items():
+            pair = (candidate, only) if side == 0 else (only, candidate)
+            if allowed[pair]:
+                pairs[pair] = variable
+            else:
+                self.program.add(variable == 0)
         return pairs
 
     def _set_objective(self) -> None:
@@ -134,8 +155,8 @@ class Model:
         for own, chosen in zip(self._nodes, choice, strict=True):
             for candidate, variable in own.items():
                 self.program.add_hint(variable, candidate == chosen)
-        for (u, v), pairs in self._pairs.items():
-            for pair, variable in pairs.items():
+        for u, v in self._own_pairs:
+            for pair, variable in self._pairs[u, v].items():
                 self.program.add_hint(variable, pair == (choice[u], choice[v]))
 
     def forbid(self, choice: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 import numpy as np
@@ -117,12 +118,15 @@ def _entries(
     intervals: Sequence[Sequence[tuple[int, int]]],
     offsets: Sequence[Sequence[int]],
 ) -> _Entries:
-    rows = [
-        (owner, table, vector, start, end, offsets[table][vector])
-        for owner, (table, own) in enumerate(zip(table_of, intervals, strict=True))
-        for vector, (start, end) in enumerate(own)
-    ]
-    return _Entries(*np.array(rows, dtype=np.intp).reshape(-1, 6).T)
+    own = np.array(table_of, dtype=np.intp)
+    counts = np.array([len(begin) for begin in offsets], dtype=np.intp)[own]
+    owners, tables = np.repeat(np.arange(len(own)), counts), np.repeat(own, counts)
+    vectors = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begins = np.array([0, *accumulate(map(len, offsets))], dtype=np.intp)
+    flat = np.array(list(chain.from_iterable(offsets)), dtype=np.intp)
+    spans = chain.from_iterable(chain.from_iterable(intervals))
+    starts, ends = np.fromiter(spans, dtype=np.intp).reshape(-1, 2).T
+    return _Entries(owners, tables, vectors, starts, ends, flat[begins[tables] + vectors])
 
 
 def _weights(entries: _Entries, prices: Prices, later: NDArray[np.bool_]) -> FloatArray:

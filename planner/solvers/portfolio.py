@@ -112,7 +112,8 @@ class _Run:
         wide = WIDE * self.enough
         if exact is not None:
             wide *= WIDE  # branches and crossover leave little to gain
-        if self.is_large and not self.passed and self.incumbent.gap > wide:
+        open_still = not self.incumbent.is_proven and self.incumbent.gap > wide
+        if self.is_large and not self.passed and open_still:
             self._pass_messages()
         if not self.incumbent.is_proven and not (self.is_large and limited):
             self._polish()

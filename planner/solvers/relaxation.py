@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 
 from planner.problem import FloatArray, Problem
 from planner.solvers.buckets import Plan, make_plan
-from planner.solvers.elimination import Numbers, compile_program, run_program
+from planner.solvers.elimination import Numbers, Program, compile_program, run_program
 from planner.solvers.ledger import Ledger, Prices
 from planner.solvers.progress import Meter
 from planner.solvers.reuse import Reuse
 from planner.solvers.twins import Twins
 
+IntTuple: TypeAlias = tuple[int, ...]
 Allowed: TypeAlias = Mapping[int, NDArray[np.bool_]]
 """Which candidates some nodes may choose."""
 
+KEPT_PROGRAMS = 8
+"""Programs that are kept for the next pass."""
 EXACT_SHARE = 0.25
 """Share of the work left that a single exact pass may take."""
 MAX_KEPT = 1 << 26
@@ -51,6 +54,7 @@ class ExactRelaxation:
         self._meter = meter
         self._plan = plan
         self._reuse = Reuse()
+        self._programs: dict[tuple[IntTuple, IntTuple], Program] = {}
         problem = ledger.problem
         program = compile_program(plan, problem.node_table_of, problem.edge_table_of)
         self.work = program.work
@@ -62,10 +66,19 @@ class ExactRelaxation:
         """Solve; nodes named in `allowed` only choose among those candidates."""
         numbers = _only(self._ledger.numbers(prices), allowed or {})
         numbers, expansion = self._twins.collapsed(numbers)
-        program = compile_program(self._plan, numbers.vector_of, numbers.matrix_of)
+        program = self._program(tuple(numbers.vector_of), tuple(numbers.matrix_of))
         self._meter.charge(program.work, self._plan.nodes)
         result = run_program(program, numbers, self._reuse)
         return Relaxed(expansion.choice(result.choice), result.value)
+
+    def _program(self, vector_of: IntTuple, matrix_of: IntTuple) -> Program:
+        """Prices at the same time points leave the same nodes equal."""
+        key = (vector_of, matrix_of)
+        if key not in self._programs:
+            if len(self._programs) == KEPT_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = compile_program(self._plan, vector_of, matrix_of)
+        return self._programs[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

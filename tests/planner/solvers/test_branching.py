@@ -72,7 +72,7 @@ def test_a_crossover_that_the_clock_ends_says_so(deadline_s: float | None) -> No
     incumbent.offer(lean, "lean")
     incumbent.pool[fast] = None
     meter = Meter(Budget(deadline_s=deadline_s))
-    cross(incumbent, meter)
+    cross(incumbent, meter, 0.0)
     assert meter.truncated == (deadline_s is not None)
     if deadline_s is None:
         assert incumbent.cost_s == pytest.approx(35 * 1.2 + 5 * 1.0)
