@@ -13,7 +13,7 @@ from ir.plan_stages import part_times, pipeline_of, received, retimed, stage_pla
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
-from planner.moving import setting_of, timed_on
+from planner.moving import moved, setting_of, timed_on
 from planner.request import RequestError
 from planner.stages.chain import pipeline_time_s
 from planner.stages.machine import send_s, send_tier
@@ -21,6 +21,11 @@ from topology.cluster import Cluster
 from topology.part import stage_cluster
 
 BUBBLE = "other stages at work"
+
+
+def on_machine(plan: Plan, cluster: Cluster) -> Plan:
+    """A plan of any kind as it stands on another machine; raises as `moved_stages` does."""
+    return moved(plan, cluster) if plan.pipeline is None else moved_stages(plan, cluster)
 
 
 def moved_stages(plan: Plan, cluster: Cluster) -> Plan:

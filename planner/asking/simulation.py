@@ -17,8 +17,7 @@ from ir.plan import Plan
 from planner.asking.errors import UserError, unknown_name
 from planner.asking.machines import named_machine
 from planner.asking.sources import Document
-from planner.moving import moved
-from planner.moving_stages import moved_stages
+from planner.moving_stages import on_machine
 from topology.cluster import Cluster
 
 MAX_SAMPLES = 1000
@@ -89,7 +88,7 @@ class SimulationOptions:
             machine = named_machine(named, f"--cluster {self.cluster}").cluster(plan.devices)
         for text in self.bandwidth:
             machine = machine.with_bandwidth(*_bandwidth(text))
-        return moved(plan, machine) if plan.pipeline is None else moved_stages(plan, machine)
+        return on_machine(plan, machine)
 
 
 def simulated(

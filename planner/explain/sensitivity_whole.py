@@ -18,8 +18,8 @@ from planner.explain.asked import source_of, whole_request_of
 from planner.explain.difference_by_cause import changed_operators
 from planner.explain.turns import Judge, Range, Sensitivity, Turn, Verdict, turn
 from planner.joint import search_whole
-from planner.moving import moved, resized
-from planner.moving_stages import moved_stages
+from planner.moving import resized
+from planner.moving_stages import on_machine
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.stages.chain import pipeline_time_s
 from topology.cluster import Cluster
@@ -74,10 +74,10 @@ class _Moving:
     def _bandwidth(self, tier: str, value: float) -> Range:
         def judge(rate: float) -> Verdict:
             machine = self.cluster.with_bandwidth(tier, rate / value)
-            own_s = _moved(self.plan, machine).estimate.step_time_s
+            own_s = on_machine(self.plan, machine).estimate.step_time_s
             for known in self.better:
-                if _moved(known, machine).estimate.step_time_s < own_s * (1 - WORTHWHILE):
-                    return self._verdict(own_s, _moved(known, machine))
+                if on_machine(known, machine).estimate.step_time_s < own_s * (1 - WORTHWHILE):
+                    return self._verdict(own_s, on_machine(known, machine))
             what = f"bandwidth of {tier} x{rate / value:.3g}"
             return self._verdict(own_s, self._search(what, machine, self.request))
 
@@ -149,10 +149,6 @@ class _Moving:
         return Verdict(
             False, gain, (_shape_text(best), *changed_operators(self.plan, best))[:MOST_SHOWN]
         )
-
-
-def _moved(plan: Plan, machine: Cluster) -> Plan:
-    return moved(plan, machine) if plan.pipeline is None else moved_stages(plan, machine)
 
 
 def _unit(plan: Plan) -> int:

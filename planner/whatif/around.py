@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from planner.moving import moved
-from planner.request import RequestError
+from planner.moving_stages import on_machine
 from planner.whatif.engines import Engine
 from planner.whatif.machines import scaled
 from planner.whatif.results import Result
@@ -78,24 +77,16 @@ def around(sweep: Sweep, key: str, engine: Engine, share: float) -> Around:
         key: of the point.
         engine: who searches.
         share: above 0 and below 1.
-
-    Raises:
-        RequestError: the step is cut, which plans that are moved cannot be yet.
     """
     task = next(each for each in sweep.tasks if each.key == key)
     plan = Workbench(sweep.graphs, keep_plans=False).plan(task)
-    if plan.pipeline is not None:
-        raise RequestError(
-            "plans with stages or micro-batches cannot be priced on another machine yet\n"
-            "  at:  --around\n  fix: leave --pipeline and --micro-batch out"
-        )
     worlds = _worlds(share)
     tasks = {name: _in_world(task, factors) for name, factors in worlds.items()}
     found = _searched(sweep, engine, tasks.values())
     lived = {
         name: World(
             worlds[name],
-            moved(plan, each.machine.cluster).estimate.step_time_s,
+            on_machine(plan, each.machine.cluster).estimate.step_time_s,
             found[each.key].step_s,
         )
         for name, each in tasks.items()

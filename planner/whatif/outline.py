@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ir.graph import OpGraph
 from ir.ops import Engine, lookup
-from ir.plan import Plan, PlannedOperator
+from ir.plan import Pipeline, Plan, PlannedOperator
 
 
 def signature_of(plan: Plan) -> str:
@@ -27,19 +27,24 @@ def signature_of(plan: Plan) -> str:
 def outline_of(plan: Plan) -> str:
     """How products are split where most of their time goes, and what else was chosen."""
     data, model = _ways(plan)
-    own = plan.devices if plan.pipeline is None else plan.devices // len(plan.pipeline.stages)
+    own = plan.devices if plan.pipeline is None else plan.devices // plan.pipeline.parts
     words = [f"data {data}", f"tensor {model}"]
     if data * model < own:
         words.append(f"repeated {own // (data * model)}")
     if plan.pipeline is not None:
-        stages = len(plan.pipeline.stages)
-        words += [f"{stages} stages"] if stages > 1 else []
-        words.append(f"{plan.pipeline.micro_batches} micro-batches")
+        words += _pipeline_words(plan.pipeline)
     if _shards_weights(plan):
         words.append("weights sharded")
     if plan.recomputed:
         words.append(f"{len(plan.recomputed)} tensors recomputed")
     return ", ".join(words)
+
+
+def _pipeline_words(pipeline: Pipeline) -> Iterator[str]:
+    chunks = f" of {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
+    if pipeline.parts > 1:
+        yield f"{pipeline.parts} stages{chunks}"
+    yield f"{pipeline.micro_batches} micro-batches"
 
 
 def tokens_of(graph: OpGraph) -> int:

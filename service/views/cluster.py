@@ -48,7 +48,7 @@ def mesh_view(plan: Plan) -> dict[str, Any]:
         "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
         "ranks": list(ranks),
         "left_out": len(plan.rank_order) - len(ranks),
-        "stages": 1 if plan.pipeline is None else len(plan.pipeline.stages),
+        "stages": 1 if plan.pipeline is None else plan.pipeline.parts,
         "groups": sorted(spent.values(), key=lambda row: -row["time_s"]),
     }
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.request import RequestError
+from planner.moving_stages import on_machine
 from planner.whatif.around import around
 from planner.whatif.engines import LocalEngine
 from planner.whatif.machines import scaled
@@ -41,7 +41,18 @@ def test_a_response_is_the_slope_between_two_searches() -> None:
     assert bench.plan(task).estimate.step_time_s == found.step_s
 
 
-def test_a_step_that_is_cut_cannot_be_moved_yet() -> None:
+def test_a_plan_with_stages_responds_to_the_machine() -> None:
     sweep = sweep_of(asked("devices=4,batch=32", cut=True, pipeline="2"))
-    with pytest.raises(RequestError, match="--around"):
-        around(sweep, sweep.tasks[0].key, LocalEngine(1), 0.2)
+    (task,) = sweep.tasks
+    plan = Workbench(sweep.graphs, keep_plans=False).plan(task)
+    assert plan.pipeline is not None
+    same = on_machine(plan, task.machine.cluster).estimate.step_time_s
+    assert same == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
+    found = around(sweep, task.key, LocalEngine(1), 0.2)
+    kept = {r.parameter: r.kept for r in found.responses}
+    assert kept["compute"] < 0
+    assert kept["bandwidth"] <= 1e-9
+    assert kept["latency"] >= -1e-9
+    assert sum(abs(v) for v in kept.values()) <= 1.05
+    for world in found.worlds:
+        assert world.replanned_s <= world.kept_s * (1 + 1e-6)

@@ -102,3 +102,13 @@ def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     assert isinstance(point.result, Result)
     alone = run(sweep_of(asked("devices=8")), LocalEngine(1), Store(None))[0]
     assert aftermath(asked("devices=8"), alone, Failures(1e7)).fallback is None
+
+
+def test_a_job_with_stages_goes_on_with_stages() -> None:
+    what = asked("devices=16,batch=64", cut=True, pipeline="2")
+    (point,) = run(sweep_of(what), LocalEngine(1), Store(None))
+    assert "2 stages" in point.result.outline
+    found = aftermath(what, point, Failures(1e7)).fallback
+    assert found is not None
+    assert "2 stages" in found.outline
+    assert found.moved_bytes + found.lost_bytes > 0
