@@ -21,7 +21,7 @@ from importers.stablehlo.program import (
     Region,
     TensorType,
 )
-from importers.stablehlo.tokens import Tokens
+from importers.stablehlo.tokens import MLIR, Tokens
 from importers.stablehlo.types import tensor_type
 
 MAX_OPERATIONS = 400_000
@@ -34,7 +34,7 @@ def parsed(text: str, where: str) -> Module:
     Raises:
         ModelError: it is none, or larger than any program.
     """
-    return _Parser(Tokens(text, where)).module()
+    return _Parser(Tokens(text, where, MLIR)).module()
 
 
 @dataclass(slots=True)

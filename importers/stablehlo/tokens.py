@@ -1,32 +1,71 @@
-"""Words of MLIR text, one after the other."""
+"""Words of a program's text, one after the other."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 
 from importers.errors import ModelError
 
 MAX_TOKENS = 10_000_000
-_TOKEN = re.compile(
-    r"""(?P<space>(?:\s++|//[^\n]*+)++)
-    |(?P<type>(?:tensor|vector)<(?:[^<>"\n]|<(?:[^<>"\n]|<[^<>"\n]*+>)*+>){0,4000}+>)
-    |(?P<dense>dense(?:_resource)?<(?:"[^"]*+"|[^<>"]*+)>)
-    |(?P<string>"(?:[^"\\\n]|\\.)*+")
-    |(?P<value>%[\w$.\-]++(?:\#\d++)?)
-    |(?P<symbol>@(?:[\w$.\-]++|"[^"\n]*+"))
-    |(?P<alias>[\#!^][\w$.]++)
-    |(?P<number>-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?))
-    |(?P<word>[A-Za-z_][\w$.]*+)
-    |(?P<mark>->|::|[\[\](){}<>=,:*+?/|-])
-    """,
-    re.VERBOSE,
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How the words of a text are told."""
+
+    name: str
+    words: re.Pattern[str]
+    """One group for each kind of word; `space` is passed over, text in quotes is a `string`."""
+    again: str
+    """How a text of it is written anew."""
+    ahead: int = 1
+    """Words in sight."""
+    ends: str | None = None
+    """Mark before which a text ends."""
+
+
+MLIR = Language(
+    "MLIR",
+    re.compile(
+        r"""(?P<space>(?:\s++|//[^\n]*+)++)
+        |(?P<type>(?:tensor|vector)<(?:[^<>"\n]|<(?:[^<>"\n]|<[^<>"\n]*+>)*+>){0,4000}+>)
+        |(?P<dense>dense(?:_resource)?<(?:"[^"]*+"|[^<>"]*+)>)
+        |(?P<string>"(?:[^"\\\n]|\\.)*+")
+        |(?P<value>%[\w$.\-]++(?:\#\d++)?)
+        |(?P<symbol>@(?:[\w$.\-]++|"[^"\n]*+"))
+        |(?P<alias>[\#!^][\w$.]++)
+        |(?P<number>-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?))
+        |(?P<word>[A-Za-z_][\w$.]*+)
+        |(?P<mark>->|::|[\[\](){}<>=,:*+?/|-])
+        """,
+        re.VERBOSE,
+    ),
+    "write the text again with jax.jit(f).lower(...).as_text()",
+    ends="{-#",
+)
+JAXPR = Language(
+    "a jaxpr",
+    re.compile(
+        r"""(?P<space>(?:\s++|\#[^\n]*+|//[^\n]*+)++)
+        |(?P<type>(?:key<\w++>|[A-Za-z]\w*+)\[[\d,\s]*+\](?:\{[^{}\n]*+\})?)
+        |(?P<string>'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+")
+        |(?P<number>(?:[+-](?:inf|nan)\b|[+-]?0x[0-9a-fA-F]++|[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?))
+        |(?P<word>[A-Za-z_][\w.]*+(?:-[a-z]++)*+)
+        |(?P<object><[^<>\n]*+(?:<[^<>\n]*+>[^<>\n]*+)*+>)
+        |(?P<mark>[\[\](){}=,:;.*|])
+        """,
+        re.VERBOSE,
+    ),
+    "write the text again: str(jax.make_jaxpr(f)(...)), or python -m importers.jax_trace",
+    ahead=4,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word; its kind is a group of the expression above, `"end"` after the last."""
+    """One word; its kind is a group of the language's expression, `"end"` after the last."""
 
     kind: str
     text: str
@@ -34,22 +73,31 @@ class Token:
 
 
 class Tokens:
-    """A text from which words are taken."""
+    """A text from which words are taken, with some more in sight."""
 
-    def __init__(self, text: str, where: str) -> None:
-        self.text, self.where = text, where
-        self._at = 0
-        self._count = 0
-        self.next = self._scan()
+    def __init__(self, text: str, where: str, language: Language) -> None:
+        self.text, self.where, self._language = text, where, language
+        self._at = self._count = 0
+        self._line, self._seen = 1, 0
+        self._ahead = deque(self._scan() for _ in range(language.ahead))
+
+    @property
+    def next(self) -> Token:
+        return self._ahead[0]
+
+    def peek(self, count: int) -> Token:
+        """The word so many behind the next one, as far as words are in sight."""
+        return self._ahead[count]
 
     def _scan(self) -> Token:
+        ends = self._language.ends
         while True:
-            if self._at >= len(self.text) or self.text.startswith("{-#", self._at):
+            if self._at >= len(self.text) or (ends and self.text.startswith(ends, self._at)):
                 return Token("end", "", len(self.text))
-            match = _TOKEN.match(self.text, self._at)
+            match = self._language.words.match(self.text, self._at)
             if match is None:
                 shown = self.text[self._at : self._at + 20].split("\n")[0]
-                raise self.fault(f"{shown!r} is no word of MLIR", self._at)
+                raise self.fault(f"{shown!r} is no word of {self._language.name}", self._at)
             self._at = match.end()
             if match.lastgroup != "space":
                 break
@@ -65,22 +113,15 @@ class Tokens:
             ModelError: another one was expected.
         """
         token = self.next
-        if text and token.text != text:
-            raise self.expected(repr(text))
-        if token.kind == "end":
-            raise self.expected("more")
-        self.next = self._scan()
+        if (text and token.text != text) or token.kind == "end":
+            raise self.expected(repr(text) if text else "more")
+        self._ahead.popleft()
+        self._ahead.append(self._scan())
         return token
-
-    def kind(self, kind: str, what: str) -> Token:
-        """The next word, which must be of a kind."""
-        if self.next.kind != kind:
-            raise self.expected(what)
-        return self.take()
 
     def maybe(self, text: str) -> bool:
         """Whether the next word is this one, which is then taken."""
-        if self.next.text != text or self.next.kind == "string":
+        if not self.at(text):
             return False
         self.take()
         return True
@@ -88,16 +129,26 @@ class Tokens:
     def at(self, *texts: str) -> bool:
         return self.next.kind != "string" and self.next.text in texts
 
-    def expected(self, what: str) -> ModelError:
-        found = "the end of the text" if self.next.kind == "end" else repr(self.next.text[:40])
-        return self.fault(f"expected {what}, found {found}", self.next.start)
+    def kind(self, kind: str, what: str) -> Token:
+        """The next word, which must be of a kind."""
+        if self.next.kind != kind:
+            raise self.expected(what)
+        return self.take()
 
-    def line(self, start: int | None = None) -> int:
-        return self.text.count("\n", 0, self.next.start if start is None else start) + 1
+    def line(self) -> int:
+        """Line of the next word; counted onwards, for a text may be long."""
+        start = self.next.start
+        self._line += self.text.count("\n", self._seen, start)
+        self._seen = start
+        return self._line
+
+    def expected(self, what: str) -> ModelError:
+        """That something else stands where this was expected."""
+        found = "the end of the text" if self.next.kind == "end" else repr(self.next.text[:40])
+        return self.fault(f"expected {what}, found {found}")
 
     def fault(self, what: str, start: int | None = None) -> ModelError:
-        return ModelError(
-            what,
-            f"{self.where}, line {self.line(start)}",
-            "write the text again with jax.jit(f).lower(...).as_text()",
-        )
+        """Something that is wrong at the next word, or where it is said."""
+        place = self.next.start if start is None else start
+        line = self.text.count("\n", 0, place) + 1
+        return ModelError(what, f"{self.where}, line {line}", self._language.again)

@@ -16,8 +16,8 @@ from importers.stablehlo.jaxpr.text import (
     Variable,
     Word,
 )
-from importers.stablehlo.jaxpr.tokens import Tokens
 from importers.stablehlo.program import TensorType
+from importers.stablehlo.tokens import JAXPR, Tokens
 
 MAX_EQUATIONS = 400_000
 MAX_DEPTH = 60
@@ -42,7 +42,7 @@ def parsed(text: str, where: str) -> Text:
     Raises:
         ModelError: it holds none, or one larger than any program.
     """
-    return _Parser(Tokens(text, where)).whole()
+    return _Parser(Tokens(text, where, JAXPR)).whole()
 
 
 class _Parser:
@@ -78,7 +78,7 @@ class _Parser:
         tokens.take(".")
         tokens.take("let")
         equations: list[Equation] = []
-        while not (tokens.at("in") and tokens.after.text == "("):
+        while not (tokens.at("in") and tokens.peek(1).text == "("):
             equations.append(self._equation(depth))
             tokens.maybe(";")
         tokens.take("in")
@@ -93,7 +93,7 @@ class _Parser:
     def _binders(self) -> tuple[tuple[str, TensorType], ...]:
         tokens = self.tokens
         found: list[tuple[str, TensorType]] = []
-        while tokens.next.kind == "word" and tokens.after.text == ":":
+        while tokens.next.kind == "word" and tokens.peek(1).text == ":":
             name = tokens.take().text
             tokens.take(":")
             found.append((name, self._type()))
@@ -134,7 +134,7 @@ class _Parser:
 
     def _is_atom(self) -> bool:
         """Whether an operand follows, and not the next equation or the end."""
-        token, after = self.tokens.next, self.tokens.after
+        token, after = self.tokens.next, self.tokens.peek(1)
         if token.kind == "number":
             return True
         if token.kind != "word" or after.text in {"(", "=", "["}:
@@ -165,7 +165,7 @@ class _Parser:
             name = tokens.kind("word", "the name of a parameter").text
             tokens.take("=")
             found[name] = self._value(depth + 1)
-            while not (tokens.at("]") or tokens.after.text == "="):
+            while not (tokens.at("]") or tokens.peek(1).text == "="):
                 self._skipped()
         return found
 
@@ -192,7 +192,7 @@ class _Parser:
         if token.kind == "string":
             return tokens.take().text[1:-1]
         if tokens.at("{"):
-            if tokens.after.text == "lambda":
+            if tokens.peek(1).text == "lambda":
                 return self.jaxpr(depth)
             self._skipped()
             return Word("{}")
@@ -223,7 +223,7 @@ class _Parser:
         fields: dict[str, Value] = {}
         items: list[Value] = []
         while not tokens.maybe(")"):
-            if tokens.next.kind == "word" and tokens.after.text == "=":
+            if tokens.next.kind == "word" and tokens.peek(1).text == "=":
                 key = tokens.take().text
                 tokens.take("=")
                 fields[key] = self._value(depth + 1)
