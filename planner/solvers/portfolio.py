@@ -30,6 +30,8 @@ ENOUGH = 1e-3
 """Relative gap with which an answer is left as it is, at effort 1; at effort e it is 1/e of it."""
 WIDE = 2.0
 """How many times larger the gap of elimination must be for message passing to follow it."""
+AFTER_BRANCHES = 10.0
+"""The same after branches, whose bound is no weaker and whose answers are mixed already."""
 POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
@@ -109,9 +111,7 @@ class _Run:
         if self.is_open:
             DynamicProgramming().run(self.incumbent, meter, exact, WIDE * self.enough)
             self.truncated |= meter.truncated
-        wide = WIDE * self.enough
-        if exact is not None:
-            wide *= WIDE  # branches and crossover leave little to gain
+        wide = (WIDE if exact is None else AFTER_BRANCHES) * self.enough
         open_still = not self.incumbent.is_proven and self.incumbent.gap > wide
         if self.is_large and not self.passed and open_still:
             self._pass_messages()
