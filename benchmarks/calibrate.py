@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
+from benchmarks.training_intervals import block_scores, intervals
 from benchmarks.training_report import (
-    by_block,
     constant_lines,
-    interval,
     left_out_lines,
     memory_lines,
     step_lines,
@@ -45,7 +44,7 @@ NEIGHBOURS = ROOT / "data/calibration/training_neighbours.csv"
 HEADER = """\
 # Constants of the estimate of training steps, fitted by benchmarks/calibrate.py to published runs;
 # do not edit. Their meaning: costmodel/training/constants.py; rows and errors: docs/fidelity.md.
-# spread: logarithms of measured over predicted that hold nine of ten runs.
+# interval: nine of ten runs lie between, in standard deviations of a run (neighbours.py).
 """
 
 
@@ -139,7 +138,7 @@ def neighbours_text(fits: list[FamilyFit]) -> str:
 
 def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> str:
     """The file that the package ships."""
-    spread = {block: list(interval(errors)) for block, errors in by_block(fits).items()}
+    ends = {block: list(pair) for block, pair in intervals(block_scores(fits)).items()}
     content = {
         "schema_version": 1,
         "families": {
@@ -151,7 +150,7 @@ def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> s
             }
             for fitted in fits
         },
-        "spread": spread,
+        "interval": ends,
         "memory": {
             profile: {key: float(f"{value:.5g}") for key, value in asdict(found.constants).items()}
             for profile, found in memories.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.training_intervals import block_scores, held_shares
 from costmodel.training.assessment import rank_correlation, sweeps
 from costmodel.training.families import block_of
 from costmodel.training.fitting import at_limit
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from benchmarks.calibrate import MemoryFit
     from costmodel.training.crossvalidation import FamilyFit
     from costmodel.training.dataset import Entry
-
-COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +80,15 @@ def step_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator[
         "unseen models, bias | unseen widths | rank | baseline | in interval: layouts, models |"
     )
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    held = held_shares(block_scores(fits))
     for block, errors in by_block(fits).items():
-        low, high = interval(errors)
+        layouts, unseen = (f"{100 * share:.0f}" for share in held[block])
         yield (
             f"| {block} | {len(errors.unseen)} / {available[block]} | {_pair(errors.formulas)} | "
             f"{_pair(errors.layouts)} | {_pair(errors.unseen)}, "
             f"{100 * np.median(errors.unseen):+.1f} | {_pair(errors.widths)} | "
             f"{_rank(errors.rank)} | "
-            f"{_pair(errors.baseline)} | {_held(errors.layouts, low, high)}, "
-            f"{_held(errors.unseen, low, high)} |"
+            f"{_pair(errors.baseline)} | {layouts}, {unseen} |"
         )
 
 
@@ -150,21 +149,6 @@ def memory_lines(memories: Mapping[str, MemoryFit]) -> Iterator[str]:
                 f"| {profile} | {len(found.inside)} | {_pair(found.inside)} | "
                 f"{_pair(found.unseen)}, {100 * np.median(found.unseen):+.1f} |"
             )
-
-
-def interval(errors: BlockErrors) -> tuple[float, float]:
-    """Logarithms of measured over predicted that hold nine of ten runs.
-
-    Runs to come are in part of models that were seen and in part of others: both errors count.
-    """
-    logs = -np.log1p(np.concatenate([errors.layouts, errors.unseen]))
-    low, high = np.quantile(logs, [(1.0 - COVERAGE) / 2, (1.0 + COVERAGE) / 2])
-    return round(float(min(low, -0.02)), 4), round(float(max(high, 0.02)), 4)
-
-
-def _held(errors: np.ndarray, low: float, high: float) -> str:
-    logs = -np.log1p(errors)
-    return f"{100 * np.mean((low <= logs) & (logs <= high)):.0f}"
 
 
 def _rank(value: float | None) -> str:

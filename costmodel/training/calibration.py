@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import defaultdict
 from dataclasses import dataclass, fields
 from functools import cache
@@ -14,6 +15,7 @@ import yaml
 
 import data
 from costmodel.training.constants import StepConstants
+from costmodel.training.families import families as known_families
 from costmodel.training.fitting import PRIORS
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.neighbours import COLUMNS, NEIGHBOURS_OF_NOBODY, Neighbours
@@ -35,8 +37,9 @@ class Calibration:
 
     constants: Mapping[str, StepConstants]
 
-    spread: Mapping[str, tuple[float, float]]
-    """By block: logarithms of measured over predicted at the lower and the upper end."""
+    interval: Mapping[str, tuple[float, float]]
+    """By block: lower and upper end of the interval around the logarithm of a prediction, in units
+    of the run's own standard deviation (`Neighbours.deviation`)."""
 
     memory: Mapping[str, MemoryConstants]
     """By profile: what it keeps in memory."""
@@ -92,21 +95,48 @@ def parse_calibration(text: str) -> Calibration:
     """
     try:
         file: Any = yaml.safe_load(text)
-        families = {
-            name: _constants(name, entry["constants"]) for name, entry in file["families"].items()
-        }
-        spread = {name: (float(low), float(high)) for name, (low, high) in file["spread"].items()}
+        families = _families(file["families"])
+        ends = {name: _ends(name, *pair) for name, pair in _intervals(file).items()}
         memory = {
             name: MemoryConstants(**{key: float(value) for key, value in entry.items()})
             for name, entry in file.get("memory", {}).items()
         }
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise LayoutError(f"no calibration of training steps: {error} is missing") from error
+    except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
-    return Calibration(families, spread, memory)
+    return Calibration(families, ends, memory)
+
+
+def _families(entries: Mapping[str, Any]) -> dict[str, StepConstants]:
+    found = {name: _constants(name, entry["constants"]) for name, entry in entries.items()}
+    lacking = sorted(set(known_families()) - set(found))
+    if lacking:
+        raise ValueError(f"it has no constants of {', '.join(lacking)}")
+    return found
+
+
+def _intervals(file: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "interval" not in file and "spread" in file:
+        raise ValueError(
+            "an earlier version of the planner wrote it, with `spread` in place of `interval`"
+        )
+    found: Mapping[str, Any] = file["interval"]
+    return found
+
+
+def _ends(block: str, low: Any, high: Any) -> tuple[float, float]:
+    ends = float(low), float(high)
+    if not -math.inf < ends[0] <= ends[1] < math.inf:
+        raise ValueError(f"{low} and {high} are no ends of an interval of {block!r}")
+    return ends
 
 
 def _constants(name: str, entry: Mapping[str, Any]) -> StepConstants:
     unknown = set(entry) - _NAMES
     if unknown:
         raise ValueError(f"family {name!r} has unknown constants {sorted(unknown)}")
-    return StepConstants(**{key: float(value) for key, value in entry.items()})
+    values = {key: float(value) for key, value in entry.items()}
+    if not all(0 <= value < math.inf for value in values.values()):
+        raise ValueError(f"a constant of family {name!r} is negative or not finite")
+    return StepConstants(**values)

@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.training.baseline import baseline_s, fit_utilisation
 from costmodel.training.families import block_of
 from costmodel.training.fitting import fit
-from costmodel.training.neighbours import Neighbours, columns_of
+from costmodel.training.neighbours import NEIGHBOURS_OF_NOBODY, Neighbours, columns_of
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -62,8 +62,25 @@ class FamilyFit:
     """Predictions for each row from the other seven eighths of the layouts: of models that were
     seen, mostly."""
 
+    unseen_deviation: FloatArray
+    """Standard deviation of `unseen_s` by what the other models' runs say; see `Neighbours`."""
+
+    layouts_deviation: FloatArray
+    """The same of `layouts_s`."""
+
     baseline_s: FloatArray
     """The baseline's predictions, fitted to the other models of the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """Predictions of rows that the fit did not see, each of shape (N,)."""
+
+    plain_s: FloatArray
+    """Formulas alone."""
+
+    step_s: FloatArray
+    deviation: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +101,21 @@ class _Rows:
         table, measured = self.table.take(rows), self.measured_s[rows]
         return fit(table, measured, self.family.fitted, self.start, weights=self.weights[rows])
 
-    def predicted(
-        self, rows: NDArray[np.int64], rest: NDArray[np.int64]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Seconds of some rows by constants fitted to the others: formulas alone, and all."""
-        constants, table = self.trained(rest), self.table.take(rows)
-        plain = step_times(table, constants).total
-        if not rest.size:
-            return plain, plain
-        return plain, plain * self.neighbours(rest, constants).factor(table, self.machines[rows])
+    def left_out(self, groups: Sequence[Any]) -> _LeftOut:
+        """Predictions of each row by constants and runs of the rows outside its group."""
+        plain, factors, deviations = (np.zeros(len(groups)) for _ in range(3))
+        for rows, rest in _parts(np.array(groups)):
+            constants, table = self.trained(rest), self.table.take(rows)
+            alike = self.neighbours(rest, constants)
+            plain[rows] = step_times(table, constants).total
+            factors[rows] = alike.factor(table, self.machines[rows])
+            deviations[rows] = alike.deviation(table, self.machines[rows])
+        return _LeftOut(plain, plain * factors, deviations)
 
     def neighbours(self, rows: NDArray[np.int64], constants: StepConstants) -> Neighbours:
         """What the formulas miss of some rows."""
+        if not rows.size:
+            return NEIGHBOURS_OF_NOBODY
         table = self.table.take(rows)
         missed = np.log(self.measured_s[rows] / step_times(table, constants).total)
         return Neighbours.of(columns_of(table, rows.size), self.machines[rows], missed)
@@ -113,28 +133,24 @@ def fit_family(
     machines = np.array([run.machine for run in runs])
     rows_of = _Rows(family, start, table, machines, measured_s, _weights(blocks))
     constants = rows_of.trained(np.arange(len(runs)))
-    models = np.array([run.model.name.lower() for run in runs])
-    alone, unseen, plain = (np.zeros(len(runs)) for _ in range(3))
-    for rows, rest in _parts(models):
-        alone[rows], unseen[rows] = rows_of.predicted(rows, rest)
+    models = [run.model.name.lower() for run in runs]
+    plain = np.zeros(len(runs))
+    for rows, rest in _parts(np.array(models)):
         plain[rows] = _baseline(table, measured_s, blocks, rows, rest)
-    widths, layouts = np.zeros(len(runs)), np.zeros(len(runs))
-    for groups, found in (
-        ([run.model.hidden for run in runs], widths),
-        ([_fold(run) for run in runs], layouts),
-    ):
-        for rows, rest in _parts(np.array(groups)):
-            _, found[rows] = rows_of.predicted(rows, rest)
+    unseen = rows_of.left_out(models)
+    layouts = rows_of.left_out([_fold(run) for run in runs])
     return FamilyFit(
         family=family,
         constants=constants,
         runs=tuple(runs),
         measured_s=measured_s,
         fitted_s=step_times(table, constants).total,
-        plain_unseen_s=alone,
-        unseen_s=unseen,
-        widths_s=widths,
-        layouts_s=layouts,
+        plain_unseen_s=unseen.plain_s,
+        unseen_s=unseen.step_s,
+        widths_s=rows_of.left_out([run.model.hidden for run in runs]).step_s,
+        layouts_s=layouts.step_s,
+        unseen_deviation=unseen.deviation,
+        layouts_deviation=layouts.deviation,
         baseline_s=plain,
     )
 

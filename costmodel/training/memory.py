@@ -17,7 +17,7 @@ from costmodel.training.sizes import gathered_parameters, stage_parameters
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["MemoryConstants", "MemoryUse", "memory_use"]
+__all__ = ["MemoryConstants", "MemoryUse", "logit_bytes", "memory_use"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,18 @@ class MemoryConstants:
     selective_kept: float = 1.0
     """Share of the saved tensors that selective recomputation leaves, attention's scores aside."""
 
+    products_kept: float = 0.0
+    """1 where selective recomputation of dense layers keeps every other product's result, as
+    torchtitan's policy by operator does; 0 where it keeps `selective_kept` of all tensors."""
+
     logit_bytes: float = 10.0
     """Bytes kept per logit between head and loss: 16 bits, 32 bits and the gradient."""
+
+    split_logit_bytes: float = 0.0
+    """Bytes more per logit where the vocabulary is split over ranks."""
+
+    fused_logit_bytes: float = 4.0
+    """Bytes per logit where the loss is compiled: 16 bits and their gradient."""
 
     context_bytes: float = 1.0e9
     """What the runtime, its kernels and communication buffers take."""
@@ -98,7 +108,7 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     per_layer, again = _layer_bytes(table, c)
     kept = _in_flight(table, behind) * layers * per_layer
     has_head = alone | (stage == "last")
-    logits = np.where(has_head, c.logit_bytes * tokens(table) * table.vocab / table.tp, 0.0)
+    logits = np.where(has_head, logit_bytes(table, c) * tokens(table) * table.vocab / table.tp, 0.0)
     logits = np.maximum(logits - again, 0.0)
     buffers = again + _gathered(table, layers)
     used = optimizer + kept + logits + buffers
@@ -173,7 +183,6 @@ def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, Float
     heads = heads + np.where(latent, 4.0 * (table.query_rank + table.kv_rank) * table.tp, 0.0)
     scores = np.where(table.unfused > 0, 5.0 * table.heads * table.seq_len, 0.0)
     scores = scores * (1.0 - table.recompute_core)
-    selected = 1.0 - table.recompute_core * (1.0 - c.selective_kept)
     # The activation's result can be computed again from its input.
     inner = 2.0 * (1.0 + table.gated) + 2.0 * (1.0 - table.recompute_activation)
     dense = inner * table.ffn
@@ -181,10 +190,33 @@ def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, Float
     sparse = copies + inner * table.shared_ffn
     ffn = (1.0 - routed) * dense + routed * sparse
     moved = np.where(table.swapped_attention > 0, 0.0, 1.0)
-    whole = count * (stream + (heads * moved + scores + ffn) / table.tp) * c.activations * selected
+    whole = count * (stream + (heads * moved + scores + ffn) / table.tp) * c.activations
+    chosen = whole * c.selective_kept
+    if c.products_kept > 0:
+        chosen = np.where(routed > 0, chosen, count * _every_other_product(table, split))
+    partly = np.where(table.recompute_core > 0, chosen, whole)
     checkpoint = 2.0 * count * table.hidden / split
-    kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * whole
-    return kept, np.where(table.recompute_full > 0, whole, 0.3 * whole)
+    kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * partly
+    return kept, np.where(table.recompute_full > 0, whole, 0.3 * partly)
+
+
+def _every_other_product(table: RunTable, split: FloatArray) -> FloatArray:
+    """Bytes per token that torchtitan's selective policy keeps of a dense layer.
+
+    The layer's input, the result of fused attention and of every other product in their order:
+    queries, values, the first of the feed-forward layer, and its last. Nobody needs the last one;
+    compiled layers do not keep it.
+    """
+    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    cut = table.heads * (table.head_size + value) + table.kv_heads * value + table.ffn
+    whole = table.hidden * (1.0 + table.uncompiled)
+    return 2.0 * (whole / split + cut / table.tp)
+
+
+def logit_bytes(table: RunTable, c: MemoryConstants) -> FloatArray:
+    """Bytes that a logit takes at the peak between head and loss."""
+    apart = c.logit_bytes + np.where(table.tp > 1, c.split_logit_bytes, 0.0)
+    return np.where(table.fused_loss > 0, c.fused_logit_bytes, apart)
 
 
 def _gathered(table: RunTable, layers: FloatArray) -> FloatArray:

@@ -48,6 +48,10 @@ _OTHER = 0.5
 _NOISE = 0.05
 """Standard deviation of what is one run's own: repeats differ by about as much."""
 
+_REPEAT = 0.02
+"""Standard deviation that is left where a run was measured itself: repeats of published runs differ
+by 0.7 to 6 % in the median."""
+
 LARGEST = 0.25
 """What a run misses beyond this has a cause that its row does not state, and is cut off."""
 
@@ -74,6 +78,9 @@ class Neighbours:
     weights: FloatArray
     """How much each of them moves a run that is like it, shape (N,)."""
 
+    own: FloatArray
+    """Variance of what is its own of each of them, shape (N,)."""
+
     @classmethod
     def of(
         cls,
@@ -90,12 +97,11 @@ class Neighbours:
             missed: logarithms of measured over predicted time, shape (N,).
             runs: number of runs that each stands for; one by default.
         """
-        known = cls(columns, machines, np.zeros(len(missed)))
         own = _NOISE**2 / (np.ones(len(missed)) if runs is None else runs)
-        covariance = known._likeness(columns, machines) + np.diag(own)
+        known = cls(columns, machines, np.zeros(len(missed)), own)
         cut = np.clip(missed, -LARGEST, LARGEST)
-        weights = np.asarray(np.linalg.solve(covariance, cut), dtype=np.float64)
-        return cls(columns, machines, weights)
+        weights = np.asarray(np.linalg.solve(known._covariance(), cut), dtype=np.float64)
+        return cls(columns, machines, weights, own)
 
     def factor(self, table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
         """Expected time over that of the formulas, for N runs on these machines; shape (N,)."""
@@ -107,6 +113,25 @@ class Neighbours:
             likeness = self._likeness(columns[part], machines[part])
             factors[part] = np.exp(likeness @ self.weights)
         return factors
+
+    def deviation(self, table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
+        """Standard deviation of logarithms of N runs' times around the expected ones, shape (N,).
+
+        Rasmussen and Williams, equation 2.26: small for a run like measured ones, that of the
+        formulas alone for a run like none. What a family's formulas miss may be more or less than
+        is assumed here for all; intervals are multiples of this that its rows say.
+        """
+        columns = columns_of(table, len(machines))
+        variance = np.full(len(columns), sum(deviation**2 for *_, deviation in _LEVELS))
+        if len(self.weights):
+            lower = np.linalg.cholesky(self._covariance())
+            known = np.linalg.solve(lower, self._likeness(columns, machines).T)
+            variance = variance - np.sum(known**2, axis=0)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + _REPEAT**2))
+
+    def _covariance(self) -> FloatArray:
+        """Of the measured runs with one another, shape (N, N)."""
+        return np.asarray(self._likeness(self.columns, self.machines) + np.diag(self.own))
 
     def _likeness(self, columns: FloatArray, machines: NDArray[np.str_]) -> FloatArray:
         """Covariance of other runs with these, shape (others, N)."""
@@ -155,5 +180,7 @@ def columns_of(table: RunTable, runs: int) -> FloatArray:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-NEIGHBOURS_OF_NOBODY = Neighbours(np.zeros((0, len(COLUMNS))), np.zeros(0, np.str_), np.zeros(0))
+NEIGHBOURS_OF_NOBODY = Neighbours(
+    np.zeros((0, len(COLUMNS))), np.zeros(0, np.str_), np.zeros(0), np.zeros(0)
+)
 """No measured runs: every factor is 1."""

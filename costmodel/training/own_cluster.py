@@ -34,6 +34,8 @@ _TIGHTNESS = 0.5
 
 _RESAMPLES = 20
 _COVERAGE = 0.9
+_LEAST = 0.2
+"""Scatter that is assumed at least, in standard deviations of a run: 2 % of one like none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,8 @@ class FamilyRefit:
     after: float
     """The same for each row with constants fitted to the others (leave one row out)."""
 
-    spread: tuple[float, float]
-    """Logarithms of measured over predicted between which nine of ten such rows lie."""
+    interval: tuple[float, float]
+    """Between which nine of ten such rows lie; see `Calibration.interval`."""
 
 
 def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[FamilyRefit, ...]]:
@@ -83,32 +85,33 @@ def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[Fami
             f"better\n  at:  {where}\n  fix: add rows, or fill in measured_step_time_s"
         )
     known = shipped_calibration()
-    constants, spread = dict(known.constants), dict(known.spread)
+    constants, interval = dict(known.constants), dict(known.interval)
     found = []
     for name, pairs in sorted(rows.items()):
         runs = [run for run, _ in pairs]
         times = np.array([time for _, time in pairs], dtype=np.float64)
         result, constants[name] = _refit_family(name, runs, times, known)
         for block in {block_of(run) for run in runs}:
-            spread[block] = result.spread
+            interval[block] = result.interval
         found.append(result)
-    return replace(known, constants=constants, spread=spread), tuple(found)
+    return replace(known, constants=constants, interval=interval), tuple(found)
 
 
 def _refit_family(
     name: str, runs: Sequence[TrainingRun], times: FloatArray, known: Calibration
 ) -> tuple[FamilyRefit, StepConstants]:
     table, start = RunTable.of(runs), known.constants[name]
+    machines, alike = np.array([run.machine for run in runs]), neighbours_of(name)
     # Constants are fitted to what similar runs leave of the times: predictions have both.
-    times = times / neighbours_of(name).factor(table, np.array([run.machine for run in runs]))
+    times = times / alike.factor(table, machines)
     shipped = step_times(table, start).total
     free, unseen = _chosen(table, times, start, runs)
     fitted = fit(table, times, free, start, tightness=_TIGHTNESS) if free else start
     count = len(runs)
     samples = _resampled(table, times, free, start)
-    logs = np.log(times) - np.log(unseen)
+    scores = np.log(times / unseen) / alike.deviation(table, machines)
     # The few rows alone would make too narrow an interval: the scatter has a t distribution.
-    scatter = max(float(np.sqrt(np.mean(logs**2))), 0.02) * _student(count - 1)
+    scatter = max(float(np.sqrt(np.mean(scores**2))), _LEAST) * _student(count - 1)
     result = FamilyRefit(
         family=name,
         rows=count,
@@ -124,7 +127,7 @@ def _refit_family(
         ),
         before=float(np.median(np.abs(shipped / times - 1.0))),
         after=float(np.median(np.abs(unseen / times - 1.0))),
-        spread=(-scatter, scatter),
+        interval=(-scatter, scatter),
     )
     return result, fitted
 
@@ -203,9 +206,9 @@ def calibration_yaml(calibration: Calibration) -> str:
             name: {"constants": {key: float(f"{v:.6g}") for key, v in asdict(values).items()}}
             for name, values in calibration.constants.items()
         },
-        "spread": {
+        "interval": {
             name: [round(low, 4), round(high, 4)]
-            for name, (low, high) in calibration.spread.items()
+            for name, (low, high) in calibration.interval.items()
         },
         "memory": {
             name: {key: float(f"{v:.6g}") for key, v in asdict(values).items()}

@@ -33,8 +33,8 @@ _WIDER_INHERITED = 2.0
 USABLE = 0.98
 """Share of a device's memory that a job may fill; drivers keep the rest (assumed)."""
 
-_UNKNOWN_SPREAD = (-0.35, 0.35)
-"""Interval of a block without any measurement (assumed)."""
+_UNKNOWN = (-3.0, 3.0)
+"""Interval of a block without any measurement, in standard deviations of a run (assumed)."""
 
 
 _ROUNDS = 4
@@ -78,12 +78,13 @@ def predict(
     """
     known = shipped_calibration() if calibration is None else calibration
     guessed = list(guesses) or [0] * len(runs)
-    times, memory, factors = np.zeros(len(runs)), np.zeros(len(runs)), np.ones(len(runs))
+    times, memory, factors, deviations = (np.zeros(len(runs)) for _ in range(4))
     fits = np.zeros(len(runs), dtype=np.bool_)
     for name, rows in _grouped([family_of(run)[0].name for run in runs]).items():
         table = RunTable.of([runs[row] for row in rows])
         machines = np.array([runs[row].machine for row in rows])
         factors[rows] = neighbours_of(name).factor(table, machines)
+        deviations[rows] = neighbours_of(name).deviation(table, machines)
         times[rows] = step_times(table, known.constants[name]).total * factors[rows]
     for profile, rows in _grouped([run.profile for run in runs]).items():
         table, constants = RunTable.of([runs[row] for row in rows]), known.memory_of(profile)
@@ -93,7 +94,7 @@ def predict(
         fits[rows] = memory_use(table, constants).total <= USABLE * table.machine.memory_bytes
     return tuple(
         replace(
-            _bounded(run, float(times[row]), guessed[row], known),
+            _bounded(run, float(times[row]), float(deviations[row]), guessed[row], known),
             memory_bytes=float(memory[row]),
             fits=bool(fits[row]),
             neighbours=float(factors[row]),
@@ -122,16 +123,18 @@ def _grouped(keys: Sequence[str]) -> dict[str, list[int]]:
     return groups
 
 
-def _bounded(run: TrainingRun, step_s: float, guesses: int, calibration: Calibration) -> Prediction:
+def _bounded(
+    run: TrainingRun, step_s: float, deviation: float, guesses: int, calibration: Calibration
+) -> Prediction:
     """The interval around a step time; memory is left open."""
     block, (_, inherited) = block_of(run), family_of(run)
-    low, high = calibration.spread.get(block, _UNKNOWN_SPREAD)
+    ends = calibration.interval.get(block, _UNKNOWN)
     wider = (1.0 + _WIDER_PER_GUESS * guesses) * (_WIDER_INHERITED if inherited else 1.0)
-    ends = np.exp(np.array([low, high]) * wider) * step_s
+    low, high = np.exp(np.array(ends) * deviation * wider) * step_s
     return Prediction(
         step_s=step_s,
-        low_s=float(min(ends[0], step_s)),
-        high_s=float(max(ends[1], step_s)),
+        low_s=float(min(low, step_s)),
+        high_s=float(max(high, step_s)),
         memory_bytes=0.0,
         fits=True,
         block=block,

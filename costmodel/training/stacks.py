@@ -61,10 +61,16 @@ def run_flags(
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
     if "compiled" in stack and not notes.has(stack["compiled"]):
         found.add("uncompiled")
-    if _is_old(row, notes, stack):
+    if "fuses" in stack and not notes.has(stack["fuses"]):
+        found.add("split-activation")
+    release = _release(row, notes)
+    if release and release < _version(stack.get("current", "")):
         found.add("old-release")
     hardware = machine_of(row.get("hardware", "")).name
-    return frozenset(found) | software_flags(stack["name"], hardware, row.get("model", ""), layout)
+    does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
+    if "uncompiled" in found or (release and release < _version(stack.get("fused_loss", ""))):
+        does -= {"fused-loss"}
+    return does | found
 
 
 def software_flags(
@@ -77,6 +83,7 @@ def software_flags(
         "gather-once": stack["gather_once"] and layout.pp > 1,
         "scatter-stages": stack.get("scatter"),
         "casts": stack.get("casts"),
+        "fused-loss": stack.get("fused_loss"),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }
     recipe = _recipe(profile, model.lower(), machine_name, layout)
@@ -98,13 +105,15 @@ def _recipe(profile: str, model: str, hardware: str, layout: TrainingLayout) -> 
     return found
 
 
-def _is_old(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:
-    """Whether the row names a release before the stack's current one."""
-    named = re.search(r"@v([0-9]+(?:\.[0-9]+)*)", row.get("source", ""))
+def _release(row: Mapping[str, str], notes: Notes) -> tuple[int, ...]:
+    """The release that a row names, or the year and month of its report; empty if neither."""
+    source = row.get("source", "")
+    named = re.search(r"@v([0-9]+(?:\.[0-9]+)*)", source)
+    dated = re.search(r"_(20[0-9]{2})-?(0[1-9]|1[0-2])(?![0-9])", source)
     stated = notes.values.get("release") or (named.group(1) if named else "")
-    if "current" not in stack or not stated:
-        return False
-    return _version(stated) < _version(stack["current"])
+    if stated:
+        return _version(stated)
+    return (int(dated.group(1)), int(dated.group(2))) if dated else ()
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -145,6 +145,9 @@ class RunTable:
     uncompiled: FloatArray
     """1 where element-wise operators run one by one."""
 
+    split_activation: FloatArray
+    """1 where the activation between the products is several kernels."""
+
     mx: FloatArray
     """1 where operands are scaled block by block."""
 
@@ -174,6 +177,9 @@ class RunTable:
 
     recompute_activation: FloatArray
     """1 where the activation function is computed again."""
+
+    fused_loss: FloatArray
+    """1 where the loss is compiled into one kernel, so that logits are kept in 16 bits alone."""
 
     gather_once: FloatArray
     """1 where sharded parameters are gathered once per step, not per micro-batch."""
@@ -237,6 +243,8 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
         "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
+        "split_activation": [float("split-activation" in r.flags) for r in runs],
+        "fused_loss": [float("fused-loss" in r.flags) for r in runs],
         "gather_once": [float("gather-once" in r.flags) for r in runs],
     }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel.training.memory import MemoryConstants, memory_use
+from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
 from costmodel.training.sizes import model_parameters
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -96,3 +96,34 @@ def test_states_kept_on_the_host_are_made_on_the_device() -> None:
     kept = memory_use(RunTable.of([busy]), BARE)
     parts = kept.parameters + kept.gradients + kept.activations + kept.logits + kept.buffers
     assert kept.total[0] == pytest.approx(float(parts[0]), rel=1e-9)
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_selection_by_operator_keeps_every_other_product(tp: int) -> None:
+    """Input, queries, values, attention's result, first product of the feed-forward layer."""
+    policy = replace(BARE, products_kept=1.0)
+    compiled = run(tp=tp, recompute="selective", sequence_parallel=True)
+    eager = replace(compiled, flags=frozenset({"uncompiled"}))
+    width = 4096 + 4096 + 4096 + 4096 + 11008
+    for each, more in ((compiled, 0), (eager, 4096)):
+        kept = memory_use(RunTable.of([each]), policy).activations[0]
+        assert kept == pytest.approx(32 * 2048 * 2 * (width + more) / tp, rel=1e-9)
+
+
+def test_without_the_policy_selection_keeps_a_share() -> None:
+    kept, whole = (
+        memory_use(RunTable.of([run(recompute="selective")]), constants).activations[0]
+        for constants in (replace(BARE, selective_kept=0.25), BARE)
+    )
+    assert kept == pytest.approx(whole / 4, rel=1e-9)
+
+
+def test_a_compiled_loss_keeps_logits_in_16_bits_alone() -> None:
+    """12 bytes each of a loss kernel by kernel, 4 more where the vocabulary is split."""
+    torch = replace(BARE, logit_bytes=12.0, split_logit_bytes=4.0, fused_logit_bytes=4.0)
+    for tp, each in ((1, 12.0), (2, 16.0)):
+        plain = RunTable.of([run(tp=tp)])
+        fused = RunTable.of([replace(run(tp=tp), flags=frozenset({"fused-loss"}))])
+        assert logit_bytes(plain, torch)[0] == each
+        assert logit_bytes(fused, torch)[0] == 4.0
+        assert memory_use(fused, torch).total[0] < memory_use(plain, torch).total[0]

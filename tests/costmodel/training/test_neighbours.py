@@ -25,6 +25,7 @@ from tests.costmodel.training.runs import GPT, LLAMA, run
 
 SHARED = 0.04**2 + 0.06**2 + 0.08**2
 OWN = 0.05**2
+REPEAT = 0.02**2
 
 
 def of(runs: list[Any], missed: list[float], counts: list[float] | None = None) -> Neighbours:
@@ -55,6 +56,30 @@ def test_a_run_that_was_measured_keeps_the_share_that_is_not_its_own(
     assert logs(of([run()] * count, [missed] * count), run())[0] == pytest.approx(
         expected, abs=1e-9
     )
+
+
+def deviation(known: Neighbours, *runs: Any) -> list[float]:
+    machines = np.array([each.machine for each in runs])
+    found: list[float] = known.deviation(RunTable.of(runs), machines).tolist()
+    return found
+
+
+@given(st.integers(1, 50))
+def test_the_more_a_run_was_measured_the_surer_it_is(count: int) -> None:
+    """Rasmussen and Williams, equation 2.26, for one point; beside it a repeat's own 2 %."""
+    left = SHARED - SHARED**2 / (SHARED + OWN / count) + REPEAT
+    known = of([run()], [0.1], [float(count)])
+    assert deviation(known, run()) == pytest.approx([left**0.5])
+    assert deviation(NEIGHBOURS_OF_NOBODY, run()) == pytest.approx([(SHARED + REPEAT) ** 0.5])
+
+
+@given(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6))
+def test_no_measured_run_makes_another_less_sure(degrees: list[int]) -> None:
+    runs = [run(tp=tp, micro_batch=mb) for tp, mb in zip(degrees, degrees[::-1], strict=True)]
+    asked = [run(), run(GPT), run(tp=2, micro_batch=4)]
+    widths = [deviation(of(runs[:n], [0.1] * n), *asked) for n in range(1, len(runs) + 1)]
+    for more, fewer in zip(widths[1:], widths, strict=False):
+        assert all(one <= other + 1e-12 for one, other in zip(more, fewer, strict=True))
 
 
 def test_the_less_alike_the_less_is_shared() -> None:
@@ -121,7 +146,7 @@ def test_ones_own_constants_keep_what_similar_runs_say() -> None:
     shipped = shipped_calibration()
     mine = {**shipped.constants, "megatron-ampere": replace(general_constants(), matmul=0.4)}
     one = run(GPT, seq_len=1024)
-    (own,) = predict([one], (), Calibration(mine, shipped.spread, shipped.memory))
+    (own,) = predict([one], (), Calibration(mine, shipped.interval, shipped.memory))
     (usual,) = predict([one])
     assert own.step_s > usual.step_s
     assert own.neighbours == usual.neighbours != 1.0

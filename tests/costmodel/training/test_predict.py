@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from costmodel.training.baseline import fit_utilisation, ideal_s, model_flops
-from costmodel.training.calibration import general_constants, parse_calibration, shipped_calibration
+from costmodel.training.calibration import (
+    general_constants,
+    neighbours_of,
+    parse_calibration,
+    shipped_calibration,
+)
 from costmodel.training.crossvalidation import fit_family
 from costmodel.training.families import block_of, families, family_of
 from costmodel.training.fitting import PRIORS, at_limit, fit
 from costmodel.training.own_cluster import calibration_yaml
 from costmodel.training.predict import predict
-from costmodel.training.records import LayoutError
+from costmodel.training.records import LayoutError, Recompute
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -29,6 +36,25 @@ def test_the_prediction_lies_in_its_interval() -> None:
         assert found.low_s < found.step_s < found.high_s
         assert found.memory_bytes > 0
         assert found.inherited == ""
+
+
+def test_runs_like_measured_ones_have_narrower_intervals() -> None:
+    """Ends of the block, times the deviation of the run."""
+    layout: dict[str, Any] = {
+        "global_batch": 16,
+        "micro_batch": 4,
+        "seq_len": 1024,
+        "recompute": Recompute.FULL,
+    }
+    known = replace(GPT, hidden=1024, ffn=4096, heads=16, kv_heads=16, head_size=64, layers=24)
+    runs = [run(known, tp=2, **layout), run(LLAMA, tp=2, **layout)]
+    machines = np.array([each.machine for each in runs])
+    similar = neighbours_of("megatron-ampere").deviation(RunTable.of(runs), machines)
+    assert similar[0] < 0.5 * similar[1]
+    low, high = shipped_calibration().interval["megatron-ampere, one server"]
+    for found, deviation in zip(predict(runs), similar, strict=True):
+        assert found.low_s == pytest.approx(found.step_s * np.exp(low * deviation))
+        assert found.high_s == pytest.approx(found.step_s * np.exp(high * deviation))
 
 
 def test_guesses_widen_the_interval() -> None:
@@ -121,7 +147,42 @@ def test_a_calibration_survives_its_file() -> None:
     assert predict(RUNS, (), again)[0].step_s == pytest.approx(predict(RUNS)[0].step_s, rel=1e-4)
 
 
-@pytest.mark.parametrize("text", ["", "a: [", "families: {x: {constants: {speed: 1}}}\nspread: {}"])
-def test_no_calibration(text: str) -> None:
-    with pytest.raises(LayoutError):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no calibration"),
+        ("a: [", "no calibration"),
+        ("families: {x: {constants: {speed: 1}}}", "unknown constants"),
+        ("families: {x: {constants: {matmul: .nan}}}", "not finite"),
+        ("families: {x: {constants: {matmul: -1}}}", "negative"),
+        ("families: {}", "no constants of"),
+    ],
+)
+def test_no_calibration(text: str, said: str) -> None:
+    with pytest.raises(LayoutError, match=said):
         parse_calibration(text)
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        (None, "'interval' is missing"),
+        ([0.1, float("nan")], "no ends"),
+        ([0.1, -0.1], "no ends"),
+        ([0.1], "no calibration"),
+    ],
+)
+def test_no_interval(interval: list[float] | None, said: str) -> None:
+    file = yaml.safe_load(calibration_yaml(shipped_calibration()))
+    own = file.pop("interval")
+    if interval is not None:
+        file["interval"] = {**own, next(iter(own)): interval}
+    with pytest.raises(LayoutError, match=said):
+        parse_calibration(yaml.safe_dump(file))
+
+
+def test_a_calibration_of_an_earlier_version_is_told_as_such() -> None:
+    file = yaml.safe_load(calibration_yaml(shipped_calibration()))
+    file["spread"] = file.pop("interval")
+    with pytest.raises(LayoutError, match="earlier version"):
+        parse_calibration(yaml.safe_dump(file))

@@ -166,3 +166,32 @@ def test_a_layout_without_a_row_does_what_its_software_does() -> None:
     assert "scatter-stages" in software_flags("megatron", "a100-80g", "7B", layout)
     assert "graphs" in software_flags("megatron-core", "gb200", "7B", layout)
     assert software_flags("mindformers", "ascend-910b", "7B", layout) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "fused"),
+    [
+        ("benchmarks/llama3_h100_202412_torchtitan.md", "fsdp+compile", False),
+        ("benchmarks/llama3_h100_2024-12_torchtitan.md", "fsdp+compile", False),
+        ("benchmarks/llama3_h200_2025-06_torchtitan.md", "fsdp+compile", True),
+        ("benchmarks/llama3_h200_202506_torchtitan.md", "fsdp+compile", True),
+        ("benchmarks/llama3_h200_202506_torchtitan.md", "fsdp", False),
+        ("torchtitan", "fsdp+compile", True),
+        ("torchtitan@v2024.12", "fsdp+compile", False),
+    ],
+)
+def test_later_releases_compile_the_loss_with_the_model(
+    source: str, notes: str, fused: bool
+) -> None:
+    row = ROW | {"source": source, "notes": notes, "hardware": "NVIDIA H100"}
+    assert ("fused-loss" in read_row(row).run.flags) == fused
+    assert "fused-loss" in software_flags("torchtitan", "h100", "", TrainingLayout(8, 1, 2048))
+
+
+def test_an_activation_is_one_kernel_where_the_row_says_so() -> None:
+    fused = ROW | {"notes": "use-flash-attn; use-fused-swiglu"}
+    assert "split-activation" in read_row(ROW).run.flags
+    assert "split-activation" not in read_row(fused).run.flags
+    assert "split-activation" not in read_row(ROW | {"source": "megatron"}).run.flags
+    layout = TrainingLayout(8, 1, 2048)
+    assert "split-activation" not in software_flags("mindspeed", "ascend-910b", "", layout)

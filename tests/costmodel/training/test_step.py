@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.training.constants import StepConstants
-from costmodel.training.machines import MachineRates
-from costmodel.training.records import Attention, TrainingLayout
+from costmodel.training.layers import layer_times
+from costmodel.training.machines import MachineRates, machine
+from costmodel.training.records import Attention, TrainingLayout, TrainingModel
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -202,3 +203,16 @@ def test_casts_to_8_bits_take_time_and_only_those() -> None:
     bare = [replace(each, flags=frozenset()) for each in (small, eight)]
     assert total(RunTable.of([small])) == total(RunTable.of([bare[0]]))
     assert total(RunTable.of([eight])) > 1.01 * total(RunTable.of([bare[1]]))
+
+
+@pytest.mark.parametrize(("model", "more"), [(LLAMA, 14.4 - 6.0), (GPT, 6.4 - 4.0)])
+def test_an_activation_kernel_by_kernel_moves_more(model: TrainingModel, more: float) -> None:
+    """With a gate 10 bytes forward and 26 backward instead of 6 and 9; bias apart without."""
+    one = run(model, tp=2)
+    split = replace(one, flags=frozenset({"split-activation"}))
+    constants = StepConstants()
+    fused, apart = (layer_times(RunTable.of([each]), constants)[0] for each in (one, split))
+    moved = 2048 * more * model.ffn / 2
+    expected = moved / (machine(one.machine).memory_bytes_per_s * constants.memory)
+    assert apart.stream[0] - fused.stream[0] == pytest.approx(expected, rel=1e-9)
+    assert apart.stream_backward[0] == pytest.approx(1.5 * apart.stream[0], rel=1e-9)
