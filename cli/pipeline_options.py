@@ -59,6 +59,24 @@ SequenceParallel: TypeAlias = Annotated[
         "off nowhere.",
     ),
 ]
+ContextParallel: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--context-parallel",
+        metavar="auto|off|N",
+        help="Parts in which attention cuts the tokens of its queries, off for one; keys and "
+        "values are gathered for it.",
+    ),
+]
+RingAttention: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--ring-attention",
+        metavar="auto|off",
+        help="Keys and values go round beside the computation of attention where that is faster "
+        "than to gather them; with --global-batch.",
+    ),
+]
 Interleave: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -66,5 +84,14 @@ Interleave: TypeAlias = Annotated[
         metavar="auto|V",
         help="Chunks of the network on every part of the machine, which take turns; with "
         "--global-batch.",
+    ),
+]
+Offload: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--offload",
+        metavar="auto|on|off",
+        help="Optimizer state in the memory of the host, which comes to the device for the update: "
+        "of no parameter, of all, or where that is best; with --global-batch.",
     ),
 ]

@@ -64,3 +64,19 @@ def print_sharding(plan: Plan, out: Console) -> None:
     counts = Counter(tensor.zero for tensor in plan.parameters)
     shown = ", ".join(f"{count} at stage {level}" for level, count in sorted(counts.items()))
     out.print(f"ZeRO: of {sum(counts.values())} parameters {shown}")
+    held = [tensor.host_bytes for tensor in plan.parameters if tensor.host_bytes]
+    if held:
+        most = max(_host_bytes(plan))
+        out.print(
+            f"optimizer state of {len(held)} parameters rests in the memory of the host: at most "
+            f"{format_bytes(most)} for each device"
+        )
+
+
+def _host_bytes(plan: Plan) -> list[float]:
+    """What each part of the machine keeps in the memory of its host, for each of its devices."""
+    parts = 1 if plan.pipeline is None else plan.pipeline.parts
+    found = [0.0] * parts
+    for tensor in plan.parameters:
+        found[tensor.stage % parts] += tensor.host_bytes
+    return found

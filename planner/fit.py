@@ -27,12 +27,15 @@ def check_states(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> No
         causes["weights"] += tensor.elements * cost.weight
         causes["gradients"] += tensor.elements * cost.gradient
         causes["optimizer state"] += tensor.elements * (cost.master + cost.moments)
+    if request.offload != "off" and cluster.chip.host_bandwidth_bytes_per_s:
+        del causes["optimizer state"]
+    named = ", ".join(cause.partition(" ")[0] for cause in causes)
     total = sum(causes.values())
     if total <= limit * cluster.devices:
         return
     devices = next_job_size(math.ceil(total / limit))
     raise InfeasibleError(
-        f"{total / GB:,.0f} GB of states (weights, gradients, optimizer) do not fit into "
+        f"{total / GB:,.0f} GB of states ({named}) do not fit into "
         f"{cluster.devices} cards with {limit / GB:,.1f} GB each, "
         f"{limit * cluster.devices / GB:,.0f} GB in all",
         needed_bytes=total / cluster.devices,

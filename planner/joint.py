@@ -24,13 +24,15 @@ from planner.search import search
 from planner.solvers import Solution
 from planner.stages.held import held_notes
 from planner.stages.menu import Shape
-from planner.stages.record import Least, plan_of
+from planner.stages.offload import check_offload, no_room_on_host
+from planner.stages.record import Draft, Least, drafted, plan_of
 from planner.stages.remedies import with_remedy
 from planner.stages.shape_hunt import ShapeHunt
 from planner.stages.shape_prices import Priced
 from planner.stages.solved import Solved
 from planner.stages.task import Task
 from planner.stages.whole import excess_bytes, solved
+from planner.token_cuts import context_notes
 from topology.cluster import Cluster
 
 SOLVED = 3
@@ -67,9 +69,9 @@ def search_whole(
         report("nothing fits: looking for a change that makes it possible")
 
         def find(larger: Cluster, asked: SearchRequest) -> Plan:
-            return _Joint(Task(graph, larger, asked), lambda _: None).plan()
+            return _Joint(Task(graph, larger, asked, any_will_do=True), lambda _: None).plan()
 
-        raise with_remedy(error, cluster, request, find) from error
+        raise with_remedy(error, cluster, request, find, len(graph.ops)) from error
 
 
 def check_whole(graph: OpGraph, request: SearchRequest) -> None:
@@ -121,70 +123,93 @@ def check_whole(graph: OpGraph, request: SearchRequest) -> None:
 class _Joint:
     def __init__(self, task: Task, report: Report) -> None:
         self.task, self.report = task, report
+        self.tried: set[Shape] = set()
+        self.fitting: list[Draft] = []
+        self.searched: list[Lowered] = []
+        self.plain: Plan | None = None
+        self.refused: Solved | None = None
 
     def plan(self) -> Plan:
         """The best of all shapes."""
         shapes = self.task.shapes()
         first = self.task.micro(shapes[0].micro_batch)
+        said = check_offload(self.task.cluster.chip, self.task.request.offload)
         check_states(first.graph, self.task.cluster, self.task.request)
         devices, name = self.task.cluster.devices, self.task.cluster.name
         self.report(
             f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
             f"a batch of {self.task.batch} on {devices} devices of {name}"
         )
-        priced, left_s = ShapeHunt(self.task, shapes, self.report).run()
-        return self._best(priced, left_s)
+        hunt = ShapeHunt(self.task, shapes, self.report)
+        priced, left_s = hunt.run()
+        self._solve(priced)
+        while hunt.reopened(self._least_s()):
+            priced, left_s = hunt.run()
+            self._solve(priced)
+        best = self._best(min([left_s, *(item.bound_s for item in priced)]))
+        context = context_notes(
+            best.graph, best.mesh, best.operators, self.task.request.ring_attention
+        )
+        return replace(best, notes=(*best.notes, *said, *context))
 
-    def _best(self, priced: Sequence[Priced], left_s: float) -> Plan:
+    def _least_s(self) -> float:
+        """The shortest step so far."""
+        steps = [draft.step_s for draft in self.fitting]
+        plain = [] if self.plain is None else [self.plain.estimate.step_time_s]
+        return min((*steps, *plain), default=math.inf)
+
+    def _solve(self, priced: Sequence[Priced]) -> None:
         """Shapes are solved whole in the order of what is expected of them."""
-        order = sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape))
-        fitting: list[Solved] = []
-        plain: Plan | None = None
-        searched: list[Lowered] = []
-        refused: Solved | None = None
-        tried = 0
-        for item in order:
-            least_s = min(
-                min((found.step_s for found in fitting), default=math.inf),
-                math.inf if plain is None else plain.estimate.step_time_s,
-            )
+        for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape)):
+            least_s = self._least_s()
+            if self.task.any_will_do and self.fitting:
+                return
             most = SOLVED * self.task.request.effort
-            enough = tried >= most * (1 if math.isfinite(least_s) else 2)
+            enough = len(self.tried) >= most * (1 if math.isfinite(least_s) else 2)
             hoped_s = item.bound_s if item.every else item.expected_s
             # Where nothing is expected to fit, some are solved all the same: one may fit.
             beaten = math.isfinite(least_s) and hoped_s >= least_s
-            if beaten or (enough and not item.every) or math.isinf(item.bound_s):
-                continue
-            tried += 1
-            if item.shape == Shape(1, self.task.batch, 1) and self.task.request.is_open:
-                plain = self._plain()
-            found = self._best_cut(item, least_s)
-            searched.append(found.lowered)
-            self.report(
-                f"{item.shape}, solved whole: {found.step_s:.6g} s"
-                f"{'' if found.fits else ', too large'}"
-            )
-            if not found.fits:
-                refused = min(refused or found, found, key=lambda s: s.peak_bytes)
-            else:
-                fitting.append(found)
-        bounds = [left_s, *(item.bound_s for item in priced)]
-        best = self._planned(fitting, searched, min(bounds)) if fitting else plain
+            late = beaten or (enough and not item.every) or math.isinf(item.bound_s)
+            if not late and item.shape not in self.tried:
+                self._try(item, least_s)
+
+    def _try(self, item: Priced, least_s: float) -> None:
+        self.tried.add(item.shape)
+        if item.shape == Shape(1, self.task.batch, 1) and self.task.request.is_open:
+            self.plain = self._plain()
+        found = self._best_cut(item, least_s)
+        self.searched.append(found.solved.lowered)
+        self.report(
+            f"{item.shape}, solved whole: {found.step_s:.6g} s"
+            f"{'' if found.solved.fits else ', too large'}"
+        )
+        if found.solved.fits:
+            self.fitting.append(found)
+        else:
+            refused = self.refused or found.solved
+            self.refused = min(refused, found.solved, key=lambda s: s.peak_bytes)
+
+    def _best(self, bound_s: float) -> Plan:
+        best = self._planned(bound_s) if self.fitting else self.plain
         if best is None:
-            raise self._nothing(refused)
+            raise self._nothing(self.refused)
+        plain = self.plain
         if plain is None or best.estimate.step_time_s < plain.estimate.step_time_s:
             return best
-        return _within(plain, min(bounds))
+        return _within(plain, bound_s)
 
-    def _best_cut(self, item: Priced, least_s: float) -> Solved:
+    def _best_cut(self, item: Priced, least_s: float) -> Draft:
         """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
-        best = solved(self.task, item.shape, item.ends or item.least_ends, item.shares, item.price)
+        ends = item.ends or item.least_ends
+        best = drafted(solved(self.task, item.shape, ends, item.shares, item.price))
         for bound_s, ends in item.every:
-            if bound_s >= (min(least_s, best.step_s) if best.fits else least_s):
+            if bound_s >= (min(least_s, best.step_s) if best.solved.fits else least_s):
                 break
             found = solved(self.task, item.shape, ends)
-            if found.fits and (not best.fits or found.step_s < best.step_s):
-                best = found
+            if found.fits and (not best.solved.fits or found.step_s < best.step_s):
+                draft = drafted(found)
+                if not best.solved.fits or draft.step_s < best.step_s:
+                    best = draft
         return best
 
     def _plain(self) -> Plan | None:
@@ -204,29 +229,21 @@ class _Joint:
         problem = refused.lowered.problem
         peak = problem.peak_bytes(refused.choice) + excess_bytes(refused.lowered, refused.choice)
         solution = Solution(refused.choice, math.inf, math.inf, "none", peak, refused.truncated)
-        return infeasible(refused.lowered, solution, self.task.request)
+        error = infeasible(refused.lowered, solution, self.task.request)
+        return no_room_on_host(error, self.task.cluster, self.task.request.offload)
 
-    def _planned(self, fitting: Sequence[Solved], searched: list[Lowered], bound_s: float) -> Plan:
-        """The plan with the shortest step, in the order of what its closed form says, which is no
-        more than the step.
-        """
-        least = Least(bound_s, self.task.request.solver, self.task.truncated)
-        best: Plan | None = None
-        for found in sorted(fitting, key=lambda f: f.step_s):
-            if best is not None and found.step_s >= best.estimate.step_time_s:
-                break
-            held = held_notes(found.lowered, self.task.request, self.task.where)
-            notes = (
-                *held,
-                *pin_notes(self.task.pins),
-                *self.task.true_micro(found.shape.micro_batch).notes,
-                *NOTES,
-            )
-            plan = plan_of(found, self.task.request, notes, space_of(searched), least)
-            if best is None or plan.estimate.step_time_s < best.estimate.step_time_s:
-                best = plan
-        assert best is not None
-        return best
+    def _planned(self, bound_s: float) -> Plan:
+        """The plan with the shortest step."""
+        found = min(self.fitting, key=lambda draft: draft.step_s)
+        task, shape = self.task, found.solved.shape
+        notes = (
+            *held_notes(found.solved.lowered, task.request, task.where),
+            *pin_notes(task.pins),
+            *task.true_micro(shape.micro_batch).notes,
+            *NOTES,
+        )
+        least = Least(bound_s, task.request.solver, task.truncated)
+        return plan_of(found, task.request, notes, space_of(self.searched), least)
 
 
 def _within(plan: Plan, bound_s: float) -> Plan:

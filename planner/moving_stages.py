@@ -17,6 +17,8 @@ from planner.moving import moved, setting_of, timed_on
 from planner.request import RequestError
 from planner.stages.chain import pipeline_time_s
 from planner.stages.machine import send_s, send_tier
+from planner.stages.record import HOST
+from planner.stages.ring_moved import seen_there
 from topology.cluster import Cluster
 from topology.part import stage_cluster
 
@@ -46,15 +48,21 @@ def moved_stages(plan: Plan, cluster: Cluster) -> Plan:
     pipeline = pipeline_of(plan)
     basis = f"rates of matrix products: {chip_constants(cluster.chip).basis}"
     draft = replace(plan, cluster=stage_plan(plan, 0).cluster)
+    operators = tuple(ratios.operator(op) for op in plan.operators)
     found = replace(
         plan,
         cluster=cluster.to_dict(),
-        operators=tuple(ratios.operator(op) for op in plan.operators),
+        operators=operators,
         tensors=tuple(
-            replace(t, update_s=t.update_s * ratios.update, recompute_s=t.recompute_s * ratios.mean)
+            replace(
+                t,
+                update_s=t.update_s * ratios.update,
+                recompute_s=t.recompute_s * ratios.mean,
+                host_s=t.host_s * ratios.host,
+            )
             for t in plan.tensors
         ),
-        collectives=timed_on(draft, parts[1]),
+        collectives=seen_there(draft, parts[1], timed_on(draft, parts[1]), operators),
         notes=(*(n for n in plan.notes if not n.startswith("rates of matrix")), basis),
         bound=Bound(0.0, math.inf, "none", "none"),
         baselines=(),
@@ -98,6 +106,8 @@ class _Ratios:
     forward: Mapping[str, float]
     backward: Mapping[str, float]
     update: float
+    host: float
+    """Of copies from and to the host."""
 
     @classmethod
     def of(cls, plan: Plan, old: Cluster, new: Cluster) -> _Ratios:
@@ -111,6 +121,7 @@ class _Ratios:
             {n: _ratio(times[1][n][0], times[0][n][0]) for n in names},
             {n: _ratio(times[1][n][1], times[0][n][1]) for n in names},
             _ratio(updates[1], updates[0]),
+            _host_ratio(plan, old, new),
         )
 
     @property
@@ -123,6 +134,20 @@ class _Ratios:
         forward = (op.compute_s - op.backward_s) * self.forward[op.name]
         again = op.recompute_s * self.forward[op.name]
         return replace(op, compute_s=forward + backward, backward_s=backward, recompute_s=again)
+
+
+def _host_ratio(plan: Plan, old: Cluster, new: Cluster) -> float:
+    if not any(tensor.host_s for tensor in plan.tensors):
+        return 1.0
+    rates = [each.chip.host_bandwidth_bytes_per_s for each in (old, new)]
+    if rates[0] and rates[1]:
+        return rates[0] / rates[1]
+    chip = new.chip if rates[0] else old.chip
+    raise RequestError(
+        "optimizer state of the plan rests in the memory of the host, and no link to it is "
+        f"known of {chip.name}\n  at:  --cluster\n"
+        "  fix: plan for that machine: planner search --cluster"
+    )
 
 
 def _ratio(new: float, old: float) -> float:
@@ -182,6 +207,7 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
         add("recompute", op.recompute_s)
     for tensor in (t for t in plan.tensors if t.stage in own):
         add("optimizer update", tensor.update_s)
+        add(HOST, tensor.host_s)
         add("recompute", tensor.recompute_s)
     sent = (s for stage in sorted(own) for s in received(plan, stage))
     for item in (*(c for c in plan.collectives if c.stage in own), *sent):

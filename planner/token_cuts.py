@@ -1,4 +1,5 @@
-"""What a user may rule out: sequence parallel or not, all devices of a mesh or none.
+"""What a user may rule out: sequence parallel or not, cuts of the tokens that attention asks for,
+all devices of a mesh or none.
 
 Which dimensions run along the tokens of a sequence follows from the inputs through the sharding
 rules: the second dimension of indices of tokens, or of activations that come in three dimensions.
@@ -6,24 +7,30 @@ rules: the second dimension of indices of tokens, or of activations that come in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import Engine, OpView, lookup
+from ir.plan import PlannedOperator
 from ir.rule import ShardingRule
 from planner.candidates import OpCandidates
 from planner.fewer import narrowed
 from planner.lowered import Lowered
 from planner.request import RequestError, SearchRequest
 from planner.restriction import IndexArray
+from topology.mesh import Mesh
 
 Tokens = Mapping[str, frozenset[int]]
+"""By tensor the dimensions that run along tokens."""
 AS_MINDSPORE = frozenset({"mindspore_propagation", "mindspore_elimination"})
 """Solvers that do what a search of MindSpore does, and choose from what it draws up."""
-"""By tensor the dimensions that run along tokens."""
+WITHOUT_POSITIONS = frozenset({"dynamic_programming", "mindspore_elimination"})
+"""Solvers for which MindSpore draws up no cuts along positions, at its own cost."""
 
 
 def token_dims(graph: OpGraph) -> Tokens:
@@ -69,33 +76,126 @@ class RuledOut:
     sequence_parallel: str = "auto"
     fully_use_devices: bool = False
     tokens: Tokens | None = None
-    """Needed for sequence parallelism."""
+    """Needed for sequence and context parallelism."""
     as_generated: bool = False
     """What MindSpore's searches do not draw up: cuts of the channels that a convolution makes."""
+    context_parts: int | None = None
+    """In how many attention cuts the tokens of its queries; None for any number."""
+    whole_positions: bool = False
+    """Windows keep their positions whole, but for an operator that is pinned otherwise."""
 
     @property
     def is_empty(self) -> bool:
-        whole = self.fully_use_devices or self.as_generated
-        return self.sequence_parallel == "auto" and not whole
+        whole = self.fully_use_devices or self.as_generated or self.whole_positions
+        return self.sequence_parallel == "auto" and not whole and self.context_parts is None
+
+    def can_be_on(self, mesh: Mesh) -> bool:
+        """Whether the axes of a mesh make as many parts of the context as are wanted."""
+        counts = range(len(mesh.sizes) + 1)
+        groups = (g for n in counts for g in itertools.combinations(mesh.sizes, n))
+        return self.context_parts is None or any(
+            math.prod(group) == self.context_parts for group in groups
+        )
+
+    def meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+        """Those on which the context can be cut so.
+
+        Raises:
+            RequestError: there is none.
+        """
+        found = tuple(mesh for mesh in meshes if self.can_be_on(mesh))
+        if not found:
+            raise RequestError(
+                f"no mesh of {meshes[0].size} devices cuts the context into {self.context_parts}\n"
+                f"  at:  --context-parallel {self.context_parts}\n"
+                "  fix: use a product of the axes of a mesh, such as a power of two"
+            )
+        return found
 
 
 def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:
     """What a request leaves out of the candidates for a graph.
 
     Raises:
-        RequestError: the graph has no sequence of tokens, and the request speaks of one.
+        RequestError: the graph has no sequence of tokens or no attention, and the request speaks of
+            one, or it contradicts itself.
     """
     as_generated = request.solver in AS_MINDSPORE
-    if request.sequence_parallel == "auto":
-        return RuledOut(fully_use_devices=request.fully_use_devices, as_generated=as_generated)
+    asked = {"--sequence-parallel": request.sequence_parallel,
+             "--context-parallel": request.context_parallel}  # fmt: skip
+    said = next((f"{name} {value}" for name, value in asked.items() if value != "auto"), None)
+    drawn_up = request.solver in WITHOUT_POSITIONS and request.cost == "mindspore"
+    whole = drawn_up and not request.cut_positions
+    if said is None:
+        return RuledOut(
+            fully_use_devices=request.fully_use_devices, as_generated=as_generated,
+            whole_positions=whole,
+        )  # fmt: skip
     tokens = token_dims(graph)
     if not tokens:
         raise RequestError(
             "the model has no sequence of tokens: no input is of the form (batch, tokens) or "
-            "(batch, tokens, width)\n"
-            f"  at:  --sequence-parallel {request.sequence_parallel}\n  fix: leave it out"
+            f"(batch, tokens, width)\n  at:  {said}\n  fix: leave it out"
         )
-    return RuledOut(request.sequence_parallel, request.fully_use_devices, tokens, as_generated)
+    parts = _context_parts(request, graph, tokens)
+    return RuledOut(
+        request.sequence_parallel, request.fully_use_devices, tokens, as_generated, parts, whole
+    )
+
+
+def _context_parts(request: SearchRequest, graph: OpGraph, tokens: Tokens) -> int | None:
+    asked = request.context_parallel
+    if asked == "auto":
+        return None
+    if not any(_cuts_context(op, graph, tokens) for op in graph.ops):
+        raise RequestError(
+            "the model has no operator that is attention over tokens\n"
+            f"  at:  --context-parallel {asked}\n"
+            "  fix: leave it out, or leave --attention out where attention is taken apart"
+        )
+    parts = 1 if asked == "off" else int(asked)
+    if parts > 1 and request.sequence_parallel == "off":
+        raise RequestError(
+            "without sequence parallelism nothing is cut along its tokens\n"
+            f"  at:  --context-parallel {asked} --sequence-parallel off\n"
+            "  fix: leave one of the two out"
+        )
+    return parts
+
+
+def _cuts_context(op: Op, graph: OpGraph, tokens: Tokens) -> bool:
+    """Whether an operator is attention with queries along tokens."""
+    return lookup(op.kind).engine is Engine.ATTENTION and bool(_token_factors(op, graph, tokens))
+
+
+def context_notes(
+    graph: OpGraph,
+    mesh: Sequence[tuple[str, int, int]],
+    operators: Sequence[PlannedOperator],
+    ring: str = "off",
+) -> tuple[str, ...]:
+    """Into how many parts attention of a plan cuts the tokens of its queries, for the reader.
+
+    Args:
+        graph: of the plan.
+        mesh: name, size and tier of every axis.
+        operators: of the plan, in the order of the graph.
+        ring: `auto` where keys and values may go round.
+    """
+    tokens = token_dims(graph)
+    sizes = {name: size for name, size, _ in mesh}
+    found = {
+        math.prod(sizes[axis] for axis, factor in planned.split if factor in factors)
+        for op, planned in zip(graph.ops, operators, strict=True)
+        if _cuts_context(op, graph, tokens)
+        for factors in (_token_factors(op, graph, tokens),)
+    }
+    if max(found, default=1) == 1:
+        return ()
+    parts = " or ".join(map(str, sorted(found)))
+    note = f"context parallelism: attention cuts the tokens of its queries into {parts}"
+    how = "are gathered for it" if ring == "off" else "go round where that is faster"
+    return (f"{note}, keys and values {how}",)
 
 
 def without(
@@ -127,7 +227,13 @@ def left_by(
             continue
         op = ops[node.name]
         made = _made_channels(op, graph) if left_out.as_generated else frozenset()
-        keep = _kept(found, op, _token_factors(op, graph, tokens), made, left_out)
+        if left_out.whole_positions:
+            made |= {window.factor for window in _rule(op, graph).windows}
+        along = _token_factors(op, graph, tokens)
+        keep = _kept(found, op, along, made, left_out)
+        if left_out.context_parts is not None and _cuts_context(op, graph, tokens):
+            mesh = lowered.setting.mesh
+            keep = _of_context(found, keep, along, left_out.context_parts, mesh)
         count = len(found.assignments)
         if len(keep) < count:
             allowed[number] = np.concatenate([keep + start for start in range(0, size, count)])
@@ -159,3 +265,18 @@ def _kept(
     if left_out.sequence_parallel == "on" and tokens and lookup(op.kind).engine is Engine.VECTOR:
         keep &= ~repeats.any(axis=1)
     return np.flatnonzero(keep) if keep.any() else np.arange(len(chosen))
+
+
+def _of_context(
+    found: OpCandidates, keep: IndexArray, tokens: frozenset[int], parts: int, mesh: Mesh
+) -> IndexArray:
+    """Of some candidates of attention those that cut its tokens into so many parts."""
+    along = np.isin(np.array(found.assignments, dtype=np.int64), list(tokens))
+    counts = np.where(along, np.array(mesh.sizes, dtype=np.int64), 1).prod(axis=1)
+    fitting = keep[(counts == parts)[keep]]
+    if not len(fitting):
+        raise RequestError(
+            f"attention cannot cut its tokens into {parts}\n  at:  --context-parallel {parts}\n"
+            "  fix: use a divisor of the number of tokens"
+        )
+    return np.asarray(fitting)

@@ -21,6 +21,13 @@ from topology.units import parse_bandwidth, parse_bytes, parse_flops, parse_rati
 
 __all__ = ["ChipFile", "ChipLink"]
 
+HOST_LINKS = ("PCIE", "C2C")
+"""Links of a chip that lead to the memory of the host."""
+HOST_SHARE = 0.8
+"""Of the nominal bandwidth of such a link that copies reach where nothing was measured: 25.6 of
+32 GB/s (A100) and 51.2 of 64 GB/s (H100).
+Source: SimAI, as in data/sources.yaml."""
+
 Dtype = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
 
 
@@ -101,7 +108,17 @@ class ChipFile(Strict):
             matmul_efficiency=parse_ratio(self.efficiency.matmul.value),
             memory_efficiency=parse_ratio(self.efficiency.memory.value),
             launch_latency_s=parse_seconds(self.launch_latency.value),
+            host_bandwidth_bytes_per_s=self._host_bandwidth(),
         )
+
+    def _host_bandwidth(self) -> float | None:
+        """Bytes per second to or from the host, as measured or as copies usually reach."""
+        for link in (self.links[kind] for kind in HOST_LINKS if kind in self.links):
+            if link.achieved is not None:
+                return parse_bandwidth(link.achieved.value)
+            if link.bandwidth is not None:
+                return parse_bandwidth(link.bandwidth.value) * HOST_SHARE
+        return None
 
     def _peaks(self) -> Mapping[str, float]:
         return {

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -13,6 +13,13 @@ from topology.units import format_bandwidth
 __all__ = ["Chip", "Cluster", "Tier", "TierKind"]
 
 _PAIR = 2
+_WORDS = frozenset(
+    {"name", "family", "kind", "transport", "algorithm", "in_network_reduction", "wrap"}
+)
+"""Fields of a record that are no numbers."""
+_MAY_BE_UNKNOWN = frozenset(
+    {"shared_capacity_bytes_per_s", "host_bandwidth_bytes_per_s", "host_memory_bytes"}
+)
 
 
 class TierKind(StrEnum):
@@ -63,6 +70,10 @@ class Chip:
 
     launch_latency_s: float
     """Seconds before a kernel does its first useful work."""
+
+    host_bandwidth_bytes_per_s: float | None = None
+    """Achieved bandwidth of the link to the memory of the host, per direction; `None` if it is not
+    known."""
 
     def supports(self, dtype: str) -> bool:
         """True if a matmul of this dtype runs on the chip."""
@@ -156,6 +167,9 @@ class Cluster:
     communicator_buffer_bytes: int = 0
     """Buffers that a device holds for every communication group it is in."""
 
+    host_memory_bytes: int | None = None
+    """Memory of the host that falls to each device; `None` if it is not known."""
+
     library: Library | None = None
     """The communication library with its measured constants; `None` if nothing is known of it:
     every collective then takes the best of the plain formulas."""
@@ -220,7 +234,8 @@ class Cluster:
             library = record.get("library")
             known = None if library is None else Library(**library)
             chip = Chip(**record["chip"])
-            return cls(**{**record, "chip": chip, "tiers": tiers, "library": known})
+            found = cls(**{**record, "chip": chip, "tiers": tiers, "library": known})
+            _check_numbers(found)
         except ClusterError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as fault:
@@ -229,7 +244,25 @@ class Cluster:
                 "the cluster of a plan file",
                 "write the plan again with this version of the planner",
             ) from fault
+        return found
 
     def __str__(self) -> str:
         wiring = ", ".join(str(tier) for tier in self.tiers)
         return f"{self.name}: {self.devices} x {self.chip.name} ({wiring})"
+
+
+def _check_numbers(cluster: Cluster) -> None:
+    """Raise `ValueError` if a number of a cluster is missing, negative or none."""
+    own = {
+        each.name: getattr(cluster, each.name)
+        for each in fields(cluster)
+        if each.name not in {"chip", "tiers", "library"}
+    }
+    chip = asdict(cluster.chip)
+    peaks = chip.pop("peak_flops")
+    for record in (own, chip, dict(peaks), *map(asdict, cluster.tiers)):
+        for name, value in record.items():
+            if name in _WORDS or (value is None and name in _MAY_BE_UNKNOWN):
+                continue
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value!r}")

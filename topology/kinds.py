@@ -32,6 +32,8 @@ def common_chip(one: Chip, two: Chip) -> Chip:
         return one
     slow = min((one, two), key=_matmul)
     narrow = min((one, two), key=_memory)
+    hosts = [chip.host_bandwidth_bytes_per_s for chip in (one, two)]
+    slowest_host = min((rate for rate in hosts if rate is not None), default=None)
     peaks = {
         dtype: _peak(dtype, slow, two if slow is one else one)
         for dtype in one.peak_flops
@@ -47,6 +49,7 @@ def common_chip(one: Chip, two: Chip) -> Chip:
         matmul_efficiency=slow.matmul_efficiency,
         memory_efficiency=narrow.memory_efficiency,
         launch_latency_s=max(one.launch_latency_s, two.launch_latency_s),
+        host_bandwidth_bytes_per_s=None if None in hosts else slowest_host,
     )
 
 

@@ -94,6 +94,7 @@ class Machine:
             tiers=tiers,
             reserved_memory_bytes=round(parse_bytes(reserved.value)) if reserved else 0,
             communicator_buffer_bytes=round(parse_bytes(buffers.value)) if buffers else 0,
+            host_memory_bytes=_host_memory([self._template(entry) for entry, _ in taken]),
             library=_library(layer.library),
         )
 
@@ -275,6 +276,16 @@ def _cut(level: _Level, size: int) -> _Level:
     if getattr(level, "kind", None) is TierKind.TORUS and size < level.size:
         changed["wrap"] = False
     return replace(level, **changed)
+
+
+def _host_memory(servers: Sequence[ServerFile]) -> int | None:
+    """What falls to each device of the server whose host has least; `None` if one is not known."""
+    shares = [
+        None if each.host_memory is None else parse_bytes(each.host_memory.value) / each.devices
+        for each in servers
+    ]
+    known = [share for share in shares if share is not None]
+    return int(min(known)) if known and len(known) == len(shares) else None
 
 
 def _library(entry: LibraryEntry | None) -> Library | None:

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_
 from pydantic_core import PydanticCustomError
 
 from topology.chip_file import ChipFile
-from topology.quantities import Bandwidth, Duration, Quantity, Ratio, Strict
+from topology.quantities import Bandwidth, Capacity, Duration, Quantity, Ratio, Strict
 
 __all__ = ["GroupRule", "LinkEntry", "NicEntry", "Placement", "ServerFile", "Torus"]
 
@@ -182,6 +182,9 @@ class ServerFile(Strict):
     shared: dict[str, Shared] = Field(default_factory=dict)
     links: dict[str, LinkEntry] = Field(default_factory=dict)
     nics: dict[str, NicEntry] = Field(default_factory=dict)
+    host_memory: Capacity | None = None
+    """Memory of the host, which the devices share."""
+
     placement: Placement | None = None
     ring_orders: tuple[Group, ...] = ()
     """Orders of the rings that the communication library uses at the same time."""

@@ -16,7 +16,7 @@ from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
 from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.layers import ends_s, tokens
-from costmodel.training.memory import MemoryConstants, memory_use
+from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
 from costmodel.training.sizes import layer_parameters, local_parameters
 from costmodel.training.step import StepTimes, step_times
 from costmodel.training.table import RunTable
@@ -319,7 +319,7 @@ class _Layout:
         gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
         first = _end("embedding", embedding / 2, embedding / 2)
         last = _end("head", head * _HEAD_FORWARD, head * (1 - _HEAD_FORWARD))
-        logits = self.memory.logit_bytes * float(tokens(self.table)[0])
+        logits = float(logit_bytes(self.table, self.memory)[0]) * float(tokens(self.table)[0])
         kept = logits * self.run.model.vocab / self.run.layout.tp
         return (
             replace(first, gather_s=gather_s, sync_s=sync_s),

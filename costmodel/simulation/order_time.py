@@ -10,7 +10,9 @@ from ir.plan import Pipeline
 
 ROUNDS = (6, 10)
 """Micro-batches for each part between which a long step is extended: by then every round of an
-order takes as long as the one before it, but for a rounding."""
+order takes nearly as long as the one before it."""
+PASSES = 4_000
+"""Passes of one direction that are run all the same before a step is extended."""
 
 
 class PassTimes(NamedTuple):
@@ -21,14 +23,14 @@ class PassTimes(NamedTuple):
 
 
 def in_order_s(pipeline: Pipeline, least_s: float) -> float:
-    """Seconds of a step whose parts take turns between uneven chunks: that of the order, if it is
-    more than the closed form, which counts on equal ones.
+    """Seconds of a step: that of all passes in their order, if it is more than the closed form,
+    which counts on equal chunks and on stages that share their time alike between both passes.
 
     Args:
         pipeline: with the times of its stages.
         least_s: of the closed form.
     """
-    if pipeline.chunks == 1:
+    if pipeline.parts == 1:
         return least_s
     stages, parts = pipeline.stages, pipeline.parts
     times = PassTimes([s.forward_s for s in stages], [s.backward_s for s in stages])
@@ -51,7 +53,8 @@ def order_time_s(name: str, times: PassTimes, parts: int, micro_batches: int) ->
     >>> order_time_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
     27.0
     """
-    few, more = (rounds * parts for rounds in ROUNDS)
+    most = PASSES // len(times.forward_s) // parts
+    few, more = (max(rounds, most * rounds // ROUNDS[1]) * parts for rounds in ROUNDS)
     if micro_batches <= more:
         return _run_s(name, times, parts, micro_batches)
     # What is left over of the last round goes with the first ones.

@@ -24,6 +24,7 @@ Tasks: TypeAlias = frozenset[int]
 
 FORWARD, BACKWARD = "compute forward", "compute backward"
 RECOMPUTE, UPDATE = "recompute", "optimizer update"
+FROM_HOST = "optimizer state from and to the host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Lowering:
     """What the gradient of each tensor waits for."""
     forward_done: dict[str, Tasks] = field(default_factory=dict)
     synced: dict[str, Tasks] = field(default_factory=dict)
+    host: int | None = None
+    """The stream of the link to the host, once there is one."""
     last_compute: int = -1
     points: list[int] = field(default_factory=list)
     joins: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -283,8 +286,23 @@ class Lowering:
 
     def updates(self, needs: Tasks) -> None:
         """Update the parameters once all gradients are there, as the norm of all of them wants."""
+        first = needs
         for tensor in self.plan.parameters:
+            before = needs
+            if tensor.host_s > 0:
+                before |= {self._from_host(tensor.name, tensor.host_s, first)}
+                first = frozenset()
             if tensor.update_s > 0:
-                task = self._compute(tensor.name, UPDATE, tensor.update_s, needs)
+                task = self._compute(tensor.name, UPDATE, tensor.update_s, before)
                 self._chain(self.index.updated(tensor.name), frozenset([task]))
                 needs = frozenset()
+
+    def _from_host(self, label: str, seconds: float, needs: Iterable[int]) -> int:
+        """Optimizer state on its way from the host and back, on the link to it."""
+        work = Work(FROM_HOST, "copy", "host")
+        if not self.effects.overlap:
+            self.last_compute = self.programme.add(label, work, seconds, (self.compute,), needs)
+            return self.last_compute
+        if self.host is None:
+            self.host = self.programme.stream(self.device, "host")
+        return self.programme.add(label, work, seconds, (self.host,), needs)

@@ -46,6 +46,8 @@ def no_stage_has(request: SearchRequest) -> RequestError:
     """The error where no shape of the pipeline can have the degrees."""
     asked = [degrees_text(request.degrees)] if request.degrees else []
     asked += [pin_text(*pin) for pin in request.pins]
+    if request.context_parallel not in {"auto", "off"}:
+        asked.append(f"--context-parallel {request.context_parallel}")
     text = listed(asked, 3) or "the degrees of the layers"
     return RequestError(
         f"no stage of any pipeline on this machine can have {text}\n  at:  {text}\n"

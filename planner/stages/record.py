@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +20,11 @@ from ir.plan import (
 )
 from planner.evidence import Evidence, communicators_of
 from planner.liveness import Liveness
+from planner.lowered import Node
+from planner.ports import PortState
 from planner.request import SearchRequest
 from planner.stages.machine import send_tier
+from planner.stages.offload import host_bytes, host_s, on_device
 from planner.stages.pieces import piece_of_name, plain_name
 from planner.stages.solved import Solved, slowest
 from planner.stages.stage_record import memory_of, piece_of, sends_of, shared_of, stages_of
@@ -28,6 +32,7 @@ from planner.stages.states import StateInParts
 
 BUBBLE = "other stages at work"
 """Cause of the time in which the slowest stage waits."""
+HOST = "optimizer state from and to the host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,24 @@ class Least:
         return Bound(least_s, gap, proof, self.solver, self.truncated)
 
 
-def plan_of(
-    solved: Solved, request: SearchRequest, notes: Sequence[str], space: Space, least: Least
-) -> Plan:
-    """The plan as it is written."""
-    lowered, graph, shape = solved.lowered, solved.graph, solved.shape
-    setting = lowered.setting
-    evidence = Evidence(lowered, solved.choice)
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a plan says of a solved pipeline."""
+
+    solved: Solved
+    evidence: Evidence
+    operators: tuple[PlannedOperator, ...]
+    tensors: tuple[PlannedTensor, ...]
+    collectives: tuple[PlannedCollective, ...]
+    pipeline: Pipeline
+    step_s: float
+    """Seconds of a step, with all passes in their order where that is more than the closed form."""
+
+
+def drafted(solved: Solved) -> Draft:
+    """What every stage of a solved pipeline does, and how long a step takes."""
+    shape = solved.shape
+    evidence = Evidence(solved.lowered, solved.choice)
     collectives = evidence.collectives()
     operators, tensors = _operators(evidence), _tensors(evidence, solved)
     pipeline = Pipeline(
@@ -66,23 +82,32 @@ def plan_of(
         shared=shared_of(solved, evidence),
     )
     step_s = in_order_s(pipeline, solved.step_s)
+    return Draft(solved, evidence, operators, tensors, collectives, pipeline, step_s)
+
+
+def plan_of(
+    draft: Draft, request: SearchRequest, notes: Sequence[str], space: Space, least: Least
+) -> Plan:
+    """The plan as it is written."""
+    solved, evidence, collectives = draft.solved, draft.evidence, draft.collectives
+    graph = solved.graph
     return Plan(
         graph=graph,
         digest=graph.digest(),
         cluster=solved.cluster.to_dict(),
-        mesh=tuple((a.name, a.size, a.tier) for a in setting.mesh.axes),
+        mesh=tuple((a.name, a.size, a.tier) for a in solved.lowered.setting.mesh.axes),
         rank_order=_rank_order(solved),
         request=request.to_dict(),
-        operators=tuple(replace(op, name=plain_name(op.name)) for op in operators),
-        tensors=tuple(_each_once(tensors)),
+        operators=tuple(replace(op, name=plain_name(op.name)) for op in draft.operators),
+        tensors=tuple(_each_once(draft.tensors)),
         recomputed=tuple(_recomputed(solved, evidence)),
         collectives=tuple(_plain_collective(item) for item in collectives),
-        estimate=_estimate(solved, evidence, collectives, step_s),
+        estimate=_estimate(solved, evidence, collectives, draft.step_s),
         memory_bytes=memory_of(solved, evidence, collectives),
         space=space,
-        bound=least.bound(step_s),
+        bound=least.bound(draft.step_s),
         notes=(*notes, f"rates of matrix products: {chip_constants(solved.cluster.chip).basis}"),
-        pipeline=pipeline,
+        pipeline=draft.pipeline,
     )
 
 
@@ -124,19 +149,32 @@ def _recomputed(solved: Solved, evidence: Evidence) -> Iterator[str]:
 
 def _tensors(evidence: Evidence, solved: Solved) -> tuple[PlannedTensor, ...]:
     """Without what is received, which the sends tell."""
-    levels = {node.name: state for node, state in solved.parameters()}
+    states = {node.name: (node, state) for node, state in solved.parameters()}
     found = []
     for tensor in evidence.tensors():
         if tensor.role == "input" and plain_name(tensor.name) not in solved.graph.inputs:
             continue
-        own, state = tensor, levels.get(tensor.name)
-        if isinstance(state, StateInParts):
-            own = replace(own, zero=state.level, states=evidence.named(state.parts.forward))
-        elif state is not None:
-            sharded = own.used is not None and own.used != own.layout
-            own = replace(own, zero=3 if sharded else 0)
+        own = tensor
+        if tensor.name in states:
+            own = _parameter(tensor, evidence, *states[tensor.name])
         found.append(replace(own, stage=piece_of_name(own.name)))
     return tuple(found)
+
+
+def _parameter(
+    tensor: PlannedTensor, evidence: Evidence, node: Node, state: PortState
+) -> PlannedTensor:
+    """With where its optimizer state rests, and the time that the host takes of its update."""
+    held = host_bytes(evidence.lowered, node, state)
+    if held:
+        spent_s = host_s(evidence.lowered, held)
+        update_s = max(tensor.update_s - spent_s, 0.0)
+        tensor = replace(tensor, update_s=update_s, host_bytes=held, host_s=spent_s)
+    own = on_device(state)
+    if isinstance(own, StateInParts):
+        return replace(tensor, zero=own.level, states=evidence.named(own.parts.forward))
+    sharded = tensor.used is not None and tensor.used != tensor.layout
+    return replace(tensor, zero=3 if sharded else 0)
 
 
 def _each_once(tensors: Sequence[PlannedTensor]) -> Iterator[PlannedTensor]:
@@ -165,6 +203,7 @@ def _estimate(
     parts = solved.shape.stages
     own_part = slowest(solved.parts_s)
     own = _causes_of(evidence, collectives, own_part, parts)
+    _tell_host(own, solved, own_part)
     busy = solved.parts_s[own_part] * solved.shape.micro_batches
     own[f"point_to_point in {send_tier(solved.cluster)}"] = max(busy - sum(own.values()), 0.0)
     own[BUBBLE] = step_s - busy
@@ -177,6 +216,18 @@ def _estimate(
             for part in range(parts)
         ),
     )
+
+
+def _tell_host(time: dict[str, float], solved: Solved, part: int) -> None:
+    """Tell updates and what comes from the host for them apart, in one part of the machine."""
+    lowered, parts = solved.lowered, solved.shape.stages
+    held = math.fsum(
+        host_bytes(lowered, node, state)
+        for node, state in solved.parameters()
+        if piece_of_name(node.name) % parts == part
+    )
+    time[HOST] = host_s(lowered, held)
+    time["optimizer update"] = max(time["optimizer update"] - time[HOST], 0.0)
 
 
 def _causes_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,8 +16,10 @@ from topology.errors import TopologyError
 
 MOST_DOUBLINGS = 6
 """Larger machines that are looked at."""
-SECONDS = 10.0
-"""That one change may take."""
+OPERATORS = 24_000
+"""Operators of all networks that are planned on the way, per unit of effort."""
+FEWEST = 10
+"""Changes that are tried at least."""
 
 Finds = Callable[[Cluster, SearchRequest], object]
 """Plans a request; raises as `planner.joint.search_whole` does."""
@@ -29,15 +32,24 @@ class _Change(NamedTuple):
 
 
 def with_remedy(
-    error: InfeasibleError, cluster: Cluster, request: SearchRequest, find: Finds
+    error: InfeasibleError, cluster: Cluster, request: SearchRequest, find: Finds, operators: int
 ) -> InfeasibleError:
     """The error with the cheapest change that was seen to make the request possible.
 
-    Without any, with those that were there before.
+    Without any, with those that were there before. How many are tried follows from the effort and
+    the size of the network, not from the clock.
+
+    Args:
+        error: what the request raised.
+        cluster: the machine.
+        request: that nothing fits.
+        find: plans another request.
+        operators: of the network.
     """
-    for change in _changes(cluster, request):
+    most = max(OPERATORS // max(operators, 1), FEWEST) * request.effort
+    for change in itertools.islice(_changes(cluster, request), most):
         try:
-            find(change.cluster, replace(change.request, time_limit_s=SECONDS))
+            find(change.cluster, replace(change.request, time_limit_s=None))
         except (InfeasibleError, RequestError):
             continue
         return InfeasibleError(
@@ -54,7 +66,7 @@ def _changes(cluster: Cluster, request: SearchRequest) -> Iterator[_Change]:
     fixed = [
         name
         for name in ("recompute", "zero", "micro_batch", "pipeline", "interleave",
-                     "sequence_parallel")
+                     "sequence_parallel", "context_parallel")
         if getattr(request, name) != "auto"
     ]  # fmt: skip
     for name in fixed:
@@ -63,6 +75,9 @@ def _changes(cluster: Cluster, request: SearchRequest) -> Iterator[_Change]:
     prefix = "".join(f"{_option(name)} " for name in fixed)
     if len(fixed) > 1:
         yield _Change(prefix.rstrip(), cluster, open_request)
+    if request.offload != "auto" and cluster.chip.host_bandwidth_bytes_per_s:
+        on_host = replace(open_request, offload="auto")
+        yield _Change(f"{prefix}--offload auto", cluster, on_host)
     batch = request.global_batch or 1
     for size in sorted((d for d in divisors(batch) if d < batch), reverse=True):
         smaller = replace(open_request, global_batch=size)

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from planner.stages.floors import Floors
 from planner.stages.menu import Shape
 from planner.stages.shape_prices import Priced, price_shapes
-from planner.stages.task import Task
+from planner.stages.task import SMALL_NETWORK, Task
 
 WORK = 1_500_000
 """Candidates in the problems of shapes that are priced, per unit of effort."""
+LITTLE_WORK = 400_000
+"""The same where any plan that fits will do."""
 FAR_BEYOND = 3
 """Times the memory of all devices."""
 ALIKE = 0.02
@@ -38,6 +40,7 @@ class ShapeHunt:
         for shape in sorted(shapes):
             self.groups.setdefault(Group(shape.stages, shape.micro_batch), []).append(shape)
         self.left = dict.fromkeys(sorted(self.groups, key=lambda g: (self.floor_s(g), g)))
+        self.dropped: list[Group] = []
         self.priced: list[Priced] = []
         self.least_s = math.inf
         self.work = 0
@@ -53,31 +56,50 @@ class ShapeHunt:
         one, then the rest as far as the effort goes; beyond it one neighbour more.
         """
         seeds = self._seeds()
+        work = LITTLE_WORK if self.task.any_will_do else WORK
         beyond = 0
-        while self.left:
+        while self.left and not (self.task.any_will_do and math.isfinite(self.least_s)):
             self._drop()
             late = self.task.is_late
             self.task.truncated |= late
             near = [g for g in self._neighbours() if g in self.left]
             wanted = [g for g in (*seeds, *near, *self._climbing(), *self.left) if g in self.left]
-            used_up = self.work > WORK * self.task.request.effort
+            used_up = self.work + self.floors.work > work * self.task.request.effort
             done = used_up and (not near or beyond >= self.task.request.effort)
             if not wanted or (self.priced and (late or done)):
                 break
             beyond += used_up
             self._price(wanted[0])
-        self._settle()
+        if not self.task.any_will_do:
+            self._settle()
         return self.priced, min(map(self.floor_s, self.left), default=math.inf)
 
     def _drop(self) -> None:
         for group in [g for g in self.left if self.floor_s(g) >= self.least_s]:
             del self.left[group]
+            self.dropped.append(group)
+
+    def reopened(self, least_s: float) -> bool:
+        """Whether groups of a small network were left aside for a step that was hoped for and
+        cannot be had; they are looked at again.
+
+        Args:
+            least_s: seconds of the shortest step that there is.
+        """
+        small = len(self.task.micro(self.task.batch).graph.ops) <= SMALL_NETWORK
+        if not small or self.task.is_late or self.least_s >= least_s:
+            return False
+        self.least_s = least_s
+        again = [group for group in self.dropped if self.floor_s(group) < least_s]
+        self.dropped = [group for group in self.dropped if group not in again]
+        self.left.update(dict.fromkeys(again))
+        return bool(again)
 
     def _price(self, group: Group) -> None:
         """One group, unless the whole network on one of its stages shows that it is no better."""
         shapes = self.groups[group]
         if math.isfinite(self.least_s) and not self.floors.is_refined(shapes[0]):
-            self.floors.refine(shapes[0])
+            self.floors.refine(shapes)
             if self.floor_s(group) >= self.least_s:
                 return
         del self.left[group]
@@ -108,7 +130,7 @@ class ShapeHunt:
             group = lowest if refined else largest
             if self.floors.is_refined(self.groups[group][0]):
                 return
-            self.floors.refine(self.groups[group][0])
+            self.floors.refine(self.groups[group])
 
     def _seeds(self) -> list[Group]:
         """For every number of stages the smallest micro-batch with a sample for each server, first

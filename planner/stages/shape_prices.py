@@ -86,7 +86,7 @@ def price_shapes(task: Task, shapes: Sequence[Shape], least_s: float) -> tuple[l
 class _Pricing:
     def __init__(self, task: Task, tables: IntervalTables) -> None:
         self.task, self.tables = task, tables
-        self.entry_s = _entry_s(task, tables.micro, tables.mesh)[:, None]
+        self.entry_s = entry_s(task, tables.micro, tables.mesh)[:, None]
         self.free = self._option(tables.free(), 1.0 if task.request.recompute == "full" else 0.0)
 
     def _option(self, costs: IntervalCosts, share: float) -> _Option:
@@ -257,7 +257,7 @@ def _parts_s(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> list[flo
     return [sum(times[part :: shape.stages]) for part in range(shape.stages)]
 
 
-def _entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:
+def entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:
     """Seconds in which a stage that begins with each segment receives, and sends back."""
     tensors = micro.graph.tensors
     found = [0.0]

@@ -17,6 +17,7 @@ from planner.edges import CAUSE_SYNC
 from planner.evidence import Evidence
 from planner.ports import local_elements
 from planner.stages.machine import send_s, send_tier
+from planner.stages.offload import on_device
 from planner.stages.pieces import name_in, piece_of_name, plain_name, wire_layout
 from planner.stages.solved import Solved, sends_s, wire_bytes
 from planner.stages.states import StateInParts
@@ -69,7 +70,7 @@ def _backward_and_once(
         backward[op.stage] += (op.backward_s + op.recompute_s) / times
     for tensor in tensors:
         stage = piece_of_name(tensor.name)
-        once[stage] += tensor.update_s
+        once[stage] += tensor.update_s + tensor.host_s
         backward[stage] += tensor.recompute_s / times
     for item in collectives:
         ends_step = item.cause == CAUSE_SYNC and (item.count == 1 or times == 1)
@@ -154,7 +155,8 @@ def _exchanged(solved: Solved) -> Mapping[str, tuple[float, float]]:
     tensors, mesh = solved.lowered.liveness.graph.tensors, solved.lowered.setting.mesh
     for node, state in solved.parameters():
         if node.name in solved.shared:
-            rest = state.parts if isinstance(state, StateInParts) else state
+            own = on_device(state)
+            rest = own.parts if isinstance(own, StateInParts) else own
             tensor = tensors[node.name]
             local = local_elements(tensor.dims, rest.forward, mesh) * dtype_bytes(tensor.dtype)
             found[node.name] = (float(local), solved.exchange_s(float(local)))

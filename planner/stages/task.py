@@ -18,7 +18,7 @@ from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
 from planner.pins import Pin, pins_of
-from planner.preparation import dialect_of, input_layouts, prepare
+from planner.preparation import dialect_for, input_layouts, prepare
 from planner.problem import Problem
 from planner.request import SearchRequest
 from planner.solvers import Budget, Solution, solver_by_name
@@ -28,8 +28,11 @@ from planner.stages.folding import Segments, segments_of
 from planner.stages.held import can_be_had, coarsest, held, keeping, no_stage_has, with_pins
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, shapes_of
+from planner.stages.offload import with_offload
 from planner.stages.pieces import Pieces, plain_name
 from planner.stages.prices import setting_of
+from planner.stages.ring import with_ring
+from planner.stages.starts import cuts_before
 from planner.stages.states import with_states
 from planner.token_cuts import RuledOut, ruled_out, without
 from topology.cluster import Cluster
@@ -69,6 +72,8 @@ class Task:
     """As imported."""
     cluster: Cluster
     request: SearchRequest
+    any_will_do: bool = False
+    """A plan that fits is enough, and a part of the effort."""
     truncated: bool = False
     """A deadline cut something short."""
     deadline: float | None = field(init=False)
@@ -83,8 +88,7 @@ class Task:
 
     def __post_init__(self) -> None:
         devices, limit_s = self.cluster.devices, self.request.time_limit_s
-        all_to_all = self.request.all_to_all
-        self.dialect = dialect_of(self.request.target, devices, all_to_all=all_to_all)
+        self.dialect = dialect_for(self.request, devices)
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
 
     @property
@@ -112,7 +116,7 @@ class Task:
         asked = replace(self.request, batch=samples)
         ready, notes = prepare(self.source, self.cluster, asked)
         liveness = analyse(ready, training=True)
-        cuts = _cuts(liveness)
+        cuts = _cuts(liveness, self.request.stage_starts)
         return Micro(ready, liveness, cuts, segments_of(liveness, cuts), tuple(notes))
 
     def _scaled(self, samples: int) -> Micro | None:
@@ -150,6 +154,8 @@ class Task:
     def _can_be(self, shape: Shape) -> bool:
         """Whether the degrees and pins can be had in every stage."""
         mesh = self.stage_machine(shape)[1]
+        if not self.ruled_out.can_be_on(mesh):
+            return False
         if not can_be_had(self.request, [mesh], shape.micro_batch):
             return False
         return not self.pins or bool(self._keeping(shape, [mesh]))
@@ -188,6 +194,8 @@ class Task:
         found = lower(pieces.liveness, setting)
         exchanges = dict.fromkeys(pieces.shared, self.exchange_s)
         found = with_states(found, self.request.zero, exchanges)
+        found = with_offload(found, self.request.offload, pieces.shared)
+        found = with_ring(found, self.request.ring_attention)
         found = held(found, self.request, self.where)
         found = with_pins(found, self.pins) if pinned else found
         return without(found, self.ruled_out, plain_name)
@@ -220,7 +228,8 @@ class Task:
         cluster = stage_cluster(self.cluster, self.cluster.devices // shape.stages)
         if cluster is None:
             raise ValueError(f"no stage of {self.cluster.devices // shape.stages} devices")
-        meshes = self.dialect.meshes(cluster)
+        every = self.dialect.meshes(cluster)
+        meshes = tuple(mesh for mesh in every if self.ruled_out.can_be_on(mesh)) or every
         if self.pins:
             meshes = self._keeping(shape, meshes) or meshes
         return cluster, coarsest(self.request, meshes)
@@ -234,10 +243,14 @@ class Task:
         return found
 
 
-def _cuts(liveness: Liveness) -> tuple[Cut, ...]:
-    """Places where one activation with a gradient crosses; of those, the ones that send little."""
+def _cuts(liveness: Liveness, starts: Sequence[str]) -> tuple[Cut, ...]:
+    """Places where one activation with a gradient crosses; of those, the ones that send little, or
+    those in front of the parts that are said.
+    """
     graph = liveness.graph
     found = cuts_of(liveness, 1)
+    if starts:
+        return cuts_before(graph, found, starts)
     usual = sorted(cut.nbytes for cut in found)[len(found) // 2] if found else 0
     kept: list[Cut] = []
     for cut in found:

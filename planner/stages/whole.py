@@ -14,7 +14,8 @@ from planner.liveness import Interval
 from planner.lowered import Lowered
 from planner.solvers import Solution
 from planner.stages.menu import Shape, in_flight
-from planner.stages.pieces import Pieces, Span, pieces_of
+from planner.stages.offload import brought_back
+from planner.stages.pieces import Pieces, Span, piece_of_name, pieces_of
 from planner.stages.prices import (
     PRICES,
     FloatArray,
@@ -236,7 +237,20 @@ class _Ladder:
             high, low = np.where(fits, prices, high), np.where(fits, low, prices)
         if best is None:
             return self.lowest(0.0) if near else least
+        best = self._filled(best)
         return replace(free, choice=best, cost_s=lowered.problem.cost_s(best))
+
+    def _filled(self, choice: tuple[int, ...]) -> tuple[int, ...]:
+        """With optimizer state brought back from the host where there is room."""
+        filled, peaks = list(choice), self._peaks(choice)
+        room = self.task.limit_bytes - excess_bytes(self.lowered, choice)
+        owner = [piece_of_name(node.name) for node in self.lowered.nodes]
+        for own in self.parts:
+            nodes = [number for number, piece in enumerate(owner) if piece in own]
+            spare = room - peaks[own[0]]
+            for number, here in brought_back(self.lowered, choice, nodes, spare).items():
+                filled[number] = here
+        return tuple(filled)
 
     def _at(self, prices: FloatArray) -> tuple[int, ...]:
         problem = priced_memory(self.lowered, tuple((self.unit * prices).tolist()))

@@ -13,6 +13,7 @@ from planner.joint import search_whole
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from planner.stages.chain import pipeline_time_s
+from planner.stages.record import drafted
 from planner.stages.task import Task
 from planner.stages.whole import solved
 from tests.builders import mlp
@@ -46,7 +47,7 @@ def by_trying_all(layers: int, cluster: Cluster, request: SearchRequest) -> floa
         for inner in itertools.combinations(range(1, count), shape.pieces - 1):
             found = solved(task, shape, (*inner, count))
             if found.fits:
-                best = min(best, found.step_s)
+                best = min(best, drafted(found).step_s)
     return best
 
 

@@ -74,6 +74,23 @@ def test_a_spoilt_record_is_told_as_such(spoil: str) -> None:
         Cluster.from_dict(record)
 
 
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "x", None])
+def test_a_spoilt_number_is_told_with_its_name(value: object) -> None:
+    whole = named_cluster("dgx-h100", 16).to_dict()
+    assert Cluster.from_dict(whole).host_memory_bytes
+    records = (whole, whole["chip"], whole["chip"]["peak_flops"], whole["tiers"][0])
+    names = ("host_memory_bytes", "host_bandwidth_bytes_per_s", "bfloat16", "latency_s")
+    for record, name in zip(records, names, strict=True):
+        own = record[name]
+        record[name] = value
+        if value is None and name.startswith("host"):
+            Cluster.from_dict(whole)
+        else:
+            with pytest.raises(ClusterError, match=f"{name} is"):
+                Cluster.from_dict(whole)
+        record[name] = own
+
+
 def test_a_cluster_says_what_it_is() -> None:
     assert str(named_cluster("atlas-800t-a2", 16)) == (
         "atlas-800t-a2: 16 x ascend_910b3 (server x2 switch 22.5 GB/s, card x8 full_mesh 18.2 GB/s)"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.order_time import in_order_s
 from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.trace import trace_json
@@ -108,6 +109,17 @@ def test_the_estimate_is_an_upper_bound_where_backward_is_an_equal_share_of_all_
     found = alone(uneven).step_s
     assert found <= uneven.estimate.step_time_s * (1 + CLOSE)
     assert found >= pipeline(plan).micro_batches * max(forward) * (1 + ratio) * (1 - CLOSE)
+
+
+@settings(max_examples=15)
+@given(FOUR, FOUR)
+def test_the_estimate_is_no_less_than_all_passes_in_their_order(
+    plan: Plan, forward: list[float], backward: list[float]
+) -> None:
+    uneven = with_times(plan, forward, backward, [0.0] * 4)
+    closed_s = uneven.estimate.step_time_s
+    told_s = in_order_s(pipeline(uneven), closed_s)
+    assert told_s == pytest.approx(max(alone(uneven).step_s, closed_s), rel=CLOSE)
 
 
 @settings(max_examples=15)

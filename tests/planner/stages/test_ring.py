@@ -1,0 +1,151 @@
+"""Keys and values that go round: what of it is seen, and that all that follows agrees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.collectives import Collective, CollectiveModel
+from costmodel.redistribution import UNREACHABLE_S
+from costmodel.simulation.effects import Effects
+from costmodel.simulation.stage_simulation import simulate_staged
+from exporters.formats import FORMATS
+from ir.plan import Plan
+from ir.plan_file import plan_from_json, plan_to_json
+from planner.explain.stage_case import stage_case
+from planner.joint import search_whole
+from planner.lowered import Lowered
+from planner.moving_stages import moved_stages
+from planner.request import SearchRequest
+from planner.stages.menu import Shape
+from planner.stages.ring import with_ring
+from planner.stages.task import Task
+from planner.stages.whole import solved
+from tests.builders import attention_block
+from topology.catalogue import named_cluster
+
+CLUSTER = named_cluster("dgx-h100", 8)
+LONG = 65_536
+
+
+def whole(rows: int = LONG, **asked: Any) -> Plan:
+    fixed = {"target": "generic", "pipeline": "off", "micro_batch": "1", "context_parallel": "8"}
+    request = SearchRequest(global_batch=2, **{**fixed, **asked})
+    return search_whole(attention_block(batch=2, rows=rows, width=128), CLUSTER, request)
+
+
+def lowered(rows: int, links: float, **asked: Any) -> Lowered:
+    request = SearchRequest(global_batch=2, pipeline="off", micro_batch="1", **asked)
+    machine = CLUSTER.with_bandwidth("card", links)
+    task = Task(attention_block(batch=2, rows=rows, width=128), machine, request)
+    return solved(task, Shape(1, 1, 2), (task.true_micro(1).segments.count,)).lowered
+
+
+@pytest.mark.parametrize("target", ["generic", "mindspore"])
+@pytest.mark.parametrize(("rows", "links"), [(64, 1.0), (4096, 0.1), (LONG, 1.0)])
+def test_every_pair_takes_what_is_less_and_its_messages_sum_to_it(
+    rows: int, links: float, target: str
+) -> None:
+    plain = lowered(rows, links, target=target)
+    ring = with_ring(plain, "auto")
+    mesh, chip = plain.setting.mesh, plain.setting.cluster.chip
+    model = CollectiveModel(plain.setting.cluster, mesh)
+    seen = 0
+    for number, (edge, new) in enumerate(zip(plain.edges, ring.edges, strict=True)):
+        old_s = plain.problem.edge_tables[plain.problem.edge_table_of[number]].time_s
+        new_s = ring.problem.edge_tables[ring.problem.edge_table_of[number]].time_s
+        node = plain.nodes[edge.target]
+        if node.candidates is None or edge.operand not in {1, 2} or "attention" not in node.name:
+            assert np.array_equal(old_s, new_s)
+            continue
+        nbytes = plain.liveness.graph.tensors[edge.tensor].nbytes
+        for row in range(len(old_s)):
+            own = edge.source_port.states[edge.source_port.of[row]].forward
+            for column in range(old_s.shape[1]):
+                at = node.assignment_index(column)
+                read = edge.target_port.states[edge.target_port.of[column]].forward
+                query = node.candidates.operands[0]
+                assert query is not None
+                axes = query.states[query.of[at]].forward.dims[2]
+                best_s = old_s[row, column]
+                same = own.dims[:2] + own.dims[3:] == read.dims[:2] + read.dims[3:]
+                if axes and same and own.dims[2] == axes and not own.partial and not read.partial:
+                    p = math.prod(mesh.sizes[a] for a in axes)
+                    size = nbytes / math.prod(own.shards(mesh.sizes))
+                    send_s = float(model.time_s(Collective.POINT_TO_POINT, size, axes))
+                    half_s = [float(t[at]) / p / 2 for t in
+                              (node.candidates.forward_s, node.candidates.backward_s)]  # fmt: skip
+                    starts_s = 2 * (p - 1) * chip.launch_latency_s / 2
+                    found_s = (
+                        starts_s
+                        + send_s
+                        + (p - 1)
+                        * (max(0.0, send_s - half_s[0]) + max(0.0, 2 * send_s - half_s[1]))
+                    )
+                    if best_s < UNREACHABLE_S:
+                        best_s = min(best_s, found_s)
+                        seen += found_s < old_s[row, column]
+                assert new_s[row, column] == pytest.approx(best_s, rel=1e-9)
+                if best_s < UNREACHABLE_S:
+                    states = (
+                        new.source_port.states[new.source_port.of[row]],
+                        new.target_port.states[new.target_port.of[column]],
+                    )
+                    moves = ring.pricer.transfers(new.kind, *states)
+                    told_s = sum(move.step.time_s for move in moves)
+                    assert told_s == pytest.approx(best_s, rel=1e-9, abs=1e-15)
+    assert bool(seen) == (rows > 64)
+
+
+def test_a_long_context_is_faster_by_what_computation_hides() -> None:
+    gathered, round_ = whole(), whole(ring_attention="auto")
+    assert round_.estimate.step_time_s < 0.99 * gathered.estimate.step_time_s
+    assert plan_from_json(plan_to_json(round_)) == round_
+    own = round_.estimate.time_by_cause
+    assert sum(own.values()) == pytest.approx(round_.estimate.step_time_s)
+    alone = simulate_staged(round_, Effects(overlap=False)).step_s
+    assert alone == pytest.approx(round_.estimate.step_time_s, rel=1e-6)
+    assert any("go round where that is faster" in note for note in round_.notes)
+    assert any("gathered for it" in note for note in gathered.notes)
+
+
+def test_where_it_gains_nothing_the_plan_is_the_same() -> None:
+    short, asked = whole(64), whole(64, ring_attention="auto")
+    assert asked.estimate == short.estimate
+    assert asked.collectives == short.collectives
+
+
+def test_the_part_of_a_plan_is_priced_again_as_it_was() -> None:
+    plan = whole(ring_attention="auto")
+    assert stage_case(plan, 0).lowered.nodes
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_on_another_machine_another_share_is_hidden(recompute: str) -> None:
+    """The same machine gives the same plan; with slower links it is as if it had been planned."""
+    plan = whole(4096, ring_attention="auto", recompute=recompute, zero="0")
+    same = moved_stages(plan, CLUSTER)
+    assert same.estimate.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
+    for factor in (0.1, 2.0):
+        other = CLUSTER.with_bandwidth("card", factor)
+        there = moved_stages(plan, other).collectives
+        lowered_there = stage_case(moved_stages(plan, other), 0, moved=True)
+        told_s = sum(c.time_s for c in there if c.operand in {1, 2} and "attention" in c.operator)
+        own_s = 0.0
+        low, choice = lowered_there.lowered, lowered_there.choice
+        for edge in low.edges:
+            if edge.operand in {1, 2} and "attention" in low.nodes[edge.target].name:
+                source = edge.source_port.states[edge.source_port.of[choice[edge.source]]]
+                target = edge.target_port.states[edge.target_port.of[choice[edge.target]]]
+                own_s += sum(m.step.time_s for m in low.pricer.transfers(edge.kind, source, target))
+        assert told_s == pytest.approx(2 * own_s, rel=1e-6)
+        assert told_s > 0
+
+
+def test_a_file_for_a_framework_tells_what_it_does_not_say() -> None:
+    plan = whole(ring_attention="auto")
+    assert any("ring attention" in loss for loss in FORMATS["torch"].losses(plan, None))
+    assert not any("ring attention" in loss for loss in FORMATS["torch"].losses(whole(), None))
