@@ -170,8 +170,8 @@ def _explained(
     with Progress() as progress:
         progress(f"solving with other candidates of {op or tensor}")
         if op is not None:
-            return why(plan, op, rivals=rivals, cuts=cuts)
-        return why_tensor(plan, tensor or "", rivals=rivals)
+            return why(plan, op, rivals=rivals, cuts=cuts, report=progress)
+        return why_tensor(plan, tensor or "", rivals=rivals, report=progress)
 
 
 def _print_json(value: dict[str, object]) -> None:

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from planner.request import SearchRequest
     from topology.cluster import Cluster
 
+Attention = Annotated[
+    str | None,
+    typer.Option(
+        "--attention",
+        metavar="fused|decomposed",
+        help="fused prices attention as one kernel, decomposed as it stands in the file.",
+        show_default="decomposed for MindSpore's strategies, fused for others",
+    ),
+]
 REST = ("semi-auto", "auto", "propagation")
 NO_PLAN_FITS = 1
 
@@ -94,7 +103,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     memory: options.Memory = None,
     dataset_strategy: options.DatasetStrategy = None,
     time_limit: options.TimeLimit = 30.0,
-    attention: options.Attention = "decomposed",
+    attention: Attention = None,
     all_to_all: options.AllToAll = True,
     as_json: options.Json = False,
 ) -> None:
@@ -110,6 +119,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
 
     foreign = foreign_plan(file)
     wanted = target or ("mindspore" if foreign is None else "torch")
+    taken = attention or ("decomposed" if foreign is None else "fused")
     if foreign is None and wanted != "mindspore":
         raise UserError(
             "MindSpore's strategies are priced for MindSpore",
@@ -120,7 +130,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
         bind=with_sequence(bind, sequence), memory=memory, dataset_strategy=dataset_strategy,
         target=wanted, solver="propagation" if rest == "propagation" else "portfolio",
-        time_limit=time_limit, effort=1, attention=attention, all_to_all=all_to_all, rules=(),
+        time_limit=time_limit, effort=1, attention=taken, all_to_all=all_to_all, rules=(),
         pins=[], cost="time",
     )  # fmt: skip
     named = machine_file(cluster, f"--cluster {cluster}") or cluster

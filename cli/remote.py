@@ -20,6 +20,7 @@ from cli.machine_files import is_file_name
 if TYPE_CHECKING:
     from exporters.formats import Format
     from ir.plan import Plan
+    from planner.asking.layouts import LayoutOptions
     from planner.asking.options import SearchOptions
     from planner.asking.sources import Document
     from planner.explain import Infeasibility, WhyNot
@@ -40,6 +41,7 @@ Server: TypeAlias = Annotated[
 ]
 _FILES = ("hosts", "rank_table")
 """Settings of exports that are names of files: their texts are sent."""
+_FILE_NAME = re.compile(r"([A-Za-z0-9_-][\w.-]*/)?[A-Za-z0-9_-][\w.-]*", re.ASCII)
 _SUFFIXES = (".json", ".py", ".yaml", ".yml")
 
 
@@ -154,7 +156,13 @@ def _why(record: Mapping[str, Any] | None) -> Infeasibility | None:
 
 
 def remote_simulation(
-    url: str, plan: Path, options: Mapping[str, Any], *, trace: bool, plot: str | None
+    url: str,
+    subject: str,
+    options: Mapping[str, Any],
+    layout: LayoutOptions | None,
+    *,
+    trace: bool,
+    plot: str | None,
 ) -> tuple[dict[str, Any], bytes, bytes]:
     """What a service says of a simulation, with its timeline and its picture if they are wanted.
 
@@ -162,27 +170,86 @@ def remote_simulation(
         UserError: the service refuses, or does not answer.
     """
     with connected(url) as planner:
-        there = dict(options)
-        if there["cluster"] is not None:
-            there["cluster"] = sent_cluster(planner, there["cluster"])
-        result = planner.simulate(sent(planner, "plans", plan), plot=plot, **_plain(there))
+        there = _plain(options)
+        if layout is not None:
+            model, named = _sent_layout(planner, subject, layout)
+            there["cluster"] = None
+            result = planner.simulate_layout(model, named, plot=plot, **there)
+        else:
+            if there["cluster"] is not None:
+                there["cluster"] = sent_cluster(planner, there["cluster"])
+            result = planner.simulate(sent(planner, "plans", Path(subject)), plot=plot, **there)
         timeline = planner.trace(result["trace"]) if trace else b""
-        return result, timeline, planner.picture(result.pop("plot")) if plot else b""
+        return result, timeline, planner.file(result.pop("plot")) if plot else b""
 
 
-def remote_sweep(
-    url: str, model: Path, common: SearchOptions, swept: SweepOptions, report: Callable[[str], None]
-) -> dict[str, Any]:
-    """What a service says of a sweep.
+def remote_servers(url: str, model: str, layout: LayoutOptions, servers: str) -> dict[str, Any]:
+    """What a service says of workers and parameter servers.
 
     Raises:
         UserError: the service refuses, or does not answer.
     """
     with connected(url) as planner:
+        name, named = _sent_layout(planner, model, layout)
+        return planner.simulate_layout(name, {**named, "servers": servers})
+
+
+def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[str, dict[str, Any]]:
+    """Upload the configuration, if it is no published model's; what the service calls it, and the
+    layout with the model's name here.
+    """
+    from cli.simulation_arguments import model_name  # noqa: PLC0415
+
+    named = {**_plain(asdict(layout)), "name": model_name(model)}
+    return sent_model(planner, Path(model)), named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepWishes:
+    """What is wanted of a sweep beside its figures."""
+
+    files: tuple[str, ...] = ()
+    """Of `csv`, `svg`, `png` and `plans`."""
+    prices: Document | None = None
+    workers: int = 1
+
+
+def remote_sweep(
+    url: str,
+    model: Path,
+    common: SearchOptions,
+    swept: SweepOptions,
+    wishes: SweepWishes,
+    report: Callable[[str], None],
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What a service says of a sweep, and the files that are wanted by their names.
+
+    Raises:
+        UserError: the service refuses, or does not answer.
+    """  # fmt: skip
+    prices = None if wishes.prices is None else asdict(wishes.prices)
+    with connected(url) as planner:
         clusters = ",".join(sent_cluster(planner, name) for name in swept.clusters())
         there = asdict(replace(swept, cluster=clusters))
         name = sent_model(planner, model)
-        return planner.sweep(name, _told(report), sweep=_plain(there), **_plain(asdict(common)))
+        found = planner.sweep(
+            name, _told(report), sweep=_plain(there), files=wishes.files, prices=prices,
+            workers=wishes.workers, **_plain(asdict(common)),
+        )  # fmt: skip
+        archive = planner.file(found.pop("archive")) if wishes.files else None
+    return found, {} if archive is None else unpacked(archive)
+
+
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    """The files of an archive by name; a service that is not ours could name any place."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as found:
+        strange = [name for name in found.namelist() if not _FILE_NAME.fullmatch(name)]
+        if strange:
+            raise UserError(
+                f"the service sent a file called {strange[0][:80]!r}", "--server",
+                "is this a service of `planner serve`?",
+            )  # fmt: skip
+        return {name: found.read(name) for name in found.namelist()}
 
 
 def remote_verification(
@@ -227,8 +294,7 @@ def remote_export(
         )  # fmt: skip
     if not form.is_folder:
         return Files({output.name: made.content}, made.notes)
-    with zipfile.ZipFile(io.BytesIO(made.content)) as archive:
-        return Files({name: archive.read(name) for name in archive.namelist()}, made.notes)
+    return Files(unpacked(made.content), made.notes)
 
 
 def _text(path: Path, setting: str) -> str:

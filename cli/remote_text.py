@@ -43,7 +43,7 @@ def print_verification(found: Mapping[str, Any]) -> None:
         print(f"  {note}")
 
 
-def print_sweep(found: Mapping[str, Any]) -> None:
+def print_sweep(found: Mapping[str, Any], files: Sequence[Path]) -> None:
     """Every point on a line, the best one marked."""
     for number, point in enumerate(found["points"]):
         mark = "*" if number == found["best"] else " "
@@ -51,3 +51,5 @@ def print_sweep(found: Mapping[str, Any]) -> None:
         step_s = point["step_s"]
         step = point["message"] or "no plan" if step_s is None else format_seconds(step_s)
         print(f"{mark} {where}: {step}")
+    for path in files:
+        print(f"  {path}")

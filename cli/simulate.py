@@ -10,12 +10,12 @@ from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
 from cli.files import check_folder, write_files
-from cli.remote import Server, remote_simulation
+from cli.remote import Server, remote_servers, remote_simulation
 
 if TYPE_CHECKING:
     from cli.simulation_arguments import Given
     from costmodel.simulation.result import Simulation
-    from costmodel.training.records import TrainingRun
+    from planner.asking.layouts import LayoutOptions
 
 PICTURES = (".svg", ".png")
 EPILOG = """\b
@@ -28,7 +28,7 @@ Examples:
   planner simulate --layout 'dp=16,micro=32,batch=512,seq=512' --servers 'count=4,mode=async' \\
       bert-large
 
-With --server a service simulates plans; --layout and --servers are quick and done here.
+With --server a service simulates, and the files that are asked for are written here.
 
 \b
 Exit status: 0 simulated, 2 a fault in the command, the plan or the model."""
@@ -66,17 +66,17 @@ def simulate(  # noqa: PLR0913  one parameter per option
         interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
     _check_outputs(trace, plot)
-    if servers is not None and server is None:
-        _serve(given.training_run(subject, layout, precision, software), servers, as_json=as_json)
+    asked = _layout(given, layout, servers, precision, software)
+    if asked is not None and servers is not None:
+        _served(server, subject, asked, servers, as_json=as_json)
         return
     if server is not None:
-        _refuse_there({"--layout": layout, "--servers": servers}, server)
-        _simulate_there(server, Path(subject), given, trace, plot, as_json=as_json)
+        _simulate_there(server, subject, given, asked, trace, plot, as_json=as_json)
         return
-    if layout is None:
+    if asked is None:
         found = given.simulated_plan(Path(subject))
     else:
-        found = given.simulated_layout(subject, layout, precision, software)
+        found = given.simulated_layout(subject, asked)
     with reported():
         files = _written(found, trace, plot)
     if as_json:
@@ -92,20 +92,26 @@ def simulate(  # noqa: PLR0913  one parameter per option
         print_simulation(found, files, out)
 
 
-def _refuse_there(given: dict[str, object], server: str) -> None:
-    for option, value in given.items():
-        if value is not None:
-            raise UserError(
-                f"a service simulates plans: {option} is quick, and done where the command is",
-                f"--server {server}",
-                f"leave one of {option} and --server out",
-            )
+def _layout(
+    given: Given, layout: str | None, servers: str | None, precision: str, software: str | None
+) -> LayoutOptions | None:
+    """The layout in place of a plan, if one was given."""
+    if layout is None and servers is not None:
+        raise UserError(
+            "parameter servers serve a layout", "--servers", "add --layout 'dp=16,...' MODEL"
+        )
+    if layout is None:
+        return None
+    from cli.simulation_arguments import layout_options  # noqa: PLC0415
+
+    return layout_options(layout, given.cluster, precision, software)
 
 
 def _simulate_there(
     server: str,
-    plan: Path,
+    subject: str,
     given: Given,
+    layout: LayoutOptions | None,
     trace: Path | None,
     plot: Path | None,
     *,
@@ -116,7 +122,7 @@ def _simulate_there(
 
     kind = None if plot is None else plot.suffix.lstrip(".").lower()
     result, timeline, picture = remote_simulation(
-        server, plan, asdict(given), trace=trace is not None, plot=kind
+        server, subject, asdict(given), layout, trace=trace is not None, plot=kind
     )
     files = []
     if trace is not None:
@@ -146,16 +152,22 @@ def _check_outputs(trace: Path | None, plot: Path | None) -> None:
         )
 
 
-def _serve(run: TrainingRun, servers: str, *, as_json: bool) -> None:
+def _served(
+    server: str | None, subject: str, layout: LayoutOptions, servers: str, *, as_json: bool
+) -> None:
     """Workers and parameter servers instead of collectives."""
-    from cli.server_arguments import print_served, served, served_json  # noqa: PLC0415
+    from cli.plan_json import dumps  # noqa: PLC0415
 
-    found = served(run, servers)
+    if server is None:
+        from cli.simulation_arguments import served_record  # noqa: PLC0415
+
+        found = served_record(subject, layout, servers)
+    else:
+        found = remote_servers(server, subject, layout, servers)
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-
-        print(dumps(served_json(found)))
+        print(dumps(found))
         return
+    from cli.served_text import print_served  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:

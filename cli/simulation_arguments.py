@@ -1,19 +1,18 @@
-"""What `planner simulate` was asked, as the cost model wants it."""
+"""What `planner simulate` was asked, as the planner wants it; imported late."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cli.errors import UserError
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
-from costmodel.training.records import TrainingRun
+from importers.sizes import configuration
+from planner.asking.layouts import DEFAULT_CLUSTER, LayoutOptions
+from planner.asking.parameter_servers import served, served_json
 from planner.asking.simulation import SimulationOptions, reported, simulated
 from topology.cluster import Cluster
 
-__all__ = ["DEFAULT_CLUSTER", "Given", "cluster_of", "reported"]
-
-DEFAULT_CLUSTER = "atlas-800t-a2"
+__all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_record"]
 
 
 class Given(SimulationOptions):
@@ -30,34 +29,33 @@ class Given(SimulationOptions):
             other = machine_file(self.cluster, f"--cluster {self.cluster}")
         return simulated(read_plan(path, staged=True), self, other)
 
-    def simulated_layout(
-        self, model: str, layout: str, precision: str, software: str | None
-    ) -> Simulation:
+    def simulated_layout(self, model: str, layout: LayoutOptions) -> Simulation:
         """The simulation of a conventional layout."""
-        from cli.layout_arguments import job_options  # noqa: PLC0415
-        from costmodel.simulation.layout_simulation import simulate_layout  # noqa: PLC0415
+        return layout.simulated(configuration(model), model_name(model), self)
 
-        for given, option in ((self.bandwidth, "--bandwidth"), (self.fusion, "--fusion")):
-            if given:
-                raise UserError(
-                    f"{option} is for plans", "--layout", f"leave {option} out, or give a plan.json"
-                )
-        effects, variation = self.effects(), self.variation()
-        run = self.training_run(model, layout, precision, software)
-        with reported():
-            return simulate_layout(run, effects, job_options(layout), variation)
 
-    def training_run(
-        self, model: str, layout: str | None, precision: str, software: str | None
-    ) -> TrainingRun:
-        """Model, layout and machine."""
-        from cli.layout_arguments import training_run  # noqa: PLC0415
+def served_record(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
+    """What workers and parameter servers do, as a JSON object."""
+    run = layout.run(configuration(model), model_name(model))
+    return served_json(served(run, servers))
 
-        if layout is None:
-            raise UserError(
-                "parameter servers serve a layout", "--servers", "add --layout 'dp=16,...' MODEL"
-            )
-        return training_run(model, layout, self.cluster or DEFAULT_CLUSTER, precision, software)
+
+def layout_options(
+    layout: str, cluster: str | None, precision: str, software: str | None
+) -> LayoutOptions:
+    """A layout with what was said of it."""
+    return LayoutOptions(
+        layout=layout, cluster=cluster or DEFAULT_CLUSTER, precision=precision, software=software
+    )
+
+
+def model_name(subject: str) -> str:
+    """A published name, the name of a file, or of the folder of a config.json."""
+    path = Path(subject)
+    if path.suffix != ".json":
+        return subject
+    folder = path.resolve().parent.name
+    return folder if path.stem == "config" and folder else path.stem
 
 
 def cluster_of(name: str, devices: int) -> Cluster:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,11 +14,9 @@ from cli import whatif_options as sweeps
 from cli.errors import UserError
 from cli.files import check_folder, write_files
 from cli.progress import Progress
-from cli.remote import Server, remote_sweep
+from cli.remote import Server, SweepWishes, remote_sweep
 
 if TYPE_CHECKING:
-    from planner.asking.options import SearchOptions
-    from planner.whatif.composed import SweepOptions
     from planner.whatif.report import Report
 
 PICTURES = (".svg", ".png")
@@ -28,8 +28,8 @@ Examples:
       --batch 1024 --pipeline auto --tokens 1e12 --days 30 --csv sweep.csv --plot sweep.svg
   planner whatif model.onnx --devices 16 --vary batch=16:256:8 --engine ray --address 10.0.0.1:6379
 
-With --server a service answers with figures; files, prices, address and workers are for sweeps
-made here.
+With --server a service works, with as many processes as it has for one job, and the files are
+written here.
 
 \b
 Exit status: 0 planned, 1 no point has a plan, 2 a fault in the command or the model."""
@@ -92,9 +92,11 @@ def whatif(  # noqa: PLR0913  one parameter per option
         restart=restart, checkpoint_rate=checkpoint_rate, repair=repair, spares=spares,
     )  # fmt: skip
     if server is not None:
-        _refuse_there({"-o": output, "--csv": csv, "--plot": plot, "--prices": prices,
-                       "--address": address, "--workers": workers})  # fmt: skip
-        _sweep_there(server, model, asked, swept, as_json=as_json)
+        _check_there(server, engine, address)
+        wishes = _wishes(output, csv, plot, prices, workers)
+        with Progress() as progress:
+            told, made = remote_sweep(server, model, asked, swept, wishes, progress)
+        _tell(told, _written_there(made, output, csv, plot), as_json=as_json)
         return
     from cli.whatif_request import Given  # noqa: PLC0415
 
@@ -120,27 +122,59 @@ def whatif(  # noqa: PLR0913  one parameter per option
         raise typer.Exit(NO_PLAN_FITS)
 
 
-def _refuse_there(given: dict[str, object]) -> None:
-    for option, value in given.items():
-        if value is not None:
+def _check_there(server: str, engine: str, address: str | None) -> None:
+    """A service would connect to whatever address it is told: it works with its own processes."""
+    for option, is_given in (("--engine", engine != "local"), ("--address", address is not None)):
+        if is_given:
             raise UserError(
-                f"a service answers with figures: not {option}", "--server",
+                "a service works with its own processes", f"{option} beside --server {server}",
                 f"leave one of {option} and --server out",
             )  # fmt: skip
 
 
-def _sweep_there(
-    server: str, model: Path, asked: SearchOptions, swept: SweepOptions, *, as_json: bool
-) -> None:
-    from cli.plan_json import dumps  # noqa: PLC0415
-    from cli.remote_text import print_sweep  # noqa: PLC0415
+def _wishes(
+    folder: Path | None, csv: Path | None, plot: Path | None, prices: Path | None,
+    workers: int | None,
+) -> SweepWishes:  # fmt: skip
+    from cli.whatif_request import price_text  # noqa: PLC0415
 
-    with Progress() as progress:
-        found = remote_sweep(server, model, asked, swept, progress)
+    files = [*(["csv"] if csv else ()), *(["plans"] if folder else ())]
+    files += [plot.suffix.lstrip(".").lower()] if plot else []
+    text = None if prices is None else price_text(prices)
+    return SweepWishes(files=tuple(files), prices=text, workers=workers or 1)
+
+
+def _written_there(
+    made: Mapping[str, bytes], folder: Path | None, csv: Path | None, plot: Path | None
+) -> list[Path]:
+    """What a service made, where the command would have written it."""
+    out: list[Path] = []
+    for path in (csv, plot):
+        if path is not None:
+            kind = path.suffix.lower() if path is plot else ".csv"
+            content = made[f"sweep{kind}"]
+            out += write_files(path.parent, {path.name: partial(_write, content=content)})
+    if folder is not None:
+        for name in ("results", "plans"):
+            own = {path: made[path] for path in made if path.startswith(f"{name}/")}
+            writers = {Path(path).name: partial(_write, content=own[path]) for path in own}
+            write_files(folder / name, writers)
+    return out
+
+
+def _write(path: Path, *, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _tell(found: Mapping[str, Any], files: Sequence[Path], *, as_json: bool) -> None:
     if as_json:
-        print(dumps(found))
+        from cli.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps({**found, "files": [str(path) for path in files]}))
     else:
-        print_sweep(found)
+        from cli.remote_text import print_sweep  # noqa: PLC0415
+
+        print_sweep(found, files)
     if found["best"] is None:
         raise typer.Exit(NO_PLAN_FITS)
 

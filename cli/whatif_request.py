@@ -59,13 +59,19 @@ class Given:
         return LocalEngine(workers or min(os.cpu_count() or 1, MOST_WORKERS))
 
     def _prices(self) -> Prices:
-        if self.prices is None:
-            return bundled_prices()
-        try:
-            text = self.prices.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"cannot read {self.prices}: {error}", f"--prices {self.prices}",
-                "name a table like data/prices.yaml",
-            ) from error  # fmt: skip
-        return read_prices(Document(str(self.prices), text))
+        return bundled_prices() if self.prices is None else read_prices(price_text(self.prices))
+
+
+def price_text(path: Path) -> Document:
+    """The text of a table of prices.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return Document(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"cannot read {path}: {error}", f"--prices {path}",
+            "name a table like data/prices.yaml",
+        ) from error  # fmt: skip

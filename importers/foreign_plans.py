@@ -31,6 +31,10 @@ _MEGATRON = {
     "zero3": "zero3",
 }
 _CHUNKS = "num_virtual_stages_per_pipeline_rank"
+_CONTEXT, _EXCHANGE = "context_parallel_size", "cp_comm_type"
+_EXCHANGES = ("p2p", "allgather", "all_gather", "a2a")
+"""How parts of the context meet for attention: round a ring (Megatron-LM's own default), gathered,
+or by heads in place of tokens."""
 _MEGATRON_LEFT = {"expert_model_parallel_size": "expert parallelism"}
 
 
@@ -62,6 +66,18 @@ class ForeignPlan:
     """Activations between products are cut along the tokens."""
     zero: int = 0
     """Stage of ZeRO of all parameters, where it says one below 3."""
+    context: int = 1
+    """Parts into which tokens are cut beside what the batch is cut into."""
+    ring: bool = False
+    """For attention keys and values go round between these parts."""
+    heads: int = 1
+    """Parts into which tokens are cut, and for attention heads in their place (Ulysses)."""
+    by_heads: bool = False
+    """The degrees `tp` of layers are such parts, and weights are whole."""
+    division: tuple[int, ...] = ()
+    """Layers of each stage; empty if it does not say."""
+    recompute: str = "auto"
+    """`full` where every layer is computed again."""
     vocabulary: int = 0
     """Ways in which the product with the vocabulary is cut; 0 if it does not say."""
 
@@ -116,8 +132,9 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
                 degrees[key] = value
     if degrees.get("pp") == 1:
         del degrees["pp"]
-    _refuse(data, where, "context_parallel_size", "context parallelism")
     left = [what for name, what in _MEGATRON_LEFT.items() if _is_on(name, data.get(name))]
+    parts = _number(data.get(_CONTEXT, 1), f"{where}: {_CONTEXT}")
+    exchange = _exchange(data.get(_EXCHANGE, "p2p"), f"{where}: {_EXCHANGE}")
     return ForeignPlan(
         "Megatron",
         tuple(degrees.items()),
@@ -125,18 +142,22 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
         global_batch=_number(data.get("global_batch_size", 0), f"{where}: global_batch_size"),
         micro_batch=_number(data.get("micro_batch_size", 0), f"{where}: micro_batch_size"),
         chunks=_number(data.get(_CHUNKS, 1), f"{where}: {_CHUNKS}"),
+        context=1 if exchange == "a2a" else parts,
+        heads=parts if exchange == "a2a" else 1,
+        ring=parts > 1 and exchange == "p2p",
         sequence_parallel=_is_on("sequence_parallel", data.get("sequence_parallel")),
         zero=int(_is_on("use_distributed_optimizer", data.get("use_distributed_optimizer"))),
     )
 
 
-def _refuse(data: Mapping[str, object], where: str, name: str, what: str) -> None:
-    """Raise for a way of being parallel that no plan of ours has."""
-    if _is_on(name, data.get(name)):
-        raise ModelError(
-            f"{where} has {what}, which plans do not know", f"{where}: {name}",
-            "import the layout without it, or simulate it: planner simulate --layout ... MODEL",
-        )  # fmt: skip
+def _exchange(value: object, where: str) -> str:
+    found = {str(each) for each in _listed(value)}
+    if len(found) == 1 and found <= {*_EXCHANGES}:
+        return found.pop()
+    raise ModelError(
+        f"{', '.join(sorted(found))} is no way to exchange the context that plans have", where,
+        f"use one of {', '.join(_EXCHANGES)}, for all layers",
+    )  # fmt: skip
 
 
 def _is_on(name: str, value: object) -> bool:
@@ -166,11 +187,8 @@ def _galvatron(data: Mapping[str, object], where: str) -> ForeignPlan:
         (("tp", size), *((("zero3", 1),) if kind or every else ()))
         for size, kind in zip(sizes, sharded, strict=True)
     )
-    _refuse(data, where, "use_sp", "Ulysses' sequence parallelism")
-    _refuse(data, where, "cp_sizes_enc", "context parallelism")
-    left = (
-        ["checkpoint (recomputed layers)"] if _is_on("checkpoint", data.get("checkpoint")) else []
-    )
+    again = _numbers(data.get("checkpoint", []), f"{where}: checkpoint")
+    left = ["checkpoint (recomputed layers)"] if any(again) and not all(again) else []
     second = data.get("default_dp_type") == "zero2"
     if second and any(sharded):
         left.append("default_dp_type zero2 (gradients and optimizer state apart from weights)")
@@ -184,7 +202,35 @@ def _galvatron(data: Mapping[str, object], where: str) -> ForeignPlan:
         micro_batches=_number(data.get("chunks", 0), f"{where}: chunks"),
         zero=2 if second and not any(sharded) else 0,
         vocabulary=_number(data.get("vtp", 0), f"{where}: vtp"),
+        context=_alike(data, "cp_sizes_enc", 1, where),
+        by_heads=bool(_alike(data, "use_sp", 0, where)),
+        division=_division(data, stages, len(sizes), where),
+        recompute="full" if again and all(again) else "auto",
     )
+
+
+def _alike(data: Mapping[str, object], name: str, usual: int, where: str) -> int:
+    """What all layers have of something."""
+    found = set(_numbers(data.get(name), f"{where}: {name}")) or {usual}
+    if len(found) > 1:
+        raise ModelError(
+            f"layers have {' and '.join(map(str, sorted(found)))}, plans the same for all of them",
+            f"{where}: {name}", "give all layers the same",
+        )  # fmt: skip
+    return found.pop()
+
+
+def _division(
+    data: Mapping[str, object], stages: int, layers: int, where: str
+) -> tuple[int, ...]:  # fmt: skip
+    """Layers of each stage."""
+    found = tuple(_numbers(data.get("pp_division"), f"{where}: pp_division"))
+    if found and (len(found) != stages or sum(found) != layers or not all(found)):
+        raise ModelError(
+            f"{'/'.join(map(str, found))} are no {stages} stages of {layers} layers",
+            f"{where}: pp_division", "give every stage its layers, all of them together",
+        )  # fmt: skip
+    return found if stages > 1 else ()
 
 
 def _is_placed(value: object) -> bool:
@@ -234,6 +280,6 @@ def _numbers(value: object, where: str) -> list[int]:
 
 def _number(value: object, where: str) -> int:
     text = str(int(value)) if isinstance(value, bool) else str(value).strip()
-    if not (text.isascii() and text.isdecimal() and int(text) < 1_000_000):
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
         raise ModelError(f"{value!r} is no degree", where, "give a number of 1 or more")
     return int(text)

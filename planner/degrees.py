@@ -26,6 +26,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
         "tp": "weights of matrix products are cut so many ways in use",
         "dp": "the batch is cut so many ways in every operator",
         "zero3": "weights at rest are cut over as many devices as they can be",
+        "cp": "attention cuts the tokens of its queries so many ways",
         "pp": "stages of the pipeline",
         "mb": "samples of a micro-batch",
     }
@@ -147,6 +148,12 @@ def is_within(name: str, scope: str) -> bool:
     return f".{scope.replace('/', '.')}." in text
 
 
+def is_part_of(op: Op, graph: OpGraph, scope: str) -> bool:
+    """Whether an operator lies in a part of the model, by its name, its scope or its weights."""
+    weights = (n for n in op.inputs if n and graph.tensors[n].role is Role.PARAMETER)
+    return any(is_within(name, scope) for name in (op.name, op.scope, *weights))
+
+
 class _Following:
     def __init__(
         self, lowered: Lowered, scope: str = "", where: Mapping[str, int] | None = None
@@ -189,11 +196,9 @@ class _Following:
         if not self.scope:
             return True
         op = self.ops.get(node.name)
-        names = [node.name]
-        if op is not None:
-            weights = (n for n in op.inputs if n and self.graph.tensors[n].role is Role.PARAMETER)
-            names += [op.scope, *weights]
-        return any(is_within(name, self.scope) for name in names)
+        if is_within(node.name, self.scope):
+            return True
+        return op is not None and is_part_of(op, self.graph, self.scope)
 
     def _doubled(self, node: Node, found: IndexArray) -> IndexArray:
         if node.candidates is None or not node.recomputes:

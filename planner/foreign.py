@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -37,47 +38,65 @@ def held_to(
     """
     degrees = dict(found.degrees)
     stages = degrees.pop("pp", 1)
-    devices = _rest(cluster.devices, stages, "pp")
+    found = replace(found, context=degrees.pop("cp", found.context))
+    devices = _rest(_rest(cluster.devices, stages, "pp"), found.context * found.heads, "cp")
     if found.form == "Megatron" and "dp" not in degrees and "tp" in degrees:
         degrees["dp"] = _rest(devices, degrees["tp"])
-    if stages > 1 and found.layers:
-        degrees, found = _all_alike(found, graph, devices)
-    scoped = (*_layers(found, graph, devices), *_vocabulary(found, graph, devices))
-    rests = tuple(_at_rest(found, graph, cluster))
-    left = list(found.left_out)
-    samples = degrees.pop("mb", 0)
-    cut = stages > 1 or found.micro_batch or found.micro_batches > 1 or samples
-    if cut or found.zero:
+    own = _layers(found, graph, devices)
+    if stages > 1 and len({each for _, each in own}) == 1:
+        degrees, own = dict(own[0][1]), ()
+        found = replace(found, vocabulary=0)
+    scoped = (*own, *_vocabulary(found, graph, devices))
+    left, samples = list(found.left_out), degrees.pop("mb", 0)
+    if samples or _cuts_step(found, stages):
         request = _in_micro_batches(request, found, graph, stages, _replicas(found, devices))
-        if samples:
-            request = replace(request, micro_batch=str(samples))
-        if degrees.pop("zero3", None):
-            request = replace(request, zero="3")
-    if found.sequence_parallel and token_dims(graph):
-        request = replace(request, sequence_parallel="on")
-    elif found.sequence_parallel:
-        left.append("sequence parallelism")
+        size = str(samples) if samples else request.micro_batch
+        zero = "3" if degrees.pop("zero3", None) else request.zero
+        starts = _stage_starts(found, graph)
+        request = replace(
+            request, micro_batch=size, zero=zero, stage_starts=starts, recompute=found.recompute
+        )
+    elif found.recompute != "auto":
+        left.append("checkpoint (recomputed layers)")
+    request = _along_tokens(request, found, graph, left)
+    rests = tuple(_at_rest(found, graph, cluster))
     asked = replace(request, degrees=tuple(degrees.items()), scoped_degrees=scoped, rests=rests)
     return asked, tuple(f"{each} of the {found.form} plan is left to the planner" for each in left)
 
 
-def _all_alike(
-    found: ForeignPlan, graph: OpGraph, devices: int
-) -> tuple[dict[str, int], ForeignPlan]:
-    """The degrees of all layers of a plan with stages, and the plan without them.
+def _cuts_step(found: ForeignPlan, stages: int) -> bool:
+    """Whether a plan says something of a step that only one cut into micro-batches has."""
+    return stages > 1 or bool(found.micro_batch or found.micro_batches > 1 or found.zero)
 
-    Raises:
-        RequestError: layers have degrees of their own.
+
+def _along_tokens(
+    request: SearchRequest, found: ForeignPlan, graph: OpGraph, left: list[str]
+) -> SearchRequest:
+    """The request for what a plan cuts along tokens.
+
+    Degrees leave over so many devices as cut the tokens. That none of them repeats what others do
+    leaves products nothing but the tokens to cut. With Ulysses attention cuts heads in their place.
     """
-    own = _layers(found, graph, devices)
-    if len({degrees for _, degrees in own}) > 1:
-        raise RequestError(
-            "its layers have degrees of their own, which stages cannot be held to\n"
-            f"  at:  the layers of the {found.form} plan\n"
-            "  fix: give all layers the same degrees, or take pp_deg away"
-        )
-    left = (*found.left_out, "pp_division (where the stages are cut)")
-    return dict(own[0][1]), replace(found, layers=(), vocabulary=0, left_out=left)
+    by_heads = found.by_heads or found.heads > 1
+    if found.context > 1 or by_heads:
+        parts = str(found.context) if found.context > 1 else "off"
+        request = replace(request, context_parallel=parts, fully_use_devices=True)
+    if found.ring and request.global_batch is not None:
+        request = replace(request, ring_attention="auto")
+    elif found.ring:
+        left.append("the ring of keys and values (gathered in a step of one batch)")
+    if (found.sequence_parallel or by_heads) and token_dims(graph):
+        return replace(request, sequence_parallel="on")
+    if found.sequence_parallel:
+        left.append("sequence parallelism")
+    return request
+
+
+def _stage_starts(found: ForeignPlan, graph: OpGraph) -> tuple[str, ...]:
+    """The layers with which all stages but the first begin."""
+    scopes = layer_scopes(graph)
+    places = itertools.accumulate(found.division[:-1])
+    return tuple(scopes[place] for place in places)
 
 
 def _replicas(found: ForeignPlan, devices: int) -> int:
@@ -154,9 +173,17 @@ def _layers(
             "  at:  tp_sizes_enc\n  fix: pass the model that the plan was made for"
         )
     return tuple(
-        (scope, (*own, ("dp", _rest(devices, dict(own)["tp"]))))
+        (scope, _of_layer(own, _rest(devices, dict(own)["tp"]), by_heads=found.by_heads))
         for scope, own in zip(scopes, found.layers, strict=True)
     )
+
+
+def _of_layer(
+    own: tuple[tuple[str, int], ...], replicas: int, *, by_heads: bool
+) -> tuple[tuple[str, int], ...]:
+    """Degrees of a layer. With Ulysses its degree is that of the heads, and weights are whole."""
+    weights = {**dict(own), **({"tp": 1} if by_heads else {})}
+    return (*weights.items(), ("dp", replicas))
 
 
 def layer_scopes(graph: OpGraph) -> tuple[str, ...]:

@@ -123,6 +123,9 @@ class Planner:
         report: Callable[[Mapping[str, Any]], None] = lambda _: None,
         *,
         sweep: Mapping[str, object],
+        files: Sequence[str] = (),
+        prices: Mapping[str, str] | None = None,
+        workers: int = 1,
         **options: object,
     ) -> dict[str, Any]:
         """Search at many points and wait.
@@ -131,25 +134,51 @@ class Planner:
             model: as in a search.
             report: receives events of progress.
             sweep: what differs, such as `{"devices": "8,16", "vary": ["bandwidth=0.5:2:5"]}`.
+            files: of `csv`, `svg`, `png` and `plans`; `archive` of the result is what `file`
+                fetches: a zip archive of them.
+            prices: a table such as `{"name": "prices.yaml", "text": ...}`.
+            workers: processes that search side by side, if the service has as many.
             options: what all points have in common, as in a search.
         """
-        body = {"model": model, "options": options, "sweep": dict(sweep)}
-        return self.wait(self.submit("sweeps", body), report)
+        body: dict[str, Any] = {"model": model, "options": options, "sweep": dict(sweep)}
+        body |= {"files": list(files)} if files else {}
+        body |= {"prices": dict(prices)} if prices is not None else {}
+        return self.wait(self.submit("sweeps", body | {"workers": workers}), report)
 
     def simulate(self, plan: str, *, plot: str | None = None, **options: object) -> dict[str, Any]:
         """Simulate a plan and wait; the result, whose `trace` is the timeline's id.
 
         Args:
             plan: id of a plan.
-            plot: `png` or `svg` to have it drawn; `plot` of the result is what `picture` fetches.
+            plot: `png` or `svg` to have it drawn; `plot` of the result is what `file` fetches.
             options: as on the command line, with underscores.
         """
         body: dict[str, Any] = {"plan": plan, "options": options}
         return self.wait(self.submit("simulations", body | ({"plot": plot} if plot else {})))
 
-    def picture(self, picture: str) -> bytes:
-        """A simulation, drawn."""
-        return self._get(f"/v1/exports/{picture}").content
+    def simulate_layout(
+        self,
+        model: str,
+        layout: Mapping[str, object],
+        *,
+        plot: str | None = None,
+        **options: object,
+    ) -> dict[str, Any]:
+        """Simulate a conventional layout of a model and wait.
+
+        Args:
+            model: id of an uploaded config.json, or the name of a published model.
+            layout: `{"layout": "tp=8,dp=16", "cluster": ...}`; with `servers` the result is what
+                workers and parameter servers do.
+            plot: as in `simulate`.
+            options: as on the command line, with underscores.
+        """
+        body: dict[str, Any] = {"model": model, "layout": dict(layout), "options": options}
+        return self.wait(self.submit("simulations", body | ({"plot": plot} if plot else {})))
+
+    def file(self, export: str) -> bytes:
+        """A file that a job made: a picture, or an archive."""
+        return self._get(f"/v1/exports/{export}").content
 
     def verify(
         self,

@@ -14,6 +14,8 @@ from planner.asking.options import SearchOptions
 RECOMPUTE = ("auto", "none", "selective", "full")
 ZERO = ("auto", "0", "1", "2", "3")
 SEQUENCE_PARALLEL = ("auto", "on", "off")
+RING_ATTENTION = ("auto", "off")
+OFFLOAD = ("auto", "on", "off")
 SEARCH_MODES: Mapping[str, str] = MappingProxyType(
     {
         "sharding_propagation": "propagation",
@@ -35,13 +37,18 @@ class Decisions(TypedDict):
     recompute: str
     zero: str
     sequence_parallel: str
+    context_parallel: str
+    ring_attention: str
     interleave: str
+    offload: str
     fully_use_devices: bool
+    cut_positions: bool
 
 
 NOTHING_DECIDED = Decisions(
-    recompute="auto", zero="auto", sequence_parallel="auto", interleave="auto",
-    fully_use_devices=False,
+    recompute="auto", zero="auto", sequence_parallel="auto", context_parallel="auto",
+    ring_attention="off",
+    interleave="auto", offload="off", fully_use_devices=False, cut_positions=False,
 )  # fmt: skip
 """All is left to the search."""
 
@@ -58,12 +65,22 @@ def decisions(options: SearchOptions) -> Decisions:
         sequence_parallel=texts.one_of(
             options.sequence_parallel, SEQUENCE_PARALLEL, "--sequence-parallel", "choice"
         ),
+        context_parallel=_context_parallel(options.context_parallel),
+        ring_attention=texts.one_of(
+            options.ring_attention, RING_ATTENTION, "--ring-attention", "choice"
+        ),
         interleave=_interleave(options.interleave),
+        offload=texts.one_of(options.offload, OFFLOAD, "--offload", "choice"),
         fully_use_devices=options.fully_use_devices,
+        cut_positions=options.cut_positions,
     )
-    for name, value in (("recompute", found["recompute"]), ("zero", found["zero"]),
-                        ("interleave", found["interleave"])):  # fmt: skip
-        if value != "auto" and options.global_batch is None:
+    needing = (
+        ("recompute", found["recompute"], "auto"), ("zero", found["zero"], "auto"),
+        ("interleave", found["interleave"], "auto"), ("offload", found["offload"], "off"),
+        ("ring-attention", found["ring_attention"], "off"),
+    )  # fmt: skip
+    for name, value, usual in needing:
+        if value != usual and options.global_batch is None:
             batch = options.batch
             raise UserError(
                 "it is decided for a step that may be cut, and there is no global batch",
@@ -74,11 +91,20 @@ def decisions(options: SearchOptions) -> Decisions:
 
 
 def _interleave(value: str) -> str:
-    if value == "auto" or (value.isascii() and value.isdecimal() and int(value) > 0):
+    if value == "auto" or texts.is_count(value):
         return value
     raise UserError(
         f"{value!r} is none of them", f"--interleave {value}", "use auto or a number of 1 or more"
     )
+
+
+def _context_parallel(value: str) -> str:
+    if value in {"auto", "off"} or texts.is_count(value):
+        return value
+    raise UserError(
+        f"{value!r} is none of them", f"--context-parallel {value}",
+        "use auto, off or a number of 1 or more",
+    )  # fmt: skip
 
 
 def with_own_names(options: SearchOptions) -> SearchOptions:

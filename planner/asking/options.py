@@ -27,8 +27,12 @@ class SearchOptions:
     recompute: str = "auto"
     zero: str = "auto"
     sequence_parallel: str = "auto"
+    context_parallel: str = "auto"
+    ring_attention: str = "off"
     interleave: str = "auto"
+    offload: str = "off"
     fully_use_devices: bool = False
+    cut_positions: bool = False
     search_mode: str | None = None
     """MindSpore's name of a solver; this and the next are other names of options above and below.
     """

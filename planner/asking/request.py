@@ -89,7 +89,7 @@ def _whole(batch: int | None, global_batch: int | None, micro_batch: str, pipeli
     """How a step may be cut."""
     for name, value, words in (("--micro-batch", micro_batch, ("auto",)),
                                ("--pipeline", pipeline, ("auto", "off"))):  # fmt: skip
-        if value not in words and not (value.isascii() and value.isdecimal() and int(value) > 0):
+        if value not in words and not texts.is_count(value):
             known = " or ".join((*words, "a number of 1 or more"))
             raise UserError(f"{value!r} is none of them", f"{name} {value}", f"use {known}")
         if value != "auto" and global_batch is None:

@@ -33,6 +33,11 @@ def one_of(value: str, known: Collection[str], option: str, noun: str) -> str:
     return value
 
 
+def is_count(text: str) -> bool:
+    """Whether a text is a number of 1 or more, of at most nine digits."""
+    return text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0
+
+
 def device_count(devices: int) -> int:
     """A number of devices that can be."""
     if not 1 <= devices <= MAX_DEVICES:

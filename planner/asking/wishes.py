@@ -88,6 +88,9 @@ def with_restriction(request: SearchRequest, text: str, where: str) -> SearchReq
     samples = degrees.pop("mb", None)
     if samples is not None:
         request = _in_micro_batches(request, samples, where, text)
+    parts = degrees.pop("cp", None)
+    if parts is not None:
+        request = replace(request, context_parallel="off" if parts == 1 else str(parts))
     if request.global_batch is not None and degrees.pop("zero3", None) is not None:
         request = replace(request, zero="3")
     return replace(request, degrees=tuple({**dict(request.degrees), **degrees}.items()))

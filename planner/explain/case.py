@@ -25,9 +25,12 @@ from planner.pinning import kept_candidates
 from planner.pins import listed, pin_text, pins_of
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.restriction import IndexArray
-from planner.token_cuts import left_by, ruled_out
+from planner.solvers import Budget
+from planner.token_cuts import RuledOut, left_by, ruled_out
 from topology.cluster import Cluster
 
+LONGEST_S = 120.0
+"""Emergency brake of one question."""
 SAME_PRICE = 1e-6
 """Relative difference up to which a plan costs what its file says."""
 
@@ -135,7 +138,12 @@ def case_of(plan: Plan, cluster: Cluster | None = None, graph: OpGraph | None = 
         *degree_holds(lowered, request),
         *ruling_holds(lowered, request, lowered.liveness.graph),
     )
-    return posed_case(lowered, choice, request.pins, holds)
+    return posed_case(lowered, choice, request.pins, holds, budget_of(request))
+
+
+def budget_of(request: SearchRequest) -> Budget:
+    """What the search of a plan may do; its own time limit stands in no plan."""
+    return Budget(request.effort, LONGEST_S, request.seed, request.threads)
 
 
 def check_price(found_s: float, said_s: float) -> None:
@@ -152,6 +160,7 @@ def posed_case(
     choice: Sequence[int],
     pins: Sequence[tuple[str, Cuts]] = (),
     holds: Sequence[Hold] = (),
+    budget: Budget | None = None,
 ) -> Case:
     """The same from a problem at hand.
 
@@ -160,6 +169,7 @@ def posed_case(
         choice: the plan.
         pins: operators with the cuts that they are held to.
         holds: what else the plan is held to.
+        budget: what the search had that found the plan; by default that of effort 1.
     """
     posed = Posed(
         lowered.problem,
@@ -167,6 +177,7 @@ def posed_case(
         kept_halves(lowered),
         lambda own: float(Evidence(lowered, own).buffer_excess_bytes()) if own else 0.0,
         UNREACHABLE_S,
+        budget=budget or Budget(),
     )
     return Case(lowered, posed, tuple(choice))
 
@@ -201,7 +212,7 @@ def ruling_holds(
     graph: OpGraph,
     plain: Callable[[str], str] = _as_it_is,
 ) -> tuple[Hold, ...]:
-    """What `--sequence-parallel` and `--fully-use-devices` leave to operators.
+    """What `--sequence-parallel`, `--context-parallel` and the like leave to operators.
 
     Args:
         lowered: the problem.
@@ -210,9 +221,16 @@ def ruling_holds(
         plain: the name of a tensor there.
     """
     asked = ruled_out(request, graph)
+    none = RuledOut(tokens=asked.tokens)
     parts = {
-        f"--sequence-parallel {asked.sequence_parallel}": replace(asked, fully_use_devices=False),
-        "--fully-use-devices": replace(asked, sequence_parallel="auto"),
+        f"--sequence-parallel {asked.sequence_parallel}": replace(
+            none, sequence_parallel=asked.sequence_parallel
+        ),
+        "--fully-use-devices": replace(none, fully_use_devices=asked.fully_use_devices),
+        f"--context-parallel {request.context_parallel}": replace(
+            none, context_parts=asked.context_parts
+        ),
+        f"--solver {request.solver}": replace(none, as_generated=asked.as_generated),
     }
     found = ((text, left_by(lowered, own, plain)) for text, own in parts.items())
     return tuple(Hold(text, allowed) for text, allowed in found if allowed)

@@ -19,15 +19,15 @@ import numpy as np
 
 from planner.explain.local_costs import edge_s, local_s, node_s
 from planner.explain.posed import Answer, Forced, Hold, Posed
-from planner.explain.single_entries import entry_lifts
+from planner.explain.single_entries import dear_pairs
 from planner.problem import EdgeTable, NodeTable, Problem
 
 ALL_TERMS = 40
 """Nodes and edges up to which each is tried, where no limit binds: solving is quick then."""
 TRIED = 6
 """Nodes and edges that are tried otherwise: those that cost the candidate most."""
-LEVELS = 3
-"""Costs of an edge that are tried by themselves, in small problems."""
+PAIRS = 10
+"""Pairs of an edge that are tried by themselves, in small problems."""
 DIRECT_WEIGHT = 1e-2
 """What counts a second of direct cost where the share of the difference is equal."""
 EQUAL = 1e-9
@@ -59,6 +59,8 @@ class Cause:
     it in the choice that would be best without it."""
     choice: tuple[int, ...] = ()
     """That choice, where one pair of an edge is the cause."""
+    is_near: bool = False
+    """Whether the share was found at the prices of memory, and not by whole solves."""
 
     @property
     def is_decisive(self) -> bool:
@@ -138,15 +140,16 @@ def _of_entries(contest: Contest, gap: float) -> Iterator[Cause]:
     posed = contest.posed
     if not (math.isfinite(gap) and posed.is_allowed(contest.stay)):
         return
-    levels = LEVELS if len(posed.problem.sizes) <= ALL_TERMS else 1
+    most = PAIRS if len(posed.problem.sizes) <= ALL_TERMS else 1
     stay_s, _ = posed.compared(contest.stay)
-    for lift in entry_lifts(posed, contest.rival, levels):
-        there_s, choice = lift.posed.compared(contest.rival)
-        left = there_s - stay_s
-        if choice and left <= EQUAL * contest.plan.cost_s:
-            removed = lift.removed_s(choice)
-            left = left if left < -EQUAL * contest.plan.cost_s else 0.0
-            yield Cause(CauseKind.EDGE, lift.edge, gap - left, left, removed, choice)
+    equal_s = EQUAL * contest.plan.cost_s
+    for pair in dear_pairs(posed, contest.rival, stay_s + equal_s, most):
+        left = pair.there_s - stay_s
+        left = left if left < -equal_s else 0.0
+        yield Cause(
+            CauseKind.EDGE, pair.edge, gap - left, left, pair.removed_s, pair.choice,
+            is_near=posed.guide is not None,
+        )  # fmt: skip
 
 
 def why_candidate(
@@ -186,7 +189,7 @@ def _measured(contest: Contest, gap: float, kind: CauseKind, index: int, other: 
     if kind in {CauseKind.NODE, CauseKind.EDGE}:
         problem, term = contest.posed.problem, (kind, index)
         direct = term_s(problem, term, contest.moved) - term_s(problem, term, contest.plan.choice)
-    return Cause(kind, index, share, left, direct)
+    return Cause(kind, index, share, left, direct, is_near=other.guide is not None)
 
 
 def _weight(cause: Cause, gap: float) -> tuple[bool, float, float, int]:

@@ -14,6 +14,8 @@ from topology.units import format_seconds
 MOST_CHANGES = 20
 """Changed operators that are listed."""
 
+FASTER = "it is faster: the search for the plan ended too early"
+
 COMPUTE = ("compute forward", "compute backward", "optimizer update", "recompute")
 
 
@@ -160,7 +162,7 @@ def sentence_of(verdict: str, delta: float, time: Sequence[CauseDelta]) -> str:
     if verdict == "equal":
         return "it takes as long as the plan"
     if verdict == "faster":
-        return "it is faster: the search for the plan ended too early"
+        return FASTER
     worse = [each for each in time if each.delta > 0]
     gained = -math.fsum(each.delta for each in time if each.delta < 0)
     lost = math.fsum(each.delta for each in worse)

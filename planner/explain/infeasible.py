@@ -40,10 +40,11 @@ MOST_MEMORY = 8
 """Amounts of memory that are tried."""
 MOST_DOUBLINGS = 6
 """How often the devices are doubled."""
+ALWAYS_DECIDED = ("sequence_parallel", "context_parallel")
 DECISIONS = (
-    "recompute", "zero", "micro_batch", "pipeline", "interleave", "sequence_parallel",
+    "recompute", "zero", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
 )  # fmt: skip
-"""What a request with a global batch may fix."""
+"""What a request may fix; all but the last ones only with a global batch."""
 TRIALS = (10, 40)
 """Searches that are made at least and at most, per unit of effort."""
 OPERATORS = 24_000
@@ -192,15 +193,23 @@ def _every(request: SearchRequest) -> list[_Held]:
     """All that the request holds the search to."""
     held: list[_Held] = [("pin", i) for i in range(len(request.pins))]
     held += [("degree", i) for i in range(len(request.degrees))]
-    decided = request.global_batch is not None
-    held += [("decision", i) for i, name in enumerate(DECISIONS)
-             if decided and getattr(request, name) != "auto"]  # fmt: skip
+    held += [("decision", i) for i, name in enumerate(DECISIONS) if _is_decided(request, name)]
     return held
 
 
+def _is_decided(request: SearchRequest, name: str) -> bool:
+    """Whether a request fixes a decision; that nothing rests on the host is usual."""
+    usual = {"auto", "off"} if name == "offload" else {"auto"}
+    open_to_it = name in ALWAYS_DECIDED or request.global_batch is not None
+    return open_to_it and getattr(request, name) not in usual
+
+
 def _only(request: SearchRequest, held: Sequence[_Held]) -> SearchRequest:
-    left = {name: "auto" for i, name in enumerate(DECISIONS) if ("decision", i) not in held}
-    opened: dict[str, Any] = left if request.global_batch is not None else {}
+    opened: dict[str, Any] = {
+        name: "auto"
+        for i, name in enumerate(DECISIONS)
+        if ("decision", i) not in held and _is_decided(request, name)
+    }
     return replace(
         request,
         **opened,

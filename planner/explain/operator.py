@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from planner.explain.guided import Guide, at_prices
 from planner.explain.local_costs import edge_s, local_s
 from planner.explain.memory_price import MemoryPrices, held_at, memory_prices
 from planner.explain.posed import Answer, Posed
-from planner.explain.reasons import does_not_fit, node_name, reason_of
+from planner.explain.reasons import does_not_fit, is_missed, missed, node_name, reason_of
 from planner.explain.records import (
     Candidate,
     CostPart,
@@ -38,9 +38,17 @@ GIB = 2**30
 SMALL = 300
 """Decisions up to which every question is put to a solver, even where the limit binds."""
 
+Report = Callable[[str], None]
+"""Receives one line of progress."""
+
 
 def explained(
-    case: Case, number: int, *, rivals: int = RIVALS, asked: Sequence[int] = ()
+    case: Case,
+    number: int,
+    *,
+    rivals: int = RIVALS,
+    asked: Sequence[int] = (),
+    report: Report = lambda _: None,
 ) -> OperatorExplanation:
     """Why a node of the problem has its candidate.
 
@@ -49,10 +57,12 @@ def explained(
         number: the node.
         rivals: how many of the next best candidates to explain.
         asked: candidates to explain in their place: the best one of them, all else chosen anew.
+        report: receives progress.
     """
+    report("the price of memory")
     prices = memory_prices(case.posed)
     case = guided(case, prices)
-    explaining = _Explaining(case, Subject(case, number), prices)
+    explaining = _Explaining(case, Subject(case, number), prices, report)
     return explaining.run(explaining.next_best(rivals) if not asked else explaining.best_of(asked))
 
 
@@ -88,6 +98,7 @@ class _Explaining:
     case: Case
     subject: Subject
     prices: MemoryPrices
+    report: Report
 
     @property
     def number(self) -> int:
@@ -150,18 +161,15 @@ class _Explaining:
             if not posed.is_possible(found.choice):
                 return
             alike = self.subject.alike(found.choice[self.number])
-            yield _Shown(found.choice[self.number], self._thorough(found, alike))
+            candidate = found.choice[self.number]
+            self.report(f"a whole search with {self.subject.cuts_text(candidate)}")
+            yield _Shown(candidate, posed.settled(found, {self.number: alike}))
             pool = np.setdiff1d(pool, alike)
-
-    def _thorough(self, found: Answer, candidates: IndexArray) -> Answer:
-        """The answer with a candidate, sought as a search does where it is not yet proven."""
-        if found.proof == "optimal" or self.case.posed.guide is not None:
-            return found
-        better = self.case.posed.thorough().answer({self.number: candidates})
-        return min((better, found), key=lambda answer: answer.value_s)
 
     def _reasons(self, rival: _Shown) -> tuple[Reason, ...]:
         case, subject = self.case, self.subject
+        if rival.answer is not None and is_missed(case, rival.answer):
+            return (missed(case, rival.answer),)
         contest = Contest(
             case.posed,
             case.plan_answer,

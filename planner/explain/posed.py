@@ -99,6 +99,16 @@ class Posed:
         """The same, solved as a search does."""
         return replace(self, solver=THOROUGH, guide=None)
 
+    def settled(self, near: Answer, forced: Forced) -> Answer:
+        """What a search finds with the same question, in place of an answer that was found soon;
+        the latter where a search finds nothing that fits.
+
+        Raises:
+            ValueError: a node is left no candidate; `is_allowed` tells.
+        """
+        whole = self.thorough().answer(forced)
+        return whole if whole.fits else near
+
     def without_limit(self) -> Posed:
         return self.with_limit(math.inf)
 

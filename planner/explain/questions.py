@@ -23,7 +23,12 @@ Report = Callable[[str], None]
 
 
 def why(
-    plan: Plan, operator: str, *, rivals: int = RIVALS, cuts: Cuts | None = None
+    plan: Plan,
+    operator: str,
+    *,
+    rivals: int = RIVALS,
+    cuts: Cuts | None = None,
+    report: Report = lambda _: None,
 ) -> OperatorExplanation:
     """Why an operator is split as it is: costs by cause, the next best ways, what forces it.
 
@@ -32,13 +37,15 @@ def why(
         operator: its name, or its scope if no other operator has that.
         rivals: how many of the next best candidates to explain.
         cuts: explain in their place the best candidate that cuts the operands so, as `--pin` says.
+        report: receives progress.
 
     Raises:
         RequestError: the plan has no such operator, or it cannot be cut so.
     """
     stage, case, number = at_operator(plan, operator)
     asked = () if cuts is None else _with_cuts(Subject(case, number), cuts)
-    return _placed(plan, stage, case, explained(case, number, rivals=rivals, asked=asked))
+    found = explained(case, number, rivals=rivals, asked=asked, report=report)
+    return _placed(plan, stage, case, found)
 
 
 def at_operator(plan: Plan, operator: str) -> tuple[int, Case, int]:
@@ -101,7 +108,9 @@ def _with_cuts(subject: Subject, cuts: Cuts) -> tuple[int, ...]:
     return found
 
 
-def why_tensor(plan: Plan, tensor: str, *, rivals: int = RIVALS) -> OperatorExplanation:
+def why_tensor(
+    plan: Plan, tensor: str, *, rivals: int = RIVALS, report: Report = lambda _: None
+) -> OperatorExplanation:
     """The same for the layout of a parameter, an input, or a tensor with several readers.
 
     Another tensor has the layout that its maker gives it: that operator is explained.
@@ -117,7 +126,7 @@ def why_tensor(plan: Plan, tensor: str, *, rivals: int = RIVALS) -> OperatorExpl
         number = case.node_of(maker)
     else:
         number = case.node_of(tensor, tensor=True)
-    return _placed(plan, stage, case, explained(case, number, rivals=rivals))
+    return _placed(plan, stage, case, explained(case, number, rivals=rivals, report=report))
 
 
 def _stage_of_tensor(plan: Plan, name: str) -> int:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from planner.explain.case import Case
-from planner.explain.causes import Cause, CauseKind, term_s
+from planner.explain.causes import EQUAL, Cause, CauseKind, term_s
+from planner.explain.difference_by_cause import FASTER
 from planner.explain.posed import Answer
 from planner.explain.records import Reason
 from planner.explain.terms import Term, Terms, by_label
@@ -41,6 +42,18 @@ def does_not_fit(case: Case, rival: Answer) -> Reason:
         f"of {format_bytes(case.posed.limit_bytes)}"
     )
     return Reason(CauseKind.MEMORY.value, "", text, None, math.inf, decisive=False)
+
+
+def is_missed(case: Case, rival: Answer) -> bool:
+    """Whether a search with the candidate finds what the search of the plan did not."""
+    plan_s = case.plan_answer.cost_s
+    return rival.fits and rival.cost_s < plan_s * (1 - EQUAL)
+
+
+def missed(case: Case, rival: Answer) -> Reason:
+    """The reason of a candidate with which a search finds a faster plan."""
+    gain_s = case.plan_answer.cost_s - rival.cost_s
+    return Reason("search", "", FASTER, None, -gain_s, decisive=True)
 
 
 def node_name(case: Case, number: int) -> str:
@@ -79,13 +92,15 @@ def _text(case: Case, cause: Cause, name: str, alternatives: Sequence[Sequence[i
 
 
 def _then(cause: Cause) -> str:
+    about = "about " if cause.is_near else ""
     if cause.left_s < 0:
-        return f"the step would be {format_seconds(-cause.left_s)} faster with this candidate"
+        gain = format_seconds(-cause.left_s)
+        return f"the step would be {about}{gain} faster with this candidate"
     if cause.left_s == 0:
         return "this candidate would be as good as the plan's"
     if math.isinf(cause.share_s):
-        return f"it would cost {format_seconds(cause.left_s)} more, but be possible"
-    return f"{format_seconds(cause.share_s)} of the difference would go"
+        return f"it would cost {about}{format_seconds(cause.left_s)} more, but be possible"
+    return f"{about}{format_seconds(cause.share_s)} of the difference would go"
 
 
 def _noun(case: Case, cause: Cause, choice: Sequence[int]) -> str:

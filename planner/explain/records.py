@@ -55,8 +55,8 @@ class Reason(Record):
     """One cause without which a candidate would do better."""
 
     kind: str
-    """`memory limit`, `pin`, `node` (the work of one operator or tensor) or `edge` (moving one
-    tensor between two of them)."""
+    """`memory limit`, `pin`, `node` (the work of one operator or tensor), `edge` (moving one
+    tensor between two of them), or `search`: held to the candidate it finds a faster plan."""
     name: str
     """The pin, the operator or tensor, or `TENSOR from A to B`; empty for the limit."""
     text: str
@@ -88,8 +88,8 @@ class Candidate(Record):
     """Seconds more in a step, everything else as planned. This and all times by cause are those of
     one device: with stages, of the part of the machine that runs the operator."""
     delta_s: float | None
-    """Seconds more in a step, everything else chosen anew; None where nothing fits or a pin
-    forbids it."""
+    """Seconds more in a step, everything else chosen anew by a search of its own; None where
+    nothing fits or a pin forbids it."""
     step_time_s: float | None
     """Of that step, with all other stages as planned."""
     peak_memory_bytes: float | None

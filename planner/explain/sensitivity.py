@@ -105,7 +105,7 @@ def _memory(case: Case) -> Range:
 
 def _judged(case: Case, limit_bytes: float | None = None) -> Verdict:
     posed = case.posed if limit_bytes is None else case.posed.with_limit(limit_bytes)
-    own, best = case.plan_answer, posed.answer()
+    own, best = case.plan_answer, posed.thorough().answer()
     if not posed.problem.fits(own.peak_bytes):
         return Verdict(False, None, _changes(case, best.choice), "this plan does not fit")
     if not best.fits or best.cost_s >= own.cost_s * (1 - WORTHWHILE):

@@ -1,14 +1,17 @@
 """Single dear pairs of an edge: those that a candidate would have to pay, were it to be chosen.
 
 Holding an edge to what it costs in the plan does not find a pair that alone is dear where the plan
-moves something along that edge too, or has another candidate at the other end. So the dearest
-pairs of the candidate at each of its edges are lifted by themselves, to the least that anything
-costs there.
+moves something along that edge too, or has another candidate at the other end. So all pairs of the
+candidate at an edge are lifted, to the least that anything costs there: the pair that the best
+choice then has would alone be enough, for that choice needs no other. The same without that pair
+finds the next one, until nothing is as good as the plan any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,45 +26,47 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EntryLift:
-    """An edge with its dearest pairs of a candidate lifted."""
+class DearPair:
+    """A pair of an edge without whose cost the candidate would be as good as the plan's."""
 
     edge: int
-    lifted: NDArray[np.bool_]
-    """Which pairs, shape of the edge's table."""
-    least_s: float
-    """To what."""
-    before_s: FloatArray
-    """What the pairs cost before."""
-    posed: Posed
-    """The problem with that."""
-
-    def removed_s(self, choice: Sequence[int]) -> float:
-        """What a choice is spared, in seconds."""
-        first, second = self.posed.problem.edges[self.edge]
-        at = (choice[first], choice[second])
-        return float(self.before_s[at]) - self.least_s if self.lifted[at] else 0.0
+    there_s: float
+    """What the best choice costs with the candidate and without that cost, in seconds."""
+    removed_s: float
+    """What it is spared."""
+    choice: tuple[int, ...]
 
 
-def entry_lifts(posed: Posed, rival: Forced, levels: int) -> Iterator[EntryLift]:
-    """The lifts of every edge at the nodes in question.
+def dear_pairs(posed: Posed, rival: Forced, planned_s: float, most: int) -> Iterator[DearPair]:
+    """Pairs at the edges of the nodes in question that alone keep the candidate away.
 
     Args:
         posed: the problem.
         rival: the nodes with the candidate in question.
-        levels: of costs that are lifted, from the dearest on, one by one.
+        planned_s: what the best choice costs without the candidate.
+        most: pairs of one edge; those of equal cost are one.
     """
+    for index in sorted({e for node in rival for e in edges_at(posed.problem)[node]}):
+        yield from itertools.islice(_of_edge(posed, rival, planned_s, index), most)
+
+
+def _of_edge(posed: Posed, rival: Forced, planned_s: float, index: int) -> Iterator[DearPair]:
     problem = posed.problem
-    for index in sorted({e for node in rival for e in edges_at(problem)[node]}):
-        time_s = problem.edge_tables[problem.edge_table_of[index]].time_s
-        own = _pairs(problem, index, rival) & (time_s != posed.impossible_s)
-        if not own.any():
-            continue
-        least_s = float(time_s[time_s != posed.impossible_s].min())
-        for level in _levels(time_s[own], least_s)[:levels]:
-            lifted = own & np.isclose(time_s, level, rtol=SAME, atol=0.0)
-            other = _with_edge(problem, index, np.where(lifted, least_s, time_s))
-            yield EntryLift(index, lifted, least_s, time_s, replace(posed, problem=other))
+    time_s = problem.edge_tables[problem.edge_table_of[index]].time_s
+    can_be = time_s != posed.impossible_s
+    least_s = float(time_s[can_be].min(initial=math.inf))
+    pairs = _pairs(problem, index, rival) & can_be & (time_s > least_s)
+    while pairs.any():
+        lifted = replace(
+            posed, problem=_with_edge(problem, index, np.where(pairs, least_s, time_s))
+        )
+        there_s, choice = lifted.compared(rival)
+        first, second = problem.edges[index]
+        at = (choice[first], choice[second]) if choice else None
+        if at is None or there_s > planned_s or not pairs[at]:
+            return
+        yield DearPair(index, there_s, float(time_s[at]) - least_s, choice)
+        pairs &= ~np.isclose(time_s, time_s[at], rtol=SAME, atol=0.0)
 
 
 def _pairs(problem: Problem, index: int, rival: Forced) -> NDArray[np.bool_]:
@@ -71,15 +76,6 @@ def _pairs(problem: Problem, index: int, rival: Forced) -> NDArray[np.bool_]:
     rows = [np.isin(np.arange(size), rival[end]) if end in rival else np.ones(size, dtype=bool)
             for end, size in zip(ends, sizes, strict=True)]  # fmt: skip
     return np.outer(*rows).astype(bool)
-
-
-def _levels(costs: FloatArray, least_s: float) -> list[float]:
-    """Distinct costs above the least, the dearest first."""
-    out: list[float] = []
-    for cost in sorted({float(each) for each in costs}, reverse=True):
-        if cost > least_s and not (out and np.isclose(cost, out[-1], rtol=SAME, atol=0.0)):
-            out.append(cost)
-    return out
 
 
 def _with_edge(problem: Problem, index: int, time_s: FloatArray) -> Problem:

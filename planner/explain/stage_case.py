@@ -18,7 +18,14 @@ from ir.plan import Plan, PlannedTensor
 from ir.plan_stages import part_times, pipeline_of, planned_in, send_times, stage_size
 from planner.degrees import batch_places
 from planner.explain.asked import request_of
-from planner.explain.case import Case, check_price, degree_holds, posed_case, ruling_holds
+from planner.explain.case import (
+    Case,
+    budget_of,
+    check_price,
+    degree_holds,
+    posed_case,
+    ruling_holds,
+)
 from planner.explain.posed import Hold
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
@@ -31,8 +38,10 @@ from planner.stages.chain import pipeline_time_s
 from planner.stages.cuts import cuts_of
 from planner.stages.held import marked_places, pinned_candidates
 from planner.stages.machine import send_s
+from planner.stages.offload import on_device, with_offload
 from planner.stages.pieces import Pieces, Span, name_in, pieces_of, plain_name
 from planner.stages.prices import setting_of as setting_of_pieces
+from planner.stages.ring import with_ring
 from planner.stages.states import StateInParts, with_states
 from topology.cluster import Cluster
 from topology.part import stage_cluster
@@ -63,7 +72,8 @@ def stage_case(plan: Plan, part: int, *, moved: bool = False) -> Case:
     places = marked_places(lowered, batch_places(plan.graph)) if request.degrees else {}
     degrees = degree_holds(lowered, request, places)
     ruled = ruling_holds(lowered, request, plan.graph, plain_name)
-    case = posed_case(lowered, choice, (), (*_pins(plan, lowered), *degrees, *ruled))
+    holds = (*_pins(plan, lowered), *degrees, *ruled)
+    case = posed_case(lowered, choice, (), holds, budget_of(request))
     return replace(case, plain=plain_name, step_s=lambda work_s: step_s(plan, {part: work_s}))
 
 
@@ -97,7 +107,9 @@ def lowered_part(plan: Plan, part: int, machine: Cluster) -> Lowered:
     )
     found = lower(pieces.liveness, setting_of_pieces(setting, pieces))
     exchanges = dict.fromkeys(pieces.shared, _exchange(machine))
-    return with_states(found, request.zero, exchanges)
+    found = with_states(found, request.zero, exchanges)
+    found = with_offload(found, request.offload, pieces.shared)
+    return with_ring(found, request.ring_attention)
 
 
 def _exchange(machine: Cluster) -> Callable[[FloatArray], FloatArray]:
@@ -149,12 +161,14 @@ def _levels(draft: Plan, lowered: Lowered) -> dict[int, IndexArray]:
             continue
         own, fine = planned[node.name], []
         for candidate, of in enumerate(node.port.of):
-            state = node.port.states[of]
+            planned_state = node.port.states[of]
+            state = on_device(planned_state)
+            on_host = planned_state is not state
             parts = state.parts.forward if isinstance(state, StateInParts) else None
             dims = None if parts is None else [tuple(axes[a] for a in dim) for dim in parts.dims]
             asked = None if own.states is None else list(own.states.dims)
             level = state.level if isinstance(state, StateInParts) else 0
-            if dims == asked and level == own.zero % 3:
+            if dims == asked and level == own.zero % 3 and on_host == (own.host_bytes > 0):
                 fine.append(candidate)
         out[number] = np.array(fine, dtype=np.intp)
     return out

@@ -229,8 +229,7 @@ def _link(plan: Plan, tier: str, report: Report) -> FasterLink:
     best: dict[int, float] = {}
     for part in range(pipeline_of(plan).parts):
         case = stage_case(faster, part, moved=True)
-        case = guided(case, memory_prices(case.posed))
         same[part] = case.plan_answer.cost_s
-        best[part] = min(case.posed.answer().value_s, same[part])
+        best[part] = min(case.posed.thorough().answer().value_s, same[part])
     same_s, best_s = step_s(faster, same), step_s(faster, best)
     return FasterLink(tier, LINK_FACTOR, same_s, best_s, best_s < same_s * (1 - WORTHWHILE))

@@ -11,11 +11,11 @@ import numpy as np
 from exporters.folding import folded
 from ir.plan import Baseline, Plan
 from planner.explain.case import Case, case_of
-from planner.explain.causes import Contest, causes
-from planner.explain.memory_price import MemoryPrices, memory_prices
+from planner.explain.causes import EQUAL, Contest, causes
+from planner.explain.memory_price import memory_prices
 from planner.explain.operator import delta_by_cause, guided, memory_status
 from planner.explain.posed import Answer
-from planner.explain.reasons import does_not_fit, node_name, reason_of
+from planner.explain.reasons import does_not_fit, is_missed, missed, node_name, reason_of
 from planner.explain.records import (
     FasterLink,
     MemoryHolder,
@@ -63,7 +63,7 @@ def summarised(plan: Plan, case: Case, report: Report = lambda _: None) -> PlanE
         memory=memory_status(case, prices),
         holders=holders_of(case),
         rivals=_rivals(plan, case, operators, report),
-        links=tuple(_link(plan, tier.name, prices, report) for tier in tiers_of(plan)),
+        links=tuple(_link(plan, tier.name, report) for tier in tiers_of(plan)),
     )
 
 
@@ -165,22 +165,30 @@ def otherwise(case: Case, number: int) -> Rival | None:
     pool = np.setdiff1d(posed.allowed()[number], alike)
     if not len(pool):
         return None
-    found = posed.answer({number: pool})
-    if not posed.is_possible(found.choice):
+    near = posed.answer({number: pool})
+    if not posed.is_possible(near.choice):
         return None
-    contest = Contest(
-        posed, case.plan_answer, {number: alike}, {number: subject.alike(found.choice[number])}
-    )
-    why = causes(contest, found, TRIED)
-    reason = reason_of(case, why[0], [contest.moved, found.choice]) if why else None
-    if reason is None and not found.fits:
-        reason = does_not_fit(case, found)
+    rival = {number: subject.alike(near.choice[number])}
+    found = posed.settled(near, rival)
+    contest = Contest(posed, case.plan_answer, {number: alike}, rival)
     return Rival(
         name=f"{node_name(case, number)} as {subject.cuts_text(found.choice[number])}",
         delta_s=_later_s(case, found) if found.fits else None,
         delta_by_cause=delta_by_cause(case, found.choice) if found.fits else {},
-        reason="it is as fast" if reason is None else reason.text,
+        reason=_reason(case, contest, found),
     )
+
+
+def _reason(case: Case, contest: Contest, found: Answer) -> str:
+    if is_missed(case, found):
+        return missed(case, found).text
+    why = causes(contest, found, TRIED)
+    if why:
+        return reason_of(case, why[0], [contest.moved, found.choice]).text
+    if not found.fits:
+        return does_not_fit(case, found).text
+    is_slower = found.cost_s > case.plan_answer.cost_s * (1 + EQUAL)
+    return "no cost alone keeps it away" if is_slower else "it is as fast"
 
 
 def _later_s(case: Case, found: Answer) -> float:
@@ -193,11 +201,9 @@ def tiers_of(plan: Plan) -> list[Tier]:
     return [tier for tier in Cluster.from_dict(plan.cluster).tiers if tier.size > 1]
 
 
-def _link(plan: Plan, tier: str, prices: MemoryPrices, report: Report) -> FasterLink:
+def _link(plan: Plan, tier: str, report: Report) -> FasterLink:
     report(f"links of tier {tier} twice as fast")
     faster = case_of(plan, Cluster.from_dict(plan.cluster).with_bandwidth(tier, LINK_FACTOR))
-    # What memory is worth here leads to what fits there: it need not be worth the same.
-    faster = guided(faster, prices)
-    same, best = faster.plan_answer, faster.posed.answer()
+    same, best = faster.plan_answer, faster.posed.thorough().answer()
     better = best.fits and best.cost_s < same.cost_s * (1 - WORTHWHILE)
     return FasterLink(tier, LINK_FACTOR, same.cost_s, min(best.value_s, same.cost_s), better)

@@ -12,6 +12,8 @@ from costmodel.redistribution import UNREACHABLE_S
 from planner.edges import CAUSE_INSIDE
 from planner.explain.causes import CauseKind
 from planner.lowered import Lowered, NodeKind
+from planner.stages.offload import host_bytes, host_s
+from planner.stages.record import HOST
 
 ROUNDING = 1e-12
 """Relative size below which what is left of a sum is rounding."""
@@ -26,8 +28,8 @@ class Term:
     index: int
     """Which one of the problem."""
     what: str
-    """`compute forward`, `compute backward`, `recompute`, `optimizer update`, a collective such as
-    `all_reduce`, or `other`."""
+    """`compute forward`, `compute backward`, `recompute`, `optimizer update`, what optimizer state
+    takes from and to the host, a collective such as `all_reduce`, or `other`."""
     tier: str
     """Outermost tier that a collective crosses; empty for computation."""
     cause: str
@@ -83,8 +85,7 @@ class Terms:
         problem, node = self.lowered.problem, self.lowered.nodes[index]
         total = float(problem.node_tables[problem.node_table_of[index]].time_s[candidate])
         if node.candidates is None:
-            what = "recompute" if node.kind is NodeKind.TENSOR else "optimizer update"
-            yield from self._rest(CauseKind.NODE, index, what, total, total)
+            yield from self._of_tensor(index, candidate, total)
             return
         at, found = node.assignment_index(candidate), node.candidates
         times, forward_s = self._micro_batches, float(found.forward_s[at])
@@ -104,6 +105,17 @@ class Terms:
         again = bool(node.recomputes) and candidate != at
         left = total - math.fsum(part.time_s for part in parts)
         yield from self._rest(CauseKind.NODE, index, "recompute" if again else "other", left, total)
+
+    def _of_tensor(self, index: int, candidate: int, total: float) -> Iterator[Term]:
+        """What a tensor is computed again for, or the update of a parameter."""
+        node, host = self.lowered.nodes[index], 0.0
+        if node.kind is NodeKind.PARAMETER and node.port is not None:
+            state = node.port.states[node.port.of[candidate]]
+            host = host_s(self.lowered, host_bytes(self.lowered, node, state))
+        if host:
+            yield Term(CauseKind.NODE, index, HOST, "", "", host)
+        what = "recompute" if node.kind is NodeKind.TENSOR else "optimizer update"
+        yield from self._rest(CauseKind.NODE, index, what, total - host, total)
 
     def of_edge(self, index: int, source: int, target: int) -> Iterator[Term]:
         """Parts of an edge's cost: the collectives behind it."""

@@ -174,7 +174,7 @@ def _pinned_parts(plan: Plan, asked: str) -> Iterator[_PinnedPart]:
                 f"what the plan was asked for forbids it\n  at:  --why-not {asked}\n"
                 "  fix: ask for something else"
             )
-        yield _PinnedPart(part, case, case.posed.answer(forced))
+        yield _PinnedPart(part, case, case.posed.thorough().answer(forced))
 
 
 def _pinned_time(found: list[_PinnedPart], delta_s: float) -> tuple[CauseDelta, ...]:

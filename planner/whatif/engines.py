@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +20,8 @@ from planner.whatif.workbench import Done, Workbench
 AHEAD = 2
 """Tasks handed out for each worker at a time."""
 RECORDS_BETWEEN_COLLECTIONS = 200_000
+_END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2): whoever began the sweep may be killed."""
 RESTARTS = 5
 """Times that lost workers are replaced before a sweep gives up."""
 
@@ -94,6 +98,8 @@ _bench: list[Workbench] = []
 
 
 def _begin(graphs: Mapping[str, OpGraph], keep_plans: bool) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     # Ctrl-C is for who began the sweep: solvers here would end early with what they have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Searches make many records and no cycles: looking for them takes a tenth of the time.

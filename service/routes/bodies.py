@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from exporters.formats import FORMATS
+from planner.asking.layouts import LayoutOptions
 from planner.asking.options import SearchOptions
 from planner.asking.simulation import SimulationOptions
 from planner.asking.texts import one_of
@@ -17,6 +19,10 @@ MOST_PRIORITY = 9
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Priority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 PlanId = Annotated[str, Field(pattern=r"^p_[0-9a-f]{32}$")]
+
+
+SweepFile = Literal["csv", "svg", "png", "plans"]
+MOST_WORKERS = 256
 
 
 def _known_format(name: str) -> str:
@@ -45,14 +51,35 @@ class SearchBody(_Body):
     priority: Priority = 0
 
 
-class SimulationBody(_Body):
-    """A simulation of a plan."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutBody(LayoutOptions):
+    """A conventional layout of a model."""
 
-    plan: PlanId
+    name: Name | None = None
+    """What the model is called; the name of its file if nothing is said."""
+    servers: str | None = None
+    """Parameter servers that take the place of collectives, such as `count=4,mode=async`."""
+
+
+class SimulationBody(_Body):
+    """A simulation of a plan, or of a layout of a model."""
+
+    plan: PlanId | None = None
+    model: Name | None = None
+    """With a layout: id of an uploaded config.json, or the name of a published model."""
+    layout: LayoutBody | None = None
     options: SimulationOptions = SimulationOptions()
     plot: Literal["png", "svg"] | None = None
     """Draw it too; the result names the picture, which is fetched as an export."""
     priority: Priority = 0
+
+
+class PriceText(_Body):
+    """A table of prices."""
+
+    name: Name = "prices"
+    """By which errors call it."""
+    text: Annotated[str, Field(max_length=2**19)]
 
 
 class SweepBody(_Body):
@@ -64,6 +91,12 @@ class SweepBody(_Body):
     """What all points have in common; machines and their sizes are in `sweep`."""
     sweep: SweepOptions = SweepOptions()
     """`cluster` lists names of bundled machines and ids of uploaded ones."""
+    prices: PriceText | None = None
+    """What an hour of a device costs, in the format of `data/prices.yaml`."""
+    files: Annotated[list[SweepFile], Field(max_length=4)] = []
+    """A table, pictures, and every result with its plan; the result names an archive of them."""
+    workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
+    """Processes that search side by side, if the service has as many for one job."""
     priority: Priority = 0
 
 

@@ -78,10 +78,17 @@ def search(shown: Shown, desk: Asker, body: SearchBody) -> Submitted:
 
 @router.post("/simulations", status_code=202, tags=["simulations"])
 def simulate(shown: Shown, desk: Asker, body: SimulationBody) -> Submitted:
-    """Simulate a plan event by event. The job's result has the figures and a trace."""
-    shown.find(body.plan, "plan")
-    check_cluster(shown, body.options.cluster)
-    request = {"plan": body.plan, "options": asdict(body.options)}
+    """Simulate a plan or a layout event by event. The job's result has the figures and a trace."""
+    request: dict[str, Any] = {"options": asdict(body.options)}
+    if body.plan is not None and body.layout is None and body.model is None:
+        shown.find(body.plan, "plan")
+        check_cluster(shown, body.options.cluster)
+        request["plan"] = body.plan
+    elif body.plan is None and body.layout is not None and body.model is not None:
+        check_model(shown, body.model)
+        request |= {"model": body.model, "layout": asdict(body.layout)}
+    else:
+        raise UserError("what is simulated?", "plan", "name a plan, or a model with a layout")
     request |= {"plot": body.plot} if body.plot else {}
     return submitted(desk.submit("simulation", request, body.priority))
 
@@ -93,9 +100,12 @@ def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
     body.sweep.axes(body.options)
     for name in body.sweep.clusters():
         check_cluster(shown, name)
-    request = {
+    request: dict[str, Any] = {
         "model": body.model, "options": asdict(body.options), "sweep": asdict(body.sweep)
     }  # fmt: skip
+    request |= {"prices": body.prices.model_dump()} if body.prices is not None else {}
+    request |= {"files": sorted(set(body.files))} if body.files else {}
+    request |= {"workers": body.workers} if body.workers > 1 else {}
     return submitted(desk.submit("sweep", request, body.priority))
 
 

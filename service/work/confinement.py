@@ -97,6 +97,15 @@ def _confine(parent: int, memory_bytes: int, cpu_s: float) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (memory_bytes, memory_bytes))
 
 
+def share_memory(processes: int) -> None:
+    """Leave each of so many processes, begun after this, its share of what this one may take."""
+    most, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if most != resource.RLIM_INFINITY:
+        used = _address_space_bytes()
+        share = used + max(most - used, 0) // processes
+        resource.setrlimit(resource.RLIMIT_AS, (share, hard))
+
+
 def _address_space_bytes() -> int:
     """What this process maps already: libraries above all."""
     if sys.platform != "linux":

@@ -46,6 +46,22 @@ class Given:
             return published_model(name)
         return model_file(self.file(name, "model"))
 
+    def configuration(self, name: str) -> tuple[Mapping[str, object], str]:
+        """The fields of an uploaded config.json or of a published model, and its name.
+
+        Raises:
+            UserError: the owner has no such upload.
+            ModelError: there is no such model, or it is no configuration.
+        """
+        from importers.hf_config import read_config  # noqa: PLC0415
+        from importers.sizes import check_published, published  # noqa: PLC0415
+
+        if is_item_id(name):
+            path = self.file(name, "model")
+            return read_config(path), path.stem
+        check_published(name)
+        return published(name).config, name
+
     def file(self, item_id: str, kind: str) -> Path:
         """An item as a file in the current folder, which is the task's own and goes away with it.
 

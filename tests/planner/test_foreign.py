@@ -10,7 +10,9 @@ import pytest
 
 from exporters.torch import from_json, to_json
 from importers.foreign_plans import ForeignPlan, read_foreign
+from ir.graph import OpGraph
 from ir.plan import Plan
+from planner.explain.asked import request_of
 from planner.foreign import held_to, layer_scopes, pins_of_sharding
 from planner.joint import search_whole
 from planner.preparation import prepare
@@ -98,7 +100,86 @@ def test_galvatron_with_stages_and_equal_layers_is_taken_over() -> None:
     asked, notes = held_to(REQUEST, found, READY, CLUSTER)
     assert (asked.pipeline, asked.micro_batch, asked.global_batch) == ("2", "8", 64)
     assert dict(asked.degrees) == {"tp": 4, "dp": 2}
-    assert "pp_division" in notes[0]
+    assert (asked.stage_starts, notes) == ((), ())
+
+
+@pytest.mark.parametrize("division", [(1, 2), (2, 1)])
+def test_stages_begin_where_galvatron_cut_them(division: tuple[int, int]) -> None:
+    layers = ((("tp", 4),), (("tp", 2), ("zero3", 1)), (("tp", 8),))
+    found = ForeignPlan(
+        "Galvatron", (("pp", 2),), layers, global_batch=64, micro_batches=8, division=division
+    )
+    asked, notes = held_to(REQUEST, found, READY, CLUSTER)
+    plan = search_whole(GRAPH, CLUSTER, asked)
+    assert notes == ()
+    assert weight_cuts(plan) == dict(zip(weight_cuts(plan), (4, 2, 8), strict=True))
+    assert [t.zero for t in plan.parameters][1] == 3
+    stages = [op.stage for op in plan.operators if op.kind == "MatMul"]
+    assert stages == [0] * division[0] + [1] * division[1]
+    assert request_of(plan).stage_starts == (f"layers.{division[0]}",)
+
+
+def test_a_stage_cannot_begin_where_nothing_is_before_it() -> None:
+    asked = replace(REQUEST, global_batch=64, pipeline="2", stage_starts=("layers.0",))
+    with pytest.raises(RequestError, match=r"cannot be cut in front of layers\.0"):
+        search_whole(GRAPH, CLUSTER, asked)
+
+
+def test_megatron_cuts_the_context() -> None:
+    tokens, _ = prepare(attention_block(), CLUSTER, REQUEST)
+    found = ForeignPlan("Megatron", (("tp", 2),), context=2)
+    asked, notes = held_to(REQUEST, found, tokens, CLUSTER)
+    assert (dict(asked.degrees), asked.context_parallel, notes) == ({"tp": 2, "dp": 4}, "2", ())
+    plan = search(attention_block(), CLUSTER, asked)
+    sizes = {name: size for name, size, _ in plan.mesh}
+    attention = next(op for op in plan.operators if op.kind == "Attention")
+    assert attention.inputs[0] is not None
+    cuts = [math.prod(sizes[axis] for axis in dim) for dim in attention.inputs[0].dims]
+    assert cuts == [4, 2, 2, 1]
+
+
+def test_megatron_sends_keys_and_values_round_in_a_step_that_is_cut() -> None:
+    tokens, _ = prepare(attention_block(), CLUSTER, REQUEST)
+    found = ForeignPlan("Megatron", (("tp", 2),), context=2, ring=True)
+    asked, notes = held_to(REQUEST, found, tokens, CLUSTER)
+    assert (asked.ring_attention, "ring" in notes[0]) == ("off", True)
+    asked, notes = held_to(
+        replace(REQUEST, batch=32), replace(found, micro_batch=2), tokens, CLUSTER
+    )
+    assert (asked.ring_attention, asked.micro_batch, notes) == ("auto", "8", ())
+    plan = search_whole(attention_block(), CLUSTER, asked)
+    assert any("go round" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("found", [
+    ForeignPlan("Galvatron", layers=((("tp", 4),),), by_heads=True),
+    ForeignPlan("Megatron", (("tp", 1),), heads=4),
+])  # fmt: skip
+def test_ulysses_cuts_tokens_and_for_attention_heads(found: ForeignPlan) -> None:
+    layered = block_of_layers()
+    ready, _ = prepare(layered, CLUSTER, REQUEST)
+    asked, notes = held_to(REQUEST, found, ready, CLUSTER)
+    assert notes == ()
+    plan = search(layered, CLUSTER, asked)
+    sizes = {name: size for name, size, _ in plan.mesh}
+    for op in plan.operators:
+        first = op.inputs[0] if op.inputs else None
+        if first is not None and op.kind in {"Attention", "MatMul"}:
+            cuts = [math.prod(sizes[axis] for axis in dim) for dim in first.dims]
+            assert cuts[:2] == [4, 4], op.name
+    assert set(weight_cuts(plan).values()) == {1}
+
+
+def block_of_layers() -> OpGraph:
+    """An attention block whose weights say that it is layer 0."""
+    graph = attention_block()
+    names = {t.name: f"layers.0.{t.name}" for t in graph.parameters}
+    tensors = {
+        names.get(name, name): replace(tensor, name=names.get(name, name))
+        for name, tensor in graph.tensors.items()
+    }
+    ops = (replace(op, inputs=tuple(names.get(n, n) for n in op.inputs)) for op in graph.ops)
+    return graph.with_ops(ops, tensors)
 
 
 def test_sequence_parallel_is_asked_for_where_there_are_tokens() -> None:
@@ -115,10 +196,6 @@ def test_sequence_parallel_is_asked_for_where_there_are_tokens() -> None:
     ("found", "fault"),
     [
         (ForeignPlan("Megatron", (("tp", 8), ("pp", 3))), "not groups of 3"),
-        (
-            ForeignPlan("Galvatron", (("pp", 2),), ((("tp", 8),), (("tp", 4),), (("tp", 4),))),
-            "degrees of their own",
-        ),
         (ForeignPlan("Megatron", (("pp", 2),), global_batch=10, micro_batches=4), "multiple of 4"),
         (ForeignPlan("Megatron", (("tp", 5),)), "not groups of 5"),
         (ForeignPlan("Galvatron", layers=((("tp", 8),),)), "1 layers, the model has 3"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,9 @@ from typing import Any
 
 import pytest
 
+import data
+from cli.remote import unpacked
+from planner.asking.errors import UserError
 from service.client import Planner, ServiceError
 from tests.cli.conftest import planner
 from tests.service.conftest import Hands
@@ -83,6 +88,8 @@ def test_commands_with_a_server_write_the_same_files(
     cases: list[tuple[Any, ...]] = [
         ("simulate", plan, "--trace", "FILE"),
         ("simulate", plan, "--plot", "FILE"),
+        ("simulate", "llama3-8b", "--layout", "tp=8", "--trace", "FILE"),
+        ("simulate", "llama3-8b", "--layout", "tp=8", "--plot", "FILE"),
         ("export", plan, "--format", "jax", "-o", "FILE"),
         ("export", plan, "--format", "mindspore", "-o", "FILE"),
     ]
@@ -113,10 +120,49 @@ def test_commands_with_a_server_write_the_same_files(
         assert far.json == here.json
         run = planner("search", model, "--devices", 8, "--why-not", "tp=nine", *there)
         assert (run.code, "is no degree" in run.err) == (2, True)
-        run = planner("simulate", "llama3-8b", "--layout", "tp=8", *there)
-        assert (run.code, "leave one of --layout and --server out" in run.err) == (2, True)
+        served = ("simulate", "bert-large", "--layout", "dp=8", "--servers", "mode=async")
+        assert planner(*served, *there).out == planner(*served).out
         run = planner("search", model, "--devices", 3, *there)
         assert (run.code, "does not run on 3 devices" in run.err) == (2, True)
+
+
+def test_a_sweep_there_writes_the_same_files(
+    hands: Hands, planner: Callable[..., Any], mlp_bytes: bytes, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("service.client.httpx.Client", lambda **_: hands.client)
+    monkeypatch.setattr(hands.client, "close", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    model, prices = Path("m.onnx"), Path("prices.yaml")
+    model.write_bytes(mlp_bytes)
+    prices.write_text(data.read_text("prices.yaml"))
+    Path("ours.yaml").write_text(data.read_text("clusters", "atlas-800t-a2.yaml"))
+    found = {}
+    with working(hands):
+        for where, there in (("here", ()), ("far", ("--server", "http://127.0.0.1:1"))):
+            out = tmp_path / where
+            run = planner(
+                "whatif", model, "--devices", "2,4", "--cluster", "ours.yaml,dgx-h100",
+                "--prices", prices, "-o", out, "--csv", out / "s.csv", "--plot", out / "s.svg",
+                "--workers", 1, "--json", *there,
+            )  # fmt: skip
+            assert run.code == 0, run.err
+            told = {**run.json, "files": [Path(name).name for name in run.json["files"]]}
+            files = {p.relative_to(out): p.read_bytes() for p in out.rglob("*.*")}
+            found[where] = (told, files)
+        refused = ("whatif", model, "--devices", "2", "--engine", "ray", "--server", "http://x")
+        assert "leave one of --engine and --server out" in planner(*refused).err
+    assert len(found["here"][1]) == 2 + 2 * 4
+    assert found["far"] == found["here"]
+
+
+def test_a_server_cannot_write_where_it_likes(tmp_path: Path) -> None:
+    for name in ("../x", "/x", "a/b/c", ".ssh/x", "a/../x"):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr(name, "x")
+        with pytest.raises(UserError, match="sent a file called"):
+            unpacked(out.getvalue())
 
 
 def test_a_server_that_is_not_there_is_said(

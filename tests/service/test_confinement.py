@@ -13,7 +13,7 @@ import pytest
 from planner.asking.errors import UserError
 from service.store.items import NewItem
 from service.store.queue import Outcome
-from service.work.confinement import Refusal, confined, received
+from service.work.confinement import Refusal, confined, received, share_memory
 from service.work.given import Given
 
 MEBIBYTE = 2**20
@@ -61,6 +61,16 @@ def test_memory_is_limited() -> None:
 
     assert isinstance(said(greedy, 512 * MEBIBYTE)[0][0], Outcome)
     ((refusal,), _) = said(greedy, 100 * MEBIBYTE)
+    assert refusal == Refusal("the job needs more memory than it may have", True)
+
+
+def test_processes_of_a_task_share_its_memory() -> None:
+    def sharing(_: Given) -> Outcome:
+        share_memory(3)
+        return Outcome({"length": len(bytearray(300 * MEBIBYTE))})
+
+    assert isinstance(said(sharing, 1200 * MEBIBYTE)[0][0], Outcome)
+    ((refusal,), _) = said(sharing, 600 * MEBIBYTE)
     assert refusal == Refusal("the job needs more memory than it may have", True)
 
 

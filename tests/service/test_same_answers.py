@@ -15,6 +15,7 @@ from onnx import parser
 
 import data
 from cli.search import search
+from importers.sizes import published
 from planner.asking.options import SearchOptions
 from tests.cli.conftest import MLP, planner
 from tests.service.conftest import Hands
@@ -112,6 +113,50 @@ def test_simulations_and_verifications_say_the_same(
     job = hands.post("/v1/verifications", plan=plan, model=model)
     assert {k: v for k, v in job["result"].items() if k != "passed"} == run.json
     assert job["result"]["passed"]
+
+
+LAYOUT = "tp=2,dp=4,batch=16,seq=512"
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "mine/config.json"])
+def test_simulations_of_layouts_say_the_same(
+    model: str, hands: Hands, planner: Callable[..., Any], tmp_path: Path
+) -> None:
+    file, name, there = tmp_path / model, model, model
+    if model.endswith(".json"):
+        file.parent.mkdir()
+        file.write_text(json.dumps(dict(published("bert-large").config)))
+        name, there = "mine", hands.upload("models", "config.json", file.read_bytes())
+    trace = tmp_path / "trace.json"
+    where = file if file.exists() else model
+    arguments = ["--layout", LAYOUT, "--cluster", "dgx-h100", "--jitter", "normal:0.1"]
+    run = planner("simulate", *arguments, "--trace", trace, where, "--json")
+    assert run.code == 0, run.err
+    layout = {"layout": LAYOUT, "cluster": "dgx-h100", "name": name}
+    job = hands.post(
+        "/v1/simulations", model=there, layout=layout, options={"jitter": "normal:0.1"}
+    )
+    assert job["state"] == "done", job["message"]
+    found = {k: v for k, v in job["result"].items() if k != "trace"}
+    assert {**found, "files": run.json["files"]} == run.json
+    timeline = hands.client.get(f"/v1/traces/{job['result']['trace']}").content
+    assert timeline == trace.read_bytes()
+
+
+def test_parameter_servers_say_the_same(hands: Hands, planner: Callable[..., Any]) -> None:
+    texts = {"layout": "dp=8,micro=4,batch=32,seq=512", "servers": "count=2,lose=worker@60"}
+    options = [text for key, value in texts.items() for text in (f"--{key}", value)]
+    run = planner("simulate", *options, "bert-large", "--json")
+    assert run.code == 0, run.err
+    job = hands.post("/v1/simulations", model="bert-large", layout=texts)
+    assert job["result"] == run.json
+
+
+def test_a_simulation_is_of_a_plan_or_of_a_layout(hands: Hands) -> None:
+    for body in ({}, {"model": "bert-large"}, {"layout": {"layout": "dp=8"}}):
+        answer = hands.client.post("/v1/simulations", json=body)
+        assert answer.status_code == 422
+        assert "name a plan, or a model with a layout" in answer.json()["message"]
 
 
 @pytest.mark.parametrize("form", ["mindspore", "jax", "table", "launch"])

@@ -47,6 +47,10 @@ export const SAID_OF_PLANS: Said[] = [
   ["float32, as the configuration names no element type", "用 float32，因为配置没有写数据类型"],
   ["an architecture {} is not known: it is taken for a decoder with rotary positions and a gated feed-forward block, by the names of its sizes", "不认识架构 {1}：按其尺寸名称当作带旋转位置编码和门控前馈的解码器"],
   ["an architecture without a model_type is not known: it is taken for a decoder with rotary positions and a gated feed-forward block, by the names of its sizes", "架构没有 model_type：按其尺寸名称当作带旋转位置编码和门控前馈的解码器"],
+  ["no link to the memory of its host is known of {}: optimizer state stays on the devices", "不知道 {1} 到主机内存的链路：优化器状态留在设备上"],
+  ["context parallelism: attention cuts the tokens of its queries into {}, keys and values are gathered for it", "上下文并行：注意力把查询的词元切成 {1} 份，为此聚集键和值"],
+  ["context parallelism: attention cuts the tokens of its queries into {}, keys and values go round where that is faster", "上下文并行：注意力把查询的词元切成 {1} 份，键和值在更快时环行"],
+  ["it does not say that keys and values go round (ring attention): its times need that", "它无法表达键和值的环行（ring attention）：而其时间以此为前提"],
 
   // Remarks of baselines
   ["needs {} GiB of {} GiB per device", "每设备需要 {1} GiB，上限 {2} GiB"],
@@ -64,6 +68,10 @@ export const SAID_OF_PLANS: Said[] = [
   ["{w} takes {}, in the plan {}", "{1}需要 {2}，方案中为 {3}"],
   ["{} of the difference would go", "差距会减少 {1}"],
   ["the step would be {} faster with this candidate", "用这个候选每步会快 {1}"],
+  ["about {} of the difference would go", "差距会减少约 {1}"],
+  ["the step would be about {} faster with this candidate", "用这个候选每步会快约 {1}"],
+  ["it would cost about {} more, but be possible", "代价会多约 {1}，但可行"],
+  ["no cost alone keeps it away", "没有哪一项代价单独使它落选"],
   ["this candidate would be as good as the plan's", "这个候选会与方案一样好"],
   ["it would cost {} more, but be possible", "代价会多 {1}，但可行"],
   ["the work of {} ({w})", "{1} 的工作（{2}）"],
@@ -105,6 +113,7 @@ export const SAID_OF_PLANS: Said[] = [
   // Where nothing fits
   ["no plan fits: the smallest one found needs {} GiB per device of {} GiB", "没有放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
   ["no plan that fits was found in time: the smallest one found needs {} GiB per device of {} GiB", "时限内没有找到放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
+  ["{} GB of states (weights, gradients) do not fit into {} cards with {} GB each, {} GB in all", "状态（权重、梯度）共 {1} GB，放不进 {2} 张各 {3} GB、共 {4} GB 的卡"],
   ["{} GB of states (weights, gradients, optimizer) do not fit into {} cards with {} GB each, {} GB in all", "状态（权重、梯度、优化器）共 {1} GB，放不进 {2} 张各 {3} GB、共 {4} GB 的卡"],
   ["--memory {}, if the devices had it", "--memory {1}，如果设备有这么多"],
   ["--devices {} or more (activations come on top)", "--devices {1} 或更多（激活另计）"],

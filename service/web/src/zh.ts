@@ -54,7 +54,7 @@ export const ZH: Record<string, string> = {
   "Computed again in the backward pass, to save memory": "为节省内存在反向时重算", "Notes": "说明", "Explain": "解释",
   "No step was measured: other times rest on data sheets and assumed efficiencies.": "没有实测单步时间：其余时间来自数据手册与假定的效率。",
   "Every other plan is weighed for this; with so many operators it takes a while.": "需要权衡其他所有方案；算子很多时会花一些时间。",
-  "compute forward": "前向计算", "compute backward": "反向计算", "recompute": "重计算", "optimizer update": "优化器更新", "all-reduce": "全规约",
+  "compute forward": "前向计算", "compute backward": "反向计算", "recompute": "重计算", "optimizer update": "优化器更新", "optimizer state from and to the host": "优化器状态往返主机", "all-reduce": "全规约",
   "all-gather": "全收集", "reduce-scatter": "规约散发", "all-to-all": "全交换", "point-to-point": "点对点", "broadcast": "广播",
   "other stages at work": "等待其他阶段", "updated parameters": "更新后的参数", "between stages": "阶段之间", "activations made again": "重新生成的激活",
   "gradient sync": "梯度同步", "inside operators": "算子内部", "parameter gather": "参数收集", "activation gradient": "激活梯度", "stage transfer": "阶段间传输",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from ir.plan import Plan
 from planner.asking.errors import UserError, unknown_name
 from service.store.items import NewItem
 from service.store.queue import Outcome
+from service.work.archive import zipped
 from service.work.given import Given, is_item_id
 
 SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -32,7 +31,6 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Suffixes of formats that take any; the first is the usual one."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class TextSettings(Settings):
@@ -77,7 +75,7 @@ def export(given: Given) -> Outcome:
     if len(made.files) == 1 and not chosen.is_folder:
         ((name, data),) = made.files.items()
     else:
-        name, data = f"{chosen.name}.zip", _zipped(made.files)
+        name, data = f"{chosen.name}.zip", zipped(made.files)
     facts = {"plan": plan_id, "format": chosen.name}
     result = {"export": "$export", "format": chosen.name, "name": name, "notes": list(made.notes)}
     return Outcome(result, (NewItem("export", name, data, facts),))
@@ -132,12 +130,3 @@ def _suffix(form: Format, suffix: str | None) -> str:
     if suffix not in known:
         raise unknown_name("suffix", suffix[:20], known, "suffix")
     return suffix
-
-
-def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """An archive that depends on its content alone."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
-    return out.getvalue()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.trace import trace_json
+from planner.asking.layouts import LayoutOptions
+from planner.asking.parameter_servers import served, served_json
 from planner.asking.simulation import SimulationOptions, simulated
 from planner.asking.simulation_json import answer
 from service.store.items import NewItem
@@ -15,6 +18,7 @@ from service.store.queue import Outcome
 from service.work.given import Given
 
 _OPTIONS = TypeAdapter(SimulationOptions)
+_LAYOUT = TypeAdapter(LayoutOptions)
 
 
 def simulate(given: Given) -> Outcome:
@@ -24,16 +28,35 @@ def simulate(given: Given) -> Outcome:
         UserError: an option is wrong.
     """
     options = _OPTIONS.validate_python(given.request["options"])
+    if "layout" in given.request:
+        return _of_layout(given, options)
     item, _ = given.content(str(given.request["plan"]), "plan")
     given.report(f"simulating {item.name}")
     plan = given.plan(item.id, staged=True)
     result = simulated(plan, options, given.machine_file(options.cluster))
-    trace = NewItem("trace", item.name, trace_json(result).encode(), {"plan": item.id})
+    return _kept(given, result, item.name, {"plan": item.id})
+
+
+def _of_layout(given: Given, options: SimulationOptions) -> Outcome:
+    """The same of a conventional layout; with parameter servers there is no timeline."""
+    model, told = str(given.request["model"]), dict(given.request["layout"])
+    servers, called = told.pop("servers"), told.pop("name")
+    layout = _LAYOUT.validate_python(told)
+    config, name = given.configuration(model)
+    name = name if called is None else str(called)
+    given.report(f"simulating {name}")
+    if servers is not None:
+        return Outcome(served_json(served(layout.run(config, name), str(servers))))
+    return _kept(given, layout.simulated(config, name, options), name, {"model": model})
+
+
+def _kept(given: Given, result: Simulation, name: str, facts: Mapping[str, str]) -> Outcome:
+    trace = NewItem("trace", name, trace_json(result).encode(), facts)
     found = {**answer(result), "trace": "$trace"}
     kind = given.request.get("plot")
     if kind is None:
         return Outcome(found, (trace,))
-    picture = NewItem("export", f"simulation.{kind}", _drawn(result, kind), {"plan": item.id})
+    picture = NewItem("export", f"simulation.{kind}", _drawn(result, kind), facts)
     return Outcome({**found, "plot": "$export"}, (trace, picture))
 
 

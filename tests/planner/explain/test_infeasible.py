@@ -12,7 +12,7 @@ from planner.explain import Infeasibility, why_infeasible
 from planner.joint import search_whole
 from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
-from tests.builders import mlp
+from tests.builders import attention_block, mlp
 from topology.catalogue import named_machine
 from topology.cluster import Cluster
 
@@ -100,6 +100,27 @@ def test_a_decision_that_is_to_blame_is_named() -> None:
     assert [fix.change for fix in found.fixes] == ["without --micro-batch 65536"]
     plan = search_whole(graph, CLUSTER, replace(asked, micro_batch="auto"))
     assert plan.estimate.peak_memory_bytes <= 60e6
+
+
+def test_states_that_their_host_has_no_room_for_are_to_blame() -> None:
+    asked = SearchRequest(global_batch=64, pipeline="off", offload="on", zero="0")
+    tight = replace(CLUSTER, host_memory_bytes=1)
+    graph, error = mlp(2), InfeasibleError("nothing fits", 4e8, 6e7, {}, ())
+    found = why_infeasible(graph, tight, asked, error, MACHINE.cluster)
+    assert [r.name for r in found.reasons] == ["--offload on"]
+    assert [fix.change for fix in found.fixes] == ["without --offload on"]
+    kept = search_whole(graph, tight, replace(asked, offload="auto"))
+    assert not any(tensor.host_bytes for tensor in kept.parameters)
+
+
+def test_a_context_that_is_not_cut_is_to_blame_without_a_global_batch_too() -> None:
+    graph = attention_block(batch=1, rows=1024, heads=1)
+    asked = SearchRequest(target="generic", context_parallel="off", memory_limit_bytes=1.7e6)
+    with pytest.raises(InfeasibleError) as raised:
+        search(graph, CLUSTER, asked)
+    found = why_infeasible(graph, CLUSTER, asked, raised.value, MACHINE.cluster)
+    assert [r.name for r in found.reasons if r.kind == "decision"] == ["--context-parallel off"]
+    assert "without --context-parallel off" in [fix.change for fix in found.fixes]
 
 
 def test_the_effort_limits_the_trials_and_not_the_clock(

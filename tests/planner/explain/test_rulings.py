@@ -22,6 +22,7 @@ GRAPH = attention_block(batch=16)
     [
         (SearchRequest(target="torch", sequence_parallel="off"), "--sequence-parallel off"),
         (SearchRequest(target="torch", fully_use_devices=True), "--fully-use-devices"),
+        (SearchRequest(target="torch", context_parallel="2"), "--context-parallel 2"),
     ],
 )
 def test_rivals_keep_what_was_ruled_out(request_: SearchRequest, text: str) -> None:

@@ -80,4 +80,6 @@ def test_where_memory_binds_more_of_it_changes_the_plan() -> None:
     assert memory.above is not None
     assert limit < memory.above.value <= free.estimate.peak_memory_bytes
     with_more = search(mlp(1), cluster, SearchRequest(memory_limit_bytes=memory.above.value))
-    assert with_more.estimate.step_time_s < plan.estimate.step_time_s
+    gain_s = plan.estimate.step_time_s - with_more.estimate.step_time_s
+    assert gain_s > 0
+    assert memory.above.gain_s == pytest.approx(gain_s, rel=1e-9)

@@ -25,6 +25,7 @@ from planner.request import RequestError, SearchRequest
 from planner.restriction import restricted
 from planner.solvers import Budget, solver_by_name
 from planner.splits import splits_in
+from planner.stages.record import HOST
 from planner.stages.states import StateInParts
 from tests.builders import mlp
 from topology.catalogue import named_cluster
@@ -36,6 +37,7 @@ WAYS: dict[str, dict[str, object]] = {
     "two stages": {"pipeline": "2", "micro_batch": "16", "interleave": "1"},
     "chunks": {"pipeline": "2", "micro_batch": "16", "interleave": "2"},
     "blocks": {"pipeline": "2", "micro_batch": "16", "recompute": "full", "interleave": "1"},
+    "on the host": {"pipeline": "2", "micro_batch": "16", "interleave": "1", "offload": "on"},
     "zero 1": {"pipeline": "2", "micro_batch": "16", "zero": "1", "target": "torch"},
 }
 
@@ -69,6 +71,9 @@ def test_every_part_costs_and_holds_what_the_file_says(plans: dict[str, Plan], n
         assert case.step_s(work_s) == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
         terms = Terms(case.lowered).of_choice(case.choice)
         assert math.fsum(term.time_s for term in terms) == pytest.approx(work_s, rel=1e-9)
+        held = math.fsum(t.host_s for t in plan.parameters if t.stage % pipeline.parts == part)
+        told = math.fsum(term.time_s for term in terms if term.what == HOST)
+        assert told == pytest.approx(held, rel=1e-9)
 
 
 @pytest.mark.parametrize("level", ["0", "2"])
@@ -127,6 +132,38 @@ def test_a_difference_is_that_of_two_solves_of_the_stage(staged: Plan) -> None:
     assert math.fsum(rival.delta_by_cause.values()) == pytest.approx(rival.delta_s, rel=1e-6)
     part = 0 if found.place is None else found.place.stage
     assert rival.step_time_s == pytest.approx(step_s(staged, {part: costs[1]}), rel=1e-6)
+
+
+def test_where_memory_binds_in_a_stage_too() -> None:
+    """A rival costs what two solves of the stage within its memory say."""
+    asked = SearchRequest(
+        target="torch", global_batch=2**16, pipeline="2", micro_batch=str(2**14), interleave="1"
+    )
+    free = search_whole(GRAPH, CLUSTER, asked)
+    limit = free.estimate.peak_memory_bytes * 0.7
+    plan = search_whole(GRAPH, CLUSTER, replace(asked, memory_limit_bytes=limit))
+    case = stage_case(plan, 1)
+    every = case.posed.allowed()
+    for operator in ("op_matmul_2", "op_matmul_6"):
+        found = why(plan, operator, rivals=4)
+        assert found.memory.is_binding
+        number = case.operator_named(operator)
+        fitting = [rival for rival in found.rivals if rival.delta_s is not None]
+        assert fitting
+        for rival in fitting:
+            held = [*every]
+            looks = Subject(case, number).looks
+            like = [i for i, look in enumerate(looks) if look == (rival.inputs, rival.outputs)]
+            held[number] = np.array(like)
+            before, after = (
+                solver_by_name("portfolio").solve(problem, Budget(), None)
+                for problem in (restricted(case.posed.problem, own) for own in (every, held))
+            )
+            assert after.is_answer
+            delta = after.cost_s - before.cost_s
+            assert rival.delta_s == pytest.approx(delta, rel=1e-9, abs=1e-15)
+            step = step_s(plan, {1: after.cost_s})
+            assert rival.step_time_s == pytest.approx(step, rel=1e-12)
 
 
 def test_a_tensor_is_found_where_it_is_held(staged: Plan) -> None:

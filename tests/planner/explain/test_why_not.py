@@ -9,7 +9,8 @@ import pytest
 
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.explain import why_not, why_not_search
+from planner.asking.texts import pins
+from planner.explain import why, why_not, why_not_search
 from planner.explain.asked import request_of
 from planner.request import RequestError, SearchRequest
 from planner.search import search
@@ -85,10 +86,28 @@ def test_a_plan_says_what_it_was_asked(
     assert request_of(search(graph, cluster, asked)) == asked
 
 
+def test_a_candidate_costs_what_a_search_with_a_pin_finds_where_memory_binds(
+    graph: OpGraph, cluster: Cluster, request_: SearchRequest, plan: Plan
+) -> None:
+    tight = replace(request_, memory_limit_bytes=plan.estimate.peak_memory_bytes * 0.85)
+    chosen = search(graph, cluster, tight)
+    assert chosen.estimate.step_time_s > plan.estimate.step_time_s
+    for rival in why(chosen, "op_matmul_0", rivals=2).rivals:
+        pinned = replace(tight, pins=pins([f"op_matmul_0={rival.cuts}"]))
+        other = search(graph, cluster, pinned)
+        delta = other.estimate.step_time_s - chosen.estimate.step_time_s
+        assert other.mesh == chosen.mesh
+        assert rival.delta_s == pytest.approx(delta, rel=1e-12, abs=1e-18)
+    other = search(graph, cluster, replace(tight, degrees=(("tp", 8),)))
+    delta = other.estimate.step_time_s - chosen.estimate.step_time_s
+    assert why_not(chosen, "tp=8").delta_s == pytest.approx(delta, rel=1e-12, abs=1e-18)
+
+
 def test_what_cannot_be_says_so_and_names_the_fault(plan: Plan) -> None:
     assert why_not(plan, "dp=3").verdict == "impossible"
-    with pytest.raises(RequestError, match="no degree 'cp'"):
-        why_not(plan, "cp=2")
+    with pytest.raises(RequestError, match="no degree 'xp'"):
+        why_not(plan, "xp=2")
+    assert "no sequence of tokens" in why_not(plan, "cp=2").text
     with pytest.raises(RequestError, match="global-batch"):
         why_not(plan, "pp=2")
 
@@ -102,6 +121,18 @@ def test_memory_may_forbid_it(cluster: Cluster) -> None:
     assert found.verdict == "does not fit"
     assert found.delta_s is None
     assert (found.restricted_peak_bytes or 0) > limit
+
+
+def test_the_context_can_be_asked_for() -> None:
+    cluster = named_machine("atlas-800t-a2").cluster(8)
+    request = SearchRequest(target="torch")
+    plan = search(attention_block(), cluster, request)
+    found = why_not(plan, "dp=2,cp=4")
+    held = replace(request, degrees=(("dp", 2),), context_parallel="4")
+    other = search(attention_block(), cluster, held)
+    assert found.restricted_s == other.estimate.step_time_s
+    assert found.delta_s is not None
+    assert found.delta_s > 0
 
 
 def test_degrees_of_an_attention_block_split_every_product() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.errors import UserError
 from costmodel.training.records import TrainingModel
 from importers.hf_families import FAMILIES
 from importers.hf_fields import Fields
+from planner.asking.errors import UserError
 
 
 def training_model(config: Mapping[str, object], name: str) -> TrainingModel:

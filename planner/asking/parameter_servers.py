@@ -6,9 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-from cli.errors import UserError, unknown_name
 from costmodel.simulation.parameter_server import (
     Change,
     ChangedRun,
@@ -20,13 +18,10 @@ from costmodel.simulation.parameter_server import (
     served_rate,
 )
 from costmodel.simulation.served_layout import Servers, served_training
+from costmodel.training.records import TrainingRun
+from planner.asking.errors import UserError, unknown_name
 from topology.errors import UnitError
-from topology.units import format_bytes, format_seconds, parse_bandwidth
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from costmodel.training.records import TrainingRun
+from topology.units import parse_bandwidth
 
 KEYS = ("count", "mode", "port", "update", "slow", "lose", "add", "downtime", "horizon")
 MAX_WORKERS = 4096
@@ -146,6 +141,7 @@ def served_json(found: Served) -> dict[str, object]:
         "name": found.run.model.name,
         "step_time_s": found.rate.step_s,
         "samples_per_s": found.rate.batches_per_s * samples,
+        "samples_of_batch": samples,
         "tokens_per_s": found.rate.batches_per_s * samples * found.run.layout.seq_len,
         "communication_s": found.rate.communication_s,
         "staleness": found.rate.staleness,
@@ -156,32 +152,3 @@ def served_json(found: Served) -> dict[str, object]:
         "change": changed,
         "horizon_s": found.horizon_s if changed else None,
     }
-
-
-def print_served(found: Served, out: Console) -> None:
-    """The same for people."""
-    rate, training = found.rate, found.training
-    samples = found.run.layout.global_batch / found.run.layout.dp
-    mode = "synchronous" if training.synchronous else "asynchronous"
-    out.print(
-        f"{found.run.model.name}: a batch of a worker in {format_seconds(rate.step_s)}, simulated",
-        style="bold",
-    )
-    out.print(
-        f"  {rate.batches_per_s * samples:,.4g} samples/s from {len(training.compute_s)} {mode} "
-        f"workers with {training.servers} servers"
-    )
-    out.print(
-        f"  {format_seconds(rate.communication_s)} of it exchange 2 x "
-        f"{format_bytes(training.nbytes)} and wait for the update"
-    )
-    if not training.synchronous:
-        out.print(f"  {rate.staleness:.1f} updates of others between a pull and its own update")
-    changed = found.changed
-    if changed is not None:
-        done, whole = changed.batches * samples, changed.without_change * samples
-        out.print(
-            f"  in {format_seconds(found.horizon_s)} {done:,.0f} samples instead of {whole:,.0f}: "
-            f"before the change a batch takes {format_seconds(changed.before.step_s)}, after it "
-            f"{format_seconds(changed.after.step_s)}"
-        )

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import yaml
 
 import data
-from cli.errors import UserError, unknown_name
 from costmodel.simulation.layout_job import Options
+from costmodel.simulation.layout_simulation import simulate_layout
+from costmodel.simulation.result import Simulation
 from costmodel.simulation.schedules import SCHEDULES
 from costmodel.training.machines import Machine, machine, machine_of, machines
-from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingRun
+from costmodel.training.records import (
+    LayoutError,
+    Recompute,
+    TrainingLayout,
+    TrainingModel,
+    TrainingRun,
+)
 from costmodel.training.stacks import software_flags
-
-if TYPE_CHECKING:
-    from costmodel.training.records import TrainingModel
+from planner.asking.errors import UserError, unknown_name
+from planner.asking.simulation import SimulationOptions, reported
+from planner.asking.training_model import training_model
 
 _DEGREES = {
     "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "zero": "zero_stage",
@@ -27,6 +34,7 @@ _DEGREES = {
 _LARGEST = 10**9
 KEYS = (*_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance")
 DEFAULT_SEQUENCE = 4096
+DEFAULT_CLUSTER = "atlas-800t-a2"
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -202,37 +210,62 @@ def _software(name: str | None, found: Machine) -> str:
     return name
 
 
-def _model_name(subject: str) -> str:
-    """A published name, the name of a file, or of the folder of a config.json."""
-    path = Path(subject)
-    if path.suffix != ".json":
-        return subject
-    folder = path.resolve().parent.name
-    return folder if path.stem == "config" and folder else path.stem
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutOptions:
+    """A conventional layout of a model; `planner simulate --help` explains each."""
 
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    """A name that is no option is an error where a service reads them."""
 
-def training_run(
-    subject: str, text: str, machine_name: str, dtype: str, software: str | None
-) -> TrainingRun:
-    """Model, layout and machine of one call.
+    layout: str
+    """Such as `tp=8,pp=16,dp=128,batch=2048`."""
+    cluster: str = DEFAULT_CLUSTER
+    precision: str = "bf16"
+    software: str | None = None
+    """None takes the usual one of the machine."""
 
-    Raises:
-        UserError: one of them cannot be.
-        ModelError: the configuration cannot be read, or lacks a size.
-    """
-    from cli.training_model import training_model  # noqa: PLC0415
-    from importers.sizes import configuration  # noqa: PLC0415
+    def run(self, config: Mapping[str, object], name: str) -> TrainingRun:
+        """Model, layout and machine.
 
-    parts = parsed(text)
-    model = training_model(configuration(subject), _model_name(subject))
-    found = machine_named(machine_name)
-    try:
-        found.flops(dtype)
-    except LayoutError as error:
-        raise UserError(
-            str(error), "--precision", "choose a type that the chip has, such as bf16"
-        ) from error
-    profile = _software(software, found)
-    layout = layout_of(parts, model)
-    flags = software_flags(profile, found.name, model.name, layout)
-    return TrainingRun(model.name, model, layout, found.name, profile, precision=dtype, flags=flags)
+        Args:
+            config: fields of the model's config.json.
+            name: of the model.
+
+        Raises:
+            UserError: one of them cannot be.
+            ModelError: the configuration lacks a size.
+        """
+        parts = parsed(self.layout)
+        model = training_model(config, name)
+        found = machine_named(self.cluster)
+        try:
+            found.flops(self.precision)
+        except LayoutError as error:
+            raise UserError(
+                str(error), "--precision", "choose a type that the chip has, such as bf16"
+            ) from error
+        profile = _software(self.software, found)
+        layout = layout_of(parts, model)
+        flags = software_flags(profile, found.name, model.name, layout)
+        return TrainingRun(
+            model.name, model, layout, found.name, profile, precision=self.precision, flags=flags
+        )
+
+    def simulated(
+        self, config: Mapping[str, object], name: str, options: SimulationOptions
+    ) -> Simulation:
+        """The step of the layout, event by event.
+
+        Raises:
+            UserError: an option is wrong, or for plans alone.
+            ModelError: the configuration lacks a size.
+        """
+        for given, option in ((options.bandwidth, "--bandwidth"), (options.fusion, "--fusion")):
+            if given:
+                raise UserError(
+                    f"{option} is for plans", "--layout", f"leave {option} out, or give a plan.json"
+                )
+        effects, variation = options.effects(), options.variation()
+        run = self.run(config, name)
+        with reported():
+            return simulate_layout(run, effects, job_options(self.layout), variation)
