@@ -18,6 +18,8 @@ from cli.import_strategy import EPILOG as IMPORT_STRATEGY_EPILOG
 from cli.import_strategy import import_strategy
 from cli.inspect import EPILOG as INSPECT_EPILOG
 from cli.inspect import inspect
+from cli.layouts import EPILOG as LAYOUTS_EPILOG
+from cli.layouts import layouts
 from cli.reshard import EPILOG as RESHARD_EPILOG
 from cli.reshard import reshard
 from cli.search import EPILOG as SEARCH_EPILOG
@@ -66,6 +68,7 @@ app.command(epilog=EXPORT_EPILOG)(export)
 app.command(epilog=IMPORT_STRATEGY_EPILOG)(import_strategy)
 app.command(epilog=VERIFY_EPILOG)(verify)
 app.command(epilog=WHATIF_EPILOG)(whatif)
+app.command(epilog=LAYOUTS_EPILOG)(layouts)
 app.command(epilog=RESHARD_EPILOG)(reshard)
 app.command(epilog=SOLVE_EPILOG)(solve)
 app.command(epilog=VALIDATE_EPILOG)(validate)

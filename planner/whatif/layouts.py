@@ -7,36 +7,40 @@ that go with the job are columns of one table; `costmodel.training` prices them.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.training.calibration import neighbours_of, shipped_calibration
 from costmodel.training.families import family_of
-from costmodel.training.machines import machine
 from costmodel.training.memory import memory_use
 from costmodel.training.predict import USABLE
-from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
+from costmodel.training.records import TrainingLayout, TrainingRun
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
+from planner.whatif.layout_space import (
+    AGAIN,
+    COLUMNS,
+    BoolArray,
+    FloatArray,
+    kinds_held,
+    layout_of_row,
+    rows_of,
+    shares_of,
+    with_share,
+)
 
-FloatArray = NDArray[np.float64]
-
-LARGEST_MICRO_BATCH = 512
-SHARES = 16
-"""Numbers of layers of a chunk that may be computed again; of more, so many are tried."""
 CHUNK_ROWS = 50_000
 """Layouts priced together: some 100 MB of columns."""
-_COLUMNS = (
-    "tp", "cp", "pp", "dp", "vpp", "ep", "micro_batch", "zero_stage", "zero_group",
-    "sequence_parallel", "recompute_full", "recompute_core",
-)  # fmt: skip
-_AGAIN = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
-"""Nothing, the core of attention, and everything computed again: shares of the layers, the whole of
-them and their core."""
+NOTHING: Mapping[str, object] = MappingProxyType({})
+
+Flags: TypeAlias = Callable[[TrainingLayout], frozenset[str]]
+"""What the software does of itself with a layout."""
+Report: TypeAlias = Callable[[str], None]
+"""Receives one line of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +48,35 @@ class PricedLayouts:
     """Layouts side by side, each array of shape (N,)."""
 
     layouts: FloatArray
-    """One row each, shape (N, 12): the columns of `_COLUMNS`."""
+    """One row each, shape (N, 12): the columns of `layout_space`."""
     step_s: FloatArray
     memory_bytes: FloatArray
     """In use at the peak on the fullest device."""
     limit_bytes: float
 
     @property
-    def fits(self) -> NDArray[np.bool_]:
+    def fits(self) -> BoolArray:
         return self.memory_bytes <= self.limit_bytes
 
     def best(self) -> int | None:
         """The fastest that fits; of equal ones the one with the least memory."""
+        return next(iter(self.ranked()), None)
+
+    def ranked(self) -> list[int]:
+        """Those that fit, the fastest first; of equal ones the one with the least memory."""
         fine = np.flatnonzero(self.fits)
-        if not len(fine):
-            return None
         order = np.lexsort((self.memory_bytes[fine], self.step_s[fine]))
-        return int(fine[order[0]])
+        found: list[int] = fine[order].tolist()
+        return found
+
+    def taken(self, kept: BoolArray) -> PricedLayouts:
+        """Some of them."""
+        return replace(
+            self,
+            layouts=self.layouts[kept],
+            step_s=self.step_s[kept],
+            memory_bytes=self.memory_bytes[kept],
+        )
 
     def with_more(self, other: PricedLayouts) -> PricedLayouts:
         """These and others of the same job."""
@@ -73,25 +89,7 @@ class PricedLayouts:
 
     def layout(self, index: int, job: TrainingRun) -> TrainingLayout:
         """One of them, for the batch and the sequences of a job."""
-        row = dict(zip(_COLUMNS, self.layouts[index].tolist(), strict=True))
-        full, core = row["recompute_full"], row["recompute_core"]
-        kind = Recompute.FULL if full else Recompute.SELECTIVE if core else Recompute.NONE
-        return TrainingLayout(
-            global_batch=job.layout.global_batch,
-            micro_batch=int(row["micro_batch"]),
-            seq_len=job.layout.seq_len,
-            tp=int(row["tp"]),
-            pp=int(row["pp"]),
-            vpp=int(row["vpp"]),
-            dp=int(row["dp"]),
-            cp=int(row["cp"]),
-            ep=int(row["ep"]),
-            zero_stage=int(row["zero_stage"]),
-            zero_group=int(row["zero_group"]),
-            sequence_parallel=bool(row["sequence_parallel"]),
-            recompute=kind,
-            recompute_share=full or core or 1.0,
-        )
+        return layout_of_row(self.layouts[index], job)
 
 
 def fastest(job: TrainingRun, devices: int) -> TrainingRun | None:
@@ -106,40 +104,80 @@ def fastest(job: TrainingRun, devices: int) -> TrainingRun | None:
     return None if best is None else replace(job, layout=found.layout(best, job))
 
 
-def priced_layouts(job: TrainingRun, devices: int) -> PricedLayouts:
+def priced_layouts(
+    job: TrainingRun,
+    devices: int,
+    held: Mapping[str, object] = NOTHING,
+    flags: Flags | None = None,
+    report: Report = lambda _: None,
+) -> PricedLayouts:
     """Conventional layouts of a job with their step times and memory.
 
     First those that compute nothing, the core of attention, or everything again. More layers
     computed again take more time and less memory, so numbers between are tried only where nothing
     computed again does not fit and everything does, and where the former is faster than the best
     layout so far.
+
+    Args:
+        job: model, machine, software, batch and length.
+        devices: to be used, all of them.
+        held: fields of a layout that have one value; `recompute` too.
+        flags: what the software does of itself; that of the job if it is not said.
+        report: receives progress.
     """
-    first = _priced(job, np.array(list(_rows(job, devices))).reshape(-1, len(_COLUMNS)))
-    best = first.best()
-    least_s = np.inf if best is None else first.step_s[best]
-    kinds = first.layouts.reshape(-1, len(_AGAIN), len(_COLUMNS))
-    fits, times = first.fits.reshape(-1, len(_AGAIN)), first.step_s.reshape(-1, len(_AGAIN))
+    first = _priced(job, rows_of(job, devices, held), flags, report)
+    allowed = first.taken(kinds_held(first.layouts, held))
+    best = allowed.best()
+    least_s = np.inf if best is None else allowed.step_s[best]
+    kinds = first.layouts.reshape(-1, len(AGAIN), len(COLUMNS))
+    fits, times = first.fits.reshape(-1, len(AGAIN)), first.step_s.reshape(-1, len(AGAIN))
     between = kinds[~fits[:, 0] & fits[:, 2] & (times[:, 0] < least_s)][:, 0]
-    more = [_with_share(row, share) for row in between for share in _shares(job, row)]
-    return first.with_more(_priced(job, np.array(more).reshape(-1, len(_COLUMNS))))
+    more = [with_share(row, share) for row in between for share in shares_of(job, row)]
+    rows = np.array(more).reshape(-1, len(COLUMNS))
+    return allowed.with_more(_priced(job, rows[kinds_held(rows, held)], flags, report))
 
 
-def _priced(job: TrainingRun, rows: FloatArray) -> PricedLayouts:
-    table = RunTable.of([replace(job, layout=_plain(job.layout))])
-    constants = shipped_calibration()
-    family = family_of(job)[0].name
-    own, kept = constants.constants[family], constants.memory_of(job.profile)
-    similar = neighbours_of(family)
-    limit = USABLE * float(table.machine.memory_bytes[0])
+def _priced(
+    job: TrainingRun, rows: FloatArray, flags: Flags | None, report: Report
+) -> PricedLayouts:
+    plain = replace(job, layout=_plain(job.layout))
+    limit = USABLE * float(RunTable.of([plain]).machine.memory_bytes[0])
     times, memory = np.zeros(len(rows)), np.zeros(len(rows))
-    for start in range(0, len(rows), CHUNK_ROWS):
-        part = slice(start, start + CHUNK_ROWS)
-        columns = _columns(rows[part], job)
-        many = table.take(np.zeros(len(rows[part]), dtype=np.int64)).with_columns(columns)
-        machines = np.full(len(rows[part]), job.machine)
-        times[part] = step_times(many, own).total * similar.factor(many, machines)
-        memory[part] = memory_use(many, kept).total
+    done = 0
+    for run, numbers in _by_flags(plain, rows, flags):
+        for start in range(0, len(numbers), CHUNK_ROWS):
+            part = numbers[start : start + CHUNK_ROWS]
+            times[part], memory[part] = _of_some(run, rows[part])
+            done += len(part)
+            report(f"{done:,} of {len(rows):,} layouts priced")
     return PricedLayouts(rows, times, memory, limit)
+
+
+def _by_flags(
+    plain: TrainingRun, rows: FloatArray, flags: Flags | None
+) -> Iterator[tuple[TrainingRun, np.ndarray[tuple[int], np.dtype[np.intp]]]]:
+    """The job with each set of flags, and the numbers of its rows."""
+    if flags is None:
+        yield plain, np.arange(len(rows))
+        return
+    decides = [COLUMNS.index(name) for name in ("pp", "vpp", "ep")]
+    distinct, of = np.unique(np.minimum(rows[:, decides], [2, 2, np.inf]), axis=0,
+                             return_inverse=True)  # fmt: skip
+    for number in range(len(distinct)):
+        numbers = np.flatnonzero(of.ravel() == number)
+        own = flags(layout_of_row(rows[numbers[0]], plain))
+        yield replace(plain, flags=own), numbers
+
+
+def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Step times and memory of rows that go with a run."""
+    constants, family = shipped_calibration(), family_of(run)[0].name
+    table = RunTable.of([run])
+    many = table.take(np.zeros(len(rows), dtype=np.int64)).with_columns(_columns(rows, run))
+    machines = np.full(len(rows), run.machine)
+    factor = neighbours_of(family).factor(many, machines)
+    times = step_times(many, constants.constants[family]).total * factor
+    return times, memory_use(many, constants.memory_of(run.profile)).total
 
 
 def _plain(layout: TrainingLayout) -> TrainingLayout:
@@ -148,7 +186,7 @@ def _plain(layout: TrainingLayout) -> TrainingLayout:
 
 def _columns(rows: FloatArray, job: TrainingRun) -> dict[str, FloatArray]:
     """The columns of some layouts, with the layers of their stages."""
-    columns = {name: rows[:, i] for i, name in enumerate(_COLUMNS)}
+    columns = {name: rows[:, i] for i, name in enumerate(COLUMNS)}
     layers, stages = float(job.model.layers), columns["pp"]
     low, high = np.floor(layers / stages), np.ceil(layers / stages)
     ends_count = (layers % (stages * columns["vpp"]) != 0) & (
@@ -164,78 +202,3 @@ def _columns(rows: FloatArray, job: TrainingRun) -> dict[str, FloatArray]:
         "most_layers": most,
         "recompute_share": np.maximum(columns["recompute_full"], columns["recompute_core"]),
     }
-
-
-def _rows(job: TrainingRun, devices: int) -> Iterator[tuple[float, ...]]:
-    """All layouts that go with the sizes of a job."""
-    for tp, cp, pp, dp in _degrees(job, devices):
-        shared = sorted({0, min(machine(job.machine).server, dp * cp)})
-        groups = [g for g in shared if not g or (dp * cp) % g == 0]
-        zeros = [(stage, group) for stage in range(4) for group in (groups if stage else [0])]
-        zeros = zeros if dp * cp > 1 else [(0, 0)]
-        parts = itertools.product(
-            _chunks(job, pp), _experts(job, dp * cp * tp), _micro_batches(job, dp), zeros,
-            (0, 1) if tp > 1 else (0,),
-        )  # fmt: skip
-        for vpp, ep, micro, (stage, group), sequence in parts:
-            if vpp > 1 and (job.layout.global_batch // (micro * dp)) % pp:
-                continue
-            for full, core in _AGAIN:
-                yield (tp, cp, pp, dp, vpp, ep, micro, stage, group, sequence, full, core)
-
-
-def _degrees(job: TrainingRun, devices: int) -> Iterator[tuple[int, int, int, int]]:
-    model, layout = job.model, job.layout
-    for tp in _divisors(devices):
-        if model.heads % tp:
-            continue
-        for cp in _divisors(devices // tp):
-            if layout.seq_len % cp:
-                continue
-            for pp in _divisors(devices // (tp * cp)):
-                dp = devices // (tp * cp * pp)
-                if pp <= model.layers and layout.global_batch % dp == 0:
-                    yield tp, cp, pp, dp
-
-
-def _chunks(job: TrainingRun, pp: int) -> list[int]:
-    """Chunks of each stage: as many as leave all chunks equal, the ends counted as a layer each if
-    need be.
-    """
-    if pp == 1:
-        return [1]
-    layers = job.model.layers
-    most = layers // pp
-    even = [v for v in range(2, most + 1) if not layers % (pp * v) or not (layers + 2) % (pp * v)]
-    return [1, *even]
-
-
-def _experts(job: TrainingRun, ranks: int) -> list[int]:
-    if not job.model.experts:
-        return [1]
-    return [ep for ep in _divisors(ranks) if job.model.experts % ep == 0]
-
-
-def _micro_batches(job: TrainingRun, dp: int) -> list[int]:
-    own = job.layout.global_batch // dp
-    return [micro for micro in _divisors(own) if micro <= LARGEST_MICRO_BATCH or micro == own]
-
-
-def _shares(job: TrainingRun, row: FloatArray) -> list[float]:
-    """Shares of the layers that may be computed again: the same number of every chunk."""
-    columns = dict(zip(_COLUMNS, row.tolist(), strict=True))
-    chunks = columns["pp"] * columns["vpp"]
-    each = max(1, int(job.model.layers // chunks))
-    counts = range(1, each) if each <= SHARES else np.linspace(1, each - 1, SHARES).round()
-    return sorted({min(1.0, float(n) * chunks / job.model.layers) for n in counts})
-
-
-def _with_share(row: FloatArray, share: float) -> FloatArray:
-    changed = row.copy()
-    changed[_COLUMNS.index("recompute_full")] = share
-    return changed
-
-
-def _divisors(number: int) -> list[int]:
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})

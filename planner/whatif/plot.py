@@ -5,7 +5,8 @@ Equal sweeps give equal files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,12 @@ from planner.whatif.sweep import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png")
 MOST_LINES = 12
 """Curves of one panel; of more, every n-th is drawn."""
-_COLOURS = (
+COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
     "#222255", "#ee7733", "#009988", "#994455", "#777777", "#bbccee",
 )  # fmt: skip
@@ -47,11 +49,7 @@ def save_plot(points: Sequence[Point], prices: Prices, path: Path, kind: str) ->
             f"cannot write a picture as {kind or 'nothing'!r}", "--plot",
             f"name a file that ends in .{' or .'.join(FORMATS)}",
         )  # fmt: skip
-    import matplotlib as mpl  # noqa: PLC0415  slow to import
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    with mpl.rc_context({"svg.hashsalt": "planner", "font.size": 8, "svg.fonttype": "path"}):
-        figure = Figure(figsize=(10.0, 7.5))
+    with saved_figure(path, kind, (10.0, 7.5)) as figure:
         panels = figure.subplots(2, 2)
         # Margins are set by hand: the solver of matplotlib's own layouts rounds by chance.
         figure.subplots_adjust(
@@ -61,6 +59,23 @@ def save_plot(points: Sequence[Point], prices: Prices, path: Path, kind: str) ->
         _efficiency(points, panels[0][1])
         _pareto(points, prices, panels[1][0])
         _factor(points, panels[1][1])
+
+
+@contextmanager
+def saved_figure(path: Path, kind: str, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure that is written when all is drawn; equal drawings give equal files.
+
+    Args:
+        path: the file.
+        kind: `svg` or `png`.
+        size: width and height in inches.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  slow to import
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context({"svg.hashsalt": "planner", "font.size": 8, "svg.fonttype": "path"}):
+        figure = Figure(figsize=size)
+        yield figure
         meta: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(path, format=kind, dpi=130, metadata=meta)
 
@@ -95,7 +110,7 @@ def _pareto(points: Sequence[Point], prices: Prices, axes: Axes) -> None:
             memory = [p.result.peak_bytes / 2**30 for p in group]
             axes.scatter(
                 memory, [rate_of(p) for p in group], s=14 if members else 8, label=name,
-                color=_COLOURS[1] if members else "#bbbbbb",
+                color=COLOURS[1] if members else "#bbbbbb",
             )  # fmt: skip
     if known:
         axes.set_yscale("log")
@@ -133,7 +148,7 @@ def _some(curves: Sequence[Any]) -> list[tuple[int, Any]]:
 
 
 def _style(number: int) -> dict[str, Any]:
-    return {"color": _COLOURS[number % len(_COLOURS)], "marker": "o", "markersize": 3}
+    return {"color": COLOURS[number % len(COLOURS)], "marker": "o", "markersize": 3}
 
 
 def _logarithmic(axes: Axes, x: str, y: str, title: str) -> None:

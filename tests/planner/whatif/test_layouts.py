@@ -64,3 +64,19 @@ def test_no_layout_that_anybody_draws_is_faster_and_fits(machine: str) -> None:
 
 def test_nothing_fits_on_too_few_devices() -> None:
     assert fastest(_job(MIXTRAL), 1) is None
+
+
+@pytest.mark.parametrize(("layers", "pp", "chunks"), [(126, 16, 8), (61, 2, 8), (61, 4, 4)])
+def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int) -> None:
+    job = _job(replace(LLAMA, layers=layers), batch=pp * 4)
+    found = priced_layouts(job, pp, {"pp": pp, "vpp": chunks})
+    assert len(found.step_s)
+    layouts = [found.layout(i, job) for i in range(0, len(found.step_s), 7)]
+    for layout, one in zip(
+        layouts, predict([replace(job, layout=x) for x in layouts]), strict=True
+    ):
+        assert layout.vpp == chunks
+        assert one.step_s > 0
+    assert [one.step_s for one in predict([replace(job, layout=x) for x in layouts])] == (
+        pytest.approx(found.step_s[::7].tolist())
+    )

@@ -1,0 +1,92 @@
+"""Ranked layouts for people, as JSON and as a table."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.text import table
+from planner.whatif.layout_ranking import layout_text
+from planner.whatif.layout_space import COLUMNS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from planner.whatif.layout_ranking import RankedLayout, Ranking
+
+GIB = 2.0**30
+
+
+def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
+    """Print how many layouts there are, and the fastest that fit."""
+    count, fitting = len(found.priced.step_s), int(found.priced.fits.sum())
+    out.print(
+        f"{found.job.model.name}: {count:,} layouts on {found.devices:,} x {found.job.machine}, "
+        f"{fitting:,} fit into {found.priced.limit_bytes / GIB:.1f} GiB"
+    )
+    sizes = f"batch={found.job.layout.global_batch},seq={found.job.layout.seq_len}"
+    rows = table(
+        f"Fastest layouts; `planner simulate --layout` takes them with {sizes}",
+        ("step s", "low to high", "tokens/s", "of peak", "GiB", "layout"),
+        right=(0, 1, 2, 3, 4),
+    )
+    for each in found.best:
+        own = each.prediction
+        rows.add_row(
+            f"{own.step_s:.4g}",
+            f"{own.low_s:.4g} to {own.high_s:.4g}",
+            f"{each.tokens_per_s:,.0f}",
+            f"{100 * each.utilisation:.1f} %",
+            f"{each.memory_bytes / GIB:.1f}",
+            layout_text(each.layout, with_sizes=False),
+        )
+    out.print(rows)
+    if found.best and found.best[0].prediction.inherited:
+        out.print(f"\nconstants: {found.best[0].prediction.inherited}", soft_wrap=True)
+    for path in files:
+        out.print(f"\nwrote {path}")
+
+
+def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
+    """One object with the layouts that are listed."""
+    return {
+        "status": "ok",
+        "model": found.job.model.name,
+        "machine": found.job.machine,
+        "software": found.job.profile,
+        "devices": found.devices,
+        "layouts": len(found.priced.step_s),
+        "fitting": int(found.priced.fits.sum()),
+        "limit_bytes": found.priced.limit_bytes,
+        "best": [_record(each) for each in found.best],
+        "files": [str(path) for path in files],
+    }
+
+
+def _record(each: RankedLayout) -> dict[str, object]:
+    own = each.prediction
+    return {
+        "layout": each.text,
+        "step_s": own.step_s,
+        "low_s": own.low_s,
+        "high_s": own.high_s,
+        "tokens_per_s": each.tokens_per_s,
+        "utilisation": each.utilisation,
+        "memory_bytes": each.memory_bytes,
+        "inherited": own.inherited,
+    }
+
+
+def write_table(found: Ranking, path: Path) -> None:
+    """Every layout as CSV, the fastest first."""
+    priced = found.priced
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow((*COLUMNS, "step_s", "memory_gib", "fits"))
+        order = priced.step_s.argsort(kind="stable")
+        columns = (priced.layouts, priced.step_s, priced.memory_bytes / GIB, priced.fits)
+        for layout, step_s, gib, fits in zip(*(c[order].tolist() for c in columns), strict=True):
+            sizes = (f"{value:g}" for value in layout)
+            writer.writerow((*sizes, f"{step_s:.6g}", f"{gib:.4g}", str(fits).lower()))

@@ -1,0 +1,240 @@
+"""The fastest conventional layouts of a model on so many devices, as `--layout` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from costmodel.training.baseline import model_flops
+from costmodel.training.predict import Prediction, predict
+from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
+from costmodel.training.stacks import software_flags
+from costmodel.training.table import RunTable
+from planner.asking.errors import UserError
+from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_SEQUENCE, LayoutOptions, parsed
+from planner.request import InfeasibleError
+from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
+
+MOST_DEVICES = 1 << 20
+LARGEST = 10**9 - 1
+"""Sequences of a batch, and tokens of a sequence."""
+MORE = 6
+"""Doublings of the devices that are tried where nothing fits."""
+LOOKED_AT = 8
+"""Layouts priced one by one for each that is wanted: software has settings for single ones."""
+_HELD = {
+    "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep",
+    "micro": "micro_batch", "zero": "zero_stage", "zero-group": "zero_group",
+    "sp": "sequence_parallel", "recompute": "recompute",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLayout:
+    """A layout that fits."""
+
+    text: str
+    """As `planner simulate --layout` takes it."""
+    layout: TrainingLayout
+    prediction: Prediction
+    memory_bytes: float
+    """In use at the peak on the fullest device; counters of a framework may show more."""
+    tokens_per_s: float
+    utilisation: float
+    """Operations that the model needs over those of the peak rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Layouts of one job, the fastest first."""
+
+    job: TrainingRun
+    devices: int
+    priced: PricedLayouts
+    """All of them, those that do not fit too."""
+    best: tuple[RankedLayout, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingOptions:
+    """What `planner layouts` was asked; its `--help` explains each."""
+
+    devices: int
+    batch: int
+    sequence: int = DEFAULT_SEQUENCE
+    cluster: str = DEFAULT_CLUSTER
+    precision: str = "bf16"
+    software: str | None = None
+    held: str = ""
+    """Parts of a layout that have one value, such as `tp=8,zero=1`."""
+    top: int = 10
+    variants: bool = False
+    """Whether layouts of the same degrees stand beside one another."""
+
+    def ranked(
+        self, config: Mapping[str, object], name: str, report: Report = lambda _: None
+    ) -> Ranking:
+        """The layouts that fit, the fastest first.
+
+        Args:
+            config: fields of the model's config.json.
+            name: of the model.
+            report: receives progress.
+
+        Raises:
+            UserError: an option is wrong, or no layout has what is held.
+            ModelError: the configuration lacks a size.
+            InfeasibleError: none fits; what would is named.
+        """
+        self._check_numbers()
+        job, held = self._job(config, name), held_of(self.held)
+        priced = priced_layouts(job, self.devices, held, partial(_flags, job), report)
+        if not len(priced.step_s):
+            raise UserError(
+                f"no layout of {self.devices} devices and a batch of {self.batch} has {self.held}"
+                if self.held
+                else f"a batch of {self.batch} does not split over {self.devices} devices",
+                "--hold" if self.held else "--batch",
+                "degrees multiply to the devices; tp divides the heads, dp the batch",
+            )
+        chosen = self._distinct(priced)
+        if not chosen:
+            raise self._infeasible(job, priced, held)
+        found = sorted(self._one_by_one(job, priced, chosen), key=lambda e: e.prediction.step_s)
+        return Ranking(job, self.devices, priced, tuple(found[: self.top]))
+
+    def _check_numbers(self) -> None:
+        for option, value, most in (
+            ("--devices", self.devices, MOST_DEVICES), ("--top", self.top, MOST_DEVICES),
+            ("--batch", self.batch, LARGEST), ("--sequence", self.sequence, LARGEST),
+        ):  # fmt: skip
+            if not 1 <= value <= most:
+                raise UserError(
+                    f"{value} is not between 1 and {most:,}", option, "choose another number"
+                )
+
+    def _job(self, config: Mapping[str, object], name: str) -> TrainingRun:
+        options = LayoutOptions(
+            layout=f"batch={self.batch},micro=1,seq={self.sequence}",
+            cluster=self.cluster,
+            precision=self.precision,
+            software=self.software,
+        )
+        return options.run(config, name)
+
+    def _distinct(self, priced: PricedLayouts) -> list[int]:
+        """Numbers of the fastest layouts, one of each set of degrees unless variants are wanted."""
+        ranked = priced.ranked()
+        if not self.variants:
+            degrees = priced.layouts[ranked][:, [0, 1, 2, 3, 5]]
+            _, first = np.unique(degrees, axis=0, return_index=True)
+            ranked = [ranked[i] for i in sorted(first.tolist())]
+        return ranked[: LOOKED_AT * self.top]
+
+    def _one_by_one(
+        self, job: TrainingRun, priced: PricedLayouts, chosen: list[int]
+    ) -> Iterator[RankedLayout]:
+        """As `planner simulate --layout` prices them."""
+        layouts = [priced.layout(index, job) for index in chosen]
+        runs = [replace(job, layout=layout, flags=_flags(job, layout)) for layout in layouts]
+        table = RunTable.of(runs)
+        rates = model_flops(table) / table.machine.flops
+        used = priced.memory_bytes[chosen].tolist()
+        for run, found, rate, memory in zip(runs, predict(runs), rates.tolist(), used, strict=True):
+            tokens = run.layout.global_batch * run.layout.seq_len
+            if found.fits:
+                share = rate / (self.devices * found.step_s)
+                text = layout_text(run.layout)
+                yield RankedLayout(text, run.layout, found, memory, tokens / found.step_s, share)
+
+    def _infeasible(
+        self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object]
+    ) -> InfeasibleError:
+        leanest = int(priced.memory_bytes.argmin())
+        text = layout_text(priced.layout(leanest, job))
+        needed, limit = float(priced.memory_bytes[leanest]), priced.limit_bytes
+        remedies = [f"the leanest is {text}"]
+        for doubled in range(1, MORE + 1):
+            devices = self.devices << doubled
+            if devices > MOST_DEVICES:
+                break
+            rest = {name: value for name, value in held.items() if name != "dp"}
+            more = priced_layouts(job, devices, rest, partial(_flags, job))
+            if len(more.step_s) and more.fits.any():
+                remedies.append(f"--devices {devices} is enough")
+                break
+        what = (
+            f"the leanest layout needs {needed / 2**30:.1f} GiB per device of "
+            f"{limit / 2**30:.1f} GiB"
+        )
+        return InfeasibleError(what, needed, limit, {}, tuple(remedies))
+
+
+def _flags(job: TrainingRun, layout: TrainingLayout) -> frozenset[str]:
+    return software_flags(job.profile, job.machine, job.model.name, layout)
+
+
+def held_of(text: str) -> dict[str, object]:
+    """Fields of a layout that have one value.
+
+    >>> held_of("tp=8,zero=1,sp")
+    {'tp': '8', 'zero_stage': '1', 'sequence_parallel': 1}
+
+    Raises:
+        UserError: a part that is not chosen, or no number.
+    """
+    out: dict[str, object] = {}
+    for key, value in parsed(text).items():
+        if key not in _HELD:
+            raise UserError(
+                f"{key} is not chosen by this command", f"--hold {text}",
+                f"hold some of {', '.join(_HELD)}; batch and length have options of their own",
+            )  # fmt: skip
+        out[_HELD[key]] = _held_value(key, value, text)
+    return out
+
+
+def _held_value(key: str, value: str, text: str) -> object:
+    where = f"--hold {text}"
+    if key == "recompute":
+        if value not in list(Recompute):
+            known = ", ".join(Recompute)
+            raise UserError(f"{value!r} is no kind of recomputation", where, f"choose {known}")
+        return value
+    if key == "sp":
+        if value not in {"", "0", "1"}:
+            raise UserError(f"sp={value} is neither 0 nor 1", where, "write sp or sp=0")
+        return int(value or "1")
+    if not (value.isdecimal() and len(value) < 10):
+        raise UserError(f"{key}={value[:40]} is no whole number", where, f"write it like {key}=8")
+    return value
+
+
+def layout_text(layout: TrainingLayout, *, with_sizes: bool = True) -> str:
+    """A layout as `--layout` reads it; degrees of one are left out.
+
+    Args:
+        layout: any whose stages are equal.
+        with_sizes: whether batch and length, which all layouts of a job share, stand at the end.
+    """
+    sizes = f"batch={layout.global_batch},seq={layout.seq_len}"
+    parts = [
+        f"{name}={value}"
+        for name, value in (
+            ("tp", layout.tp), ("cp", layout.cp), ("pp", layout.pp), ("vpp", layout.vpp),
+            ("dp", layout.dp), ("ep", layout.ep),
+        )
+        if value > 1
+    ]  # fmt: skip
+    parts.append(f"micro={layout.micro_batch}")
+    parts += [f"zero={layout.zero_stage}"] if layout.zero_stage else []
+    parts += [f"zero-group={layout.zero_group}"] if layout.zero_group else []
+    parts += ["sp"] if layout.sequence_parallel else []
+    if layout.recompute is not Recompute.NONE:
+        parts.append(f"recompute={layout.recompute}")
+        if layout.recompute_share < 1:
+            parts.append(f"recompute-share={layout.recompute_share!r}")
+    return ",".join((*parts, *([sizes] if with_sizes else [])))

@@ -1,0 +1,137 @@
+"""`planner layouts`: the list is that of all layouts, and its rows are what `simulate` takes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costmodel.training.predict import predict
+from importers.sizes import configuration
+from planner.asking.errors import UserError
+from planner.asking.layouts import LayoutOptions
+from planner.request import InfeasibleError
+from planner.whatif import layout_ranking
+from planner.whatif.layout_ranking import Ranking, RankingOptions, held_of, layout_text
+
+LLAMA = "llama2-7b"
+JOB = (LLAMA, "--devices", "16", "--batch", "64", "--cluster", "h100")
+
+
+def _ranked(**options: Any) -> Ranking:
+    asked = RankingOptions(devices=16, batch=64, cluster="h100", **options)
+    return asked.ranked(configuration(LLAMA), LLAMA)
+
+
+def test_the_first_is_no_slower_than_any_that_fits() -> None:
+    found = _ranked(top=100, variants=True)
+    best = found.best[0]
+    assert best.prediction.step_s == pytest.approx(
+        found.priced.step_s[found.priced.fits].min(), rel=1e-12
+    )
+    times = [each.prediction.step_s for each in found.best]
+    assert times == sorted(times)
+    assert all(each.prediction.fits for each in found.best)
+
+
+def test_a_row_is_what_simulate_takes() -> None:
+    for each in _ranked().best:
+        run = LayoutOptions(layout=each.text, cluster="h100").run(configuration(LLAMA), LLAMA)
+        assert run.layout == each.layout
+        assert layout_text(run.layout) == each.text
+        (one,) = predict([run])
+        assert one.step_s == each.prediction.step_s
+
+
+def test_degrees_stand_once_unless_variants_are_wanted() -> None:
+    def degrees(**options: Any) -> list[tuple[int, ...]]:
+        return [
+            (e.layout.tp, e.layout.cp, e.layout.pp, e.layout.dp, e.layout.ep)
+            for e in _ranked(**options).best
+        ]
+
+    single = degrees()
+    assert len(set(single)) == len(single) == 10
+    assert len(set(degrees(variants=True))) < 10
+
+
+@pytest.mark.parametrize(
+    "held", ["tp=4", "pp=2,zero=1", "recompute=full", "recompute=none,sp,tp=2"]
+)
+def test_what_is_held_is_held(held: str) -> None:
+    found = _ranked(held=held)
+    for each in found.best:
+        for name, value in held_of(held).items():
+            assert str(int(getattr(each.layout, name)) if name != "recompute" else
+                       getattr(each.layout, name)) == str(value)  # fmt: skip
+    assert found.best[0].prediction.step_s >= _ranked().best[0].prediction.step_s
+
+
+def test_no_more_devices_are_named_than_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout_ranking, "MOST_DEVICES", 8)
+    asked = RankingOptions(devices=8, batch=64, top=1, cluster="a100-40g")
+    with pytest.raises(InfeasibleError) as error:
+        asked.ranked(configuration("llama3-70b"), "llama3-70b")
+    assert not [r for r in error.value.remedies if "--devices" in r]
+
+
+def test_what_fits_nowhere_says_how_many_devices_would_do() -> None:
+    def ranked(devices: int) -> Ranking:
+        asked = RankingOptions(devices=devices, batch=8, cluster="a100-40g", held="tp=1,cp=1")
+        return asked.ranked(configuration(LLAMA), LLAMA)
+
+    with pytest.raises(InfeasibleError, match="leanest") as error:
+        ranked(1)
+    enough = next(r for r in error.value.remedies if "--devices" in r)
+    devices = int(enough.split()[1])
+    assert ranked(devices).best
+    with pytest.raises(InfeasibleError):
+        ranked(devices // 2)
+
+
+def test_files_have_all_layouts(planner: Callable[..., Any], tmp_path: Path) -> None:
+    table, picture = tmp_path / "all.csv", tmp_path / "all.SVG"
+    job = (*JOB, "--hold", "tp=4,cp=1")
+    found = planner("layouts", *job, "--csv", str(table), "--plot", str(picture), "--json")
+    assert found.code == 0
+    told = json.loads(found.out)
+    with table.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == told["layouts"]
+    assert sum(row["fits"] == "true" for row in rows) == told["fitting"]
+    assert float(next(r for r in rows if r["fits"] == "true")["step_s"]) == pytest.approx(
+        told["best"][0]["step_s"], rel=1e-5
+    )
+    first = picture.read_bytes()
+    planner("layouts", *job, "--plot", str(picture))
+    assert picture.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--hold", "tp=3"), "has tp=3"),
+        (("--hold", "batch=3"), "batch is not chosen"),
+        (("--hold", "recompute=some"), "no kind of recomputation"),
+        (("--hold", "zero=x"), "no whole number"),
+        (("--devices", "0"), "--devices"),
+        (("--batch", "0"), "--batch"),
+        (("--sequence", "0"), "--sequence"),
+        (("--plot", "x.pdf"), "no picture"),
+        (("--cluster", "nowhere"), "unknown machine"),
+    ],
+)
+def test_mistakes_are_named(planner: Callable[..., Any], words: tuple[str, ...], said: str) -> None:
+    found = planner("layouts", *JOB, *words)
+    assert found.code == 2
+    assert said in found.err
+
+
+def test_held_text_is_read() -> None:
+    assert held_of("") == {}
+    with pytest.raises(UserError, match="given twice"):
+        held_of("tp=2,tp=4")
