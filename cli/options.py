@@ -181,6 +181,15 @@ AllToAll: TypeAlias = Annotated[
         "does with enable_alltoall=True. Otherwise it gathers and cuts again.",
     ),
 ]
+CutPositions: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--cut-positions/--no-cut-positions",
+        help="Whether convolutions and pooling may be cut along the positions of their images, so "
+        "that neighbours send each other edges. A pin or a dataset strategy that cuts them allows "
+        "it too.",
+    ),
+]
 Rule: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -207,7 +216,8 @@ Pin: TypeAlias = Annotated[
         metavar="NAME=CUTS",
         help="Cuts of an operator's inputs that the plan must keep, as in MindSpore's in_strategy, "
         "such as 'model.layers.*.mlp.up_proj=((16,1,1),(1,1))'. NAME is a name or a scope, with "
-        "wildcards, and may have the operator's kind before it. May be repeated.",
+        "wildcards, and may have the operator's kind before it. 'NAME->=((16,1,1),)' holds those "
+        "that read its result, as MindSpore's out_strategy. May be repeated.",
         show_default=False,
     ),
 ]

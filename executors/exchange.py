@@ -30,7 +30,9 @@ class Communication:
     axes: tuple[int, ...]
     """Mesh axes along which the ranks of a group differ."""
     nbytes: int
-    """Per device: of the result in an all-gather, of the operand in every other kind."""
+    """Per device: of the result in an all-gather, of the operand in every other kind; of edges what
+    two neighbours send each other.
+    """
 
 
 def exchanged(

@@ -83,10 +83,16 @@ _STATISTICS = """batch normalisation sends nothing: MindSpore 2.10.0 synchronise
 only in a form that its front end no longer makes"""
 
 
+_EDGES = """edges of positions are not compared: MindSpore exchanges those of all dimensions at
+once (NeighborExchangeV2), a plan those of one dimension after the other"""
+NEIGHBOURS = "point_to_point"
+
+
 def accounts(plan: Plan) -> tuple[str, ...]:
     """Where MindSpore and a plan count differently: both are brought to one form."""
     normalised = any(op.kind == "BatchNormalization" for op in plan.graph.ops)
-    texts = (_ROWS, _READERS, _STATISTICS) if normalised else (_ROWS, _READERS)
+    texts = [_ROWS, _READERS, *([_STATISTICS] if normalised else [])]
+    texts += [_EDGES] if any(item.kind == NEIGHBOURS for item in plan.collectives) else []
     return tuple(" ".join(text.split()) for text in texts)
 
 
@@ -108,7 +114,8 @@ class _Accounts:
         for tensor in dict.fromkeys(i.tensor for i in self.items if i.cause in _MOVES):
             yield from self._moves(tensor)
         for item in self.items:
-            if item.cause == INSIDE and self.ops[item.operator].kind != "BatchNormalization":
+            counted = item.cause == INSIDE and item.kind != NEIGHBOURS
+            if counted and self.ops[item.operator].kind != "BatchNormalization":
                 yield [self._message(item)] * item.count
 
     def _parameters(self) -> Iterator[list[Message]]:

@@ -16,6 +16,7 @@ from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph
 from ir.ops import OpView, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+from ir.rule import edge_elements
 
 
 def rescaled(small: Plan, full: Plan) -> Plan:
@@ -89,6 +90,11 @@ def inside_messages(plan: Plan, name: str) -> list[_Message]:
         axes = [mesh.axes[a].name for a, f in enumerate(assignment) if f in item.factors]
         elements = math.prod(-(-rule.sizes[f] // shards[f]) for f in item.message)
         out.append(_Message(frozenset(axes), elements * item.bytes_per_element))
+    for window, count in zip(
+        rule.windows, edge_elements(rule.windows, rule.sizes, shards), strict=True
+    ):
+        axes = [mesh.axes[a].name for a, f in enumerate(assignment) if f == window.factor]
+        out.append(_Message(frozenset(axes), count * window.bytes_per_element))
     layouts = result_layouts(rule, assignment, mesh.sizes)
     for tensor, layout, given in zip(view.outputs, layouts, planned.outputs, strict=True):
         kept = given.partial if given is not None else ()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from executors.shrinking.attributes import rewritten
-from executors.shrinking.demands import demands_of, whole_majors
+from executors.shrinking.demands import demands_of, split_factors, whole_majors
 from executors.shrinking.extents import Extent, Term
 from executors.shrinking.knowledge import KNOWLEDGE
 from executors.shrinking.layers import without_equal_layers
@@ -93,6 +93,8 @@ class _Small:
         self.old = plan
         self.space = space_of(plan.graph, KNOWLEDGE, pins)
         demands = list(demands_of(plan, self.space))
+        sizes = {name: size for name, size, _ in plan.mesh}
+        self.pieces = {op.name: split_factors(op, sizes) for op in plan.operators}
         self.values = smallest_sizes(
             self.space.extents,
             [*self.space.dims.values(), *itertools.chain(*self.space.factors.values())],
@@ -140,7 +142,9 @@ class _Small:
             lookup(new.kind).flops(view)
         except _MISFITS:
             return False
-        return _form(before) == _form(after)
+        pieces = self.pieces[old.name] if not depth else {}
+        reached = all(w.fits(after.sizes[w.factor], pieces.get(w.factor, 1)) for w in after.windows)
+        return reached and _form(before) == _form(after)
 
     def plan(self) -> Plan:
         """The small plan."""

@@ -21,6 +21,7 @@ from executors.evaluation import NotRunError
 from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
 from executors.splits import Assignment, fitted, in_pieces, result_layouts
+from ir.dtypes import dtype_bytes
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
 from ir.layout import Layout
 from ir.ops import OpView, lookup
@@ -191,6 +192,57 @@ class Task:
                 else:
                     out[rank] = reduce(combine, plain)
         return out
+
+    def exchange_edges(
+        self, arrays: Sequence[Array], dim: Int, axes: tuple[Int, ...], edges: tuple[Int, Int]
+    ) -> list[tuple[Array, Int, Int]]:
+        """Every device gets the edges of its neighbours; gradients of edges go back to their owner.
+
+        Args:
+            arrays: one for each rank.
+            dim: dimension along which the devices are neighbours.
+            axes: mesh axes that split it, outermost first.
+            edges: positions that a device needs of the one before it and of the one behind it.
+
+        Returns:
+            By rank the wider array, and how many positions came before it and behind it.
+        """
+        before, after = edges
+        place = len(self.log)
+        out: list[tuple[Array, Int, Int]] = [(a, 0, 0) for a in arrays]
+        most = 0
+        for members in self._neighbours(axes):
+            for here, rank in enumerate(members):
+                front = members[here - 1 : here] if here and before else []
+                behind = members[here + 1 : here + 2] if after else []
+                own = arrays[rank]
+                parts = [self._edge(arrays[r], dim, -before, place) for r in front]
+                parts.append(own)
+                parts += [self._edge(arrays[r], dim, after, place) for r in behind]
+                wider = np.concatenate(parts, axis=dim) if len(parts) > 1 else own
+                out[rank] = (wider, before * len(front), after * len(behind))
+                most = max(most, own.size // max(own.shape[dim], 1) * (before + after))
+        if most:
+            nbytes = int(most * dtype_bytes(self._item_type(0)))
+            self.log.append(Communication("point_to_point", tuple(sorted(axes)), nbytes))
+        return out
+
+    def _edge(self, array: Array, dim: Int, count: Int, message: Int) -> Array:
+        """The last positions of an array, or the first ones, as sent in a message."""
+        window = slice(count, None) if count < 0 else slice(0, count)
+        index = (slice(None),) * dim + (window,)
+        return noticed(array[index], self._sent_back(message))
+
+    def _item_type(self, index: Int) -> str:
+        return self.graph.tensors[self.op.inputs[index]].dtype
+
+    def _neighbours(self, axes: tuple[Int, ...]) -> list[list[Int]]:
+        """The ranks of each group in the order of the pieces that they hold."""
+        places = coordinates(self.mesh)
+        return [
+            sorted(members, key=lambda rank: tuple(places[rank][a] for a in axes))
+            for members in self._groups(axes)
+        ]
 
     def sum_late(
         self,

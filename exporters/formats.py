@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -219,7 +219,63 @@ _ALL = (
     Format("html", _texts({"": html.to_html}), _lost(_nothing)),
 )
 
-FORMATS: Mapping[str, Format] = MappingProxyType({form.name: form for form in _ALL})
+_LAID_OUT = frozenset({
+    "mindspore", "mindspore-apply", "mindspore-operators", "jax", "torch", "megatron",
+    "mindspore-script", "parameter-server",
+})  # fmt: skip
+"""Formats that a framework trains by: none can say that state passes through the device."""
+
+
+def _on_devices(form: Format) -> Format:
+    """The format, which refuses plans whose optimizer state rests in the memory of the host."""
+    if form.name not in _LAID_OUT:
+        return form
+
+    def writer(plan: Plan, names: Names | None) -> Writer:
+        _refuse_host(plan, form.name)
+        return form.writer(plan, names)
+
+    def losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
+        return (*form.losses(plan, names), *_of_ring(plan))
+
+    def make(plan: Plan, settings: Settings) -> Made:
+        _refuse_host(plan, form.name)
+        assert form.make is not None
+        return form.make(plan, settings)
+
+    def of_model(
+        plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]
+    ) -> MadeOfModel:
+        _refuse_host(plan, form.name)
+        assert form.of_model is not None
+        return form.of_model(plan, settings, primitives)
+
+    return replace(
+        form,
+        writer=writer,
+        losses=losses,
+        make=None if form.make is None else make,
+        of_model=None if form.of_model is None else of_model,
+    )
+
+
+def _of_ring(plan: Plan) -> tuple[str, ...]:
+    if plan.request.get("ring_attention", "off") == "off":
+        return ()
+    return ("it does not say that keys and values go round (ring attention): its times need that",)
+
+
+def _refuse_host(plan: Plan, name: str) -> None:
+    held = sum(tensor.host_bytes > 0 for tensor in plan.parameters)
+    if held:
+        what = (
+            f"optimizer state of {held} parameters rests in the memory of the host, which {name} "
+            "cannot say"
+        )
+        raise ExportError(Violation(what, "--offload", "plan again without --offload"))
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType({form.name: _on_devices(form) for form in _ALL})
 """All formats by name."""
 
 TARGET_FILES: Mapping[str, Mapping[str, str]] = MappingProxyType(

@@ -95,6 +95,7 @@ def reader_of_cuts(view: OpView, cuts: Cuts, devices: int) -> Reader:
         counts = _factor_counts(form, rule, cuts)
         found += _inconsistent(form, rule, cuts, counts)
         found += _kept_whole(form, rule, cuts, counts)
+        found += _beyond_neighbours(rule, counts)
         found += _of_any_size(view, form, cuts, counts)
         found += _too_many(form, cuts, counts, devices)
     if found:
@@ -181,6 +182,17 @@ def _kept_whole(
             if cut > 1 and any(counts[f] > 1 for f in rule.uncut.intersection(dim)):
                 what = f"dimension {place} of input {index} is cut {cut} ways"
                 yield f"{what}, which MindSpore's {form.name} keeps whole", "leave it whole"
+
+
+def _beyond_neighbours(rule: ShardingRule, counts: dict[int, int]) -> _Found:
+    """Positions in pieces that are shorter than the edges that windows read of them."""
+    for window in rule.windows:
+        pieces, size = counts.get(window.factor, 1), rule.sizes[window.factor]
+        if size % pieces == 0 and not window.fits(size, pieces):
+            own, needed = size // pieces * window.step, max(window.before, window.after)
+            what = f"dimension {window.dim} of input {window.operand} is cut {pieces} ways"
+            fix = "cut it into fewer pieces"
+            yield f"{what}, and windows reach {needed} positions into pieces of {own}", fix
 
 
 def _of_any_size(view: OpView, form: PrimitiveForm, cuts: Cuts, counts: dict[int, int]) -> _Found:

@@ -165,9 +165,7 @@ def _expert_product(view: OpView, rule: ShardingRule) -> PrimitiveForm:
 
 
 def _convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
-    """Images, channels, at most two dimensions of positions, which stay whole, channels of the
-    result.
-    """
+    """Images, channels, at most two dimensions of positions, channels of the result."""
     plain = _plain(view, rule)
     data, weight = plain.inputs
     rank = len(data)
@@ -178,6 +176,12 @@ def _convolution(view: OpView, rule: ShardingRule) -> PrimitiveForm:
         name=names[view.op.kind].get(rank, ""),
         device_matrix=(*data[:4], tuple(f for f in channels if f not in data[1])),
     )
+
+
+def _pool(view: OpView, rule: ShardingRule) -> PrimitiveForm:
+    """One axis for each dimension of the image; the stride behind its positions is no axis."""
+    plain = _plain(view, rule)
+    return replace(plain, device_matrix=plain.inputs[0])
 
 
 def _layer_norm(view: OpView, rule: ShardingRule) -> PrimitiveForm:
@@ -226,14 +230,15 @@ def _one_hot(view: OpView, rule: ShardingRule) -> PrimitiveForm:
     """
     plain = _plain(view, rule)
     indices, (result,) = plain.inputs[0], plain.results
-    last = view.int("axis", len(indices)) == len(indices)
+    axis = view.int("axis", len(indices))
+    last = axis == len(indices)
     return replace(
         plain,
         name="OneHot" if last or len(indices) == 1 else "",
         inputs=(result, (), ()),
         dims=(view.result(), (), ()),
         tensors=(indices, (), ()),
-        device_matrix=(*indices, ()),
+        device_matrix=(*indices, result[axis]),
     )
 
 
@@ -288,6 +293,7 @@ def _gather_nd(view: OpView, rule: ShardingRule) -> PrimitiveForm:
 
 _FORMS: Mapping[str, Callable[[OpView, ShardingRule], PrimitiveForm]] = MappingProxyType(
     {
+        "AveragePool": _pool,
         "BitShift": _shift,
         "Conv": _convolution,
         "ConvTranspose": _convolution,
@@ -299,6 +305,7 @@ _FORMS: Mapping[str, Callable[[OpView, ShardingRule], PrimitiveForm]] = MappingP
         "LpNormalization": _norm,
         "MatMul": _product,
         "Max": _pair,
+        "MaxPool": _pool,
         "Min": _pair,
         "OneHot": _one_hot,
         "PRelu": _slopes,

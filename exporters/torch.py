@@ -32,7 +32,9 @@ from exporters.sharding_json import (
 )
 from exporters.stages import WRITE_JSON, refuse_stages, stage_losses, stages_json
 from exporters.torch_module import MODULE
+from ir.ops import Engine, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective
+from ir.plan_positions import cutting_positions
 
 __all__ = ["from_json", "losses", "to_json", "to_python"]
 
@@ -160,10 +162,12 @@ def to_json(plan: Plan | Sharding) -> str:
     """Text of the JSON form.
 
     Raises:
-        ExportError: torch cannot number the ranks as the plan does.
+        ExportError: torch cannot number the ranks as the plan does, or cut images so.
     """
     if isinstance(plan, Plan) and plan.pipeline is not None:
         return stages_json(plan, FORMAT, to_json, _sent)
+    if isinstance(plan, Plan):
+        _refuse_strips(plan)
     sharding = _expressible(plan)
     codec = _codec(sharding)
     sizes = sharding.sizes
@@ -199,6 +203,7 @@ def losses(plan: Plan) -> tuple[str, ...]:
     return (
         *_order_losses(sharding),
         *_uneven_losses(sharding),
+        *_edge_losses(plan),
         *recompute_losses(plan, "torch.utils.checkpoint"),
         *name_losses(sharding),
     )
@@ -215,6 +220,23 @@ def _order_losses(sharding: Sharding) -> Iterator[str]:
             f"plan does so in another order in {counted(lost, 'layouts')}: their shards lie on "
             "other devices, and what was priced to bring them there differs"
         )
+
+
+def _edge_losses(plan: Plan) -> Iterator[str]:
+    pools = sorted(op.name for op in cutting_positions(plan))
+    if pools:
+        yield f"DTensor gathers images that are cut along positions in {counted(pools, 'pools')}"
+
+
+def _refuse_strips(plan: Plan) -> None:
+    """Torch 2.13 takes parts of images for whole ones where a convolution reads them, silently."""
+    cut = [
+        op.name for op in cutting_positions(plan) if lookup(op.kind).engine is Engine.CONVOLUTION
+    ]
+    if cut:
+        what = "DTensor convolves no images that are cut along positions"
+        fix = "search without --cut-positions and such pins, or export for JAX"
+        raise ExportError(Violation(what, counted(sorted(cut), "operators"), fix))
 
 
 def _uneven_losses(sharding: Sharding) -> Iterator[str]:
@@ -235,10 +257,11 @@ def to_python(plan: Plan | Sharding) -> str:
     """A Python module that builds the mesh and the placements; it needs no other file.
 
     Raises:
-        ExportError: torch cannot number the ranks as the plan does.
+        ExportError: torch cannot number the ranks as the plan does, or cut images so.
     """
     if isinstance(plan, Plan):
         refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
+        _refuse_strips(plan)
     sharding = _expressible(plan)
     codec = _codec(sharding)
     rest: dict[object, object] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from importers.onnx_shapes import ShapeInference
 from importers.onnx_values import Array
 
 MAX_ELEMENTS = 1 << 28
-"""A larger array is not read."""
+"""A larger array is neither read nor made."""
 
 
 def constant_values(
@@ -44,14 +45,19 @@ def model_values(
     inference = ShapeInference(model, bind or {})
     for node in model.graph.node:
         inference.visit(node)
-    found = _Constants(model, dict(inference.facts.value))
+    found = _Constants(model, dict(inference.facts.value), inference.facts.dims)
     values = {name: found.value(name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
 class _Constants:
-    def __init__(self, model: onnx.ModelProto, known: dict[str, Array]) -> None:
-        self.model, self.known = model, known
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        known: dict[str, Array],
+        dims: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self.model, self.known, self.dims = model, known, dims
         self.stored = {t.name: t for t in model.graph.initializer}
         self.makers = {n: node for node in model.graph.node for n in node.output if n}
         self.inputs = {i.name for i in model.graph.input}
@@ -75,11 +81,16 @@ class _Constants:
         except (ValueError, TypeError, KeyError):
             return None
 
+    def _is_large(self, name: str) -> bool:
+        return math.prod(self.dims.get(name, ())) > MAX_ELEMENTS
+
     def _computed(self, name: str) -> Array | None:
         """Run what makes a tensor from constants alone."""
         nodes: list[onnx.NodeProto] = []
         feeds: dict[str, Array] = {}
         if name in self.inputs or not self._collect(name, nodes, feeds, set()):
+            return None
+        if any(self._is_large(made) for node in nodes for made in node.output):
             return None
         graph = onnx.GraphProto(name="constants", node=nodes)
         graph.input.extend(onnx.ValueInfoProto(name=n) for n in feeds)

@@ -4,7 +4,7 @@ An operator of such a kind keeps MindSpore's name, with `mindspore::` in front. 
 here, so nothing computes it; its rule says what a strategy may do.
 
 Source: MindSpore 2.7.0, `frontend/parallel/ops_info`: `arithmetic_info.h`, `activation_info.h`,
-`inplace_op_info.cc`, `cdist_info.cc`, `scatter_update_info.cc`.
+`inplace_op_info.cc`, `cdist_info.cc`, `scatter_update_info.cc`, `loss_info.cc`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,19 @@ def _updated_rows(operands: Sequence[Dims], results: Sequence[Dims]) -> str:
     return f"rows! {rest}, {numbers}, {numbers} {rest} -> rows! {rest}"
 
 
+def _cross_entropy(operands: Sequence[Dims], results: Sequence[Dims]) -> str:
+    """Logits and probabilities, whose classes stay whole; a loss for each row, and a gradient."""
+    if len(operands) != 2:
+        return ""
+    data = " ".join(f"d{place}" for place in range(len(operands[0]) - 1))
+    ends = [f"{data} classes!" if len(r) == len(operands[0]) else _leading(r) for r in results]
+    return f"{data} classes!, {data} classes! -> {', '.join(ends)}"
+
+
+def _leading(dims: Dims) -> str:
+    return " ".join(f"d{place}" for place in range(len(dims)))
+
+
 _BY_ELEMENT = (
     "ApproximateEqual", "Atan2", "BesselI0", "BesselI0e", "BesselI1", "BesselI1e", "BesselJ0",
     "BesselJ1", "Betainc", "Erfinv", "Gcd", "HShrink", "Hypot", "Igamma", "Igammac", "IsClose",
@@ -73,6 +86,7 @@ _RULES: Mapping[str, RuleText] = MappingProxyType(
         **dict.fromkeys(_IN_PLACE, _in_place),
         **dict.fromkeys(_UPDATED_ROWS, _updated_rows),
         "Cdist": _distances,
+        "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     }
 )
 

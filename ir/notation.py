@@ -25,12 +25,15 @@ def notation(rule: ShardingRule) -> str:
 
 
 def remarks(rule: ShardingRule) -> Iterator[str]:
-    """What the notation cannot say, in the same names: messages inside, tables looked up."""
+    """What the notation cannot say, in the same names: messages inside, windows, tables."""
     names = _names(rule)
     for item in rule.internal:
         factors = [f for f in item.factors if f in names and f in rule.splittable]
         if factors:
             yield f"{_listed(factors, names)}: {_messages(item)}"
+    read = [w.factor for w in rule.windows if w.factor in names]
+    if read:
+        yield f"{_listed(read, names)}: split only where asked for; neighbours exchange edges"
     table = [f for f in sorted(rule.lookup) if f in names]
     if table:
         yield f"{_listed(table, names)}: looked up under a mask"

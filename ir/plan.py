@@ -86,6 +86,10 @@ class PlannedTensor:
     stage: int = 0
     """Stage of the pipeline that holds it, where there is one; of an input the first that reads it.
     """
+    host_bytes: float = 0.0
+    """For a parameter: optimizer state that each device keeps in the memory of its host."""
+    host_s: float = 0.0
+    """Once in a step, in which that comes to the device for the update and goes back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,12 @@ def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) 
                 yield from _layout_faults(layout, tensor.dims, mesh, place)
             if planned.zero not in range(4):
                 yield f"ZeRO has no stage {planned.zero}", place
-        yield from _time_faults(place, planned.update_s, planned.recompute_s)
+        yield from _time_faults(place, planned.update_s, planned.recompute_s, planned.host_s)
+        held = planned.host_bytes
+        if not 0 <= held < math.inf or (held and planned.role != "parameter"):
+            yield f"a host cannot hold {held} bytes of its optimizer state", place
+        elif planned.host_s and not held:
+            yield f"nothing of it is on the host, and that takes {planned.host_s} s", place
 
 
 def operator_faults(

@@ -93,6 +93,9 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
                 del record["stage"]
         for record in values["tensors"]:
             del record["zero"], record["states"]
+    for record in values["tensors"]:
+        if not record["host_bytes"]:
+            del record["host_bytes"], record["host_s"]
     separators = (",", ":") if indent is None else None
     return json.dumps(values, indent=indent, separators=separators, ensure_ascii=False) + "\n"
 

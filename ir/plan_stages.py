@@ -215,10 +215,12 @@ class StageTimes:
     """Updates of parameters, once in a step."""
     gather_s: float
     """To bring parts of parameters together behind the updates."""
+    host_s: float
+    """For optimizer state to come from the host and go back."""
 
     @property
     def once_s(self) -> float:
-        return self.sync_s + self.shared_s + self.update_s + self.gather_s
+        return self.sync_s + self.shared_s + self.update_s + self.gather_s + self.host_s
 
 
 def stage_times(plan: Plan, stage: int) -> StageTimes:
@@ -240,6 +242,7 @@ def stage_times(plan: Plan, stage: int) -> StageTimes:
         math.fsum(s.time_s for s in pipeline_of(plan).shared if stage in s.stages),
         math.fsum(t.update_s for t in own.tensors if t.role == "parameter"),
         math.fsum(i.time_s for i in once if i.cause == CAUSE_UPDATED),
+        math.fsum(t.host_s for t in own.tensors if t.role == "parameter"),
     )
 
 

@@ -8,8 +8,9 @@ docs/concepts.md.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 FactorMap = tuple[tuple[int, ...], ...]
@@ -29,6 +30,69 @@ class InternalCollective:
     """All-reduces in the forward pass."""
     backward: int = 1
     """All-reduces in the backward pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Positions of an operand that windows read: where they are split, neighbours send their
+    edges, one message for each split dimension, the later ones with the corners.
+    """
+
+    factor: int
+    """Of the positions."""
+    step: int
+    """Positions of the operand for each value of the factor."""
+    operand: int
+    """Which operand is read."""
+    mapping: FactorMap
+    """Factors of all of its dimensions, also of those that stay whole."""
+    dim: int
+    """Which dimension the positions are."""
+    before: int
+    """Positions that a device needs of the one before it."""
+    after: int
+    """Positions that a device needs of the one behind it."""
+    bytes_per_element: float = 4.0
+
+    def fits(self, size: int, pieces: int) -> bool:
+        """Whether positions may be cut so: alike, and no edge is longer than a piece.
+
+        Args:
+            size: of the factor.
+            pieces: of it.
+        """
+        longest = max(self.before, self.after)
+        return pieces == 1 or (size % pieces == 0 and size // pieces * self.step >= longest)
+
+    def sent(self, pieces: int) -> int:
+        """Positions that two neighbours send each other, both ways."""
+        return self.before + self.after if pieces > 1 else 0
+
+    def received(self, pieces: int) -> int:
+        """Positions that a device gets at most; of two devices each has one neighbour."""
+        return max(self.before, self.after) if pieces == 2 else self.sent(pieces)
+
+
+def edge_elements(
+    windows: Sequence[Window], sizes: Sequence[int], pieces: Mapping[int, int]
+) -> list[int]:
+    """Elements that two neighbours send each other for each window; corners go with the later ones.
+
+    Args:
+        windows: of one rule, in order.
+        sizes: of its factors.
+        pieces: into how many each factor is split.
+    """
+    out = []
+    for number, window in enumerate(windows):
+        wider = {w.dim: w.received(pieces.get(w.factor, 1)) for w in windows[:number]}
+        elements = window.sent(pieces.get(window.factor, 1))
+        for dim, factors in enumerate(window.mapping):
+            if dim != window.dim:
+                own = math.prod(-(-sizes[f] // pieces.get(f, 1)) for f in factors)
+                elements *= own + wider.get(dim, 0)
+        out.append(elements)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +116,8 @@ class ShardingRule:
     divisors: tuple[int, ...] = ()
     """What divides each factor at every value of the model's symbols; empty where sizes are fixed.
     """
+    windows: tuple[Window, ...] = ()
+    """Positions that are read by windows, in the order of their messages."""
 
     @property
     def splittable(self) -> tuple[int, ...]:
@@ -76,6 +142,7 @@ class RuleBuilder:
     internal: list[InternalCollective] = field(default_factory=list)
     uncut: set[int] = field(default_factory=set)
     lookup: set[int] = field(default_factory=set)
+    windows: list[Window] = field(default_factory=list)
 
     def factor(self, size: int, *, locked: bool = False) -> int:
         """A new factor."""
@@ -104,6 +171,7 @@ class RuleBuilder:
             order=tuple(order),
             uncut=frozenset(self.uncut),
             lookup=frozenset(self.lookup),
+            windows=tuple(self.windows),
         )
 
 

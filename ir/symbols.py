@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, lookup
+from ir.ops.windows import with_whole_positions
 from ir.rule import ShardingRule
 
 DEGREE = 2
@@ -203,10 +204,12 @@ class _Divisors:
         """An operator with what divides its factors: 1 where they cannot be told from one another,
         because its rule is another one near by, or at all values further down.
 
-        Further down alone it may be another one: a batch of 1 is not followed everywhere.
+        Further down alone it may be another one: a batch of 1 is not followed everywhere. Positions
+        are told apart from the others: those that windows keep step with at some values only are
+        divided by 1.
         """
         op = self.all[0].ops[index]
-        rules = [_rule(g, index) for g in self.all]
+        rules, out_of_step = _alike([_rule(g, index) for g in self.all])
         first = rules[0]
         same = [i for i, rule in enumerate(rules) if replace(rule, sizes=first.sizes) == first]
         far = [i for i in same if i in self.weights]
@@ -216,7 +219,9 @@ class _Divisors:
             [rules[i].sizes[f] if i in same else 0 for i in range(len(rules))]
             for f in range(len(first.sizes))
         )
-        return replace(op, divisors=tuple(self._divisor(tuple(s), far) for s in sizes))
+        found = [self._divisor(tuple(s), far) for s in sizes]
+        known = (1 if f in out_of_step else divisor for f, divisor in enumerate(found))
+        return replace(op, divisors=tuple(known))
 
     def _divisor(self, sizes: tuple[int, ...], far: Sequence[int]) -> int:
         """What divides a size, given in all graphs; 1 unless it is a polynomial also `far` down."""
@@ -238,6 +243,18 @@ class _Divisors:
                 weight //= math.prod(node - a for a in others)
             out.append(weight)
         return out
+
+
+def _alike(rules: list[ShardingRule]) -> tuple[list[ShardingRule], frozenset[int]]:
+    """Rules of one operator, positions whole where not all have the same windows, and the factors
+    of those windows.
+    """
+    every = [frozenset(rule.windows) for rule in rules]
+    out_of_step = frozenset().union(*every) - every[0].intersection(*every)
+    if not out_of_step:
+        return rules, frozenset()
+    positions = frozenset(window.factor for window in out_of_step)
+    return [with_whole_positions(rule) for rule in rules], positions
 
 
 def _rule(graph: OpGraph, index: int) -> ShardingRule:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ir.rule import ShardingRule
+from ir.rule import ShardingRule, Window
 
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -86,7 +86,18 @@ def fitting(
     out = np.asarray(fits.all(axis=1))
     for dim in compound_dims(rule) if compound else ():
         out &= _contiguous(dim, rule, factors, count)
+    for window in rule.windows:
+        if window.factor in factors:
+            out &= _in_step(window, rule, count[:, factors.index(window.factor)])
     return out
+
+
+def _in_step(window: Window, rule: ShardingRule, pieces: IntArray) -> BoolArray:
+    """Positions are cut alike at every size, and into pieces that no edge is longer than."""
+    known = rule.divisors or rule.sizes
+    kinds = np.unique(pieces)
+    fine = [window.fits(known[window.factor], int(kind)) for kind in kinds]
+    return np.asarray(np.isin(pieces, kinds[np.array(fine, dtype=bool)]))
 
 
 def compound_dims(rule: ShardingRule) -> dict[tuple[int, ...], None]:

@@ -204,7 +204,7 @@ class OpPricer:
         computed = priced_together(self.operators, priced)
         for d, (forward, back) in zip(drafts, computed, strict=True):
             inner = self._inner.messages(
-                d.rule, d.splits, d.view.outputs, d.summed, backward=any(d.gradient)
+                d.rule, d.splits, d.view.outputs, d.summed, gradient=d.gradient
             )
             yield Times(forward[:-1], back[:-1], inner, inner.time_s(), float(forward[-1]))
 

@@ -20,10 +20,11 @@ from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.ops import Engine, OpView, annotation, lookup
 from ir.plan import NamedLayout, Plan
-from planner.dialects import REPLICATED, TARGETS, Assignment
+from planner.dialects import REPLICATED, Assignment
 from planner.liveness import analyse
 from planner.lowered import Lowered, Node, NodeKind, Setting
 from planner.lowering import lower
+from planner.preparation import dialect_of_plan
 from planner.restriction import original_choice, restricted
 from planner.solvers import Budget, solver_by_name
 from topology.cluster import Cluster
@@ -46,7 +47,7 @@ def checkpoint_only_s(plan: Plan) -> float | None:
 
 def lowered_again(plan: Plan) -> Lowered | None:
     """The problem that a plan for MindSpore solves, made from the plan's own record."""
-    dialect = TARGETS.get(str(plan.request.get("target")))
+    dialect = dialect_of_plan(plan)
     if dialect is None or not dialect.cut_counts or plan.graph.is_training_step:
         return None
     axes = [name for name, _, _ in plan.mesh]
@@ -54,7 +55,7 @@ def lowered_again(plan: Plan) -> Lowered | None:
     setting = Setting(
         Cluster.from_dict(plan.cluster),
         Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh)),
-        replace(dialect, all_to_all=plan.request.get("all_to_all") is not False),
+        dialect,
         training,
         Optimizer(str(plan.request.get("optimizer"))),
         {t.name: _layout(t.layout, axes) for t in plan.tensors if t.role == "input"},

@@ -4,7 +4,7 @@ meshes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -59,6 +59,8 @@ class Dialect:
     """Sums are completed where they arise, and gradients too: no operator works on terms."""
     all_to_all: bool = True
     """An axis moves between dimensions by one all-to-all, else by an all-gather and a slice."""
+    cut_positions: bool = False
+    """Positions that windows read may be cut: neighbours send each other their edges."""
 
     def meshes(self, cluster: Cluster) -> tuple[Mesh, ...]:
         """Meshes to search on, the one of the machine's tiers first, then finer groupings.
@@ -79,6 +81,16 @@ class Dialect:
         mesh = prime_mesh(cluster, max(self.max_axes - 2, len(cluster.tiers)))
         return mesh if mesh not in self.meshes(cluster) else None
 
+    def mesh_of_cuts(self, cluster: Cluster, fits: Callable[[Mesh], bool]) -> Mesh | None:
+        """The first of all other meshes that fits cuts which those of `meshes` do not.
+
+        Many devices have axes of several primes, and a user may cut between these.
+        """
+        if not self.cut_counts:
+            return None
+        every = grouped_meshes(cluster, self.max_axes)
+        return next((mesh for mesh in every if fits(mesh)), None)
+
     def assignments(
         self, rule: ShardingRule, entry: OperatorEntry, mesh: Mesh, *, gradient: bool
     ) -> tuple[list[Assignment], int]:
@@ -98,6 +110,9 @@ class Dialect:
 
     def _factors(self, rule: ShardingRule, entry: OperatorEntry) -> tuple[int, ...]:
         factors = rule.splittable
+        if not self.cut_positions:
+            whole = {window.factor for window in rule.windows}
+            factors = tuple(f for f in factors if f not in whole)
         if not self.cut_counts:
             return factors
         barred = set(rule.uncut)
@@ -125,7 +140,8 @@ class Offers:
             choices = (REPLICATED,)
         # Rules that look up are told by all they have; of others only these facts count.
         compound = rule if rule.lookup else tuple(compound_dims(rule))
-        key = (choices, rule.sizes, rule.divisors, compound)
+        windows = rule.windows if self.dialect.cut_positions else ()
+        key = (choices, rule.sizes, rule.divisors, compound, windows)
         if key not in self._found:
             self._found[key] = self._offered(rule, choices)
         return self._found[key]

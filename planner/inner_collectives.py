@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from costmodel.collectives import Collective, CollectiveModel, CurveTable
 from ir.dtypes import dtype_bytes
 from ir.graph import Tensor
-from ir.rule import FactorMap, ShardingRule
+from ir.rule import FactorMap, ShardingRule, edge_elements
 from planner.assignments import Assignments, Groups, IntArray
 
 FloatArray = NDArray[np.float64]
@@ -33,7 +33,7 @@ class InnerCollective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """One all-reduce inside an operator, for all candidates."""
+    """One message inside an operator, for all candidates."""
 
     groups: Groups
     """Devices that take part; candidates without any axis send nothing."""
@@ -44,6 +44,7 @@ class Message:
     backward: int
     once_s: FloatArray
     """Seconds of one, shape (C,); 0 where nothing is sent."""
+    kind: Collective = Collective.ALL_REDUCE
 
     def of(self, candidate: int) -> InnerCollective | None:
         """What one candidate sends."""
@@ -51,7 +52,7 @@ class Message:
         if not axes:
             return None
         return InnerCollective(
-            Collective.ALL_REDUCE,
+            self.kind,
             axes,
             float(self.nbytes[candidate]),
             self.forward,
@@ -100,7 +101,7 @@ class InnerPricer:
     collectives: CollectiveModel
     partial_edges: bool
     """Sums may stay partial behind an operator; otherwise they are completed inside."""
-    _curves: dict[Groups, CurveTable] = field(default_factory=dict)
+    _curves: dict[tuple[Collective, Groups], CurveTable] = field(default_factory=dict)
     """Of the axes of each group; without axes nothing is sent."""
 
     def messages(
@@ -110,7 +111,7 @@ class InnerPricer:
         outputs: Sequence[Tensor],
         summed: Sequence[frozenset[int]],
         *,
-        backward: bool,
+        gradient: Sequence[bool],
     ) -> InnerCollectives:
         """Messages of all candidates of an operator.
 
@@ -119,9 +120,12 @@ class InnerPricer:
             splits: its candidates.
             outputs: its results.
             summed: for each result the factors that are summed away.
-            backward: there is a backward pass.
+            gradient: for every operand whether its gradient is wanted.
         """
+        backward = any(gradient)
         found = [*self._internal(rule, splits, backward=backward)]
+        if any(w.factor in splits.choices for w in rule.windows):
+            found += self._edges(rule, splits, gradient)
         if not self.partial_edges:
             found += self._sums(rule, splits, outputs, summed, backward=backward)
         return InnerCollectives(len(splits), found)
@@ -139,6 +143,24 @@ class InnerPricer:
                 back = max(item.backward, repeated) if backward else 0
                 yield self._message(groups, elements * item.bytes_per_element, item.forward, back)
 
+    def _edges(
+        self, rule: ShardingRule, splits: Assignments, gradient: Sequence[bool]
+    ) -> Iterator[Message]:
+        """What neighbours send each other where positions are cut; its gradient goes back."""
+        factors = {f for w in rule.windows for dim in w.mapping for f in dim}
+        pieces = {f: splits.counts((f,)).tolist() for f in factors}
+        rows = [
+            edge_elements(rule.windows, rule.sizes, {f: own[i] for f, own in pieces.items()})
+            for i in range(len(splits))
+        ]
+        for number, window in enumerate(rule.windows):
+            groups = splits.groups(frozenset((window.factor,)))
+            elements = np.array([row[number] for row in rows], dtype=np.float64)
+            if elements.any():
+                nbytes = elements * window.bytes_per_element
+                back = int(gradient[window.operand])
+                yield self._message(groups, nbytes, 1, back, Collective.POINT_TO_POINT)
+
     def _sums(
         self,
         rule: ShardingRule,
@@ -154,12 +176,19 @@ class InnerPricer:
                 nbytes = _local_elements(mapping, splits, tensor) * dtype_bytes(tensor.dtype)
                 yield self._message(groups, nbytes, 1, int(backward))
 
-    def _message(self, groups: Groups, nbytes: FloatArray, forward: int, backward: int) -> Message:
-        if groups not in self._curves:
-            kinds = [(Collective.ALL_REDUCE, axes) for axes in groups.axes]
-            self._curves[groups] = self.collectives.table(kinds)
-        once_s = self._curves[groups].time_s(groups.of, nbytes)
-        return Message(groups, nbytes, forward, backward, once_s)
+    def _message(
+        self,
+        groups: Groups,
+        nbytes: FloatArray,
+        forward: int,
+        backward: int,
+        kind: Collective = Collective.ALL_REDUCE,
+    ) -> Message:
+        if (kind, groups) not in self._curves:
+            kinds = [(kind, axes) for axes in groups.axes]
+            self._curves[kind, groups] = self.collectives.table(kinds)
+        once_s = self._curves[kind, groups].time_s(groups.of, nbytes)
+        return Message(groups, nbytes, forward, backward, once_s, kind)
 
 
 def _local_elements(mapping: FactorMap, splits: Assignments, tensor: Tensor) -> FloatArray:

@@ -16,12 +16,12 @@ from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.plan import Bound, NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
-from planner.dialects import TARGETS
 from planner.edges import BUCKET_BYTES, CAUSE_GATHER, CAUSE_SYNC
 from planner.evidence import Evidence
 from planner.liveness import analyse
 from planner.lowered import Lowered, Node, NodeKind, Setting
 from planner.lowering import lower
+from planner.preparation import dialect_of_plan
 from planner.request import RequestError
 from planner.restriction import IndexArray, original_choice, restricted
 from planner.solvers import Budget, solver_by_name
@@ -186,7 +186,7 @@ def _check_shape(plan: Plan, cluster: Cluster) -> None:
 
 def setting_of(plan: Plan, cluster: Cluster) -> Setting:
     """What lowering needs to price the plan's graph on its mesh again, on such a machine."""
-    dialect = TARGETS.get(str(plan.request.get("target")))
+    dialect = dialect_of_plan(plan)
     if dialect is None:
         raise RequestError(
             f"the plan's target {plan.request.get('target')!r} is unknown\n  at:  request.target\n"
@@ -197,7 +197,7 @@ def setting_of(plan: Plan, cluster: Cluster) -> Setting:
     return Setting(
         cluster,
         Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh)),
-        replace(dialect, all_to_all=plan.request.get("all_to_all") is not False),
+        dialect,
         bool(plan.request.get("training")),
         Optimizer(str(plan.request.get("optimizer"))),
         {t.name: _layout(t.layout, axes) for t in plan.tensors if t.role == "input"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from planner.pins import Pin, cuts_text, listed
 from planner.ports import Port, tensor_dims
 from planner.request import Cuts, RequestError
 from planner.restriction import restricted
+from topology.cluster import Cluster
 from topology.mesh import Mesh
 
 IndexArray = NDArray[np.intp]
@@ -59,6 +60,35 @@ def meshes_for(
             "  fix: pin fewer operators, or cut them over the same groups of devices"
         )
     return tuple(mesh for mesh, fits in zip(meshes, fitting, strict=True) if fits)
+
+
+def first_meshes(
+    keeping: Callable[[Sequence[Mesh]], tuple[Mesh, ...]], dialect: Dialect, cluster: Cluster
+) -> tuple[Mesh, ...]:
+    """The meshes of a target on which everything pinned can be kept; where none is, another one.
+
+    Args:
+        keeping: finds those of some meshes, as `meshes_for` does with its errors.
+        dialect: of the target.
+        cluster: the machine.
+
+    Raises:
+        RequestError: no mesh keeps them; the message has the cuts that exist.
+    """
+
+    def keeps(mesh: Mesh) -> bool:
+        try:
+            return bool(keeping([mesh]))
+        except RequestError:
+            return False
+
+    try:
+        return keeping(dialect.meshes(cluster))
+    except RequestError:
+        other = dialect.mesh_of_cuts(cluster, keeps)
+        if other is None:
+            raise
+        return (other,)
 
 
 def pinned(lowered: Lowered, pins: Sequence[Pin]) -> Lowered:

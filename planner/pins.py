@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -18,6 +18,10 @@ from planner.request import Cuts, RequestError
 
 MOST_SHOWN = 8
 """Names or cuts that a message lists; the rest is counted."""
+RESULT = "->"
+"""Behind the name of an operator: its cuts are those in which its result is read, MindSpore's
+`out_strategy`."""
+_ENDS = frozenset({"Loss", "Output"})
 LONGEST_NAME = 1000
 """A longer pattern is no slip of the finger."""
 
@@ -47,6 +51,8 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
     found: dict[str, Pin] = {}
     for name, cuts in pins:
         text = pin_text(name, cuts)
+        if name.endswith(RESULT):
+            continue
         for pin in _of_parts(graph, name, cuts, text) or _of_operators(graph, name, cuts, text):
             op, other = pin.op, found.setdefault(pin.op.name, pin)
             if other.cuts != pin.cuts:
@@ -55,7 +61,75 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
                     f"  at:  {other.text} and {text}\n"
                     "  fix: give every operator one strategy"
                 )
+    found = _of_readers(graph, pins) | found
     return tuple(found[op.name] for op in graph.ops if op.name in found)
+
+
+def parts_at_odds(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> frozenset[str]:
+    """Parts of composites that have pins of their own which no split of the composite keeps all."""
+    found: dict[str, list[tuple[str, Pin]]] = {}
+    for name, cuts in pins:
+        for pin in _of_parts(graph, name, cuts, pin_text(name, cuts)):
+            found.setdefault(pin.op.name, []).append((name, pin))
+    odd = {n for own in found.values() if len({pin.cuts for _, pin in own}) > 1 for n, _ in own}
+    parts = {part.name for op in graph.ops for part in op.parts}
+    results = {name.removesuffix(RESULT) for name, _ in pins if name.endswith(RESULT)}
+    return frozenset(odd | (parts & results))
+
+
+def _of_readers(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> dict[str, Pin]:
+    """What reads the results of operators whose results are pinned, by name.
+
+    What has a pin of its own keeps that, as in MindSpore.
+    """
+    found: dict[str, Pin] = {}
+    for name, cuts in pins:
+        if name.endswith(RESULT):
+            for wanted in _reading(graph, name, cuts, pin_text(name, cuts)):
+                held = found.get(wanted.op.name, wanted)
+                found[wanted.op.name] = _both(held, wanted)
+    return found
+
+
+def _reading(graph: OpGraph, name: str, cuts: Cuts, text: str) -> list[Pin]:
+    """What one pinned result holds."""
+    readers, found = graph.consumers(), list[Pin]()
+    for maker in _named(graph, name.removesuffix(RESULT), text):
+        result = maker.outputs[0]
+        own = _of_result(graph, result, cuts, text)
+        found += (
+            Pin(op, text, tuple(own if n == result else None for n in op.inputs))
+            for op in readers.get(result, [])
+            if op.kind not in _ENDS
+        )
+    if not found:
+        raise RequestError(
+            f"no operator reads the result of {name.removesuffix(RESULT)}\n  at:  {text}\n"
+            "  fix: pin the operator itself"
+        )
+    return found
+
+
+def _both(one: Pin, other: Pin) -> Pin:
+    """An operator that is held to cuts of several of its operands."""
+    pairs = list(zip(one.cuts, other.cuts, strict=True))
+    if any(None not in pair and len(set(pair)) > 1 for pair in pairs):
+        raise RequestError(
+            f"two pins hold what {one.op.name} reads to different cuts\n"
+            f"  at:  {one.text} and {other.text}\n  fix: give every result one strategy"
+        )
+    return replace(other, cuts=tuple(b if a is None else a for a, b in pairs))
+
+
+def _of_result(graph: OpGraph, result: str, cuts: Cuts, text: str) -> tuple[int, ...]:
+    """The cuts of a result, checked against its dims."""
+    dims = graph.tensors[result].dims
+    if len(cuts) == 1 and len(cuts[0]) == len(dims) and all(cut > 0 for cut in cuts[0]):
+        return cuts[0]
+    raise RequestError(
+        f"the result {result} has other dims than {_count_text(cuts)}\n  at:  {text}\n"
+        f"  fix: give one tuple with a cut for each dimension of {_dims(dims)}"
+    )
 
 
 def _of_operators(graph: OpGraph, name: str, cuts: Cuts, text: str) -> list[Pin]:

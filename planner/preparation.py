@@ -11,13 +11,31 @@ from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
 from ir.ops import is_described
+from ir.plan import Plan
+from ir.plan_positions import cutting_positions
 from ir.symbols import Symbol, with_divisors
 from planner.annotation import annotated, check_annotations, given_rules
 from planner.dialects import TARGETS, Dialect, mindspore_devices_allowed
+from planner.pins import parts_at_odds
 from planner.request import RequestError, SearchRequest
 from planner.tensor_layouts import input_layout
 from topology.cluster import Cluster
 from topology.mesh import Mesh
+
+ONE_BY_ONE = "mindspore_propagation"
+"""The solver that takes operators as MindSpore has them."""
+_CUTS = ("pins", "close_to", "soft_pins")
+"""What of a request holds operators to cuts, each behind a name."""
+
+
+def dialect_for(request: SearchRequest, devices: int) -> Dialect:
+    """The dialect that a request asks for.
+
+    Raises:
+        RequestError: as `dialect_of`.
+    """
+    found = dialect_of(request.target, devices, all_to_all=request.all_to_all)
+    return replace(found, cut_positions=asks_for_positions(request.to_dict()))
 
 
 def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect:
@@ -48,6 +66,38 @@ def dialect_of(target: str, devices: int, *, all_to_all: bool = True) -> Dialect
     return replace(dialect, all_to_all=all_to_all)
 
 
+def dialect_of_plan(plan: Plan) -> Dialect | None:
+    """The dialect in which a plan was searched; none where its target is unknown."""
+    record = plan.request
+    dialect = TARGETS.get(str(record.get("target")))
+    if dialect is None:
+        return None
+    positions = asks_for_positions(record) or any(cutting_positions(plan))
+    all_to_all = record.get("all_to_all") is not False
+    return replace(dialect, all_to_all=all_to_all, cut_positions=positions)
+
+
+def asks_for_positions(record: Mapping[str, object]) -> bool:
+    """Whether somebody cuts a tensor behind its first two dimensions, as a dataset of strips of
+    large images does: then positions may be cut wherever windows read them.
+
+    Args:
+        record: of a request, as a plan has it.
+    """
+    held = [entry[1:2] for key in _CUTS for entry in _lists(record.get(key))]
+    every = [own for found in held for cuts in _lists(found) for own in _lists(cuts)]
+    every += _lists(record.get("dataset_strategy"))
+    behind = (cut for own in every for cut in own[2:])
+    return record.get("cut_positions") is True or any(
+        isinstance(cut, int) and cut > 1 for cut in behind
+    )
+
+
+def _lists(value: object) -> list[list[object]]:
+    """The lists in a list of a record, which may hold anything."""
+    return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
+
+
 def prepare(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> tuple[OpGraph, list[str]]:
     """The graph that is planned, and what was assumed.
 
@@ -75,10 +125,23 @@ def _prepared(
     graph = replace(graph, batch=graph.batch or find_batch(graph))
     if not request.training:
         graph = use_stored_statistics(graph)
-    graph = normalise(graph, fused_attention=request.fused_attention)
+    graph = _normal(graph, request)
     check_annotations(graph)
     notes += _rule_notes(graph)
     return add_ends(graph, training=request.training), notes
+
+
+def _normal(graph: OpGraph, request: SearchRequest) -> OpGraph:
+    """The normal form; operators that are pinned otherwise than their neighbours are not fused,
+    and none is where MindSpore's propagation is repeated, which goes from one to the next.
+    """
+    fused = normalise(graph, fused_attention=request.fused_attention)
+    apart = parts_at_odds(fused, request.pins)
+    if request.solver == ONE_BY_ONE:
+        apart = frozenset(op.name for op in graph.ops)
+    if not apart:
+        return fused
+    return normalise(graph, fused_attention=request.fused_attention, apart=apart)
 
 
 def _range_notes(request: SearchRequest) -> list[str]:

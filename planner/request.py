@@ -69,9 +69,17 @@ class SearchRequest:
     sequence_parallel: str = "auto"
     """Whether activations are cut along their tokens: `on` wherever work would be repeated
     otherwise, `off` nowhere, or `auto`."""
+    context_parallel: str = "auto"
+    """In how many parts attention cuts the tokens of its queries, `off` for one, or `auto`."""
+    ring_attention: str = "off"
+    """Whether keys and values may go round beside the computation of attention, where that is
+    faster than to gather them (`auto`); only with a global batch."""
     interleave: str = "auto"
     """Chunks of the network on every device of a pipeline, which take turns, or `auto`; only with a
     global batch."""
+    offload: str = "off"
+    """Whether optimizer state rests in the memory of the host: of no parameter (`off`), of all
+    (`on`), or where that is best (`auto`); only with a global batch."""
     fully_use_devices: bool = False
     """An operator is cut over all devices of its mesh or not at all."""
     memory_limit_bytes: float | None = None
@@ -88,6 +96,9 @@ class SearchRequest:
     fused_attention: bool = True
     all_to_all: bool = True
     """MindSpore may exchange slices, as it does under AutoParallel; no choice for other targets."""
+    cut_positions: bool = False
+    """Positions of images may be cut wherever windows read them; a pin or a dataset strategy that
+    cuts them allows it too."""
     seed: int = 0
     threads: int = 2
     bind: tuple[tuple[str, int | Symbol], ...] = field(default=())
@@ -99,6 +110,9 @@ class SearchRequest:
     pins: tuple[tuple[str, Cuts], ...] = field(default=())
     """Names of operators, wildcards allowed, each with the cuts that they are held to."""
 
+    stage_starts: tuple[str, ...] = field(default=())
+    """Parts of the model, such as `layers.16`, with which all stages but the first begin; only with
+    a global batch and as many stages."""
     degrees: tuple[tuple[str, int], ...] = field(default=())
     """Degrees of parallelism that hold for the whole model, such as `("tp", 8)`
     (`planner.degrees`)."""
@@ -119,7 +133,7 @@ class SearchRequest:
     def is_open(self) -> bool:
         """Whether recomputation, optimizer sharding and interleaving are left to the search."""
         decisions = (self.recompute, self.zero, self.sequence_parallel, self.interleave)
-        return all(each == "auto" for each in decisions)
+        return all(each == "auto" for each in decisions) and self.offload != "on"
 
     def to_dict(self) -> dict[str, object]:
         """Record for plan.json: what decides the answer, so neither threads nor the time limit.
@@ -144,7 +158,14 @@ class SearchRequest:
         whole = ("global_batch", "micro_batch", "pipeline", "recompute", "zero", "interleave")
         for key in whole if self.global_batch is None else ():
             del data[key]
-        for key, usual in (("sequence_parallel", "auto"), ("fully_use_devices", False)):
+        for key, usual in (
+            ("sequence_parallel", "auto"),
+            ("context_parallel", "auto"),
+            ("offload", "off"),
+            ("ring_attention", "off"),
+            ("fully_use_devices", False),
+            ("cut_positions", False),
+        ):
             if data[key] == usual:
                 del data[key]
         if isinstance(self.dataset_strategy, tuple):
@@ -161,8 +182,10 @@ class SearchRequest:
         ]
         data["rests"] = [[name, list(cuts)] for name, cuts in self.rests]
         data["close_mesh"] = [list(axis) for axis in self.close_mesh]
+        data["stage_starts"] = list(self.stage_starts)
         for key in (
             "degrees", "scoped_degrees", "rests", "soft_pins", "close_to", "close_mesh",
+            "stage_starts",
         ):  # fmt: skip
             if not data[key]:
                 del data[key]

@@ -8,7 +8,7 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.symbols import Symbol, SymbolError, parse_symbol
 from planner.preparation import prepare
-from planner.request import RequestError, SearchRequest
+from planner.request import Cuts, RequestError, SearchRequest
 from topology.cluster import Cluster
 
 
@@ -26,6 +26,8 @@ def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
         batch=_number(plan.request, "batch") if stages is None else stages.micro_batch,
         fused_attention=bool(plan.request.get("fused_attention", True)),
         rules=tuple((str(kind), str(rule)) for kind, rule in _pairs(plan.request, "rules")),
+        solver=str(plan.request.get("solver", "")),
+        pins=tuple((str(name), _cuts(cuts)) for name, cuts in _pairs(plan.request, "pins")),
     )
     ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), request)
     if ready.digest() != plan.digest:
@@ -41,6 +43,12 @@ def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
 def _pairs(request: Mapping[str, object], key: str) -> list[tuple[object, object]]:
     found = request.get(key, [])
     return [(first, second) for first, second in found] if isinstance(found, list | tuple) else []
+
+
+def _cuts(found: object) -> Cuts:
+    """Cuts as a plan's record has them; nothing where it has something else."""
+    lists = (own for own in found if isinstance(own, list)) if isinstance(found, list) else ()
+    return tuple(tuple(cut for cut in own if isinstance(cut, int)) for own in lists)
 
 
 def bindings(plan: Plan) -> dict[str, int | Symbol]:

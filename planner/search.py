@@ -7,21 +7,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.operators import chip_constants
 from ir.graph import OpGraph
-from ir.plan import Baseline, Bound, Objective, Plan
+from ir.plan import Plan
 from planner.baselines import baselines, batch_places
 from planner.basis import Basis
 from planner.dialects import Dialect
-from planner.evidence import Evidence, space_of
+from planner.evidence import Evidence
 from planner.fit import check_states, infeasible
 from planner.least_memory import least_memory
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
-from planner.pinning import meshes_for, pinned
+from planner.outcome import (
+    Outcome,
+    beside_baselines,
+    fits_beside_buffers,
+    gap_of,
+    objective_of,
+    plan_of,
+    shape_of,
+    with_objective,
+)
+from planner.pinning import first_meshes, meshes_for, pinned
 from planner.pins import pin_notes, pins_of
-from planner.preparation import dialect_of, input_layouts, input_notes, prepare
+from planner.preparation import dialect_for, input_layouts, prepare
 from planner.pricing import MEMORY, TIME, check_cost
 from planner.recursive_programming import with_recursive_pins
 from planner.request import RequestError, SearchRequest
@@ -89,10 +98,10 @@ def search(
     """
     if request.cost == MEMORY:
         return least_memory(request, lambda asked: search(graph, cluster, asked, report, ready))
-    dialect = dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
     ready = ready or made_ready(graph, cluster, request)
     planned = ready.liveness.graph
     request = with_recursive_pins(request, planned, cluster.devices)
+    dialect = dialect_for(request, cluster.devices)
     report(
         f"{len(planned.ops)} operators, {len(planned.parameters)} parameters "
         f"on {cluster.devices} devices of {cluster.name}"
@@ -106,40 +115,16 @@ def search(
     if request.cost != TIME and best.fits:
         in_time, fastest = hunt.in_time(best)
         beside = tuple(baseline for baseline, _ in baselines(in_time.lowered, ready.batch))
-        plan = _plan(in_time, fastest, request, notes, beside)
-        return _with_objective(plan, _objective(request.cost, best.solution, outcomes))
+        plan = plan_of(in_time, fastest, request, notes, beside)
+        return with_objective(plan, objective_of(request.cost, best.solution, outcomes))
     priced = request.cost == TIME and hunt.wishes.allow_baselines
-    best, beside = _beside_baselines(best, ready) if priced else (best, ())
+    best, beside = beside_baselines(best, ready.batch) if priced else (best, ())
     if not best.fits:
         hunt.wishes.check(best.solution)
         raise infeasible(best.lowered, best.solution, request, beside)
-    plan = _plan(best, outcomes, request, notes, beside)
+    plan = plan_of(best, outcomes, request, notes, beside)
     bound_s = min(o.solution.bound_s for o in outcomes)
     return hunt.wishes.noted(plan, best.lowered, best.solution.choice or (), bound_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    lowered: Lowered
-    solution: Solution
-
-    @property
-    def fits(self) -> bool:
-        chosen = self.solution.choice is not None
-        return chosen and self.lowered.problem.fits(self.solution.peak_bytes)
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of the cost from the bound; infinite while nothing fits."""
-        return _gap(self.solution) if self.fits else math.inf
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        return not self.fits, self.solution.cost_s if self.fits else self.solution.peak_bytes
-
-
-def _gap(solution: Solution) -> float:
-    return solution.cost_s / solution.bound_s - 1 if solution.bound_s > 0 else math.inf
 
 
 class _Hunt:
@@ -160,10 +145,10 @@ class _Hunt:
         self.wishes = Wishes.of(liveness.graph, request)
         limit_s = request.time_limit_s
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
-        self.coarse: _Outcome | None = None
+        self.coarse: Outcome | None = None
         self.interrupted = False
 
-    def outcomes(self) -> list[_Outcome]:
+    def outcomes(self) -> list[Outcome]:
         """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
 
         Where the first mesh is too fine to be solved well even without a memory limit, and a limit
@@ -171,9 +156,9 @@ class _Hunt:
         Finer meshes are tried on problems small enough, and the fastest without a memory limit is
         kept if it gains.
         """
-        first, *finer = self._meshes(self.dialect.meshes(self.cluster))
+        first, *finer = first_meshes(self._meshes, self.dialect, self.cluster)
         lead = self._unlimited(first)
-        if not lead.fits and _gap(lead.solution) > WIDE_GAP:
+        if not lead.fits and gap_of(lead.solution) > WIDE_GAP:
             coarse = self._on_coarser_mesh()
             if coarse is not None and coarse.fits:
                 return [coarse]
@@ -186,7 +171,7 @@ class _Hunt:
             target_s = lead.solution.cost_s * (1 - WORTHWHILE)
             fastest = min(tried, key=lambda o: o.solution.cost_s, default=lead)
             kept += [fastest] if fastest.solution.cost_s < target_s else []
-        out: list[_Outcome] = []
+        out: list[Outcome] = []
         for outcome in kept:
             beaten = any(o.fits and o.solution.cost_s <= outcome.solution.bound_s for o in out)
             found = outcome if outcome.fits or beaten else self._limited(outcome)
@@ -196,7 +181,7 @@ class _Hunt:
     def _meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
         """Those on which everything pinned can be kept."""
         fitting = meshes_for(self.liveness.graph, self.pins, self.dialect, meshes)
-        return self.wishes.meshes(fitting)
+        return self.ruled_out.meshes(self.wishes.meshes(fitting))
 
     def _keeps_pins(self, mesh: Mesh) -> bool:
         try:
@@ -208,7 +193,7 @@ class _Hunt:
         found = self.wishes.narrowed(pinned(lower(self.liveness, setting, basis), self.pins))
         return without(found, self.ruled_out)
 
-    def _or_coarser(self, found: list[_Outcome]) -> list[_Outcome]:
+    def _or_coarser(self, found: list[Outcome]) -> list[Outcome]:
         """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
         best = min(found, key=lambda o: o.rank)
         if best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
@@ -218,14 +203,14 @@ class _Hunt:
         coarse = self._on_coarser_mesh()
         return [coarse] if coarse is not None and coarse.rank < best.rank else found
 
-    def _on_coarser_mesh(self) -> _Outcome | None:
+    def _on_coarser_mesh(self) -> Outcome | None:
         mesh = self.dialect.coarser_mesh(self.cluster)
         if self.coarse is None and mesh is not None and self._keeps_pins(mesh):
             free = self._unlimited(mesh)
             self.coarse = self._within_buffers(free if free.fits else self._limited(free))
         return self.coarse
 
-    def _unlimited(self, mesh: Mesh) -> _Outcome:
+    def _unlimited(self, mesh: Mesh) -> Outcome:
         """Without a memory limit the answer is exact, and often fits."""
         limit = self.request.memory_limit_bytes or float(self.cluster.usable_memory_bytes)
         setting = Setting(
@@ -241,10 +226,10 @@ class _Hunt:
         )
         lowered = self._lower(setting)
         sizes = lowered.problem.sizes
-        self.report(f"mesh {_shape(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
-        return _Outcome(lowered, self._solve(lowered, math.inf))
+        self.report(f"mesh {shape_of(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
+        return Outcome(lowered, self._solve(lowered, math.inf))
 
-    def _within_buffers(self, outcome: _Outcome) -> _Outcome:
+    def _within_buffers(self, outcome: Outcome) -> Outcome:
         """The answer beside the buffers of its own communication groups."""
         for _ in range(BUFFER_ROUNDS):
             excess = Evidence(outcome.lowered, outcome.solution.choice or ()).buffer_excess_bytes()
@@ -254,7 +239,7 @@ class _Hunt:
             outcome = self._limited(outcome, limit - excess)
         return outcome
 
-    def _limited(self, free: _Outcome, limit_bytes: float | None = None) -> _Outcome:
+    def _limited(self, free: Outcome, limit_bytes: float | None = None) -> Outcome:
         """Within memory, with the choice to compute saved tensors again.
 
         That choice only costs time: it is offered when memory binds, not before.
@@ -262,16 +247,16 @@ class _Hunt:
         setting, lowered = free.lowered.setting, free.lowered
         needed, limit = free.solution.peak_bytes, limit_bytes or setting.memory_limit_bytes
         self.report(
-            f"mesh {_shape(setting.mesh)}: the fastest plan needs {needed / 2**30:.1f} GiB "
+            f"mesh {shape_of(setting.mesh)}: the fastest plan needs {needed / 2**30:.1f} GiB "
             f"of {limit / 2**30:.1f} GiB"
         )
         if self.liveness.derived:
             lowered = self._lower(replace(setting, recompute=True), lowered.basis)
         tight = self._solve(lowered, limit)
         bound_s = max(tight.bound_s, free.solution.bound_s)
-        return _Outcome(lowered, replace(tight, bound_s=bound_s))
+        return Outcome(lowered, replace(tight, bound_s=bound_s))
 
-    def in_time(self, found: _Outcome) -> tuple[_Outcome, list[_Outcome]]:
+    def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
         """What was found at another cost, in seconds, and the fastest plans beside it.
 
         What that cost does not decide, such as layouts at rest, is chosen for the least time.
@@ -286,10 +271,10 @@ class _Hunt:
         )
         limits = (math.inf, problem.memory_limit_bytes)
         better = [completed(problem, allowed, limit) for limit in limits]
-        fine = [s for s in better if s.choice is not None and _fits_beside_buffers(lowered, s)]
+        fine = [s for s in better if s.choice is not None and fits_beside_buffers(lowered, s)]
         best = min((*fine, kept), key=lambda s: s.cost_s)
         solution = replace(best, proof="bounded", truncated=found.solution.truncated)
-        return _Outcome(lowered, solution), self.outcomes()
+        return Outcome(lowered, solution), self.outcomes()
 
     def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
         problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
@@ -313,88 +298,3 @@ class _Hunt:
         best = f"best {cost_s:.6g}{unit}" if math.isfinite(cost_s) else "nothing that fits yet"
         bound = f", bound {bound_s:.6g}{unit}" if math.isfinite(bound_s) else ""
         self.report(f"{stage}: {best}{bound}")
-
-
-def _fits_beside_buffers(lowered: Lowered, solution: Solution) -> bool:
-    excess = Evidence(lowered, solution.choice or ()).buffer_excess_bytes()
-    return lowered.problem.fits(solution.peak_bytes + excess)
-
-
-def _objective(cost: str, solution: Solution, outcomes: list[_Outcome]) -> Objective:
-    bound = min(solution.cost_s, *(o.solution.bound_s for o in outcomes))
-    return Objective(cost, solution.cost_s, bound, solution.proof)
-
-
-def _with_objective(plan: Plan, objective: Objective) -> Plan:
-    least = "the least" if objective.proof == "optimal" else f"at least {objective.bound:.6g}"
-    value = f"{objective.value:.6g} ({least} of the space)"
-    note = f"minimised by --cost {objective.cost}: {value}; times and bounds are the planner's"
-    return replace(plan, objective=objective, notes=(note, *plan.notes))
-
-
-def _beside_baselines(best: _Outcome, ready: Ready) -> tuple[_Outcome, tuple[Baseline, ...]]:
-    """The answer and the baselines; a baseline that fits and is faster becomes the answer."""
-    priced = baselines(best.lowered, ready.batch)
-    for baseline, choice in priced:
-        cost_s, peak = baseline.step_time_s, baseline.peak_memory_bytes
-        if choice is None or cost_s is None or peak is None or not baseline.fits:
-            continue
-        if not best.fits or cost_s < best.solution.cost_s:
-            better = replace(
-                best.solution, choice=choice, cost_s=cost_s, peak_bytes=peak, proof="bounded"
-            )
-            best = replace(best, solution=better)
-    return best, tuple(baseline for baseline, _ in priced)
-
-
-def _order_notes(mesh: Mesh) -> tuple[str, ...]:
-    """That ranks are placed otherwise than devices are numbered, if they are."""
-    order = mesh.rank_order()
-    if order == tuple(range(mesh.size)):
-        return ()
-    first = ", ".join(map(str, order[:8])) + (", ..." if mesh.size > 8 else "")
-    return (f"ranks are placed on devices {first}: the job needs the rank table of this order",)
-
-
-def _shape(mesh: Mesh) -> str:
-    return " x ".join(str(a) for a in mesh.axes)
-
-
-def _plan(
-    best: _Outcome,
-    outcomes: list[_Outcome],
-    request: SearchRequest,
-    notes: list[str],
-    beside: tuple[Baseline, ...],
-) -> Plan:
-    lowered, solution = best.lowered, best.solution
-    graph, setting = lowered.liveness.graph, lowered.setting
-    evidence = Evidence(lowered, solution.choice or ())
-    collectives = evidence.collectives()
-    estimate = evidence.estimate(collectives)
-    bound_s = min(estimate.step_time_s, *(o.solution.bound_s for o in outcomes))
-    gap = (estimate.step_time_s - bound_s) / bound_s if bound_s > 0 else 0.0
-    truncated = any(o.solution.truncated for o in (best, *outcomes))
-    return Plan(
-        graph=graph,
-        digest=graph.digest(),
-        cluster=setting.cluster.to_dict(),
-        mesh=tuple((a.name, a.size, a.tier) for a in setting.mesh.axes),
-        rank_order=setting.mesh.rank_order(),
-        request=request.to_dict(),
-        operators=evidence.operators(),
-        tensors=evidence.tensors(),
-        recomputed=evidence.recomputed(),
-        collectives=collectives,
-        estimate=estimate,
-        memory_bytes=evidence.memory_bytes(collectives),
-        space=space_of([o.lowered for o in outcomes]),
-        bound=Bound(bound_s, gap, solution.proof, request.solver, truncated),
-        baselines=beside,
-        notes=(
-            *notes,
-            *input_notes(graph, setting.mesh, setting.input_layouts),
-            *_order_notes(setting.mesh),
-            f"rates of matrix products: {chip_constants(setting.cluster.chip).basis}",
-        ),
-    )

@@ -33,4 +33,4 @@ class Collective(StrEnum):
     """Bytes of the tensor that one device collects."""
 
     POINT_TO_POINT = "point_to_point"
-    """Bytes sent from one device to one other."""
+    """Bytes sent from one device to one other; of edges, what two neighbours send each other."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import autograd.numpy as np
 
-from executors.placement import Array, coordinates
+from executors.placement import Array, coordinates, region_of
 from executors.semantics.indexing import taken
 from executors.spmd import Algorithm, Shards, Task
 from ir.ops import OpView
@@ -39,6 +39,22 @@ def _own_rows(rows: Array, size: int, part: tuple[int, int]) -> tuple[Array, Arr
     wanted = np.where(rows < 0, rows + size, rows) - part[0]
     mine = (wanted >= 0) & (wanted < part[1] - part[0])
     return mine, np.where(mine, wanted, 0)
+
+
+def _one_hot(task: Task) -> Shards:
+    """Of a new dimension that is split every device keeps its own elements."""
+    axis = task.int("axis", len(task.operand(0).dims))
+    if not task.layouts[0].dims[axis]:
+        return task.local()
+    out = []
+    for rank, place in enumerate(coordinates(task.mesh)):
+        own = region_of(task.results[0].dims, task.layouts[0], task.mesh.sizes, place)[axis]
+        dims = list(task.local_dims(0, rank))
+        dims[axis] = task.results[0].dims[axis]
+        given = [None if o is None else o.shards[rank] for o in task.operands]
+        (found,) = task.runner.run(task.op, given, task.results, [tuple(dims)])
+        out.append([np.take(found, own, axis=axis)])
+    return out
 
 
 def _gather_nd(task: Task) -> Shards:
@@ -101,6 +117,7 @@ INDEXING: Mapping[str, Algorithm] = MappingProxyType(
     {
         "Gather": _gather,
         "GatherND": _gather_nd,
+        "OneHot": _one_hot,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
     }

@@ -103,6 +103,8 @@ class Operators:
             for i, o in enumerate(operands)
         ]
         part = Part(split.op, self.graph, self.grid, split, leaves, self.double, self.constants)
+        if split.reaches_over:
+            raise NotRunError("its positions are split, and DTensor exchanges no edges")
         try:
             with torch.set_grad_enabled(bool(wanted)):
                 results = run_parts(part)

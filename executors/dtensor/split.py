@@ -42,6 +42,12 @@ class Split:
         """Axes that split something."""
         return tuple(a for a, f in enumerate(self.assignment) if f >= 0)
 
+    @property
+    def reaches_over(self) -> bool:
+        """Whether windows read positions of neighbours."""
+        split = {self.assignment[a] for a in self.axes}
+        return any(w.factor in split and w.before + w.after for w in self.rule.windows)
+
     def inside(self, *, backward: bool) -> Wires:
         """Messages that the rule promises inside the operator."""
         out: Wires = Counter()

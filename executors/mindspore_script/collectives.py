@@ -13,6 +13,8 @@ KINDS = {
     "AlltoAll": "all_to_all",
     "ReduceScatter": "reduce_scatter",
 }
+NEIGHBOURS = "NeighborExchangeV2"
+"""Sends the edges of a part of an image, and is not counted."""
 _NODE = re.compile(
     r"^ *%(\d+)\(\S*\) = (?:PrimFunc_)?([\w:]+)\((.*?)\)(?: \{| primitive_attrs| cnode|$)"
 )
@@ -44,7 +46,7 @@ def collectives(text: str, devices: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for number, line in enumerate(lines):
         match = _NODE.match(line)
-        if match is None or not _GROUP.search(line):
+        if match is None or match[2] == NEIGHBOURS or not _GROUP.search(line):
             continue
         found = _collective(match, line, lines[number + 1], devices)
         found["scope"] = _scope(lines, number)

@@ -27,7 +27,7 @@ SPLIT = "an all-reduce sliced inside smaller groups is a reduce-scatter there, t
 ADDED = "all-reduces that are only added to one another are one of the sum"
 FOLDED = "an all-reduce of an all-reduce over other axes is one over both"
 SMALL = "single numbers are not compared"
-REORDERED = "permutations that only reorder parts count as such"
+REORDERED = "permutations count as messages between two"
 
 SMALL_BYTES = 16
 """A loss, a norm, a count: neither side is held to these."""
@@ -102,6 +102,7 @@ class _Reader:
         if kind == "collective_permute":
             if all(len(set(pair)) == 1 for pair in groups):
                 return
+            kind, size = "point_to_point", 2
             self.notes[REORDERED] = None
         operand = self.graph.items[item.operands[0]]
         nbytes = self._bytes(operand) if kind == "reduce_scatter" else self._bytes(item)

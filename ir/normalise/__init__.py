@@ -4,6 +4,7 @@ mean something.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from ir.graph import OpGraph, Role
@@ -19,18 +20,21 @@ from ir.normalise.statistics import use_stored_statistics
 __all__ = ["add_ends", "main_dtype", "normalise", "use_stored_statistics", "with_dtype"]
 
 
-def normalise(graph: OpGraph, *, fused_attention: bool = True) -> OpGraph:
+def normalise(
+    graph: OpGraph, *, fused_attention: bool = True, apart: Collection[str] = ()
+) -> OpGraph:
     """The graph in normal form, without ends.
 
     Args:
         graph: as imported, with the batch that is planned for.
         fused_attention: recognise decomposed attention as one operator, as a fused kernel runs it.
+        apart: names of operators that are fused with no other.
     """
     graph = fold_parameters(drop_identities(graph))
     graph = group_experts(graph)
     if fused_attention:
         graph = recognise_attention(graph)
-    graph = fuse_elementwise(stop_shift_gradients(graph))
+    graph = fuse_elementwise(stop_shift_gradients(graph), apart)
     graph.validate()
     return graph
 

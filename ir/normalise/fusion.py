@@ -7,7 +7,7 @@ activations and the guards of exporters alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ir.graph import Op, OpGraph, Role
 from ir.ops import lookup
@@ -16,17 +16,22 @@ MAX_PARTS = 64
 MAX_OPERANDS = 12
 
 
-def fuse_elementwise(graph: OpGraph) -> OpGraph:
-    """The graph with chains of fusible operators as composites of kind `Fused`."""
+def fuse_elementwise(graph: OpGraph, apart: Collection[str] = ()) -> OpGraph:
+    """The graph with chains of fusible operators as composites of kind `Fused`.
+
+    Args:
+        graph: the graph.
+        apart: names of operators that stay by themselves.
+    """
     consumers = graph.consumers()
     makers = graph.producers()
     position = {op.name: i for i, op in enumerate(graph.ops)}
     chain_of: dict[str, str] = {}
     chains: dict[str, list[Op]] = {}
     for root in reversed(graph.ops):
-        if root.name in chain_of or not _may_join(root):
+        if root.name in chain_of or not _may_join(root, apart):
             continue
-        members = _grow(root, graph, makers, consumers, chain_of, position)
+        members = _grow(root, graph, makers, consumers, chain_of, position, apart)
         if len(members) > 1:
             chains[root.name] = members
             chain_of.update({m.name: root.name for m in members})
@@ -40,8 +45,10 @@ def fuse_elementwise(graph: OpGraph) -> OpGraph:
     return graph.with_ops(ops)
 
 
-def _may_join(op: Op) -> bool:
-    return lookup(op.kind).fusible and len(op.outputs) == 1 and not op.parts
+def _may_join(op: Op, apart: Collection[str]) -> bool:
+    return (
+        op.name not in apart and lookup(op.kind).fusible and len(op.outputs) == 1 and not op.parts
+    )
 
 
 def _grow(
@@ -51,6 +58,7 @@ def _grow(
     consumers: Mapping[str, Sequence[Op]],
     chain_of: dict[str, str],
     position: dict[str, int],
+    apart: Collection[str],
 ) -> list[Op]:
     members = {root.name: root}
     frontier = [root]
@@ -63,7 +71,7 @@ def _grow(
                 maker is None
                 or maker.name in members
                 or maker.name in chain_of
-                or not _may_join(maker)
+                or not _may_join(maker, apart)
             ):
                 continue
             if name in graph.outputs or any(r.name not in members for r in consumers[name]):

@@ -1,5 +1,5 @@
-"""Convolutions, pooling and resizing. Positions stay whole; images, channels and groups may be
-split.
+"""Convolutions, pooling and resizing. Images, channels and groups may be split, and positions where
+neighbours can send each other their edges (`ir.ops.windows`).
 
 Windows are told by `kernel_shape`, `strides`, `dilations`, `pads` and the dims of the result:
 the importer turns `auto_pad` and `output_shape` into pads, and what reaches beyond them is absent.
@@ -10,23 +10,28 @@ from __future__ import annotations
 import math
 
 from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
 def conv_rule(view: OpView) -> ShardingRule:
-    """`n (g c) x..., (g o) c k... -> n (g o) y...` for `group` = g."""
+    """`n (g c) x..., (g o) c k... -> n (g o) y...` for `group` = g.
+
+    MindSpore keeps the last of three dimensions of positions whole.
+    """
     builder = RuleBuilder()
-    data, weight, result = view.dims(0), view.dims(1), view.result()
+    data, weight = view.dims(0), view.dims(1)
     groups = view.int("group", 1)
     n, g = builder.factor(data[0]), builder.factor(groups)
     c, o = builder.factor(weight[1]), builder.factor(weight[0] // groups)
-    space = ((),) * (len(data) - 2)
     group = (g,) if groups > 1 else ()
     builder.uncut.update((g, c, o) if groups > 1 else ())
+    space, made = positions(view, builder, ((n,), (*group, c)), weight[2:])
+    builder.uncut.update(space[-1] if len(space) > 2 else ())
     return builder.build(
         [((n,), (*group, c), *space), ((*group, o), (c,), *((),) * (len(weight) - 2))],
-        [((n,), (*group, o), *((),) * (len(result) - 2))],
-        order=(n, g, c, o),
+        [((n,), (*group, o), *made)],
+        order=(n, g, c, *range(o + 1, len(builder.sizes)), o),
     )
 
 
@@ -37,29 +42,41 @@ def transposed_conv_rule(view: OpView) -> ShardingRule:
     groups = view.int("group", 1)
     n, g = builder.factor(data[0]), builder.factor(groups)
     c, o = builder.factor(weight[0] // groups), builder.factor(weight[1])
-    space = ((),) * (len(data) - 2)
     group = (g,) if groups > 1 else ()
     builder.uncut.update((g, c, o) if groups > 1 else ())
+    space, made = positions(view, builder, ((n,), (*group, c)), weight[2:], wider=True)
     return builder.build(
         [((n,), (*group, c), *space), ((*group, c), (o,), *((),) * (len(weight) - 2))],
-        [((n,), (*group, o), *space)],
+        [((n,), (*group, o), *made)],
+        order=(n, g, c, *range(o + 1, len(builder.sizes)), o),
     )
 
 
-def image_rule(view: OpView) -> ShardingRule:
-    """Images and channels pass; every position stays on its device.
+def pool_rule(view: OpView) -> ShardingRule:
+    """`n c x... -> n c y...`; MindSpore cuts positions only where windows need no edges.
 
     The second result of a MaxPool counts positions in the whole tensor: it needs all of it.
     """
     builder = RuleBuilder()
+    data, kernel = view.dims(0), view.ints("kernel_shape")
+    if len(view.outputs) > 1:
+        whole: FactorMap = tuple((builder.factor(d, locked=True),) for d in data[:2])
+        whole = (*whole, *((),) * (len(data) - 2))
+        return builder.build([whole], [whole] * len(view.outputs))
+    images: FactorMap = tuple((f,) for f in builder.factors(data[:2]))
+    space, made = positions(view, builder, images, kernel)
+    for window in builder.windows:
+        builder.uncut.update(space[window.dim - FIRST] if window.before or window.after else ())
+    return builder.build([(*images, *space)], [(*images, *made)])
+
+
+def image_rule(view: OpView) -> ShardingRule:
+    """Images and channels pass; every position stays on its device."""
+    builder = RuleBuilder()
     data = view.dims(0)
-    positions_of_whole = len(view.outputs) > 1
-    n = builder.factor(data[0], locked=positions_of_whole)
-    c = builder.factor(data[1], locked=positions_of_whole)
-    operand: FactorMap = ((n,), (c,), *((),) * (len(data) - 2))
-    return builder.build(
-        [operand, *[None] * (len(view.op.inputs) - 1)], [operand] * len(view.outputs)
-    )
+    images: FactorMap = tuple((f,) for f in builder.factors(data[:2]))
+    operand = (*images, *((),) * (len(data) - 2))
+    return builder.build([operand], [operand])
 
 
 def global_pool_rule(view: OpView) -> ShardingRule:
@@ -117,17 +134,17 @@ def transposed_conv_flops(view: OpView) -> int:
     return 2 * view.graph.tensors[view.op.inputs[0]].elements * math.prod(view.dims(1)[1:])
 
 
-@operator("MaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
+@operator("MaxPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT)
 def _max_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("LpPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
+@operator("LpPool", rule=pool_rule, needs=Needs.OPERANDS_AND_RESULT)
 def _norm_pool_flops(view: OpView) -> int:
     return 2 * view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("AveragePool", rule=image_rule)
+@operator("AveragePool", rule=pool_rule)
 def _average_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 

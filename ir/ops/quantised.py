@@ -13,6 +13,7 @@ from dataclasses import replace
 from ir.ops.contraction import matmul_flops, matmul_rule
 from ir.ops.convolution import conv_flops, conv_rule
 from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.windows import with_whole_positions
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -122,7 +123,7 @@ def _product_of(view: OpView, left: int, right: int) -> OpView:
 
 def integer_conv_rule(view: OpView) -> ShardingRule:
     """A convolution; a zero point belongs to all weights or to a channel of the result."""
-    rule = conv_rule(view)
+    rule = with_whole_positions(conv_rule(view))
     weight = rule.operands[1]
     points = [quantity_map(view, 2, 0, rule.operands[0], 1), quantity_map(view, 3, 1, weight, 0)]
     return replace(rule, operands=(*rule.operands, *points[: len(view.op.inputs) - 2]))
@@ -132,7 +133,7 @@ def rounded_conv_rule(view: OpView) -> ShardingRule:
     """`x, scale, point, w, scale, point, scale, point, bias`: the sum is completed, then
     rounded.
     """
-    plain = conv_rule(_product_of(view, 0, 3))
+    plain = with_whole_positions(conv_rule(_product_of(view, 0, 3)))
     data, weight, result = plain.operands[0], plain.operands[1], plain.results[0]
     if data is None or weight is None or result is None:
         raise ValueError("a convolution without data or weight")

@@ -193,15 +193,17 @@ def reverse_sequence_rule(view: OpView) -> ShardingRule:
 
 
 def one_hot_rule(view: OpView) -> ShardingRule:
-    """Indices pass; the new dimension stays whole: which of its elements is on is a position.
+    """Indices pass; of the new dimension a device makes the elements that are its own.
 
-    MindSpore cuts the first dimension of the indices alone.
+    MindSpore cuts the first dimension of the indices alone, and the new one beside a vector.
     """
     builder = RuleBuilder()
     factors = builder.factors(view.dims(0))
     builder.uncut.update(factors[1:])
     axis = view.int("axis", len(factors))
-    result: FactorMap = (*single(factors[:axis]), (), *single(factors[axis:]))
+    new = builder.factor(view.result()[axis])
+    builder.uncut.update((new,) if len(factors) > 1 else ())
+    result: FactorMap = (*single(factors[:axis]), (new,), *single(factors[axis:]))
     return builder.build([single(factors), *[None] * (len(view.op.inputs) - 1)], [result])
 
 

@@ -7,11 +7,18 @@ Source: MindSpore 2.7.0, `graph_costmodel.cc` (`StrategyPropagate`, `BFS`, `BFSN
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
 from planner.problem import Problem
-from planner.solvers.propagation import Propagation, Route, Step, breadth_first, decided_before
+from planner.solvers.propagation import (
+    Link,
+    Propagation,
+    Route,
+    Step,
+    breadth_first,
+    decided_before,
+)
 
 GIVEN = -1
 """Led by nothing: it comes first."""
@@ -20,15 +27,16 @@ FORWARD = -2
 
 
 class MindsporePropagation(Propagation):
-    """As `Propagation`, but one pin after the other, each as far as it reaches.
+    """As `Propagation`, but one pin after the other, each as far as it reaches, then the inputs.
 
     - From a node that has a choice, those that read its result come first, then those that it
       reads; neither goes beyond another pin.
     - A node that reads several others waits for all of them. When nothing else is left to do, the
-      first that waits goes on with what it has, unless the next pin stands before it.
+      first that waits goes on with what it has, unless the next pin stands before it. If a reader
+      has led to that one meanwhile, no other that waits goes on either.
     - A node follows the edges that led to it: all that it reads, or the one edge from a reader.
       Other decided neighbours do not count, but for pairs that are forbidden.
-    - Inputs come last, as MindSpore takes the dataset last.
+    - What nothing leads to stays whole.
     """
 
     name: ClassVar[str] = "mindspore_propagation"
@@ -38,13 +46,24 @@ class MindsporePropagation(Propagation):
             return super()._route(problem)
         order, starts = breadth_first(problem)
         led = _Spread(problem).led
-        order = [*led, *(node for node in order if node not in led)]
-        before = decided_before(problem, order)
-        return Route(tuple(_step(node, links, led) for node, links in before), starts)
+        left = [node for node in order if node not in led]
+        before = decided_before(problem, [*led, *left])
+        whole = {node for node in left if _costs(problem, node)}
+        steps = (_step(node, links, led, whole) for node, links in before)
+        return Route(tuple(steps), starts)
 
 
-def _step(node: int, links: tuple[tuple[int, int, bool], ...], led: Mapping[int, int]) -> Step:
+def _costs(problem: Problem, node: int) -> bool:
+    """Whether a node is an operator: parameters and tensors cost nothing of their own."""
+    return bool(problem.node_tables[problem.node_table_of[node]].time_s.any())
+
+
+def _step(
+    node: int, links: tuple[Link, ...], led: Mapping[int, int], whole: Container[int]
+) -> Step:
     by = led.get(node, GIVEN)
+    if node in whole:
+        return Step(node, (), links, whole=True)
     if by == GIVEN:
         return Step(node, links)
     ahead = tuple(link for link in links if (link[2] if by == FORWARD else link[1] == by))
@@ -52,7 +71,7 @@ def _step(node: int, links: tuple[tuple[int, int, bool], ...], led: Mapping[int,
 
 
 class _Spread:
-    """Where the choices of the pins spread to."""
+    """Where the choices of the pins, and then of the inputs, spread to."""
 
     def __init__(self, problem: Problem) -> None:
         sizes = problem.sizes
@@ -64,19 +83,20 @@ class _Spread:
         single = [node for node, size in enumerate(sizes) if size == 1]
         self.led = dict.fromkeys([*single, *problem.pinned], GIVEN)
         """Per node what leads to it, in the order in which they are decided."""
+        self._waiting: set[int] = set()
         for here, following in zip(problem.pinned, [*problem.pinned[1:], len(sizes)], strict=True):
-            self._spread(here, following)
+            self._spread([here], following)
+        self._spread([node for node in single if node not in problem.pinned], len(sizes))
 
-    def _spread(self, start: int, next_pin: int) -> None:
-        waiting: set[int] = set()
-        queue = deque([start])
+    def _spread(self, starts: Sequence[int], next_pin: int) -> None:
+        queue = deque(starts)
         while queue:
-            self._visit(queue, waiting)
-            waiting.difference_update(self.led)
-            if not queue and waiting and min(waiting) < next_pin:
-                self._take(min(waiting), FORWARD, queue)
+            self._visit(queue)
+            first = min(self._waiting, default=next_pin)
+            if not queue and first < next_pin and first not in self.led:
+                self._take(first, FORWARD, queue)
 
-    def _visit(self, queue: deque[int], waiting: set[int]) -> None:
+    def _visit(self, queue: deque[int]) -> None:
         here = queue.popleft()
         for node in self._readers[here]:
             if node in self.led:
@@ -84,7 +104,7 @@ class _Spread:
             if all(other in self.led for other in self._reads[node]):
                 self._take(node, FORWARD, queue)
             else:
-                waiting.add(node)
+                self._waiting.add(node)
         for node in self._reads[here]:
             if node not in self.led:
                 self._take(node, here, queue)
@@ -92,3 +112,5 @@ class _Spread:
     def _take(self, node: int, by: int, queue: deque[int]) -> None:
         self.led[node] = by
         queue.append(node)
+        if by == FORWARD:
+            self._waiting.discard(node)

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.redistribution import UNREACHABLE_S
 from planner.problem import Problem
 from planner.solvers.constrained import solve_without_limit
 from planner.solvers.contract import Budget, Progress, Solution
@@ -49,6 +50,8 @@ class Step:
     """Edges that it follows."""
     beside: tuple[Link, ...] = ()
     """Edges that only forbid."""
+    whole: bool = False
+    """It is not split: of what is left it takes what costs most by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class Wave:
         self._ledger, self._meter = ledger, meter
         self._messages = MessagePassing(len(problem.sizes), problem.edges)
         self._steps, self.starts = route.steps, route.starts
+        self._forbidden = _forbidding(problem)
+        self._tied = tied_first(problem, [step.node for step in route.steps], self._forbidden)
         self._avoided_s = math.inf
         self.found: dict[tuple[int, ...], None] = {}
         """Answers under all prices so far, each once."""
@@ -116,23 +121,32 @@ class Wave:
         """What follows under prices, and a bound on the priced cost."""
         numbers = self._ledger.numbers(prices)
         self._meter.charge(self._work, len(self._steps))
-        choice = self._follow(numbers, prices)
+        choice = self._follow(numbers, prices, self._steps)
+        cost_s = self._ledger.problem.cost_s
+        if cost_s(choice) >= self._forbidden:
+            # What two starts reach from both sides may have no choice left that fits to both.
+            tied = self._follow(numbers, prices, self._tied)
+            choice = min(choice, tied, key=cost_s)
         self.found[choice] = None
         if prices is None:
             self._avoided_s = self._ledger.problem.cost_s(choice)
         one_price = prices is None or prices.later_per_byte is None
         return Relaxed(choice, self._messages.bound(numbers) if one_price else -math.inf)
 
-    def _follow(self, numbers: Numbers, prices: Prices | None) -> tuple[int, ...]:
-        choice = [0] * len(self._steps)
-        for step in self._steps:
+    def _follow(
+        self, numbers: Numbers, prices: Prices | None, steps: Sequence[Step]
+    ) -> tuple[int, ...]:
+        choice = [0] * len(steps)
+        for step in steps:
             node = step.node
             own = numbers.vectors[numbers.vector_of[node]]
             if len(own) == 1:
                 continue
             sent = _sent(numbers, step.led_by, choice, own)
             beside = _sent(numbers, step.beside, choice, own)
-            if prices is None:
+            if step.whole:
+                own = np.where(beside >= NEVER, math.inf, -own)
+            elif prices is None:
                 sent = np.where(beside >= NEVER, sent + beside, sent)
                 least = float(sent.min())
                 own = np.where(sent <= least + TIE * abs(least), own, math.inf)
@@ -174,6 +188,33 @@ def outwards(problem: Problem) -> Route:
     """From where it starts; each node follows all that is decided."""
     order, starts = breadth_first(problem)
     return Route(tuple(Step(n, found) for n, found in decided_before(problem, order)), starts)
+
+
+def _forbidding(problem: Problem) -> float:
+    """From which cost on a pair is forbidden: seconds have a ceiling, MindSpore's costs another."""
+    highest = max((float(t.time_s.max(initial=0.0)) for t in problem.edge_tables), default=0.0)
+    return highest if highest == UNREACHABLE_S else NEVER
+
+
+def tied_first(problem: Problem, order: Sequence[int], forbidden: float) -> tuple[Step, ...]:
+    """As `outwards`, but behind each node come those that some of its candidates are forbidden
+    with, and what is tied to these.
+    """
+    ties: dict[int, list[int]] = {}
+    for (u, v), table in zip(problem.edges, problem.edge_table_of, strict=True):
+        if (problem.edge_tables[table].time_s >= forbidden).any():
+            ties.setdefault(u, []).append(v)
+            ties.setdefault(v, []).append(u)
+    given = {*problem.pinned, *(n for n, size in enumerate(problem.sizes) if size == 1)}
+    out = dict.fromkeys(node for node in order if node in given)
+    for start in order:
+        waiting = [start]
+        while waiting:
+            node = waiting.pop(0)
+            if node not in out or node == start:
+                out.setdefault(node)
+                waiting += [other for other in ties.get(node, ()) if other not in out]
+    return tuple(Step(n, found) for n, found in decided_before(problem, list(out)))
 
 
 def breadth_first(problem: Problem) -> tuple[list[int], str]:

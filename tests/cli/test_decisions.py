@@ -106,6 +106,13 @@ def test_devices_are_used_fully_or_not_at_all(mlp: Path, planner: Planner, tmp_p
         (("--search-mode", "dynamic"), "dynamic_programming"),
         (("--solver", "ilp", "--search-mode", "dynamic_programming"), "leave --search-mode"),
         (("--sequence-parallel", "on"), "leave it out"),
+        (("--context-parallel", 2), "leave it out"),
+        (("--context-parallel", "all"), "auto, off or a number of 1 or more"),
+        (("--context-parallel", "9" * 5000), "auto, off or a number of 1 or more"),
+        (("--global-batch", 8, "--pipeline", "9" * 5000), "a number of 1 or more"),
+        (("--offload", "on"), "--global-batch"),
+        (("--ring-attention", "auto"), "--global-batch"),
+        (("--global-batch", 8, "--offload", "some"), "known: auto, on, off"),
     ],
 )
 def test_an_impossible_decision_is_refused_with_a_way_out(

@@ -11,7 +11,7 @@ from ir.graph import OpGraph
 from ir.plan import Bound, Plan
 from planner.evidence import Evidence, space_of
 from planner.lowered import Lowered
-from planner.preparation import dialect_of
+from planner.preparation import dialect_for
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
@@ -24,7 +24,7 @@ def drawn_plan(
 ) -> Plan:
     """A valid plan that depends on the seed; operators that are equal are split alike."""
     machine = named_cluster(cluster, devices)
-    dialect = dialect_of(request.target, devices, all_to_all=request.all_to_all)
+    dialect = dialect_for(request, devices)
     meshes = [m for m in dialect.meshes(machine) if dialect.cut_counts or len(m.axes) < 4]
     lowered = lowered_on(graph, machine, meshes[seed % len(meshes)], request)
     problem = priced_at_random(lowered.problem, np.random.default_rng(seed))

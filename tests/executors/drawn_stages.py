@@ -17,7 +17,7 @@ from planner.stages.cuts import Cut, cuts_of
 from planner.stages.menu import Shape, in_flight
 from planner.stages.pieces import Span, pieces_of
 from planner.stages.prices import piece_costs
-from planner.stages.record import Least, plan_of
+from planner.stages.record import Least, drafted, plan_of
 from planner.stages.solved import Solved, sends_s
 from planner.stages.task import Micro, Task
 from tests.executors.drawn_plans import priced_at_random
@@ -64,7 +64,8 @@ def drawn_stages(
         True,
         shared=pieces.shared,
     )
-    return plan_of(solved, request, (), space_of([lowered]), Least(0.0, "drawn", truncated=False))
+    least = Least(0.0, "drawn", truncated=False)
+    return plan_of(drafted(solved), request, (), space_of([lowered]), least)
 
 
 def _some_cuts(micro: Micro, count: int, draw: np.random.Generator, tied: int) -> tuple[Cut, ...]:

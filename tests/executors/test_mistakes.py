@@ -110,21 +110,8 @@ def test_a_convolution_whose_positions_are_split_without_a_halo_is_caught(
 
     def rule(view: OpView) -> ShardingRule:
         right = entry.rule(view)
-        height = len(right.sizes)
-        data, weight = right.operands[:2]
-        (result,) = right.results
-        assert data is not None
-        assert result is not None
-        maps = [(each[0], each[1], (height,), *each[3:]) for each in (data, result)]
-        every = frozenset(range(height))
-        return replace(
-            right,
-            sizes=(*right.sizes, 8),
-            operands=(maps[0], weight),
-            results=(maps[1],),
-            locked=every,
-            order=(),
-        )
+        others = frozenset(range(len(right.sizes))) - {w.factor for w in right.windows}
+        return replace(right, locked=others, windows=())
 
     monkeypatch.setitem(registry._CATALOGUE, "Conv", replace(entry, rule=rule))
     failed(split_plans(graph, "image", 4))

@@ -20,6 +20,7 @@ from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search
+from tests.builders import GraphBuilder
 from tests.exporters.shardings import drawn_plan
 from tests.exporters.small_networks import expert_model, image_model, language_model, tied
 from topology.catalogue import named_cluster
@@ -121,6 +122,33 @@ def test_ranks_that_descend_are_refused(plan: Plan) -> None:
     for write in (torch.to_json, torch.to_python):
         with pytest.raises(ExportError, match="ascending ranks"):
             write(replace(plan, rank_order=tuple(reversed(range(8)))))
+
+
+def strips(kind: str) -> Plan:
+    """Images that are cut along their columns, read by one operator."""
+    build = GraphBuilder("strips")
+    operands = [build.input("x", (2, 4, 16, 64))]
+    operands += [build.weight("w", (4, 4, 2, 2))] if kind == "Conv" else []
+    made = build.op(kind, operands, (2, 4, 8, 32), kernel_shape=(2, 2), strides=(2, 2))
+    graph = build.build(made)
+    cuts = ((1, 1, 1, 4), (1,) * 4)[: len(operands)]
+    request = SearchRequest(
+        target="generic", training=False, pins=((graph.ops[0].name, cuts),),
+        dataset_strategy=((1, 1, 1, 4),),
+    )  # fmt: skip
+    return search(graph, named_cluster("atlas-800t-a2", 4), request)
+
+
+@pytest.mark.parametrize("write", [torch.to_json, torch.to_python])
+def test_convolutions_of_strips_are_refused(write: Any) -> None:
+    with pytest.raises(ExportError, match=r"cut along positions\n  at:  1 operator \(op_conv_0\)"):
+        write(strips("Conv"))
+
+
+def test_pools_of_strips_are_told() -> None:
+    plan = strips("MaxPool")
+    assert torch.to_json(plan)
+    assert "1 pool (op_maxpool_0)" in torch.losses(plan)[0]
 
 
 def test_uneven_shards_are_told(plan: Plan) -> None:

@@ -32,12 +32,15 @@ def test_megatron_is_read_from_arguments_and_from_json_alike() -> None:
     assert read_foreign(json.dumps({"tp": 8, "dp": 2, "pp": 4}), "f") is not None
 
 
+STAGED = {"pp_deg": 2, "pp_division": "2,1"}
+
+
 def test_galvatron_has_degrees_for_every_layer() -> None:
     found = read_foreign(json.dumps(GALVATRON), "f")
     assert found is not None
     assert found.layers == ((("tp", 8),), (("tp", 8),), (("tp", 4), ("zero3", 1)))
     assert found.left_out == ("checkpoint (recomputed layers)",)
-    every = read_foreign(json.dumps(GALVATRON | {"default_dp_type": "zero3", "pp_deg": 2}), "f")
+    every = read_foreign(json.dumps(GALVATRON | {"default_dp_type": "zero3"} | STAGED), "f")
     assert every is not None
     assert all(("zero3", 1) in layer for layer in every.layers)
     assert every.degrees == (("pp", 2),)
@@ -70,12 +73,29 @@ def test_batches_and_the_optimizer_are_read() -> None:
     assert (galvatron.zero, galvatron.vocabulary) == (2, 8)
 
 
+def test_contexts_heads_and_stages_are_read() -> None:
+    megatron = read_foreign(json.dumps({"tp": 2, "context_parallel_size": 4}), "f")
+    assert megatron is not None
+    assert (megatron.context, megatron.ring, megatron.heads) == (4, True, 1)
+    heads = read_foreign("--tp 2 --context-parallel-size 4 --cp-comm-type a2a", "f")
+    assert heads is not None
+    assert (heads.context, heads.ring, heads.heads) == (1, False, 4)
+    more = {"pp_deg": 2, "pp_division": "2,1", "use_sp": "1,1,1", "checkpoint": "1,1,1"}
+    galvatron = read_foreign(json.dumps(GALVATRON | more | {"cp_sizes_enc": "2,2,2"}), "f")
+    assert galvatron is not None
+    assert (galvatron.context, galvatron.by_heads, galvatron.division) == (2, True, (2, 1))
+    assert (galvatron.recompute, galvatron.left_out) == ("full", ())
+
+
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (GALVATRON | {"use_sp": 1}, "Ulysses"),
-        (GALVATRON | {"cp_sizes_enc": "2,2,2"}, "context parallelism"),
-        ({"tp": 8, "context_parallel_size": 2}, "context parallelism"),
+        (GALVATRON | {"use_sp": "1,0,1"}, "0 and 1"),
+        (GALVATRON | {"cp_sizes_enc": "2,2,4"}, "2 and 4"),
+        (GALVATRON | {"pp_deg": 2, "pp_division": "1,1"}, "no 2 stages of 3 layers"),
+        (GALVATRON | {"pp_deg": 2, "pp_division": "0,3"}, "no 2 stages of 3 layers"),
+        ({"tp": 8, "context_parallel_size": "x"}, "no degree"),
+        ({"tp": 8, "context_parallel_size": 2, "cp_comm_type": "a2a+p2p"}, "no way to exchange"),
         (GALVATRON | {"dp_types_enc": "0"}, "3 degrees and 1"),
         (GALVATRON | {"tp_sizes_enc": "8,x,4"}, "no degree"),
         ({"tp": -1}, "no degree"),

@@ -36,6 +36,7 @@ def renumbered(rule: ShardingRule) -> ShardingRule:
         order=(),
         uncut=frozenset(),
         lookup=frozenset(),
+        windows=(),
     )
 
 
@@ -77,3 +78,7 @@ def test_messages_inside_and_masks_are_told() -> None:
     (remark,) = remarks(softmax.rule)
     assert remark == "b: reduced inside, 2 x forward, 1 x backward"
     assert list(remarks(parse_rule("a b -> a b", [(4, 8)], [(4, 8)]))) == []
+    pool = example("MaxPool", [np.ones((2, 4, 8, 8))], [(2, 4, 8, 4)], kernel_shape=(3, 2),
+                   strides=(1, 2), pads=(1, 0, 1, 0))  # fmt: skip
+    (remark,) = remarks(pool.rule)
+    assert remark == "c d: split only where asked for; neighbours exchange edges"

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ir.graph import Op, OpGraph, Role, Tensor
+from ir.ops import OpView, lookup
 from ir.symbols import Symbol, SymbolError, parse_symbol, sample_points, with_divisors
+from tests.builders import GraphBuilder
 
 
 @st.composite
@@ -79,6 +81,29 @@ def test_divisors_divide_at_every_value(b: Symbol, s: Symbol) -> None:
             assert found == true
             assert op.divisors in {(true,), ()}
     assert made.variants == ()
+
+
+def _strided(height: int, kernel: int, pads: tuple[int, int]) -> OpGraph:
+    """A convolution whose windows keep step with even heights, if with any."""
+    build = GraphBuilder("strided")
+    operands = (build.input("x", (8, 4, height, 16)), build.weight("w", (4, 4, kernel, kernel)))
+    made = (height + sum(pads) - kernel) // 2 + 1
+    result = build.op(
+        "Conv", operands, (8, 4, made, 8), strides=(2, 2), pads=(pads[0], 0, pads[1], kernel - 2)
+    )
+    return replace(build.build(result), symbols={"h": height})
+
+
+@pytest.mark.parametrize("symbol", [Symbol(9, 40), Symbol(8, 40, 4)])
+def test_images_are_split_whatever_the_positions_are(symbol: Symbol) -> None:
+    """Positions may be cut only where windows keep step with them at every size."""
+    graphs = [_strided(point["h"], 3, (1, 1)) for point in sample_points({"h": symbol})]
+    (op,) = with_divisors(replace(graphs[0], variants=tuple(graphs[1:]))).ops
+    rule = lookup("Conv").rule(OpView(op, graphs[0]))
+    images, _, read, made, rows, columns = (op.divisors[f] for f in (0, 1, 2, 3, 4, 6))
+    assert (images, read, made, columns) == (8, 4, 4, 8)
+    assert rows == (1 if symbol.divisor == 1 else 2)
+    assert rule.windows[0].factor == 4
 
 
 def test_a_model_of_other_operators_is_refused() -> None:

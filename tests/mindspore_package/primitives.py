@@ -82,16 +82,18 @@ def _convolution(case: Case) -> Made:
             pad_mode="pad" if any(pads) else "valid",
             pad=sides if any(pads) else 0,
             stride=tuple(_attribute(case, "strides")),
+            dilation=tuple(_attribute(case, "dilations", (1,) * rank)),
             group=_attribute(case, "group", 1),
         )
     )
 
 
 def _transposed_convolution(case: Case) -> Made:
-    weight = case["inputs"][1]["dims"]
+    """MindSpore cuts positions where padding is `same`, which here adds none."""
+    weight, stride = case["inputs"][1]["dims"], tuple(_attribute(case, "strides"))
     primitive = ops.Conv2DTranspose(
-        out_channel=weight[1], kernel_size=tuple(weight[2:]), pad_mode="valid",
-        stride=tuple(_attribute(case, "strides")),
+        out_channel=weight[1], kernel_size=tuple(weight[2:]), stride=stride,
+        pad_mode="same" if tuple(weight[2:]) == stride else "valid",
     )  # fmt: skip
     return Made(primitive, (tuple(case["results"][0]),))
 

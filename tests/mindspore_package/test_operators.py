@@ -22,19 +22,23 @@ Case = Mapping[str, Any]
 TOGETHER = 48
 """Operators compiled together: a compilation has a cost of its own."""
 
-UNPRINTED = frozenset({"BroadcastTo", "Cast", "Dropout", "Gather", "Squeeze"})
-"""Primitives whose layouts MindSpore does not print, since it makes others of them, or lets them
-follow what they read: layouts of inputs are known from the parameters.
+UNPRINTED = frozenset(
+    {
+        "BroadcastTo", "Cast", "Conv2D", "Conv2DTranspose", "Conv3D", "Dropout", "Gather",
+        "OneHot", "Squeeze",
+    }
+)  # fmt: skip
+"""Primitives whose layouts MindSpore does not print, since it makes others of them, as it does of
+convolutions whose neighbours exchange edges and of codes that are cut, or lets them follow what
+they read: layouts of inputs are known from the parameters.
 """
 
 BEYOND: Mapping[tuple[str, str], str] = {
     ("Argmax|Argmin", "needs it whole"): "MindSpore only warns that its indices are then local",
-    ("AvgPool|Conv2D|Conv3D|MaxPool", "needs it whole"): "positions stay whole: halo exchange",
     ("BroadcastTo", "the strategy "): "it may be that of the result",
     ("Gather", "keeps whole"): "MindSpore scatters the result over rows in its own order",
     ("GatherD", "needs it whole"): "elements along the axis are looked up under a mask",
     ("GridSampler2D", "keeps whole"): "MindSpore cuts the grid as the image, whatever it means",
-    ("OneHot", "needs it whole"): "the new dimension stays whole",
     ("ROIAlign", "needs it whole"): "regions of one part of the images are made zero and summed",
     ("PadV3", "the strategy has"): "the paddings may be an input",
     ("RmsNorm", "keeps whole"): "MindSpore takes the kernel apart then",

@@ -12,6 +12,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class Operator:
     def splits(self, mesh: Mesh) -> list[tuple[int, ...]]:
         """Everything that the dialect offers."""
         entry = lookup(self.view.op.kind)
-        found, left_out = MINDSPORE.assignments(self.rule, entry, mesh, gradient=False)
+        everything = replace(MINDSPORE, cut_positions=True)
+        found, left_out = everything.assignments(self.rule, entry, mesh, gradient=False)
         assert not left_out
         return found
 

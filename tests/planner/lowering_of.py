@@ -10,7 +10,7 @@ from planner.dialects import TARGETS, Dialect
 from planner.liveness import analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
-from planner.preparation import dialect_of, input_layouts, prepare
+from planner.preparation import dialect_for, input_layouts, prepare
 from planner.request import SearchRequest
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
@@ -27,7 +27,7 @@ def lowered_on(
     dialect: Dialect | None = None,
 ) -> Lowered:
     """The problem of a graph on one mesh, without a memory limit."""
-    dialect = dialect or dialect_of(request.target, cluster.devices, all_to_all=request.all_to_all)
+    dialect = dialect or dialect_for(request, cluster.devices)
     ready, _ = prepare(graph, cluster, request)
     layouts = input_layouts(ready, mesh, dialect, request)
     setting = Setting(

@@ -126,11 +126,16 @@ def _rms_norm(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
 
 
 def _convolution(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
-    """Positions of the result do not matter: they stay whole."""
+    """`same` pads to as many windows as the stride leaves positions, less in front."""
     data, weight = shapes
-    kernel = (given["kernel"],) * 2
-    result = (data[0], weight[0], *(size // given["stride"] for size in data[2:]))
-    return _view("Conv", shapes, result, kernel_shape=kernel, group=given["group"])
+    size, stride = given["kernel"], given["stride"]
+    same = given.get("pad_mode") == "same"
+    counts = [-(-d // stride) if same else (d - size) // stride + 1 for d in data[2:]]
+    pads = [max((n - 1) * stride + size - d, 0) for n, d in zip(counts, data[2:], strict=True)]
+    pads = pads if same else [0, 0]
+    sides = (*(p // 2 for p in pads), *(p - p // 2 for p in pads))
+    more = {"kernel_shape": (size,) * 2, "strides": (stride,) * 2, "group": given["group"]}
+    return _view("Conv", shapes, (data[0], weight[0], *counts), **more, pads=sides)
 
 
 def _slice(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
@@ -172,6 +177,19 @@ def _of_mindspore(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
     return _view(kind, operands, result, **{RULE_ATTRIBUTE: foreign_rule(kind, operands, [result])})
 
 
+def _resized(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
+    """To twice the positions; any dims that the cuts divide."""
+    images, *_ = shapes or [(16,) * len(own) for own in given["strategy"]]
+    return _view("Resize", [images], (*images[:2], *(2 * size for size in images[2:])))
+
+
+def _cross_entropy(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
+    kind, results = f"mindspore::{given['op']}", [tuple(dims) for dims in given["output_shapes"]]
+    rule = foreign_rule(kind, shapes, results)
+    graph = one(kind, shapes, results, (), (), **{RULE_ATTRIBUTE: rule})
+    return OpView(graph.ops[0], graph)
+
+
 def _reshape(given: Mapping[str, Any], shapes: list[Dims]) -> OpView:
     return _view("Reshape", shapes, given["output_shapes"][0])
 
@@ -196,10 +214,12 @@ _OPERATORS: Mapping[str, Maker] = {
     "Pow": _same("Pow"),
     "ReduceSum": _sum,
     "Reshape": _reshape,
+    "ResizeBilinear(GPU)": _resized,
     "RmsNorm": _rms_norm,
     "Select": _same("Where"),
     "Slice": _slice,
     "Softmax": _along("Softmax", -1),
+    "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "Tanh": _same("Tanh"),
     "TopK": _top_k,
     "Transpose": _transpose,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ir.graph import OpGraph, Role
+from planner.pins import RESULT
 from planner.request import Cuts
 from tests.builders import GraphBuilder
 
@@ -24,23 +25,25 @@ Made = tuple[Dims, dict[str, Any]]
 
 class Network:
     """A network: the first operand of an operator is data unless it is called `w`, the others are
-    weights, unless all come from the dataset.
+    weights, unless all come from the dataset or `data` says which do.
     """
 
     def __init__(self, net: Mapping[str, Any], *, fed: bool = False) -> None:
-        self.shapes, self.fed = net["shapes"], fed
+        self.shapes, self.fed, self.data = net["shapes"], fed, net.get("data")
+        self.ops: Sequence[Mapping[str, Any]] = net["ops"]
         self.build = GraphBuilder("case")
         self.made: dict[str, str] = {}
         self.pins: list[tuple[str, Cuts]] = []
-        for op in net["ops"]:
+        for op in self.ops:
             self._add(op)
-        self.last = net["ops"][-1]["out"]
+        read = {name for op in self.ops for name in op["inputs"]}
+        self.ends = [op["out"] for op in self.ops if op["out"] not in read]
         whole = _given(net.get("shard_fn", {}))
         if whole:
-            self.pins.append((f"op_{self.last}", whole))
+            self.pins.append((f"op_{self.ends[-1]}", whole))
 
     def graph(self) -> OpGraph:
-        return self.build.build(self.made[self.last])
+        return self.build.build(*[self.made[name] for name in self.ends])
 
     def _add(self, op: Mapping[str, Any]) -> None:
         inputs = [self._operand(name, place) for place, name in enumerate(op["inputs"])]
@@ -56,11 +59,16 @@ class Network:
         self.made[name] = self.build.op(kind, tuple(inputs), result, name=name, **attributes)
         if "user_strategy" in op:
             self.pins.append((f"op_{name}", tuple(tuple(own) for own in op["user_strategy"])))
+        if "user_out_strategy" in op:
+            result_cuts = tuple(tuple(own) for own in op["user_out_strategy"])
+            self.pins.append((f"op_{name}{RESULT}", result_cuts))
 
     def _operand(self, name: str, place: int) -> str:
         if name not in self.made:
-            is_weight = place or name == "w"
-            make = self.build.weight if is_weight and not self.fed else self.build.input
+            is_weight = (place or name == "w") and not self.fed
+            if self.data is not None:
+                is_weight = name not in self.data
+            make = self.build.weight if is_weight else self.build.input
             self.made[name] = make(name, tuple(self.shapes[name]))
         return self.made[name]
 
@@ -107,6 +115,12 @@ def _slice(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
     return kept, {"axes": tuple(i for i, size in enumerate(first) if size != kept[i])}
 
 
+def _unsqueezed(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
+    del others
+    axes = tuple(op["new_axes"])
+    return (*(1,) * len(axes), *first), {"axes": axes}
+
+
 def _reduction(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
     del others
     left = tuple(size for axis, size in enumerate(first) if axis not in op["axis"])
@@ -121,7 +135,8 @@ def _lookup(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
 def _convolution(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
     """Positions stay as many: `pad_mode` is `same`."""
     size = op["kernel"]
-    return (first[0], others[0][0], *first[2:]), {"kernel_shape": (size, size), "pads": (1,) * 4}
+    pads = ((size - 1) // 2,) * 2 + (size // 2,) * 2
+    return (first[0], others[0][0], *first[2:]), {"kernel_shape": (size, size), "pads": pads}
 
 
 def _pooling(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
@@ -132,11 +147,12 @@ def _pooling(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made
 
 
 def _back(first: Dims, others: Sequence[Dims], op: Mapping[str, Any]) -> Made:
-    """A transposed convolution without padding, at every position."""
+    """A transposed convolution to twice the positions, as in the test; `pad_mode` is `same`."""
     del op
     size = others[0][-1]
-    result = (first[0], others[0][1], *(extent + size - 1 for extent in first[2:]))
-    return result, {"kernel_shape": (size, size)}
+    result = (first[0], others[0][1], *(2 * extent for extent in first[2:]))
+    pad = (size - 2) // 2
+    return result, {"kernel_shape": (size, size), "strides": (2, 2), "pads": (pad,) * 4}
 
 
 _RESULTS: Mapping[str, Callable[[Dims, Sequence[Dims], Mapping[str, Any]], Made]] = {
@@ -149,4 +165,5 @@ _RESULTS: Mapping[str, Callable[[Dims, Sequence[Dims], Mapping[str, Any]], Made]
     "Reshape": _reshape,
     "Slice": _slice,
     "Transpose": _transpose,
+    "Unsqueeze": _unsqueezed,
 }

@@ -80,3 +80,56 @@ def test_a_cut_must_be_a_power_of_two_unless_the_devices_are_none() -> None:
     assert reader_of_cuts(view, ((3, 8),), 24).cuts == ((3, 8),)
     with pytest.raises(StrategyFileError, match="choose a power of two"):
         reader_of_cuts(view, ((3, 1),), 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "step", "pads", "size", "pieces", "taken"),
+    [
+        ("Conv", 1, 1, (0, 0), 64, 8, True),
+        ("Conv", 2, 1, (0, 1), 64, 8, True),
+        ("Conv", 2, 2, (0, 0), 64, 8, True),
+        ("Conv", 2, 2, (0, 0), 8, 8, False),  # four positions in eight pieces
+        ("Conv", 3, 1, (1, 1), 8, 8, True),
+        ("Conv", 3, 1, (0, 0), 64, 8, False),  # fewer windows than positions
+        ("Conv", 3, 2, (0, 1), 64, 8, True),
+        ("Conv", 5, 1, (2, 2), 8, 8, False),  # edges of two in pieces of one
+        ("Conv", 7, 2, (3, 3), 64, 8, True),
+        ("Conv", 9, 1, (4, 4), 32, 8, True),
+        ("Conv", 11, 1, (5, 5), 32, 8, False),
+        ("Conv", 2, 3, (0, 0), 64, 2, False),
+        ("Conv", 3, 4, (0, 0), 64, 8, True),
+        ("ConvTranspose", 2, 2, (0, 0), 64, 8, True),
+        ("ConvTranspose", 4, 2, (1, 1), 64, 8, True),
+        ("ConvTranspose", 4, 1, (1, 2), 64, 8, True),
+        ("ConvTranspose", 10, 2, (4, 4), 8, 8, False),
+        ("ConvTranspose", 4, 1, (0, 0), 64, 8, False),
+        ("MaxPool", 2, 2, (0, 0), 64, 8, True),
+        ("MaxPool", 2, 4, (0, 0), 64, 8, True),
+        ("MaxPool", 3, 2, (0, 1), 64, 8, False),  # windows overlap
+        ("AveragePool", 2, 1, (0, 1), 64, 2, False),
+    ],
+)
+def test_positions_are_cut_as_mindspore_2_10_lets_them_be_cut(
+    kind: str, kernel: int, step: int, pads: tuple[int, int], size: int, pieces: int, taken: bool
+) -> None:
+    """Seen with the real package, compiled for 8 devices."""
+    before, behind = pads
+    if kind == "ConvTranspose":
+        made = (size - 1) * step + kernel - before - behind
+    else:
+        made = (size + before + behind - kernel) // step + 1
+    view = Operator(
+        0,
+        one(
+            kind,
+            [(16, 16, 16, size), *([(16, 16, 1, kernel)] if kind.startswith("Conv") else [])],
+            [(16, 16, 16, made)], (), (), kernel_shape=(1, kernel), strides=(1, step),
+            pads=(0, before, 0, behind),
+        ),
+    ).view  # fmt: skip
+    cuts = ((1, 1, 1, pieces), (1, 1, 1, 1))[: len(view.op.inputs)]
+    if taken:
+        assert reader_of_cuts(view, cuts, 8).cuts == cuts
+        return
+    with pytest.raises(StrategyFileError, match=r"dimension 3 of input 0|of size"):
+        reader_of_cuts(view, cuts, 8)

@@ -14,6 +14,7 @@ from costmodel.redistribution import Shardable, Step
 from exporters.mindspore_records import ParameterLayout
 from ir.layout import Layout
 from ir.ops.shape import reshape_maps
+from ir.plan_checks import mesh_faults
 from ir.rule import RuleBuilder
 from tests.planner.mindspore_cases_file import all_cases, title
 from tests.planner.mindspore_cases_list import held
@@ -168,14 +169,19 @@ def test_a_reshape_has_the_factors_that_mindspore_unifies(number: int) -> None:
 
 @pytest.mark.parametrize("number", GROUPS, ids=title)
 def test_groups_are_those_of_the_device_matrix(number: int) -> None:
+    """A list of devices names those of the ranks in order; one of another length is refused."""
     case = all_cases()[number]
     given, expected = case["input"], case["expected"]
-    sizes = given["dev_shape"]
+    sizes, devices = given["dev_shape"], given["dev_list"]
     mesh = Mesh(tuple(MeshAxis(f"a{i}", size, 0) for i, size in enumerate(sizes)))
-    assert given["dev_list"] == list(range(mesh.size))
+    if "status" in expected:
+        axes = [(axis.name, axis.size, axis.tier) for axis in mesh.axes]
+        assert any(place == "mesh" for _, place in mesh_faults(axes, devices))
+        return
+    place = devices.index(given["rank"])
 
     def group(axes: tuple[int, ...]) -> list[int]:
-        return list(next(g for g in mesh.group_ranks(axes) if given["rank"] in g))
+        return [devices[r] for r in next(g for g in mesh.group_ranks(axes) if place in g)]
 
     if "replica_group" in expected:
         kept = {len(sizes) - 1 - a for a in given["tensor_map"] if a >= 0}

@@ -42,7 +42,8 @@ def offered(view: OpView, devices: int) -> set[Cuts]:
     """The strategies of the dialect."""
     entry, mesh = lookup(view.op.kind), mesh_of(devices)
     rule = entry.rule(view)
-    found, left_out = MINDSPORE.assignments(rule, entry, mesh, gradient=False)
+    everything = replace(MINDSPORE, cut_positions=True)
+    found, left_out = everything.assignments(rule, entry, mesh, gradient=False)
     assert left_out == 0
     forms = [primitive_form(view, rule)]
     if view.op.kind == "MatMul":

@@ -14,6 +14,7 @@ import pytest
 
 from exporters.mindspore_import import pins_of_operators
 from exporters.mindspore_operator_json import OperatorStrategies
+from exporters.mindspore_readers import operators
 from exporters.mindspore_records import StrategyItem
 from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
@@ -25,13 +26,14 @@ from planner.search import search
 from tests.builders import GraphBuilder
 from tests.planner.mindspore_cases_file import all_cases, title
 from tests.planner.mindspore_cases_list import held
+from tests.planner.mindspore_cases_words import NETS
 from tests.planner.mindspore_nets import KINDS, Network, Pins
 from topology.catalogue import named_cluster
 
 RECURSIVE, PROPAGATED = held("auto_parallel_rp"), held("auto_parallel_sp")
 SEARCHES = [*RECURSIVE, *PROPAGATED]
 LOADED = 113
-DATASET = "_VirtualDataset"
+DATASET, PROPERTY = "_VirtualDataset", "property"
 
 
 def planned(
@@ -59,19 +61,22 @@ def cuts_in(plan: Plan) -> dict[str, Cuts]:
     found = {
         op.name: tuple(cuts(layout) for layout in op.inputs if layout) for op in plan.operators
     }
-    for op in plan.graph.ops:
-        by_name = dict(zip(op.inputs, found[op.name], strict=False))
-        for part in op.parts:
-            if all(name in by_name for name in part.inputs):  # nothing from inside
-                found[part.name] = tuple(by_name[name] for name in part.inputs)
+    parts = {part.name for op in plan.graph.ops for part in op.parts}
+    found |= {reader.op.name: reader.cuts for reader in operators(plan) if reader.op.name in parts}
     return {name.removeprefix("op_"): own for name, own in found.items()}
+
+
+def network_of(number: int) -> Network:
+    case = all_cases()[number]
+    net = NETS.get(number) or case["input"]["net"]
+    return Network(net, fed=DATASET in case["expected"]["strategies"])
 
 
 def wanted(case: Mapping[str, Any], network: Network, graph: OpGraph) -> dict[str, Cuts]:
     """By operator of ours; MindSpore's names have the kind, and the last of a kind is number 0."""
     out: dict[str, Cuts] = {}
     for text, cuts in case["expected"]["strategies"].items():
-        if text == DATASET:
+        if text in {DATASET, PROPERTY}:
             continue  # how the inputs arrive is given
         kind, _, number = text.split("/")[-1].rstrip(")").partition("-op")
         same = [op.name for op in graph.ops if op.kind == KINDS.get(kind, kind)]
@@ -84,7 +89,7 @@ def wanted(case: Mapping[str, Any], network: Network, graph: OpGraph) -> dict[st
 def test_recursive_programming_is_repeated(number: int) -> None:
     """It passes over strategies of the program unless an environment variable says otherwise."""
     given = all_cases()[number]["input"]
-    network = Network(given["net"])
+    network = network_of(number)
     graph, devices = network.graph(), given["device_num"]
     machine = named_cluster("atlas-800t-a2", devices)
     ready, _ = prepare(graph, machine, SearchRequest(dataset_strategy="full_batch"))
@@ -137,16 +142,39 @@ def test_devices_that_are_no_power_of_two_are_refused() -> None:
 @pytest.mark.parametrize("number", [n for n in PROPAGATED if n != LOADED], ids=title)
 def test_sharding_propagation_chooses_the_same(number: int) -> None:
     case = all_cases()[number]
-    network = Network(case["input"]["net"], fed=DATASET in case["expected"]["strategies"])
+    network = network_of(number)
     graph, pins = network.graph(), tuple(network.pins)
     fully_used = case["input"].get("fully_use_devices", False)
-    # From the dataset alone nothing is cut in MindSpore's cost, which counts a slice as work.
-    cost = "time" if pins and not fully_used else "mindspore"
     devices = case["input"]["device_num"]
-    plan = planned(graph, pins, devices, "propagation", cost, fully_used=fully_used)
+    plan = planned(graph, pins, devices, "propagation", "mindspore", fully_used=fully_used)
     found = cuts_in(plan)
     for name, cuts in wanted(case, network, graph).items():
         assert found[name] == cuts, name
+    if PROPERTY in case["expected"]["strategies"]:  # both products cut their common weight alike
+        assert found["m"][1] == found["n"][1] != (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "cut", "wanted"),
+    [
+        ("propagation", (1, 1, 2, 1), (1, 1, 2, 1)),
+        ("mindspore_propagation", (1, 1, 2, 1), (1, 1, 2, 1)),
+        ("mindspore_propagation", (1, 1, 1, 8), (1, 1, 1, 8)),
+        ("dynamic_programming", (1, 1, 1, 8), (8, 1, 1, 1)),
+        ("mindspore_elimination", (1, 1, 1, 8), (8, 1, 1, 1)),
+    ],
+)
+def test_cuts_of_positions_go_on_in_propagation_alone(
+    solver: str, cut: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    """As MindSpore 2.10.0 cuts the network of case 118 behind an activation that is cut so."""
+    net = dict(all_cases()[118]["input"]["net"])
+    first, *others = net["ops"]
+    net["ops"] = [{**first, "user_strategy": [cut]}, *others]
+    network = Network(net)
+    found = cuts_in(planned(network.graph(), tuple(network.pins), 8, solver, "mindspore"))
+    assert found["r"] == (cut,)
+    assert {found[name][0] for name in ("c", "bn", "p", "t", "o")} == {wanted}
 
 
 def test_a_loaded_file_decides_every_operator() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from importers.onnx import import_onnx
 from ir.batch import with_batch
+from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.moving import moved
+from planner.preparation import dialect_of_plan
 from planner.request import RequestError, SearchRequest
 from planner.search import search
-from tests.builders import attention_block, mlp
+from tests.builders import GraphBuilder, attention_block, mlp
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
 
@@ -49,6 +53,38 @@ def test_on_its_own_machine_a_plan_is_what_it_was(name: str, target: str, traini
         assert getattr(again, field) == getattr(plan, field)
     assert again.estimate.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=1e-12)
     assert again.estimate.peak_memory_bytes == plan.estimate.peak_memory_bytes
+
+
+def strips() -> OpGraph:
+    """A convolution of large images."""
+    build = GraphBuilder("strips")
+    operands = (build.input("x", (2, 4, 16, 64)), build.weight("w", (4, 4, 3, 3)))
+    return build.build(build.op("Conv", operands, (2, 4, 16, 64), pads=(1,) * 4))
+
+
+@pytest.mark.parametrize("target", ["generic", "mindspore"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"pins": (("op_conv_0", ((1, 1, 1, 4), (1,) * 4)),)},
+        {"dataset_strategy": ((1, 1, 1, 4),)},
+        {"cut_positions": True},
+    ],
+)
+def test_cuts_of_positions_are_known_again(target: str, asked: Mapping[str, Any]) -> None:
+    """All the space of the search, not the plan alone: `explain` asks for what was not chosen."""
+    request = replace(FAST, target=target, **asked)
+    plan = search(strips(), named_cluster("atlas-800t-a2", 4), request)
+    read = plan_from_json(plan_to_json(plan))
+    again = moved(read, Cluster.from_dict(plan.cluster))
+    assert again.collectives == plan.collectives
+    dialect = dialect_of_plan(read)
+    assert dialect is not None
+    assert dialect.cut_positions
+    forgotten = dialect_of_plan(replace(read, request={"target": target}))
+    cut = any(layout is not None and any(layout.dims[2:]) for layout in plan.operators[0].inputs)
+    assert forgotten is not None
+    assert forgotten.cut_positions is cut
 
 
 def test_what_is_computed_again_stays_so() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ir.graph import OpGraph
-from ir.normalise import normalise
+from ir.normalise import add_ends, normalise
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.pinning import pinned
@@ -324,3 +324,71 @@ def test_a_pinned_operator_may_still_compute_its_operand_again() -> None:
     for before, after in zip(lowered.edges, held.edges, strict=True):
         assert len(after.target_port.of) == held.problem.sizes[after.target]
         assert after.target_port.states == before.target_port.states
+
+
+def chain() -> OpGraph:
+    """A product whose result two operators read."""
+    build = GraphBuilder("chain")
+    x, w = build.input("x", (64, 32)), build.weight("w", (32, 8))
+    y = build.op("MatMul", (x, w), (64, 8), name="product")
+    left = build.op("Softmax", (y,), (64, 8), name="left", axis=1)
+    right = build.op("Add", (y, build.weight("b", (64, 8))), (64, 8), name="right")
+    return build.build(left, right)
+
+
+def test_a_pinned_result_holds_what_reads_it() -> None:
+    """MindSpore's `out_strategy`: the product is cut its own way, its readers all take rows."""
+    pins: Pins = (("op_product", ((2, 2), (2, 1))), ("op_product->", ((4, 1),)))
+    request = SearchRequest(pins=pins, dataset_strategy="full_batch")
+    plan = search(chain(), named_cluster("atlas-800t-a2", 4), request)
+    sizes = {name: size for name, size, _ in plan.mesh}
+    cuts = {
+        op.name: [math.prod(sizes[a] for a in dim) for dim in op.inputs[0].dims]
+        for op in plan.operators
+        if op.inputs[0]
+    }
+    assert cuts["op_product"] == [2, 2]
+    assert cuts["op_left"] == cuts["op_right"] == [4, 1]
+
+
+def test_what_has_a_pin_of_its_own_keeps_it_beside_a_pinned_result() -> None:
+    pins: Pins = (("op_left", ((2, 1),)), ("op_product->", ((4, 1),)))
+    found = {pin.op.name: pin.cuts for pin in pins_of(chain(), pins)}
+    assert found == {"op_left": ((2, 1),), "op_right": ((4, 1), None)}
+
+
+def test_a_pinned_result_has_the_dims_of_the_result() -> None:
+    with pytest.raises(RequestError, match=r"the result product .*\n  at:  .*\n  fix: .*64x8"):
+        pins_of(chain(), (("op_product->", ((4, 1, 1),)),))
+
+
+def test_a_pinned_result_that_nothing_reads_is_refused() -> None:
+    graph = add_ends(chain(), training=False)
+    with pytest.raises(RequestError, match=r"no operator reads .*op_right\n  at:  .*\n  fix: pin"):
+        pins_of(graph, (("op_right->", ((4, 1),)),))
+
+
+def test_a_result_has_one_strategy() -> None:
+    pins: Pins = (("op_product->", ((4, 1),)), ("*product->", ((2, 2),)))
+    with pytest.raises(RequestError, match=r"different cuts\n  at:  .*op_product.*\*product"):
+        pins_of(chain(), pins)
+
+
+def test_neighbours_that_are_pinned_otherwise_are_not_fused() -> None:
+    pins: Pins = (("op_sum", ((2, 2), (2,))), ("op_last", ((4, 1),)))
+    plan = search(fused(), named_cluster("atlas-800t-a2", 4), SearchRequest(pins=pins))
+    assert {"op_sum", "op_last"} <= {op.name for op in plan.operators}
+    alike: Pins = (("op_sum", ((4, 1), (1,))), ("op_last", ((4, 1),)))
+    plan = search(fused(), named_cluster("atlas-800t-a2", 4), SearchRequest(pins=alike))
+    assert "op_last/fused" in {op.name for op in plan.operators}
+
+
+def test_a_pin_between_the_axes_of_a_large_mesh_makes_another_mesh() -> None:
+    build = GraphBuilder("cube")
+    graph = build.build(
+        build.op("Relu", (build.input("x", (2, 4, 8, 16)),), (2, 4, 8, 16), name="y")
+    )
+    pins: Pins = (("op_y", ((2, 4, 8, 16),)),)
+    request = SearchRequest(pins=pins, dataset_strategy="full_batch", training=False)
+    plan = search(graph, named_cluster("atlas-800t-a2", 1024), request)
+    assert math.prod(size for _, size, _ in plan.mesh) == 1024

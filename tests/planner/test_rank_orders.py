@@ -34,7 +34,7 @@ def as_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
         return (prime_mesh(CLUSTER, self.max_axes),)
 
     monkeypatch.setattr(Dialect, "meshes", meshes)
-    monkeypatch.setattr(search_module, "dialect_of", lambda *_, **__: plain)
+    monkeypatch.setattr(search_module, "dialect_for", lambda *_, **__: plain)
 
 
 def test_the_best_order_of_ranks_is_found_and_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_an_interrupted_search_answers_with_the_best_so_far(
     tight = dataclasses.replace(problem, memory_limit_bytes=0.6 * free.peak_bytes)
     monkeypatch.setattr("planner.solvers.portfolio._Run._pass_messages", interrupt)
     monkeypatch.setattr("planner.solvers.portfolio.improve", interrupt)
-    monkeypatch.setattr("planner.solvers.portfolio.WIDE", 0.0)
+    monkeypatch.setattr("planner.solvers.portfolio.AFTER_BRANCHES", 0.0)
     found = solver_by_name("portfolio").solve(tight, Budget())
     assert found.interrupted
     assert found.truncated
