@@ -117,6 +117,19 @@ class EdgePricer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RetoldEdges:
+    """Prices of another pricer, for those that tell the collectives behind them otherwise."""
+
+    own: EdgePricer
+
+    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
+        self.own.prepare(pairs)
+
+    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
+        return self.own.times(kind, source, target)
+
+
 CAUSE_FORWARD = "forward"
 CAUSE_GRADIENT = "activation gradient"
 CAUSE_GATHER = "parameter gather"

@@ -21,7 +21,7 @@ import numpy as np
 
 from costmodel.memory import parameter_bytes
 from costmodel.redistribution import UNREACHABLE_S
-from planner.edges import EdgeKind, EdgePricer, Transfer
+from planner.edges import EdgeKind, RetoldEdges, Transfer
 from planner.lowered import Edge, Lowered, Node, NodeKind
 from planner.ports import Port, PortState, local_elements
 from planner.problem import EdgeTable, Interval, NodeTable
@@ -269,16 +269,8 @@ class _Extension:
 
 
 @dataclass(frozen=True, slots=True)
-class _HostPricer:
+class _HostPricer(RetoldEdges):
     """Collectives are those of a parameter whose state is on the device."""
-
-    own: EdgePricer
-
-    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
-        self.own.prepare(pairs)
-
-    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
-        return self.own.times(kind, source, target)
 
     def transfers(
         self, kind: EdgeKind, source: PortState, target: PortState

@@ -28,7 +28,7 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph
 from ir.ops import Engine, OpView, lookup
-from planner.edges import EdgeKind, EdgePricer, Transfer
+from planner.edges import EdgeKind, RetoldEdges, Transfer
 from planner.lowered import Edge, Lowered, Node
 from planner.ports import Port, PortState, local_elements
 from planner.problem import EdgeTable
@@ -238,17 +238,10 @@ def _rows(op: Op, graph: OpGraph) -> tuple[frozenset[int], int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _RingPricer:
+class _RingPricer(RetoldEdges):
     """Tells the same communication with what is seen of it."""
 
-    own: EdgePricer
     ring: _Ring
-
-    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
-        self.own.prepare(pairs)
-
-    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
-        return self.own.times(kind, source, target)
 
     def transfers(
         self, kind: EdgeKind, source: PortState, target: PortState

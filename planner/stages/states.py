@@ -29,6 +29,7 @@ from planner.edges import (
     EdgePricer,
     FreeEdges,
     MindsporeEdges,
+    RetoldEdges,
     Transfer,
     is_same,
 )
@@ -297,17 +298,10 @@ def _parameter_table(old: NodeTable, places: Places) -> NodeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartsPricer:
+class _PartsPricer(RetoldEdges):
     """Tells the collectives of a parameter with states in parts; all else is as it was."""
 
-    own: EdgePricer
     once: EdgePricer
-
-    def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
-        self.own.prepare(pairs)
-
-    def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
-        return self.own.times(kind, source, target)
 
     def transfers(
         self, kind: EdgeKind, source: PortState, target: PortState
