@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from exporters.settings import Made, Settings
     from ir.plan import Plan
 
-FORMATS = (
-    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
-    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
-)  # fmt: skip
-"""As in `exporters.formats`, whose import takes too long for a help text."""
-
 EPILOG = """\b
 Examples:
   planner export plan/plan.json --format mindspore -o strategy.ckpt
@@ -62,7 +56,7 @@ def export(
     server: Server = None,
 ) -> None:
     """Write a plan for a framework, as a table or as a report."""
-    one_of(form, FORMATS, "--format", "format")
+    one_of(form, options.EXPORT_FORMATS, "--format", "format")
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
     from exporters.mindspore_names import name_rules, names_for  # noqa: PLC0415
     from exporters.settings import Settings  # noqa: PLC0415

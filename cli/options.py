@@ -358,13 +358,17 @@ HtmlFile: TypeAlias = Annotated[
         "--html", metavar="FILE", help="Write the report with plots too.", show_default=False
     ),
 ]
+EXPORT_FORMATS = (
+    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
+    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
+)  # fmt: skip
+"""As in `exporters.formats`, whose import takes too long for a help text."""
 Format: TypeAlias = Annotated[
     str,
     typer.Option(
         "--format",
         metavar="NAME",
-        help="What to write: mindspore, mindspore-apply, jax, torch, megatron, mindspore-script, "
-        "launch, msjob, parameter-server, table or html.",
+        help=f"What to write: {', '.join(EXPORT_FORMATS)}.",
     ),
 ]
 ExportSettings: TypeAlias = Annotated[
