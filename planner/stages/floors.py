@@ -10,12 +10,7 @@ import numpy as np
 
 from planner.lowered import Lowered
 from planner.stages.chain import FloatArray
-from planner.stages.menu import Shape
-from planner.stages.pieces import pieces_of
-from planner.stages.prices import piece_costs
-from planner.stages.shape_prices import entry_s, least_step_s
-from planner.stages.task import Task
-from planner.stages.tight import (
+from planner.stages.memory_floors import (
     SELECTIVE,
     Held,
     Price,
@@ -24,6 +19,11 @@ from planner.stages.tight import (
     least_kept,
     priced_whole,
 )
+from planner.stages.menu import Shape
+from planner.stages.pieces import pieces_of
+from planner.stages.prices import piece_costs
+from planner.stages.shape_prices import entry_s, least_step_s
+from planner.stages.task import Task
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 from topology.part import stage_cluster

@@ -25,6 +25,7 @@ from planner.solvers import Budget, Solution, solver_by_name
 from planner.stages.batches import Batches, batches_of
 from planner.stages.cuts import Cut, cuts_of
 from planner.stages.folding import Segments, segments_of
+from planner.stages.given_cuts import cuts_before
 from planner.stages.held import can_be_had, coarsest, held, keeping, no_stage_has, with_pins
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, shapes_of
@@ -32,7 +33,6 @@ from planner.stages.offload import with_offload
 from planner.stages.pieces import Pieces, plain_name
 from planner.stages.prices import setting_of
 from planner.stages.ring import with_ring
-from planner.stages.starts import cuts_before
 from planner.stages.states import with_states
 from planner.token_cuts import RuledOut, ruled_out, without
 from topology.cluster import Cluster

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.request import SearchRequest
 from planner.stages.floors import Floors
+from planner.stages.memory_floors import kept
 from planner.stages.menu import Shape, in_flight
 from planner.stages.solved import Solved
 from planner.stages.task import Task
-from planner.stages.tight import kept
 from planner.stages.whole import solved
 from tests.builders import mlp
 from tests.planner.test_joint import machine
