@@ -41,6 +41,12 @@ def strategy(path: Path, layout: Slicing, names: tuple[str, ...] = ()) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a command that has just begun; here it is that of all tests before."""
+    monkeypatch.setattr("executors.checkpoint.moving._peak_bytes", lambda: 100 << 20)
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> tuple[Path, Path, Path]:
     """A checkpoint, its strategy file, and that of another job."""

@@ -66,7 +66,7 @@ def written(folder: Path, layout: Slicing | None) -> tuple[Path, dict[str, bytes
     wanted = wanted_tensors(source_tensors(source, whole_slicing()), request)
     wanted = stored_once(wanted, request.ranks)
     todo = Move(source, wanted, distributed_outputs(wanted, request.ranks))
-    carry_out(todo, folder / "out", memory_bytes=4 * MEMORY_BYTES, report=lambda done, total: None)
+    carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=lambda done, total: None)
     return folder / "out", contents
 
 

@@ -27,7 +27,7 @@ from executors.checkpoint.source import read_source
 from ir.slicing import Grid, whole_slicing
 from tests.executors.checkpoint.files import Arrays, assert_same, read_ranks
 from tests.executors.checkpoint.killed_moves import NEW, OLD
-from tests.executors.checkpoint.moves import cut, move, planned, saved
+from tests.executors.checkpoint.moves import MEMORY_BYTES, cut, move, planned, saved
 
 WHOLE: Arrays = {
     "a": np.random.default_rng(1).standard_normal((64, 96), dtype=np.float32),
@@ -47,7 +47,7 @@ def quiet(done: int, total: int) -> None:
 
 
 def carried(todo: moving.Move, out: Path, **options: Any) -> moving.Outcome:
-    return carry_out(todo, out, memory_bytes=2**30, report=quiet, **options)
+    return carry_out(todo, out, memory_bytes=MEMORY_BYTES, report=quiet, **options)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_only_what_was_not_noted_is_written_again(
             raise Stop
 
     with pytest.raises(Stop):
-        carry_out(todo, folder / "out", memory_bytes=2**30, report=stop, note_bytes=2048)
+        carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=stop, note_bytes=2048)
     assert not (folder / "out").exists()
     done = carried(todo, folder / "out")
     assert done.resumed_bytes > 0
@@ -115,7 +115,7 @@ def test_a_move_goes_on_with_other_memory(
     for tile_bytes in (512, 1024, 700):
         monkeypatch.setattr(moving, "MOST_TILE_BYTES", tile_bytes)
         with pytest.raises(Stop):
-            carry_out(todo, folder / "out", memory_bytes=2**30, report=stop, note_bytes=512)
+            carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=stop, note_bytes=512)
     monkeypatch.setattr(moving, "MOST_TILE_BYTES", 2048)
     carried(todo, folder / "out")
     assert verify(read_source(folder / "out"), quiet) > 0
@@ -137,7 +137,7 @@ def test_a_journal_that_was_cut_short_or_changed_is_believed_as_far_as_it_is_sou
             raise Stop
 
     with pytest.raises(Stop):
-        carry_out(todo, folder / "out", memory_bytes=2**30, report=stop, note_bytes=1024)
+        carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=stop, note_bytes=1024)
     journal = folder / ".out.partial" / "journal"
     lines = journal.read_bytes().splitlines(keepends=True)
     assert len(lines) > 3
@@ -213,7 +213,7 @@ def test_a_source_that_changes_meanwhile_is_an_error(folder: Path, source: Path)
         os.utime(path, ns=(1, 1))
 
     with pytest.raises(CheckpointError, match="changed while it was read"):
-        carry_out(todo, folder / "out", memory_bytes=2**30, report=change)
+        carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=change)
     assert {p.name for p in folder.iterdir()} == {"in"}
 
 

@@ -25,7 +25,7 @@ from executors.checkpoint.torch_archive import archive_of
 from executors.checkpoint.torch_outputs import distributed_outputs, stored_once
 from ir.slicing import Grid, replicated_slices, whole_slicing
 from tests.executors.checkpoint.files import BFLOAT16, Arrays
-from tests.executors.checkpoint.moves import move, planned, saved, slicing
+from tests.executors.checkpoint.moves import MEMORY_BYTES, move, planned, saved, slicing
 
 OLD = slicing({"w": Grid((4,), ((0,), ())), "v": Grid((2, 2), ((1,), ()))})
 NEW = slicing({"w": Grid((2, 2), ((0,), (1,))), "v": Grid((2, 2), ((), (0,)))})
@@ -51,7 +51,7 @@ def quiet(done: int, total: int) -> None:
 
 def test_every_archive_is_sound_and_holds_its_own_checksums(folder: Path, source: Path) -> None:
     todo = planned(source, OLD, Request(NEW), "distcp")
-    carry_out(todo, folder / "out", memory_bytes=2**30, report=quiet)
+    carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=quiet)
     for output in todo.outputs[:-1]:
         data = (folder / "out" / output.file.path).read_bytes()
         starts = [at for at, frame in output.frames if frame.startswith(b"PK\x03\x04")]
@@ -90,9 +90,9 @@ def test_a_stopped_move_goes_on_to_the_same_bytes(
     monkeypatch.setattr(moving, "MOST_TILE_BYTES", 256)
     todo = planned(source, OLD, Request(NEW), "distcp")
     with pytest.raises(Stopped):
-        carry_out(todo, folder / "out", memory_bytes=2**30, report=stop, note_bytes=256)
+        carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=stop, note_bytes=256)
     assert not (folder / "out").exists()
-    again = carry_out(todo, folder / "out", memory_bytes=2**30, report=quiet)
+    again = carry_out(todo, folder / "out", memory_bytes=MEMORY_BYTES, report=quiet)
     assert again.resumed_bytes > 0
     move(source, OLD, Request(NEW), folder / "calm", "distcp")
     assert digests(folder / "out") == digests(folder / "calm")
