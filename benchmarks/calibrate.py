@@ -44,7 +44,8 @@ NEIGHBOURS = ROOT / "data/calibration/training_neighbours.csv"
 HEADER = """\
 # Constants of the estimate of training steps, fitted by benchmarks/calibrate.py to published runs;
 # do not edit. Their meaning: costmodel/training/constants.py; rows and errors: docs/fidelity.md.
-# interval: nine of ten runs lie between, in standard deviations of a run (neighbours.py).
+# interval: nine of ten runs lie between, in standard deviations of a run (neighbours.py); of runs
+# that measured ones are much alike (known), and of others (new).
 """
 
 
@@ -138,7 +139,10 @@ def neighbours_text(fits: list[FamilyFit]) -> str:
 
 def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> str:
     """The file that the package ships."""
-    ends = {block: list(pair) for block, pair in intervals(block_scores(fits)).items()}
+    ends = {
+        block: {key: list(pair) for key, pair in asdict(both).items()}
+        for block, both in intervals(block_scores(fits)).items()
+    }
     content = {
         "schema_version": 1,
         "families": {

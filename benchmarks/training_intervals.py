@@ -1,9 +1,12 @@
 """Intervals of training steps by block, from how far off runs were that the fit had not seen.
 
 A score is the logarithm of measured over predicted time in units of the run's own standard
-deviation (`Neighbours.deviation`). The interval of a block lies between quantiles of the scores of
-its rows, each once with its model and once with its layout left out. Blocks have four rows or
-seven hundred: the scores of all blocks, brought to the block's scale, count as a few rows more.
+deviation (`Neighbours.deviation`). Each row has three: with its layout, its model and its width
+left out. The interval of a block lies between quantiles of these scores, for runs that measured
+ones are much alike and for others apart (Mondrian conformal prediction; Vovk, Gammerman and
+Shafer, Algorithmic Learning in a Random World, 2005, section 4.5). Blocks have four rows or seven
+hundred: beside the scores of a class, those of the whole block count as a few rows more, and those
+of all blocks, brought to the block's scale, too.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from costmodel.training.calibration import Ends
 from costmodel.training.families import block_of
+from costmodel.training.neighbours import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,13 +27,18 @@ if TYPE_CHECKING:
     from costmodel.training.crossvalidation import FamilyFit
     from costmodel.training.table import FloatArray
 
-__all__ = ["BlockScores", "block_scores", "held_shares", "intervals"]
+__all__ = ["WAYS", "BlockScores", "block_scores", "held_shares", "intervals"]
 
-COVERAGE = 0.9
-"""Share of runs that an interval is to hold."""
+WAYS = ("layouts", "unseen", "widths")
+"""What is left out, as the fields of `FamilyFit` call it."""
+
+COVERAGE = 0.92
+"""Share of the rows at hand that an interval holds; of new rows it holds a little less, 80 to 95 %
+of which are asked for."""
 
 _POOL = 5.0
-"""Rows that the scores of all blocks together count as (assumed)."""
+"""Rows that the scores of all blocks together count as, and those of the block's other class
+(assumed)."""
 
 _EQUAL_ROWS = 60
 """A block with more rows than this weighs in the pool as if it had so many."""
@@ -42,81 +52,83 @@ _SMALLEST = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class BlockScores:
-    """Scores of the rows of one block, each of shape (N,)."""
+    """Scores of the N rows of one block, one for each of `WAYS`."""
 
     models: tuple[str, ...]
     """Name of the model of each row."""
 
-    layouts: FloatArray
-    """With the layout left out."""
+    scores: FloatArray
+    """Shape (N, ways)."""
 
-    unseen: FloatArray
-    """With the model left out."""
+    known: FloatArray
+    """1 where the rows that were not left out are much alike, shape (N, ways)."""
 
     def without(self, model: str) -> BlockScores:
         """The scores of the other models."""
         rest = np.array([name != model for name in self.models])
         names = tuple(name for name in self.models if name != model)
-        return BlockScores(names, self.layouts[rest], self.unseen[rest])
-
-    @property
-    def all(self) -> FloatArray:
-        """Both, one after the other."""
-        return np.concatenate([self.layouts, self.unseen])
+        return BlockScores(names, self.scores[rest], self.known[rest])
 
 
 def block_scores(fits: Sequence[FamilyFit]) -> dict[str, BlockScores]:
     """The scores of each block, in alphabetical order."""
-    found: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
+    found: dict[str, list[tuple[str, FloatArray, FloatArray]]] = defaultdict(list)
     for fitted in fits:
-        layouts = np.log(fitted.measured_s / fitted.layouts_s) / fitted.layouts_deviation
-        unseen = np.log(fitted.measured_s / fitted.unseen_s) / fitted.unseen_deviation
-        for run, one, other in zip(fitted.runs, layouts, unseen, strict=True):
-            found[block_of(run)].append((run.model.name.lower(), float(one), float(other)))
-    scores = {}
+        times = np.stack([getattr(fitted, f"{way}_s") for way in WAYS], axis=1)
+        deviations = np.stack([getattr(fitted, f"{way}_deviation") for way in WAYS], axis=1)
+        scores = np.log(fitted.measured_s[:, None] / times) / deviations
+        known = (deviations <= KNOWN).astype(np.float64)
+        for run, mine, alike in zip(fitted.runs, scores, known, strict=True):
+            found[block_of(run)].append((run.model.name.lower(), mine, alike))
+    blocks = {}
     for block, rows in sorted(found.items()):
-        models, one, other = zip(*rows, strict=True)
-        scores[block] = BlockScores(models, np.array(one), np.array(other))
-    return scores
+        models, mine, alike = zip(*rows, strict=True)
+        blocks[block] = BlockScores(models, np.array(mine), np.array(alike))
+    return blocks
 
 
-def intervals(scores: Mapping[str, BlockScores]) -> dict[str, tuple[float, float]]:
-    """Lower and upper end of each block's interval, in standard deviations of a run."""
-    scales = _scales(scores)
-    pool = np.concatenate([each.all / scales[block] for block, each in scores.items()])
-    weights = np.concatenate([_pool_weights(each.all) for each in scores.values()])
-    weights *= _POOL / np.sum(weights)
-    ends = {}
-    for block, each in scores.items():
-        values = np.concatenate([each.all, pool * scales[block]])
-        # Each row has two scores.
-        own = np.full(each.all.size, 0.5)
-        low, high = _quantiles(values, np.concatenate([own, weights]))
-        ends[block] = (round(min(low, -_LEAST), 3), round(max(high, _LEAST), 3))
-    return ends
+def intervals(scores: Mapping[str, BlockScores]) -> dict[str, Ends]:
+    """Lower and upper ends of each block's intervals, in standard deviations of a run."""
+    return {block: _ends(scores, block) for block in scores}
 
 
-def held_shares(scores: Mapping[str, BlockScores]) -> dict[str, tuple[float, float]]:
+def held_shares(scores: Mapping[str, BlockScores]) -> dict[str, FloatArray]:
     """Share of each block's rows inside intervals made without any row of their model.
 
     Returns:
-        By block: of predictions with the layout left out, and with the model left out.
+        By block: of predictions with each of `WAYS` left out, shape (ways,).
     """
     shares = {}
     for block, each in scores.items():
-        inside = np.zeros((2, len(each.models)))
+        inside = np.zeros_like(each.scores)
         for model in sorted(set(each.models)):
             rows = np.array([name == model for name in each.models])
-            low, high = intervals({**scores, block: each.without(model)})[block]
-            for line, values in zip(inside, (each.layouts, each.unseen), strict=True):
-                line[rows] = (low <= values[rows]) & (values[rows] <= high)
-        shares[block] = (float(np.mean(inside[0])), float(np.mean(inside[1])))
+            ends = _ends({**scores, block: each.without(model)}, block)
+            known, mine = each.known[rows] > 0, each.scores[rows]
+            low = np.where(known, ends.known[0], ends.new[0])
+            high = np.where(known, ends.known[1], ends.new[1])
+            inside[rows] = (low <= mine) & (mine <= high)
+        shares[block] = np.mean(inside, axis=0)
     return shares
+
+
+def _ends(scores: Mapping[str, BlockScores], block: str) -> Ends:
+    scales, mine = _scales(scores), scores[block]
+    pool = np.concatenate([each.scores.ravel() / scales[name] for name, each in scores.items()])
+    pooled = np.concatenate([_pool_weights(each.scores) for each in scores.values()])
+    pooled *= _POOL / np.sum(pooled)
+    own, known = mine.scores.ravel(), mine.known.ravel()
+    values = np.concatenate([own, own, pool * scales[block]])
+    share = 1.0 / len(WAYS)
+    rest = np.full(own.size, share * min(1.0, _POOL / max(len(mine.models), 1)))
+    classes = (share * known, share * (1.0 - known))
+    first, second = (_between(values, np.concatenate([of, rest, pooled])) for of in classes)
+    return Ends(known=first, new=second)
 
 
 def _scales(scores: Mapping[str, BlockScores]) -> dict[str, float]:
     """Usual size of each block's scores; that of all blocks where it has few rows."""
-    sizes = {block: np.abs(each.all) for block, each in scores.items()}
+    sizes = {block: np.abs(each.scores) for block, each in scores.items()}
     own = {
         block: max(float(np.median(size)), _SMALLEST) for block, size in sizes.items() if size.size
     }
@@ -130,13 +142,13 @@ def _scales(scores: Mapping[str, BlockScores]) -> dict[str, float]:
 
 
 def _pool_weights(values: FloatArray) -> FloatArray:
-    return np.full(values.size, min(1.0, 2 * _EQUAL_ROWS / max(values.size, 1)))
+    return np.full(values.size, min(1.0, len(WAYS) * _EQUAL_ROWS / max(values.size, 1)))
 
 
-def _quantiles(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    """Weighted quantiles between which the coverage lies."""
+def _between(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Weighted quantiles between which the coverage lies, to three decimals."""
     order = np.argsort(values, kind="stable")
     middle = np.cumsum(weights[order]) - 0.5 * weights[order]
     tail = (1.0 - COVERAGE) / 2
     low, high = np.interp([tail, 1.0 - tail], middle / np.sum(weights), values[order])
-    return float(low), float(high)
+    return round(min(float(low), -_LEAST), 3), round(max(float(high), _LEAST), 3)

@@ -77,18 +77,19 @@ def step_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator[
             available[block_of(entry.read.run)] += 1
     yield (
         "| block | n used / all | formulas alone, unseen models | unseen layouts | "
-        "unseen models, bias | unseen widths | rank | baseline | in interval: layouts, models |"
+        "unseen models, bias | unseen widths | rank | baseline | "
+        "in interval: layouts, models, widths |"
     )
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     held = held_shares(block_scores(fits))
     for block, errors in by_block(fits).items():
-        layouts, unseen = (f"{100 * share:.0f}" for share in held[block])
+        inside = ", ".join(f"{100 * share:.0f}" for share in held[block])
         yield (
             f"| {block} | {len(errors.unseen)} / {available[block]} | {_pair(errors.formulas)} | "
             f"{_pair(errors.layouts)} | {_pair(errors.unseen)}, "
             f"{100 * np.median(errors.unseen):+.1f} | {_pair(errors.widths)} | "
             f"{_rank(errors.rank)} | "
-            f"{_pair(errors.baseline)} | {layouts}, {unseen} |"
+            f"{_pair(errors.baseline)} | {inside} |"
         )
 
 

@@ -28,7 +28,10 @@ HOST_SHARE = 0.8
 32 GB/s (A100) and 51.2 of 64 GB/s (H100).
 Source: SimAI, as in data/sources.yaml."""
 
-Dtype = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
+Dtype = Literal["float32", "tf32", "float16", "bfloat16", "int8", "float8", "float4"]
+
+_MOVED = ("float8", "float4")
+"""Types that stood in `other_peaks` before plans knew them; files that have them there hold too."""
 
 
 class _Memory(Strict):
@@ -121,8 +124,8 @@ class ChipFile(Strict):
         return None
 
     def _peaks(self) -> Mapping[str, float]:
-        return {
-            str(dtype): parse_flops(rate.value)
-            for dtype, rate in self.peak_matmul.items()
-            if rate is not None
+        rates: dict[str, Rate | None] = {
+            dtype: self.other_peaks[dtype] for dtype in _MOVED if dtype in self.other_peaks
         }
+        rates.update({str(dtype): rate for dtype, rate in self.peak_matmul.items()})
+        return {dtype: parse_flops(rate.value) for dtype, rate in rates.items() if rate is not None}

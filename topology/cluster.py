@@ -50,8 +50,8 @@ class Chip:
     """Generation in words, such as `Ascend 910B (A2)`; for reports only."""
 
     peak_flops: Mapping[str, float] = field(hash=False)
-    """Dense matmul FLOP/s by dtype (`float32`, `tf32`, `float16`, `bfloat16`, `int8`); a dtype
-    that is missing is not supported."""
+    """Dense matmul FLOP/s by dtype (`float32`, `tf32`, `float16`, `bfloat16`, `int8`, `float8`,
+    `float4`); a dtype that is missing is not supported."""
 
     vector_flops: float
     """FLOP/s of element-wise work in float32."""

@@ -18,17 +18,36 @@ from costmodel.training.constants import StepConstants
 from costmodel.training.families import families as known_families
 from costmodel.training.fitting import PRIORS
 from costmodel.training.memory import MemoryConstants
-from costmodel.training.neighbours import COLUMNS, NEIGHBOURS_OF_NOBODY, Neighbours
+from costmodel.training.neighbours import COLUMNS, KNOWN, NEIGHBOURS_OF_NOBODY, Neighbours
 from costmodel.training.records import LayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "Calibration", "general_constants", "neighbours_of", "parse_calibration", "shipped_calibration",
+    "Calibration", "Ends", "general_constants", "neighbours_of", "parse_calibration",
+    "shipped_calibration",
 ]  # fmt: skip
 
 _NAMES = {item.name for item in fields(StepConstants)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Lower and upper end of a block's intervals around the logarithm of a prediction.
+
+    In units of the run's own standard deviation (`Neighbours.deviation`).
+    """
+
+    known: tuple[float, float]
+    """Of runs that measured ones are much alike; see `neighbours.KNOWN`."""
+
+    new: tuple[float, float]
+    """Of the others."""
+
+    def of(self, deviation: float) -> tuple[float, float]:
+        """Those of a run with this standard deviation."""
+        return self.known if deviation <= KNOWN else self.new
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +56,8 @@ class Calibration:
 
     constants: Mapping[str, StepConstants]
 
-    interval: Mapping[str, tuple[float, float]]
-    """By block: lower and upper end of the interval around the logarithm of a prediction, in units
-    of the run's own standard deviation (`Neighbours.deviation`)."""
+    interval: Mapping[str, Ends]
+    """By block."""
 
     memory: Mapping[str, MemoryConstants]
     """By profile: what it keeps in memory."""
@@ -96,7 +114,7 @@ def parse_calibration(text: str) -> Calibration:
     try:
         file: Any = yaml.safe_load(text)
         families = _families(file["families"])
-        ends = {name: _ends(name, *pair) for name, pair in _intervals(file).items()}
+        ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
         memory = {
             name: MemoryConstants(**{key: float(value) for key, value in entry.items()})
             for name, entry in file.get("memory", {}).items()
@@ -123,6 +141,13 @@ def _intervals(file: Mapping[str, Any]) -> Mapping[str, Any]:
         )
     found: Mapping[str, Any] = file["interval"]
     return found
+
+
+def _both_ends(block: str, entry: Any) -> Ends:
+    """Ends of known and of new runs; one pair stands for both."""
+    if isinstance(entry, list):
+        entry = {"known": entry, "new": entry}
+    return Ends(_ends(block, *entry["known"]), _ends(block, *entry["new"]))
 
 
 def _ends(block: str, low: Any, high: Any) -> tuple[float, float]:

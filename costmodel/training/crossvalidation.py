@@ -68,6 +68,9 @@ class FamilyFit:
     layouts_deviation: FloatArray
     """The same of `layouts_s`."""
 
+    widths_deviation: FloatArray
+    """The same of `widths_s`."""
+
     baseline_s: FloatArray
     """The baseline's predictions, fitted to the other models of the block."""
 
@@ -139,6 +142,7 @@ def fit_family(
         plain[rows] = _baseline(table, measured_s, blocks, rows, rest)
     unseen = rows_of.left_out(models)
     layouts = rows_of.left_out([_fold(run) for run in runs])
+    widths = rows_of.left_out([run.model.hidden for run in runs])
     return FamilyFit(
         family=family,
         constants=constants,
@@ -147,10 +151,11 @@ def fit_family(
         fitted_s=step_times(table, constants).total,
         plain_unseen_s=unseen.plain_s,
         unseen_s=unseen.step_s,
-        widths_s=rows_of.left_out([run.model.hidden for run in runs]).step_s,
+        widths_s=widths.step_s,
         layouts_s=layouts.step_s,
         unseen_deviation=unseen.deviation,
         layouts_deviation=layouts.deviation,
+        widths_deviation=widths.deviation,
         baseline_s=plain,
     )
 

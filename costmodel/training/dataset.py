@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from costmodel.training.cells import cell, without_commas
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import COLUMNS, REQUIRED, read_row
 
@@ -54,22 +55,16 @@ def read_table(text: str, where: str) -> list[dict[str, str]]:
     """The rows of a table by column.
 
     Args:
-        text: the file, comma-separated with a header.
+        text: the file, comma-separated with a header; case and blanks of its names do not matter.
         where: name of the file for errors.
 
     Raises:
-        TableError: the header lacks a column, or the file is no table.
+        TableError: the header lacks a column or has one twice, or the file is no table.
     """
     csv.field_size_limit(_MOST_CELL)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        header = list(reader.fieldnames or [])
-        missing = [name for name in REQUIRED if name not in header]
-        if missing:
-            raise TableError(
-                f"the table has no column {', '.join(map(repr, missing))}\n  at:  {where}\n"
-                f"  fix: give it these columns; all that are read: {', '.join(COLUMNS)}"
-            )
+        reader.fieldnames = _columns(list(reader.fieldnames or []), where)
         rows: list[dict[str, str]] = []
         for row in reader:
             if len(rows) == _MOST_ROWS:
@@ -81,6 +76,36 @@ def read_table(text: str, where: str) -> list[dict[str, str]]:
             "  fix: save it as CSV in UTF-8"
         ) from error
     return rows
+
+
+def _columns(header: Sequence[str], where: str) -> list[str]:
+    """The names of the columns, in lower case and without blanks around them."""
+    names = [_name(text) for text in header]
+    missing = [name for name in REQUIRED if name not in names]
+    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+        split = {_name(part) for part in ",".join(header).split(mark)}
+        if missing and len(split.intersection(REQUIRED)) > 1:
+            raise TableError(
+                f"the columns are separated by {called}\n  at:  {where}\n"
+                "  fix: save it with commas between the columns"
+            )
+    if missing:
+        raise TableError(
+            f"the table has no column {', '.join(map(repr, missing))}\n  at:  {where}\n"
+            f"  fix: give it these columns; all that are read: {', '.join(COLUMNS)}"
+        )
+    read = [name for name in names if name in COLUMNS or name.startswith("measured_")]
+    twice = sorted({name for name in read if read.count(name) > 1})
+    if twice:
+        raise TableError(
+            f"the table has column {', '.join(map(repr, twice))} more than once\n  at:  {where}\n"
+            "  fix: keep one of each"
+        )
+    return names
+
+
+def _name(text: str) -> str:
+    return "_".join(text.lower().split())
 
 
 def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
@@ -124,7 +149,7 @@ def _configuration(row: Mapping[str, str]) -> tuple[str, ...]:
 def _measured(row: Mapping[str, str], column: str) -> float | None:
     """A positive number of a measured column, `None` for anything else."""
     try:
-        value = float(row.get(column, ""))
+        value = float(without_commas(cell(row, column)))
     except ValueError:
         return None
     return value if math.isfinite(value) and value > 0 else None
@@ -153,5 +178,5 @@ def _ran(row: Mapping[str, str]) -> bool | None:
         return None
     if "out of memory" in notes or "oom" in notes.replace(";", " ").split():
         return False
-    measured = [key for key, value in row.items() if key.startswith("measured_") and value]
+    measured = [key for key in row if key.startswith("measured_") and cell(row, key)]
     return True if measured else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["LayerTimes", "ends_s", "layer_times", "tokens"]
+__all__ = ["LayerTimes", "ends_s", "layer_times", "routed_copies", "tokens"]
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
 """Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
@@ -76,6 +76,15 @@ class LayerTimes:
 def tokens(table: RunTable) -> FloatArray:
     """Tokens of a micro-batch on one device."""
     return table.micro_batch * table.seq_len / table.cp
+
+
+def routed_copies(table: RunTable) -> FloatArray:
+    """Rows that one device sends to experts: its tokens, once for each expert that they visit.
+
+    Tensor parallel ranks hold the same tokens, unless sequences are split over them.
+    """
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    return tokens(table) * table.experts_per_token * table.expert_capacity / split
 
 
 def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes]:
@@ -182,17 +191,18 @@ def _expert_products(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Routed experts and shared experts of one device: forward, backward, the last product.
 
-    Each of the E / ep local experts sees its share of the tokens of ep ranks; tensor parallel
-    ranks split tokens or widths, which is the same number of FLOPs.
+    Each of the E / ep local experts sees its share of the tokens of ep ranks. Tensor parallel
+    ranks split the widths of the experts or the tokens.
     """
     if not np.any(table.experts > 0):
         nothing = np.zeros_like(table.hidden)
         return nothing, nothing, nothing
     routed = table.experts > 0
     local = np.maximum(table.experts / table.ep, 1.0)
-    copies = tokens(table) * table.experts_per_token / table.tp
-    rows = np.maximum(copies * table.expert_capacity / local, 1.0)
-    width = np.maximum(table.expert_ffn, 1.0)
+    parts = np.where((table.sequence_parallel > 0) & (table.split_experts <= 0), 1.0, table.tp)
+    copies = tokens(table) * table.experts_per_token * table.expert_capacity
+    rows = np.maximum(copies * parts / table.tp / local, 1.0)
+    width = np.maximum(table.expert_ffn, 1.0) / parts
     up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, table.hidden)
     down, down_back = _product(table, c, rows, table.hidden, width)
     shared_width = np.maximum(table.shared_ffn, 1.0)
@@ -253,5 +263,4 @@ def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:
 
 def _dispatch_bytes(table: RunTable) -> FloatArray:
     """Bytes to gather tokens by expert and to scatter them back: read and write of each copy."""
-    copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
-    return 10.0 * copies * table.hidden
+    return 10.0 * routed_copies(table) * table.hidden

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -19,12 +20,18 @@ from topology.catalogue import named_chip
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Machine", "MachineRates", "machine", "machine_of", "machine_rates", "machines"]
+__all__ = [
+    "Machine", "MachineRates", "machine", "machine_called", "machine_of", "machine_rates",
+    "machines",
+]  # fmt: skip
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _FALLBACK = {"mxfp8": "fp8", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8", "fp16": "bf16"}
 """The type whose rate is taken where a chip has none of its own."""
+
+_WORDS = r"(?<![a-z0-9])(?:[0-9]+ ?x ?)?(?:nvidia|ascend|tpu)?(?:{})(?![a-z0-9])"
+"""A pattern as whole words; a count such as `8x` or the maker's name may be joined to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,11 @@ class Machine:
     """Rate under load over the peak, relative to the first chip of the generation: power limits
     differ between boards of one chip."""
 
+    aliases: tuple[str, ...]
+    """Other names of the machine, such as that of its chip in `data/chips`."""
+
     patterns: tuple[str, ...]
-    """Patterns of the texts that name the machine."""
+    """Patterns of the words that name the machine in a text."""
 
     def flops(self, precision: str) -> float:
         """Peak rate of products of this type, or of the type that stands in for it."""
@@ -129,13 +139,35 @@ def machine(name: str) -> Machine:
     return machines()[name]
 
 
+def machine_called(name: str) -> Machine:
+    """The machine of exactly this name or alias; case, blanks, `-` and `_` make no difference."""
+    plain = _plain(name)
+    for known in machines().values():
+        if plain in {_plain(each) for each in (known.name, *known.aliases)}:
+            return known
+    raise _unknown(name)
+
+
 def machine_of(hardware: str) -> Machine:
-    """The machine that a text such as `NVIDIA A100 40GB` names."""
+    """The machine that whole words of a text such as `NVIDIA A100 40GB` name."""
     text = hardware.lower()
     for known in machines().values():
-        if any(re.search(pattern, text) for pattern in known.patterns):
+        if any(re.search(_WORDS.format(pattern), text) for pattern in known.patterns):
             return known
-    raise LayoutError(f"hardware {hardware!r} is not in data/calibration/training_machines.yaml")
+    raise _unknown(hardware)
+
+
+def _unknown(name: str) -> LayoutError:
+    known = {_plain(each): each for each in machines()}
+    close = get_close_matches(_plain(name), known, n=3, cutoff=0.4)
+    nearest = f"; nearest: {', '.join(known[each] for each in close)}" if close else ""
+    return LayoutError(
+        f"hardware {name[:80]!r} is not in data/calibration/training_machines.yaml{nearest}"
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ _-]+", "", name.lower())
 
 
 def machine_rates(wanted: Sequence[tuple[str, str]]) -> MachineRates:
@@ -192,5 +224,6 @@ def _machine(name: str, entry: dict[str, Any]) -> Machine:
         port_bytes_per_s=port["gb_per_s"] * 1e9,
         port_latency_s=port["latency_us"] * 1e-6,
         sustained=float(entry.get("sustained", 1.0)),
+        aliases=tuple(entry.get("aliases", ())),
         patterns=tuple(entry["hardware"]),
     )

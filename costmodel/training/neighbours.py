@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["COLUMNS", "LARGEST", "NEIGHBOURS_OF_NOBODY", "Neighbours", "columns_of"]
+__all__ = ["COLUMNS", "KNOWN", "LARGEST", "NEIGHBOURS_OF_NOBODY", "Neighbours", "columns_of"]
 
 _LEVELS = (
     (("hidden", "heads", "ffn", "experts"), 0.15, 0.04),
     (("seq_len", "micro_batch", "tp", "cp"), 0.35, 0.06),
-    (("pp", "vpp", "ep", "dp"), 1.0, 0.08),
+    (("layers", "pp", "vpp", "ep", "dp"), 1.0, 0.08),
 )
 """Sizes; the distance of their logarithms at which likeness falls to exp(-1/2); standard deviation
 of what is shared (assumed; errors of rows left out hardly change with them)."""
@@ -48,9 +48,8 @@ _OTHER = 0.5
 _NOISE = 0.05
 """Standard deviation of what is one run's own: repeats differ by about as much."""
 
-_REPEAT = 0.02
-"""Standard deviation that is left where a run was measured itself: repeats of published runs differ
-by 0.7 to 6 % in the median."""
+KNOWN = 2**0.5 * _NOISE
+"""Deviation up to which a run is known: what similar ones leave open is no more than its own."""
 
 LARGEST = 0.25
 """What a run misses beyond this has a cause that its row does not state, and is cut off."""
@@ -117,9 +116,10 @@ class Neighbours:
     def deviation(self, table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
         """Standard deviation of logarithms of N runs' times around the expected ones, shape (N,).
 
-        Rasmussen and Williams, equation 2.26: small for a run like measured ones, that of the
-        formulas alone for a run like none. What a family's formulas miss may be more or less than
-        is assumed here for all; intervals are multiples of this that its rows say.
+        Rasmussen and Williams, equation 2.26, and what is the run's own: small for a run like
+        measured ones, that of the formulas alone for a run like none. What a family's formulas
+        miss may be more or less than is assumed here for all; intervals are multiples of this that
+        its rows say.
         """
         columns = columns_of(table, len(machines))
         variance = np.full(len(columns), sum(deviation**2 for *_, deviation in _LEVELS))
@@ -127,7 +127,7 @@ class Neighbours:
             lower = np.linalg.cholesky(self._covariance())
             known = np.linalg.solve(lower, self._likeness(columns, machines).T)
             variance = variance - np.sum(known**2, axis=0)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + _REPEAT**2))
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + _NOISE**2))
 
     def _covariance(self) -> FloatArray:
         """Of the measured runs with one another, shape (N, N)."""
@@ -175,8 +175,19 @@ def _logs(sizes: FloatArray) -> FloatArray:
 
 
 def columns_of(table: RunTable, runs: int) -> FloatArray:
-    """What likeness is made of, of so many runs; shape (runs, columns)."""
-    columns = [np.broadcast_to(getattr(table, name), (runs,)) for name in COLUMNS]
+    """What likeness is made of, of so many runs; shape (runs, columns).
+
+    A setting that has nothing to act on, such as sharing states with nobody, counts as off.
+    """
+    acts = {
+        "zero_stage": table.dp * table.cp > 1,
+        "overlap": table.dp * table.cp > 1,
+        "fused_tp": table.tp > 1,
+        "ep_overlap": table.ep > 1,
+    }
+    columns = [
+        np.broadcast_to(getattr(table, name) * acts.get(name, 1.0), (runs,)) for name in COLUMNS
+    ]
     return np.stack(columns, axis=1).astype(np.float64)
 
 

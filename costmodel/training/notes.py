@@ -1,7 +1,7 @@
 """Facts that the free text of a row states, such as `num-experts=8` or `MoE 128 experts top-8`.
 
-A note is a list of parts between semicolons. Parts that begin with `[check]` are sanity figures
-derived from the measurement and are never read.
+A note is a list of parts between semicolons. What stands from `[check]` to the end of a part are
+sanity figures derived from the measurement and is never read.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Notes:
 
 def read_notes(text: str) -> Notes:
     """Read the notes of a row; anything not understood is kept as text alone."""
-    parts = [part.strip() for part in text[:_LIMIT].lower().split(";")]
-    parts = [part for part in parts if part and not part.startswith("[check]")]
+    parts = [part.partition("[check]")[0].strip() for part in text[:_LIMIT].lower().split(";")]
+    parts = [part for part in parts if part]
     words: set[str] = set()
     values: dict[str, str] = {}
     for part in parts:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
-from costmodel.training.calibration import Calibration, neighbours_of, shipped_calibration
+from costmodel.training.calibration import Calibration, Ends, neighbours_of, shipped_calibration
 from costmodel.training.dataset import TableError, measured_medians
 from costmodel.training.families import block_of, family_of
 from costmodel.training.fitting import PRIORS, fit
@@ -34,6 +34,12 @@ _TIGHTNESS = 0.5
 
 _RESAMPLES = 20
 _COVERAGE = 0.9
+ALL_TIMES = "all_times"
+"""What stands among the constants for a plain factor of the whole cluster."""
+
+_ROUNDS = 3
+"""Of fitting that factor: latencies do not follow it, so that the first one is not exact."""
+
 _LEAST = 0.2
 """Scatter that is assumed at least, in standard deviations of a run: 2 % of one like none."""
 
@@ -63,7 +69,7 @@ class FamilyRefit:
     """The same for each row with constants fitted to the others (leave one row out)."""
 
     interval: tuple[float, float]
-    """Between which nine of ten such rows lie; see `Calibration.interval`."""
+    """Between which nine of ten such rows lie; see `Ends`."""
 
 
 def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[FamilyRefit, ...]]:
@@ -92,7 +98,7 @@ def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[Fami
         times = np.array([time for _, time in pairs], dtype=np.float64)
         result, constants[name] = _refit_family(name, runs, times, known)
         for block in {block_of(run) for run in runs}:
-            interval[block] = result.interval
+            interval[block] = Ends(result.interval, result.interval)
         found.append(result)
     return replace(known, constants=constants, interval=interval), tuple(found)
 
@@ -106,7 +112,7 @@ def _refit_family(
     times = times / alike.factor(table, machines)
     shipped = step_times(table, start).total
     free, unseen = _chosen(table, times, start, runs)
-    fitted = fit(table, times, free, start, tightness=_TIGHTNESS) if free else start
+    factor, fitted = _fitted(table, times, free, start)
     count = len(runs)
     samples = _resampled(table, times, free, start)
     scores = np.log(times / unseen) / alike.deviation(table, machines)
@@ -118,8 +124,8 @@ def _refit_family(
         constants=tuple(
             ConstantFit(
                 constant,
-                getattr(start, constant),
-                getattr(fitted, constant),
+                _value(1.0, start, constant),
+                _value(factor, fitted, constant),
                 float(np.quantile(samples[constant], (1.0 - _COVERAGE) / 2)),
                 float(np.quantile(samples[constant], (1.0 + _COVERAGE) / 2)),
             )
@@ -144,23 +150,44 @@ def _chosen(
 ) -> tuple[tuple[str, ...], FloatArray]:
     """The constants to free, and the predictions for each row with the others fitted.
 
-    The constants that move these rows most are tried: none, one, two and four, one for every two
-    rows at most. More are freed only if rows that were left out are predicted better for it.
+    Tried are none, a factor of all times, and the one, two and four constants that move these rows
+    most, with that factor and without: one for every two rows at most. What is tried later is taken
+    only if rows that were left out are predicted better for it.
     """
     ranked = _ranked(table, start, runs)
     most = min(_MOST_FREE, max(len(runs) // _ROWS_PER_CONSTANT, 1))
+    first = [tuple(name for name in ranked if name in ranked[:count]) for count in (0, 1, 2, 4)]
+    tried = [(*factor, *free) for free in first for factor in ((), (ALL_TIMES,))]
     best: tuple[str, ...] = ()
     unseen = step_times(table, start).total
     error = float(np.median(np.abs(np.log(unseen / times))))
-    for count in (1, 2, 4):
-        if count > most:
-            break
-        free = tuple(name for name in ranked if name in ranked[:count])
+    for free in tried:
+        if not 0 < len(free) <= most:
+            continue
         trial = np.array([_without(table, times, free, start, row) for row in range(len(runs))])
         trial_error = float(np.median(np.abs(np.log(trial / times))))
         if trial_error < error:
             best, unseen, error = free, trial, trial_error
     return best, unseen
+
+
+def _fitted(
+    table: RunTable, times: FloatArray, free: Sequence[str], start: StepConstants
+) -> tuple[float, StepConstants]:
+    """The factor of all times, 1 where it is not free, and the constants fitted from there on."""
+    factor = 1.0
+    if ALL_TIMES in free:
+        for _ in range(_ROUNDS):
+            predicted = step_times(table, start.slowed(factor)).total
+            factor *= float(np.exp(np.median(np.log(times / predicted))))
+        start = start.slowed(factor)
+    names = [name for name in free if name != ALL_TIMES]
+    return factor, fit(table, times, names, start, tightness=_TIGHTNESS) if names else start
+
+
+def _value(factor: float, constants: StepConstants, name: str) -> float:
+    value: float = factor if name == ALL_TIMES else getattr(constants, name)
+    return value
 
 
 def _ranked(table: RunTable, start: StepConstants, runs: Sequence[TrainingRun]) -> tuple[str, ...]:
@@ -180,7 +207,7 @@ def _without(
     table: RunTable, times: FloatArray, free: Sequence[str], start: StepConstants, row: int
 ) -> float:
     rest = [other for other in range(len(times)) if other != row]
-    trained = fit(table.take(rest), times[rest], free, start, tightness=_TIGHTNESS)
+    _, trained = _fitted(table.take(rest), times[rest], free, start)
     return float(step_times(table.take([row]), trained).total[0])
 
 
@@ -192,9 +219,9 @@ def _resampled(
     found: dict[str, list[float]] = {name: [] for name in free}
     for _ in range(_RESAMPLES):
         rows = random.integers(0, len(times), len(times))
-        sample = fit(table.take(rows), times[rows], free, start, tightness=_TIGHTNESS)
+        sample = _fitted(table.take(rows), times[rows], free, start)
         for name in free:
-            found[name].append(getattr(sample, name))
+            found[name].append(_value(*sample, name))
     return found
 
 
@@ -207,8 +234,8 @@ def calibration_yaml(calibration: Calibration) -> str:
             for name, values in calibration.constants.items()
         },
         "interval": {
-            name: [round(low, 4), round(high, 4)]
-            for name, (low, high) in calibration.interval.items()
+            name: {key: [round(end, 4) for end in pair] for key, pair in asdict(ends).items()}
+            for name, ends in calibration.interval.items()
         },
         "memory": {
             name: {key: float(f"{v:.6g}") for key, v in asdict(values).items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.calibration import neighbours_of, shipped_calibration
+from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
 from costmodel.training.families import block_of, family_of, memory_families
 from costmodel.training.memory import memory_use
 from costmodel.training.memory_fitting import reported_bytes
@@ -33,7 +33,7 @@ _WIDER_INHERITED = 2.0
 USABLE = 0.98
 """Share of a device's memory that a job may fill; drivers keep the rest (assumed)."""
 
-_UNKNOWN = (-3.0, 3.0)
+_UNKNOWN = Ends((-3.0, 3.0), (-3.0, 3.0))
 """Interval of a block without any measurement, in standard deviations of a run (assumed)."""
 
 
@@ -128,7 +128,7 @@ def _bounded(
 ) -> Prediction:
     """The interval around a step time; memory is left open."""
     block, (_, inherited) = block_of(run), family_of(run)
-    ends = calibration.interval.get(block, _UNKNOWN)
+    ends = calibration.interval.get(block, _UNKNOWN).of(deviation)
     wider = (1.0 + _WIDER_PER_GUESS * guesses) * (_WIDER_INHERITED if inherited else 1.0)
     low, high = np.exp(np.array(ends) * deviation * wider) * step_s
     return Prediction(

@@ -15,6 +15,17 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import data
+from costmodel.training.cells import (
+    cell,
+    degree,
+    needed,
+    number,
+    recompute_words,
+    size,
+    switch,
+    zero_stage,
+)
+from costmodel.training.layout_check import check_layout
 from costmodel.training.machines import machine_of
 from costmodel.training.notes import Notes, read_notes
 from costmodel.training.records import (
@@ -45,7 +56,6 @@ COLUMNS = (
 _SIZES = ("hidden", "layers", "heads", "ffn_hidden")
 """Columns that the name of a public model may stand for."""
 
-_LARGEST = 10**9
 _PACKED = 2048
 """Mean length assumed for samples packed into one sequence: attention stays inside them."""
 _LAYERS = 10**6
@@ -76,7 +86,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     machine = machine_of(row.get("hardware", ""))
     model = _model(row, notes, name, assumed)
     layout = _layout(row, notes, model, profile, assumed)
-    precision = _precision(row.get("dtype", ""), notes)
+    precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
     run = TrainingRun(
         name=row.get("id", ""),
@@ -101,32 +111,6 @@ def _port(text: str, server: int) -> float:
     return float(found.group(1)) * 1e9 / 8 / devices
 
 
-def _number(row: Mapping[str, str], column: str) -> int | None:
-    """The whole number in a column, `None` if the column is empty or missing."""
-    text = row.get(column, "").strip()
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise LayoutError(f"column {column!r} is {text[:40]!r}, which is no number") from error
-    if not math.isfinite(value) or value < 0 or value > _LARGEST or value != int(value):
-        raise LayoutError(f"column {column!r} is {text[:40]!r}, not a whole number from 0 to 1e9")
-    return int(value)
-
-
-def _size(row: Mapping[str, str], column: str) -> int:
-    value = _number(row, column)
-    if not value:
-        raise LayoutError(f"column {column!r} is empty or 0")
-    return value
-
-
-def _degree(row: Mapping[str, str], column: str, default: int = 1) -> int:
-    value = _number(row, column)
-    return value or default
-
-
 @cache
 def _names() -> dict[str, Any]:
     file: dict[str, Any] = yaml.safe_load(data.read_text("calibration", "training_models.yaml"))
@@ -141,26 +125,26 @@ def _family(name: str) -> dict[str, Any]:
 
 def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) -> TrainingModel:
     family = _family(name)
-    row = {**row, **{name: row.get(name) or str(family.get(name, "")) for name in _SIZES}}
-    hidden, heads = _size(row, "hidden"), _size(row, "heads")
+    row = {**row, **{name: cell(row, name) or str(family.get(name, "")) for name in _SIZES}}
+    hidden, heads = size(row, "hidden"), size(row, "heads")
     gated = bool(family["gated"])
-    ffn = _number(row, "ffn_hidden")
-    if not ffn:
+    ffn = number(row, "ffn_hidden")
+    if ffn is None:
         assumed.append("ffn_hidden")
         ffn = 256 * math.ceil(8 * hidden / 3 / 256) if gated else 4 * hidden
-    vocab = _number(row, "vocab") or int(notes.number("vocab") or 0)
-    if not vocab:
+    vocab = number(row, "vocab") or needed("vocab", notes.number("vocab"))
+    if vocab is None:
         assumed.append("vocab")
         vocab = family.get("vocab", 32000)
-    stated = notes.number("kv-channels")
-    head = int(stated or family.get("head") or hidden // heads)
+    stated = needed("kv-channels", notes.number("kv-channels"))
+    head = stated or family.get("head") or hidden // heads
     latent = {key: family.get(key, 0) for key in ("query_rank", "kv_rank", "rotary", "value")}
     return TrainingModel(
         name=name,
         hidden=hidden,
-        layers=max(_size(row, "layers") - len(notes.numbers("noop-layers")), 1),
+        layers=max(size(row, "layers") - len(notes.numbers("noop-layers")), 1),
         heads=heads,
-        kv_heads=_number(row, "kv_heads") or heads,
+        kv_heads=number(row, "kv_heads") or heads,
         head_size=head,
         ffn=ffn,
         vocab=vocab,
@@ -180,17 +164,20 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
 
 def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     """Sizes of routed layers: from the notes, else from what the name implies."""
-    count = int(notes.number("num-experts") or family.get("experts", 0))
+    stated = notes.number("num-experts")
+    count = int(family.get("experts", 0) if stated is None else stated)
     if not count:
         return {}
-    width = int(notes.number("moe-intermediate-size") or family.get("expert_ffn") or ffn)
+    width = notes.number("moe-intermediate-size")
+    width = needed("moe-intermediate-size", width) or family.get("expert_ffn") or ffn
+    top = needed("moe-router-topk", notes.number("moe-router-topk"))
     shared = notes.number("n-shared-experts")
     shared = family.get("shared", 0) if shared is None else shared
     dense = notes.number("first-k-dense-replace")
     dense = family.get("dense", 0) if dense is None else dense
     return {
         "experts": count,
-        "experts_per_token": int(notes.number("moe-router-topk") or family.get("top", 2)),
+        "experts_per_token": top or family.get("top", 2),
         "expert_ffn": width,
         "shared_ffn": int(family.get("shared_ffn") or shared * width),
         "dense_layers": max(int(dense), 0),
@@ -205,101 +192,102 @@ def _layout(
     profile: dict[str, Any],
     assumed: list[str],
 ) -> TrainingLayout:
-    tp, pp = _degree(row, "tp"), _degree(row, "pp")
-    cp, devices = _degree(row, "cp"), _number(row, "devices")
-    dp = _number(row, "dp")
-    if not dp:
-        if not devices:
-            raise LayoutError("neither 'dp' nor 'devices' is given")
-        dp = max(devices // (tp * pp * cp), 1)
-        assumed.append("dp")
-    if devices and tp * pp * cp * dp != devices:
+    tp, pp, cp = (degree(row, name) or 1 for name in ("tp", "pp", "cp"))
+    batch, dp = size(row, "global_batch"), _replicas(row, tp * pp * cp, assumed)
+    if (devices := number(row, "devices")) and tp * pp * cp * dp != devices:
         raise LayoutError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} are not {devices} devices")
-    batch = _size(row, "global_batch")
-    micro = _number(row, "micro_batch") or 0
-    if not micro:
+    micro = number(row, "micro_batch")
+    if micro is None:
         assumed.append("micro_batch")
         whole = profile["micro_batch"] == "all" and pp == 1
         micro = max(batch // dp, 1) if whole else 1
-    vpp = _degree(row, "vpp")
+    vpp = degree(row, "vpp") or 1
     recompute, share = _recompute(
-        row, notes, pp * vpp / model.layers, profile.get("recompute", "none"), assumed
+        row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), assumed
     )
-    listed = notes.numbers("num-layer-list")
-    _check_layout(model, batch, tp, pp, dp, listed)
-    return TrainingLayout(
+    stated, parallel = zero_stage(row), switch(row, "sequence_parallel")
+    if parallel is None:
+        parallel = bool(profile["sequence_parallel"]) and tp > 1
+    layout = TrainingLayout(
         global_batch=batch,
         micro_batch=micro,
-        seq_len=_size(row, "seq_len"),
+        seq_len=size(row, "seq_len"),
         tp=tp,
         pp=pp,
         vpp=vpp,
         dp=dp,
         cp=cp,
-        ep=_degree(row, "ep"),
-        zero_stage=_zero_stage(row, profile),
+        ep=degree(row, "ep") or 1,
+        zero_stage=max(stated, int(profile.get("zero", 1))) if stated else 0,
         zero_group=int(notes.number("zero-group") or 0),
-        sequence_parallel=_sequence_parallel(row, profile, tp),
+        sequence_parallel=parallel,
         recompute=recompute,
         recompute_share=share,
-        stage_layers=listed if len(listed) == pp else (),
+        stage_layers=_stage_layers(notes, model.layers, pp),
     )
+    check_layout(model, layout, len(notes.numbers("noop-layers")))
+    return layout
 
 
-def _check_layout(
-    model: TrainingModel,
-    batch: int,
-    tp: int,
-    pp: int,
-    dp: int,
-    listed: tuple[int, ...],
-) -> None:
-    if pp > model.layers + 2:
-        raise LayoutError(f"{pp} pipeline stages for {model.layers} layers")
-    if tp > model.heads * 4:
-        raise LayoutError(f"tensor parallel {tp} for {model.heads} heads")
-    if batch < dp:
-        raise LayoutError(f"a global batch of {batch} for {dp} data parallel replicas")
-    if listed and min(listed) < 0:
+def _replicas(row: Mapping[str, str], ranks: int, assumed: list[str]) -> int:
+    """Data parallel replicas of so many devices: as stated, or all that the devices make."""
+    stated, devices = degree(row, "dp"), number(row, "devices")
+    if stated is not None:
+        return stated
+    if devices is None:
+        raise LayoutError("neither 'dp' nor 'devices' is given")
+    assumed.append("dp")
+    return max(devices // ranks, 1)
+
+
+def _stage_layers(notes: Notes, layers: int, pp: int) -> tuple[int, ...]:
+    """Layers of each stage where a row lists them, or what each has beyond an equal share."""
+    listed, more = notes.numbers("num-layer-list"), notes.numbers("offset")
+    if not listed and len(more) == pp and sum(more) == layers % pp:
+        listed = tuple(layers // pp + extra for extra in more)
+    if not listed:
+        return ()
+    if len(listed) != pp:
+        raise LayoutError(f"num-layer-list is of {len(listed)} stages, the pipeline of {pp}")
+    if min(listed) < 0:
         raise LayoutError("a stage of num-layer-list has fewer than 0 layers")
+    if sum(listed) not in {layers, layers + len(notes.numbers("noop-layers"))}:
+        raise LayoutError(f"num-layer-list has {sum(listed)} layers, the model {layers}")
+    return listed
 
 
-def _zero_stage(row: Mapping[str, str], profile: dict[str, Any]) -> int:
-    stated = _number(row, "zero_stage") or 0
-    if stated > 3:
-        raise LayoutError(f"zero_stage is {stated}; known: 0 to 3")
-    return max(stated, int(profile.get("zero", 1))) if stated else 0
-
-
-def _sequence_parallel(row: Mapping[str, str], profile: dict[str, Any], tp: int) -> bool:
-    text = row.get("sequence_parallel", "").strip().lower()
-    if text:
-        return text in {"yes", "true", "1"}
-    return bool(profile["sequence_parallel"]) and tp > 1
+_PER_STAGE = (("recompute", Recompute.FULL), ("select_recompute", Recompute.SELECTIVE))
+"""Notes of MindFormers that list how many layers of each stage are recomputed, and what of them."""
 
 
 def _recompute(
-    row: Mapping[str, str], notes: Notes, per_chunk: float, usual: str, assumed: list[str]
+    row: Mapping[str, str], notes: Notes, split: tuple[int, int], usual: str, assumed: list[str]
 ) -> tuple[Recompute, float]:
     """The policy and the share of layers that it holds for.
 
-    Megatron counts `recompute-num-layers` in each chunk of layers; `per_chunk` is the share of one
-    such layer.
+    Megatron counts `recompute-num-layers` in each chunk of layers; `split` are the layers and the
+    chunks of the model.
     """
-    text = row.get("recompute", "").strip().lower()
+    layers, chunks = split
+    for key, policy in _PER_STAGE:
+        listed = notes.numbers(key)
+        if len(listed) > 1 and any(listed):
+            return policy, min(sum(listed) / layers, 1.0)
+    found = recompute_words(row)
     blocks = notes.number("recompute-num-layers")
-    if not text:
+    if found is None:
         assumed.append("recompute")
         return Recompute(usual), 1.0
-    if text in {"full", "yes", "true"}:
-        if notes.values.get("recompute-method") == "block" and blocks:
-            return Recompute.FULL, min(blocks * per_chunk, 1.0)
-        return Recompute.FULL, 1.0
-    if text in {"none", "no", "false"}:
-        return Recompute.NONE, 1.0
-    if text in {"selective", "custom", "minimal", "qkv_proj_offloaded"}:
-        return Recompute.SELECTIVE, 1.0
-    raise LayoutError(f"recompute is {text[:40]!r}; known: none, selective, full")
+    policy, some = found
+    if policy is Recompute.FULL and (some or notes.values.get("recompute-method") == "block"):
+        if blocks:
+            return policy, min(blocks * chunks / layers, 1.0)
+        if some:
+            raise LayoutError(
+                "recompute is block, but of how many layers is not stated (notes: "
+                "recompute-num-layers=2)"
+            )
+    return policy, 1.0
 
 
 _PRECISIONS = (

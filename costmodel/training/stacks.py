@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
@@ -29,6 +30,9 @@ _FLAGS = {
     "frozen": r"pet/lora|\blora\b|p-?tuning",
 }
 
+_WHOLE_EXPERTS = r"(?:expert-tensor-parallel-size|etp)=?1(?![0-9])"
+"""Tensor parallel ranks that split tokens, not the widths of experts."""
+
 
 @cache
 def _stacks() -> dict[str, Any]:
@@ -42,15 +46,15 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     stacks = _stacks()
     named = {entry["name"]: entry for entry in stacks["profiles"]}
     text = f"{row.get('source', '')} {notes.text}".lower()
-    hardware = row.get("hardware", "").lower()
+    hardware = machine_of(row.get("hardware", ""))
     for entry in stacks["profiles"]:
         if re.search(entry["match"], text):
-            modern = "modern" in entry and re.search(stacks["modern_hardware"], hardware)
+            modern = "modern" in entry and hardware.generation in stacks["modern_generations"]
             found: dict[str, Any] = named[entry["modern"]] if modern else entry
             return found
     default = stacks["default"]
-    name = next((default[key] for key in ("ascend", "tpu") if key in hardware), default["other"])
-    usual: dict[str, Any] = named[name]
+    kind = next((key for key in default if hardware.name.startswith(key)), "other")
+    usual: dict[str, Any] = named[default[kind]]
     return usual
 
 
@@ -63,14 +67,16 @@ def run_flags(
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
         found.add("split-activation")
+    text = f"{row.get('source', '')} {notes.text}".lower()
+    does_not = {"split-experts"} if re.search(_WHOLE_EXPERTS, text) else set()
     release = _release(row, notes)
-    if release and release < _version(stack.get("current", "")):
+    if _before(release, stack.get("current", "")):
         found.add("old-release")
     hardware = machine_of(row.get("hardware", "")).name
     does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
-    if "uncompiled" in found or (release and release < _version(stack.get("fused_loss", ""))):
-        does -= {"fused-loss"}
-    return does | found
+    if "uncompiled" in found or _before(release, stack.get("fused_loss", "")):
+        does_not.add("fused-loss")
+    return (does - does_not) | found
 
 
 def software_flags(
@@ -83,6 +89,7 @@ def software_flags(
         "gather-once": stack["gather_once"] and layout.pp > 1,
         "scatter-stages": stack.get("scatter"),
         "casts": stack.get("casts"),
+        "split-experts": stack.get("split_experts"),
         "fused-loss": stack.get("fused_loss"),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }
@@ -105,16 +112,39 @@ def _recipe(profile: str, model: str, hardware: str, layout: TrainingLayout) -> 
     return found
 
 
-def _release(row: Mapping[str, str], notes: Notes) -> tuple[int, ...]:
-    """The release that a row names, or the year and month of its report; empty if neither."""
+@dataclass(frozen=True, slots=True)
+class _Release:
+    """A version such as 1.3.0, or the month of a release or report such as 2024.12 or 24.12."""
+
+    numbers: tuple[int, ...]
+    dated: bool
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """What a text names; `None` if it has no number."""
+        numbers = tuple(int(part) for part in re.findall(r"[0-9]+", text)[:4])
+        if not numbers:
+            return None
+        month = re.match(r"v?(?:20)?(2[0-9])\.(0?[1-9]|1[0-2])(?![0-9])", text)
+        if month:
+            return cls((2000 + int(month.group(1)), *numbers[1:]), dated=True)
+        return cls(numbers, dated=False)
+
+
+def _before(release: _Release | None, other: str) -> bool:
+    """Whether a release is known to be older than another; versions and months do not compare."""
+    than = _Release.of(other)
+    if release is None or than is None or release.dated != than.dated:
+        return False
+    return release.numbers < than.numbers
+
+
+def _release(row: Mapping[str, str], notes: Notes) -> _Release | None:
+    """The release that a row names, or the year and month of its report; `None` if neither."""
     source = row.get("source", "")
     named = re.search(r"@v([0-9]+(?:\.[0-9]+)*)", source)
     dated = re.search(r"_(20[0-9]{2})-?(0[1-9]|1[0-2])(?![0-9])", source)
     stated = notes.values.get("release") or (named.group(1) if named else "")
-    if stated:
-        return _version(stated)
-    return (int(dated.group(1)), int(dated.group(2))) if dated else ()
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"[0-9]+", text)[:4])
+    if not stated and dated:
+        stated = f"{dated.group(1)}.{dated.group(2)}"
+    return _Release.of(stated)

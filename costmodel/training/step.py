@@ -21,7 +21,7 @@ from costmodel.training.communication import (
     transfer_s,
 )
 from costmodel.training.kernels import stream_s
-from costmodel.training.layers import ends_s, layer_times, tokens
+from costmodel.training.layers import ends_s, layer_times, routed_copies, tokens
 from costmodel.training.sizes import gathered_parameters, local_parameters
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _layer_passes(table: RunTable, c: StepConstants, links: Links) -> tuple[Floa
     """Seconds of the forward and the backward pass of one micro-batch through a mean layer."""
     dense, moe = layer_times(table, c)
     routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
-    shared, scattered = _tensor_parallel(table, c, links), _expert_exchange(table, c, links)
+    shared, scattered = _tensor_parallel(table, c, links, routed), _expert_exchange(table, c, links)
     ring = _context_parallel(table, c, links)
     communication = shared + routed * scattered + ring
     mixed_forward = (1 - routed) * dense.forward + routed * moe.forward
@@ -140,24 +140,32 @@ def _sharded(
     return np.where(shared, fetch, forward), np.where(shared, both, backward)
 
 
-def _tensor_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+def _tensor_parallel(
+    table: RunTable, c: StepConstants, links: Links, routed: FloatArray
+) -> FloatArray:
     """Exposed tensor parallel collectives of one pass: two all-reduces, or gathers and scatters.
 
     Each waits for the last of its ranks: its start grows with the depth of a tree over them.
+    Where sequences are split, experts need no second pair, unless they are split too: then all
+    ranks gather the copies that experts work on.
     """
     members = group(table, table.tp, np.ones_like(table.tp))
     nbytes = 2.0 * tokens(table) * table.hidden
-    starts = 2.0 * c.start_s * np.log2(np.maximum(table.tp, 1.0))
-    twice = 4.0 * all_gather_s(table, links, nbytes, members) + starts
-    shown = 1.0 - np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
-    return np.where(table.tp > 1, twice * shown, 0.0)
+    start = c.start_s * np.log2(np.maximum(table.tp, 1.0))
+    once = 2.0 * all_gather_s(table, links, nbytes, members) + start
+    apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
+    copies = 2.0 * routed_copies(table) * table.tp * table.hidden
+    gathered = 2.0 * all_gather_s(table, links, copies, members) + start
+    split = routed * ((table.sequence_parallel > 0) & (table.split_experts > 0))
+    hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
+    exposed = (2.0 - apart) * once * (1.0 - hidden) + split * gathered * (1.0 - c.tp_hidden)
+    return np.where(table.tp > 1, exposed, 0.0)
 
 
 def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed dispatch and combination of one pass through a routed layer."""
     members = group(table, table.ep, table.tp)
-    copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
-    each = all_to_all_s(table, links, 2.0 * copies * table.hidden, members)
+    each = all_to_all_s(table, links, 2.0 * routed_copies(table) * table.hidden, members)
     return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
 
 

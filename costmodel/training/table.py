@@ -166,6 +166,9 @@ class RunTable:
     ep_overlap: FloatArray
     """1 where the exchange between experts runs beside computation."""
 
+    split_experts: FloatArray
+    """1 where tensor parallel ranks split the widths of routed experts."""
+
     swapped_attention: FloatArray
     """1 where saved tensors of attention are moved to the host."""
 
@@ -242,6 +245,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "casts": [float("casts" in r.flags) for r in runs],
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
+        "split_experts": [float("split-experts" in r.flags) for r in runs],
         "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
         "split_activation": [float("split-activation" in r.flags) for r in runs],
         "fused_loss": [float("fused-loss" in r.flags) for r in runs],

@@ -14,7 +14,7 @@ from costmodel.simulation.layout_job import Options
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.machines import Machine, machine, machine_of, machines
+from costmodel.training.machines import Machine, machine_called, machines
 from costmodel.training.records import (
     LayoutError,
     Recompute,
@@ -82,7 +82,7 @@ def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
 
 def _whole(text: str, key: str) -> int:
     least = 0 if key in {"zero", "zero-group"} else 1
-    if not (text.isdecimal() and len(text) < 10 and least <= int(text) <= _LARGEST):
+    if not (text.isdecimal() and len(text) < 11 and least <= int(text) <= _LARGEST):
         raise UserError(
             f"{key}={text[:40]} is no whole number from {least} to {_LARGEST:,}",
             "--layout",
@@ -124,12 +124,12 @@ def factor(parts: Mapping[str, str], key: str) -> float:
 
 def check(layout: TrainingLayout, model: TrainingModel) -> None:
     """Raise `UserError` if a layout is impossible for a model."""
+    chunks = layout.pp * layout.vpp
+    # Embedding and head may be a chunk each: 126 layers on 128 chunks.
+    most = model.layers + 2 if layout.vpp > 1 and chunks == model.layers + 2 else model.layers
     faults = [
         (model.heads % layout.tp, f"{model.heads} heads do not split over tp={layout.tp}"),
-        (
-            layout.pp * layout.vpp > model.layers,
-            f"{model.layers} layers are fewer than pp*vpp={layout.pp * layout.vpp} chunks",
-        ),
+        (chunks > most, f"{model.layers} layers are fewer than pp*vpp={chunks} chunks"),
         (
             layout.global_batch % (layout.micro_batch * layout.dp),
             (
@@ -175,15 +175,11 @@ def machine_named(name: str) -> Machine:
     Raises:
         UserError: none has that name.
     """
-    if name in machines():
-        return machine(name)
     from topology.catalogue import cluster_names, named_cluster  # noqa: PLC0415
 
-    text = name
-    if name in cluster_names():
-        text = f"{named_cluster(name, 1).chip.name} {name.replace('-', ' ')}"
+    wanted = named_cluster(name, 1).chip.name if name in cluster_names() else name
     try:
-        return machine_of(text.replace("_", " "))
+        return machine_called(wanted)
     except LayoutError as error:
         raise unknown_name("machine", name, machines(), "--cluster") from error
 

@@ -39,7 +39,7 @@ def test_repeats_become_one_line_with_the_mean_of_what_was_missed() -> None:
     times = np.array([1.1, 1.3, 9.0])
     ones = np.ones(3)
     family = families()["megatron-ampere"]
-    fitted = FamilyFit(family, StepConstants(), runs, times, *(ones,) * 8)
+    fitted = FamilyFit(family, StepConstants(), runs, times, *(ones,) * 9)
     found = list(csv.DictReader(io.StringIO(neighbours_text([fitted]))))
     assert [row["runs"] for row in found] == ["2", "1"]
     mean = (np.log(1.1) + LARGEST) / 2

@@ -14,6 +14,7 @@ from costmodel.training.predict import predict
 from importers.sizes import configuration
 from planner.asking.errors import UserError
 from planner.asking.layouts import LayoutOptions
+from planner.asking.simulation import SimulationOptions
 from planner.request import InfeasibleError
 from planner.whatif import layout_ranking
 from planner.whatif.layout_ranking import Ranking, RankingOptions, held_of, layout_text
@@ -44,7 +45,18 @@ def test_a_row_is_what_simulate_takes() -> None:
         assert run.layout == each.layout
         assert layout_text(run.layout) == each.text
         (one,) = predict([run])
-        assert one.step_s == each.prediction.step_s
+        assert one.step_s == pytest.approx(each.prediction.step_s, rel=1e-12)
+
+
+def test_embedding_and_head_may_be_a_chunk_each() -> None:
+    """32 layers on 34 chunks: a row of the list that `simulate` takes too."""
+    held = RankingOptions(devices=2, batch=4, cluster="h100", held="pp=2,vpp=17")
+    asked = LayoutOptions(layout=held.ranked(configuration(LLAMA), LLAMA).best[0].text)
+    found = asked.simulated(configuration(LLAMA), LLAMA, SimulationOptions())
+    assert found.step_s > 0
+    more = LayoutOptions(layout="pp=2,vpp=18,batch=4")
+    with pytest.raises(UserError, match=r"32 layers are fewer than pp\*vpp=36"):
+        more.run(configuration(LLAMA), LLAMA)
 
 
 def test_degrees_stand_once_unless_variants_are_wanted() -> None:

@@ -162,6 +162,7 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "tp=2", "llama9"), "neither a file nor a published model 'llama9'"),
         (("--layout", "tp=2", "t5-base"), "text to text"),
         (("--layout", "tp=2", "llama3-8b", "--cluster", "abacus"), "unknown machine 'abacus'"),
+        (("--layout", "tp=2", "llama3-8b", "--cluster", "h1000"), "did you mean 'h100'?"),
         (("--layout", "tp=2", "llama3-8b", "--precision", "int3"), "int3"),
         (("--layout", "tp=2", "llama3-8b", "--software", "word"), "unknown software 'word'"),
         (("--layout", "tp=2", "llama3-8b", "--bandwidth", "server=2"), "--bandwidth is for plans"),

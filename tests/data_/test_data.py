@@ -84,7 +84,7 @@ def test_every_chip_has_plausible_numbers(name: str) -> None:
     assert chip.peak_flops
     for dtype, peak in chip.peak_flops.items():
         assert chip.supports(dtype)
-        assert 1e12 < peak < 1e16
+        assert 1e12 < peak < 2e16
     assert chip.vector_flops <= max(chip.peak_flops.values())
     assert 8 * 2**30 <= chip.memory_bytes < 300 * 2**30
     assert 5e10 < chip.memory_bandwidth_bytes_per_s < 1e13
@@ -101,6 +101,28 @@ def test_the_first_ascend_generation_has_no_bfloat16() -> None:
 def test_the_matmul_peak_of_ascend_is_that_of_the_matrix_units_alone() -> None:
     assert named_chip("ascend_910b3").peak_flops["float16"] == pytest.approx(294.9e12, rel=1e-3)
     assert named_chip("ascend_910b2").peak_flops["float16"] == pytest.approx(353.9e12, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "eight", "four"),
+    [("a100_sxm_80g", None, None), ("h100_sxm_80g", 1978.9, None), ("b200", 4500, 9000),
+     ("gb300", 5000, 15000), ("ascend_950pr_atlas350", 804, 1561)],
+)  # fmt: skip
+def test_chips_have_the_rates_of_narrow_types(
+    name: str, eight: float | None, four: float | None
+) -> None:
+    peaks = named_chip(name).peak_flops
+    for dtype, peak in (("float8", eight), ("float4", four)):
+        assert peaks.get(dtype) == (None if peak is None else pytest.approx(peak * 1e12))
+
+
+def test_older_chip_files_have_narrow_types_beside_the_peaks() -> None:
+    file = chip_profile("b200")
+    peaks = {dtype: rate for dtype, rate in file.peak_matmul.items() if "float8" not in dtype}
+    older = file.model_copy(
+        update={"peak_matmul": peaks, "other_peaks": {"float8": file.peak_matmul["float8"]}}
+    )
+    assert older.to_chip() == file.to_chip()
 
 
 def test_aliases_of_chips_are_unique() -> None:

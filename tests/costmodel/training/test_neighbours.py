@@ -16,16 +16,16 @@ from costmodel.training.calibration import (
     neighbours_of,
     shipped_calibration,
 )
-from costmodel.training.families import families
+from costmodel.training.families import Family, families
+from costmodel.training.machines import machines
 from costmodel.training.neighbours import NEIGHBOURS_OF_NOBODY, Neighbours, columns_of
 from costmodel.training.predict import constants_of, predict
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
-from tests.costmodel.training.runs import GPT, LLAMA, run
+from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 
 SHARED = 0.04**2 + 0.06**2 + 0.08**2
 OWN = 0.05**2
-REPEAT = 0.02**2
 
 
 def of(runs: list[Any], missed: list[float], counts: list[float] | None = None) -> Neighbours:
@@ -66,11 +66,11 @@ def deviation(known: Neighbours, *runs: Any) -> list[float]:
 
 @given(st.integers(1, 50))
 def test_the_more_a_run_was_measured_the_surer_it_is(count: int) -> None:
-    """Rasmussen and Williams, equation 2.26, for one point; beside it a repeat's own 2 %."""
-    left = SHARED - SHARED**2 / (SHARED + OWN / count) + REPEAT
+    """Rasmussen and Williams, equation 2.26, for one point, and what is the asked run's own."""
+    left = SHARED - SHARED**2 / (SHARED + OWN / count) + OWN
     known = of([run()], [0.1], [float(count)])
     assert deviation(known, run()) == pytest.approx([left**0.5])
-    assert deviation(NEIGHBOURS_OF_NOBODY, run()) == pytest.approx([(SHARED + REPEAT) ** 0.5])
+    assert deviation(NEIGHBOURS_OF_NOBODY, run()) == pytest.approx([(SHARED + OWN) ** 0.5])
 
 
 @given(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6))
@@ -156,3 +156,16 @@ def test_neighbours_are_of_families_and_finite() -> None:
     assert len(neighbours_of("megatron-ampere").weights) > 100
     assert neighbours_of("nobody") is NEIGHBOURS_OF_NOBODY
     assert all(np.all(np.isfinite(neighbours_of(name).weights)) for name in families())
+
+
+@pytest.mark.parametrize("family", list(families().values()), ids=lambda family: family.name)
+def test_what_has_nothing_to_act_on_makes_no_difference(family: Family) -> None:
+    """States shared with nobody, sums of one rank and exchanges with nobody, in every family."""
+    name = next(n for n, known in machines().items() if known.generation in family.generations)
+    model = ROUTED if family.kind == "routed" else LLAMA
+    alone = replace(run(model, name, pp=2), profile=family.profile, precision="bf16")
+    settings = [replace(alone, layout=replace(alone.layout, zero_stage=n)) for n in range(4)]
+    flags = ("overlap", "fused-tp", "ep-overlap")
+    settings += [replace(alone, flags=alone.flags | {flag}) for flag in flags]
+    times = [each.step_s for each in predict(settings)]
+    assert times == pytest.approx([times[0]] * len(times), rel=1e-12)

@@ -19,6 +19,7 @@ from costmodel.training.calibration import (
 from costmodel.training.crossvalidation import fit_family
 from costmodel.training.families import block_of, families, family_of
 from costmodel.training.fitting import PRIORS, at_limit, fit
+from costmodel.training.neighbours import KNOWN
 from costmodel.training.own_cluster import calibration_yaml
 from costmodel.training.predict import predict
 from costmodel.training.records import LayoutError, Recompute
@@ -39,7 +40,7 @@ def test_the_prediction_lies_in_its_interval() -> None:
 
 
 def test_runs_like_measured_ones_have_narrower_intervals() -> None:
-    """Ends of the block, times the deviation of the run."""
+    """Ends of the block for known and for new runs, times the deviation of the run."""
     layout: dict[str, Any] = {
         "global_batch": 16,
         "micro_batch": 4,
@@ -50,9 +51,11 @@ def test_runs_like_measured_ones_have_narrower_intervals() -> None:
     runs = [run(known, tp=2, **layout), run(LLAMA, tp=2, **layout)]
     machines = np.array([each.machine for each in runs])
     similar = neighbours_of("megatron-ampere").deviation(RunTable.of(runs), machines)
-    assert similar[0] < 0.5 * similar[1]
-    low, high = shipped_calibration().interval["megatron-ampere, one server"]
-    for found, deviation in zip(predict(runs), similar, strict=True):
+    assert similar[0] < KNOWN < 0.6 * similar[1]
+    ends = shipped_calibration().interval["megatron-ampere, one server"]
+    for found, deviation, (low, high) in zip(
+        predict(runs), similar, (ends.known, ends.new), strict=True
+    ):
         assert found.low_s == pytest.approx(found.step_s * np.exp(low * deviation))
         assert found.high_s == pytest.approx(found.step_s * np.exp(high * deviation))
 
@@ -186,3 +189,14 @@ def test_a_calibration_of_an_earlier_version_is_told_as_such() -> None:
     file["spread"] = file.pop("interval")
     with pytest.raises(LayoutError, match="earlier version"):
         parse_calibration(yaml.safe_dump(file))
+
+
+def test_one_pair_of_ends_stands_for_known_and_new_runs() -> None:
+    """So that calibrations of a user's own from before both were told apart still hold."""
+    text = calibration_yaml(shipped_calibration())
+    file = yaml.safe_load(text)
+    block = "megatron-volta"
+    assert parse_calibration(text).interval[block] == shipped_calibration().interval[block]
+    file["interval"][block] = [-1.0, 2.0]
+    ends = parse_calibration(yaml.safe_dump(file)).interval[block]
+    assert ends.known == ends.new == (-1.0, 2.0)

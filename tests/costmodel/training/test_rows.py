@@ -133,6 +133,42 @@ def test_an_older_release_is_marked() -> None:
     assert "old-release" not in read_row(new).run.flags
 
 
+@pytest.mark.parametrize(
+    ("source", "notes", "old"),
+    [
+        ("NVIDIA-NeMo docs", "NeMo24.07 container", True),
+        ("NVIDIA-NeMo docs", "container 25.09", False),
+        ("NVIDIA-NeMo report_202412_nemo.md", "", True),
+        ("NVIDIA-NeMo report_202506_nemo.md", "", False),
+        ("NVIDIA-NeMo/Megatron-Bridge@v0.2.0", "", False),
+        ("mindformers report_202312_cards.md", "", False),
+        ("mindformers@v1.2.0", "", True),
+        ("torchtitan@v0.1.0", "fsdp+compile", False),
+    ],
+)
+def test_versions_and_months_are_not_compared(source: str, notes: str, old: bool) -> None:
+    """A container 24.07 is a month, as is a report of December 2024; release 0.2 is neither."""
+    row = ROW | {"source": source, "notes": notes, "hardware": "NVIDIA H100"}
+    flags = read_row(row).run.flags
+    assert ("old-release" in flags) is old
+    if "torchtitan" in source:
+        assert "fused-loss" in flags
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "split"),
+    [
+        ("MindSpeed-LLM", "num-experts=8", True),
+        ("MindSpeed-LLM", "num-experts=8; expert-tensor-parallel-size=1", False),
+        ("MindSpeed-LLM tests/tp2pp1ep2etp1.sh", "num-experts=8", False),
+        ("Megatron-Bridge", "num-experts=8", False),
+    ],
+)
+def test_who_splits_the_widths_of_experts(source: str, notes: str, split: bool) -> None:
+    row = ROW | {"source": source, "notes": notes}
+    assert ("split-experts" in read_row(row).run.flags) is split
+
+
 def test_boards_of_one_family_differ() -> None:
     assert read_row(ROW | {"hardware": "Ascend 910B (Atlas 800T A2)"}).run.machine == "ascend-910b3"
 
@@ -165,7 +201,7 @@ def test_a_layout_without_a_row_does_what_its_software_does() -> None:
     assert "early-stop" in software_flags("fsdp", "a100-80g", "7B", layout)
     assert "scatter-stages" in software_flags("megatron", "a100-80g", "7B", layout)
     assert "graphs" in software_flags("megatron-core", "gb200", "7B", layout)
-    assert software_flags("mindformers", "ascend-910b", "7B", layout) == frozenset()
+    assert software_flags("mindformers", "ascend-910b", "7B", layout) == {"split-experts"}
 
 
 @pytest.mark.parametrize(
@@ -195,3 +231,26 @@ def test_an_activation_is_one_kernel_where_the_row_says_so() -> None:
     assert "split-activation" not in read_row(ROW | {"source": "megatron"}).run.flags
     layout = TrainingLayout(8, 1, 2048)
     assert "split-activation" not in software_flags("mindspeed", "ascend-910b", "", layout)
+
+
+@pytest.mark.parametrize(
+    ("notes", "stages", "policy", "share"),
+    [
+        ("offset=[-1, 1, 1, -1]", (9, 11, 11, 9), Recompute.NONE, 1.0),
+        ("offset=[-1, 1]", (), Recompute.NONE, 1.0),
+        ("offset=[-1, 1, 1, 1]", (), Recompute.NONE, 1.0),
+        ("offset=0", (), Recompute.NONE, 1.0),
+        ("num-layer-list=8,10,11,11", (8, 10, 11, 11), Recompute.NONE, 1.0),
+        ("recompute_config: recompute=[6, 3, 2, 3]", (), Recompute.FULL, 14 / 40),
+        ("recompute=[0, 0, 0, 0] select_recompute=[8, 4, 4, 1]", (), Recompute.SELECTIVE, 17 / 40),
+    ],
+)
+def test_what_each_stage_holds_and_computes_again(
+    notes: str, stages: tuple[int, ...], policy: Recompute, share: float
+) -> None:
+    """An offset is what a stage has beyond the equal share; lists are layers of each stage."""
+    row = ROW | {"tp": "2", "pp": "4", "dp": "2", "notes": notes}
+    layout = read_row(row).run.layout
+    assert layout.stage_layers == stages
+    assert layout.recompute is policy
+    assert layout.recompute_share == pytest.approx(share)

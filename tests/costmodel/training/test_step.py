@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.training.communication import Group, Links, all_gather_s
 from costmodel.training.constants import StepConstants
-from costmodel.training.layers import layer_times
+from costmodel.training.layers import layer_times, routed_copies
 from costmodel.training.machines import MachineRates, machine
 from costmodel.training.records import Attention, TrainingLayout, TrainingModel
 from costmodel.training.step import step_times
@@ -216,3 +217,50 @@ def test_an_activation_kernel_by_kernel_moves_more(model: TrainingModel, more: f
     expected = moved / (machine(one.machine).memory_bytes_per_s * constants.memory)
     assert apart.stream[0] - fused.stream[0] == pytest.approx(expected, rel=1e-9)
     assert apart.stream_backward[0] == pytest.approx(1.5 * apart.stream[0], rel=1e-9)
+
+
+SPARSE = replace(ROUTED, experts=64, experts_per_token=4, expert_ffn=2048)
+QUIET = replace(CONSTANTS, start_s=0.0, host_s=1e-9, host_tp_s=0.0, tp_hidden=0.0, ep_hidden=0.0)
+
+
+def forward(model: TrainingModel, constants: StepConstants = QUIET, **change: Any) -> float:
+    """Forward pass of a layer on four tensor parallel ranks."""
+    split = change.pop("split", False)
+    one = run(model, **{"tp": 4, "sequence_parallel": True, **change})
+    one = replace(one, flags=frozenset({"split-experts"} if split else ()))
+    return float(step_times(without_latency(RunTable.of([one])), constants).layer_forward[0])
+
+
+def test_ranks_with_the_same_tokens_send_all_of_them_to_experts() -> None:
+    """Without split sequences each of four ranks exchanges four times as much."""
+    table = RunTable.of([run(SPARSE, tp=4, sequence_parallel=split) for split in (True, False)])
+    assert routed_copies(table).tolist() == pytest.approx([2048.0, 4 * 2048.0])
+    fast = replace(QUIET, port=1e9)
+    exchange = [
+        forward(SPARSE, dp=4, ep=4, sequence_parallel=split)
+        - forward(SPARSE, fast, dp=4, ep=4, sequence_parallel=split)
+        for split in (True, False)
+    ]
+    assert exchange[1] == pytest.approx(4 * exchange[0], rel=1e-6)
+
+
+def test_experts_that_are_split_gather_the_copies_of_all_ranks() -> None:
+    """Beside whole experts: a gather and a scatter of four copies of each token."""
+    fast = replace(QUIET, link=1e9)
+    moved = [
+        forward(SPARSE, split=split) - forward(SPARSE, fast, split=split) for split in (False, True)
+    ]
+    table = without_latency(RunTable.of([run(SPARSE, tp=4)]))
+    links = Links(np.array([QUIET.link]), np.array([QUIET.port]))
+    copies = np.array([2.0 * 2048 * 4 * SPARSE.hidden])
+    gather = all_gather_s(table, links, copies, Group(np.array([4.0]), np.array([1.0])))
+    assert moved[1] - moved[0] == pytest.approx(2 * float(gather[0]), rel=1e-6)
+
+
+def test_experts_that_nobody_splits_spare_the_second_pair_of_collectives() -> None:
+    """Dense layers, and shared experts, sum after attention and after their products."""
+    fast = replace(QUIET, link=1e9)
+    dense = replace(LLAMA, kv_heads=8)
+    shared = replace(SPARSE, shared_ffn=1024)
+    moved = [forward(each) - forward(each, fast) for each in (dense, shared, SPARSE)]
+    assert moved == pytest.approx([moved[0], moved[0], moved[0] / 2], rel=1e-6)

@@ -1,0 +1,70 @@
+"""Layouts that no software can run: what is wrong with them, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from costmodel.training.records import LayoutError, TrainingLayout, TrainingModel
+
+__all__ = ["check_layout"]
+
+
+def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) -> None:
+    """Raise `LayoutError` with the first fault of a layout.
+
+    Args:
+        model: its layers are those that compute.
+        layout: of that model.
+        idle: layers beside them that do nothing but fill stages.
+    """
+    faults = chain(
+        _pipeline(model.layers + idle, layout),
+        _batch(layout),
+        _heads(model, layout),
+        _experts(model, layout),
+    )
+    for what in faults:
+        raise LayoutError(what)
+
+
+def _pipeline(layers: int, layout: TrainingLayout) -> Iterator[str]:
+    pp, vpp = layout.pp, layout.vpp
+    chunks = f"{pp} stages of {vpp} chunks"
+    if pp * vpp > layers + 2:  # embedding and head may have a chunk each
+        yield f"{chunks if vpp > 1 else f'{pp} pipeline stages'} for {layers} layers"
+    if vpp > 1 and pp == 1:
+        yield f"vpp is {vpp}, but there is no pipeline: pp is 1"
+    if vpp > 1 and layout.micro_batches < pp:  # does not fill one turn of an interleaved schedule
+        yield f"{layout.micro_batches:g} micro-batches for {chunks}; {pp} or more"
+
+
+def _batch(layout: TrainingLayout) -> Iterator[str]:
+    batch, dp, micro = layout.global_batch, layout.dp, layout.micro_batch
+    if batch < dp:
+        yield f"a global batch of {batch} for {dp} data parallel replicas"
+    if batch % (micro * dp):
+        yield f"a global batch of {batch} is no multiple of micro_batch {micro} x dp {dp}"
+    if layout.seq_len % layout.cp:
+        yield f"context parallel {layout.cp} does not divide {layout.seq_len} tokens"
+
+
+def _heads(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
+    heads, shared = model.heads, model.kv_heads
+    if heads % layout.tp:
+        yield f"tensor parallel {layout.tp} does not divide {heads} heads"
+    if heads % shared:
+        yield f"kv_heads {shared} does not divide {heads} heads"
+
+
+def _experts(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
+    ep, experts = layout.ep, model.experts
+    ranks = layout.tp * layout.cp * layout.dp
+    if model.experts_per_token > experts:
+        yield f"{model.experts_per_token} experts for each token, of {experts}"
+    if ep > 1 and not experts:
+        yield f"ep is {ep}, but no experts are stated (notes: num-experts=8)"
+    elif ep > 1 and experts % ep:
+        yield f"expert parallel {ep} does not divide {experts} experts"
+    if ranks % ep:
+        yield f"expert parallel {ep} does not divide tp x cp x dp = {ranks}"

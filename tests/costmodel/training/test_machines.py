@@ -1,0 +1,79 @@
+"""Which machine a name or a text stands for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.training.machines import machine_called, machine_of, machines
+from costmodel.training.records import LayoutError
+from topology.catalogue import chip_names, named_chip
+
+
+@pytest.mark.parametrize("name", list(machines()))
+def test_a_machine_answers_to_its_names_and_its_chip(name: str) -> None:
+    known = machines()[name]
+    for each in (name, name.upper(), name.replace("-", "_"), *known.aliases):
+        assert machine_called(each) is known
+
+
+def test_no_name_stands_for_two_machines() -> None:
+    names = [each for known in machines().values() for each in (known.name, *known.aliases)]
+    assert len({machine_called(each).name for each in names}) == len(machines())
+    assert len(set(names)) == len(names)
+
+
+@given(st.sampled_from(list(machines())), st.sampled_from(["0", "00", "x", "-pcie"]))
+def test_a_name_with_more_letters_is_another_machine(name: str, more: str) -> None:
+    """No chip is taken for one whose name it begins with; the error names that one."""
+    with pytest.raises(LayoutError, match=f"nearest: .*{name}"):
+        machine_called(name + more)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("NVIDIA A100 (memory size not stated)", "a100-80g"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40g"),
+        ("8x H100 SXM5 80GB", "h100"),
+        ("8xH100", "h100"),
+        ("NVIDIA H100 96GB HBM2e 500W", "h100-96g-hbm2e"),
+        ("NVIDIA GB200 NVL72", "gb200"),
+        ("Ascend 910 (ModelArts; 8 per server)", "ascend-910a"),
+        ("Ascend 910A (Atlas 800 / v1.0 docs default)", "ascend-910a"),
+        ("Ascend 910B (Atlas 800T A2)", "ascend-910b3"),
+        ("Ascend 910B (Atlas 900 A2 PoDc)", "ascend-910b"),
+        ("Ascend 910B4", "ascend-910b4"),
+        ("Ascend910B3", "ascend-910b3"),
+        ("8x Ascend910_93", "ascend-910c"),
+        ("TPUv5e", "tpu-v5e"),
+        ("Ascend 910C / Atlas A3 (script name)", "ascend-910c"),
+        ("NVIDIA V100 32GB (DGX-2)", "v100-dgx2"),
+        ("TPU v6e Trillium", "tpu-v6e"),
+    ],
+)
+def test_whole_words_of_a_text_name_a_machine(text: str, name: str) -> None:
+    assert machine_of(text).name == name
+
+
+@pytest.mark.parametrize(
+    "text", ["NVIDIA H1000", "GH200", "NVIDIA A100 80GB PCIe", "Ascend 910B9", "H100 NVL", "XB200"]
+)
+def test_part_of_a_word_names_none(text: str) -> None:
+    with pytest.raises(LayoutError, match=r"is not in .*nearest: "):
+        machine_of(text)
+
+
+def test_rates_of_narrow_types_are_those_of_the_chip() -> None:
+    """Rows with 8 and 4 bits and plans take the same peaks."""
+    chips = {named_chip(name).family.split(",")[0]: named_chip(name) for name in chip_names()}
+    compared = 0
+    for known in machines().values():
+        peaks = chips[known.family].peak_flops if known.family in chips else {}
+        for short, name in (("fp8", "float8"), ("fp4", "float4")):
+            assert (name in peaks) <= (short in known.peak_flops)
+            if name in peaks:
+                assert known.peak_flops[short] == pytest.approx(peaks[name], rel=1e-3)
+                compared += 1
+    assert compared >= 10
