@@ -26,6 +26,8 @@ Examples:
   planner whatif model.onnx --devices 8,16,32 --vary bandwidth=0.5:2:5 -o sweep
   planner whatif llama3-8b --devices 64:1024:5 --cluster atlas-800t-a2,dgx-h100 --target generic \\
       --batch 1024 --pipeline auto --tokens 1e12 --days 30 --csv sweep.csv --plot sweep.svg
+  planner whatif model.onnx --devices 16 --vary bandwidth=0.25:4:5 --exact-changes 0.01
+  planner whatif model.onnx --devices 16 --vary batch=64,256 --pipeline auto --mix 0.8,0.2
   planner whatif model.onnx --devices 16 --vary batch=16:256:8 --engine ray --address 10.0.0.1:6379
 
 With --server a service works, with as many processes as it has for one job, and the files are
@@ -67,6 +69,7 @@ def whatif(  # noqa: PLR0913  one parameter per option
     days: sweeps.Days = None,
     around: sweeps.Around = None,
     mix: sweeps.Mix = None,
+    exact_changes: sweeps.ExactChanges = None,
     mtbf: sweeps.MeanTime = None,
     restart: sweeps.Restart = 600.0,
     checkpoint_rate: sweeps.CheckpointRate = 1.0,
@@ -90,6 +93,7 @@ def whatif(  # noqa: PLR0913  one parameter per option
         devices=devices, cluster=cluster, vary=tuple(vary or ()), tokens=tokens, days=days,
         cut=pipeline is not None or micro_batch is not None, around=around, mix=mix, mtbf=mtbf,
         restart=restart, checkpoint_rate=checkpoint_rate, repair=repair, spares=spares,
+        exact_changes=exact_changes,
     )  # fmt: skip
     if server is not None:
         _check_there(server, engine, address)
@@ -206,8 +210,11 @@ def _written(report: Report, csv: Path | None, plot: Path | None) -> list[Path]:
         from planner.whatif.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
         kind = plot.suffix.lstrip(".").lower()
-        drawn = {plot.name: lambda path: save_plot(report.points, report.prices, path, kind)}
-        out += write_files(plot.parent, drawn)
+
+        def drawn(path: Path) -> None:
+            save_plot(report.points, report.prices, path, kind, report.changes)
+
+        out += write_files(plot.parent, {plot.name: drawn})
     return out
 
 

@@ -157,6 +157,17 @@ Mix: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+ExactChanges: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--exact-changes",
+        metavar="SHARE",
+        help="Search between points of the sweep until each place where the plan changes is known "
+        "to this share of a factor, such as 0.01, and for batch and sequence to the next number "
+        "that divides as well.",
+        show_default="between which points",
+    ),
+]
 MeanTime: TypeAlias = Annotated[
     float | None,
     typer.Option(

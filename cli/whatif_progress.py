@@ -19,14 +19,16 @@ class Remaining:
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._say, self._clock = say, clock
-        self._started = clock()
+        self._started, self._of = clock(), ""
 
     def __call__(self, count: Count) -> None:
         if not count.whole:
             return
+        if count.of != self._of:
+            self._started, self._of = self._clock(), count.of
         filled = CELLS * count.done // count.whole
         bar = "#" * filled + "." * (CELLS - filled)
-        self._say(f"[{bar}] {count.done} of {count.whole} searches{self._left(count)}")
+        self._say(f"[{bar}] {count.done} of {count.whole} {count.of}{self._left(count)}")
 
     def _left(self, count: Count) -> str:
         own = count.done - count.known

@@ -55,7 +55,7 @@ def _more(report: Report) -> Iterator[list[str]]:
     if report.around is not None:
         yield list(_around_lines(report.around))
     if report.shapes is not None:
-        yield list(_mix_lines(report.shapes))
+        yield list(_mix_lines(report.shapes, report))
     if report.aftermath is not None:
         yield list(_aftermath_lines(report.aftermath, _unit(report)))
 
@@ -86,8 +86,9 @@ def _print_rows(title: str, points: Sequence[Point], report: Report, out: Consol
         result = point.result
         if not result.is_planned:
             rows.add_row(
-                _at(point.place, report), "-", "-", _gib(result.peak_bytes), "-", result.status
-            )
+                _at(point.place, report), "-", "-", _gib(result.peak_bytes), "-",
+                f"{result.status}: {result.message}",
+            )  # fmt: skip
             continue
         hour = bill(report.prices, result.chip, point.devices, 3600.0).step_price
         rows.add_row(
@@ -159,13 +160,15 @@ def _around_lines(found: Around) -> Iterator[str]:
     )
 
 
-def _mix_lines(found: Shapes) -> Iterator[str]:
+def _mix_lines(found: Shapes, report: Report) -> Iterator[str]:
     yield (
         f"A mix of {len(found.sizes)} sizes: {found.ideal_s:.4g} s a step if each had its own plan"
     )
     single = found.best[0]
     for each in found.best:
-        names = "; ".join(f"that of {found.sizes[i]} ({found.outlines[i]})" for i in each.plans)
+        own = "; ".join(
+            f"that of {_at(found.sizes[i], report)} ({found.outlines[i]})" for i in each.plans
+        )
         if each.expected_s == float("inf"):
             yield "  no single plan serves all sizes"
             continue
@@ -173,7 +176,15 @@ def _mix_lines(found: Shapes) -> Iterator[str]:
         if len(each.plans) > 1:
             steps = each.worth_after(single)
             switch = f", {each.switch_s:.3g} s to switch, worth it from {steps:,.0f} steps on"
-        yield f"  {len(each.plans)} plans: {each.expected_s:.4g} s{switch}: {names}"
+        plans = f"{len(each.plans)} plans" if len(each.plans) > 1 else "1 plan"
+        yield f"  {plans}: {each.expected_s:.4g} s{switch}: {own}"
+    for number, size in enumerate(found.sizes):
+        lost = [row for row in found.step_s if row[number] == float("inf")]
+        if lost:
+            yield (
+                f"  {len(lost)} of {len(found.sizes)} plans do not serve {_at(size, report)}: "
+                "they do not split it, or need more memory"
+            )
 
 
 def _aftermath_lines(found: Aftermath, unit: str) -> Iterator[str]:

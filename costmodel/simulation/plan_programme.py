@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.gathering import Gathers
+from costmodel.simulation.going_round import going_round
 from costmodel.simulation.plan_index import CAUSE_GATHER, CAUSE_SYNC, PlanIndex, Unit, fused
 from costmodel.simulation.ports import Ports
 from costmodel.simulation.programme import COMPUTE, Programme, Use, Work
@@ -66,12 +67,16 @@ class Lowering:
     """What the gradient of each tensor waits for."""
     forward_done: dict[str, Tasks] = field(default_factory=dict)
     synced: dict[str, Tasks] = field(default_factory=dict)
+    remade: set[str] = field(default_factory=set)
+    """Tensors whose communication has been repeated in this backward pass."""
     host: int | None = None
     """The stream of the link to the host, once there is one."""
     last_compute: int = -1
     points: list[int] = field(default_factory=list)
     joins: dict[int, tuple[int, ...]] = field(default_factory=dict)
     gathers: Gathers = field(init=False)
+    round: frozenset[tuple[str, int]] = field(init=False)
+    """Keys and values that go round, by operator and operand."""
     syncs: dict[int, list[tuple[Unit, ...]]] = field(default_factory=dict)
     """Buckets of gradients by the place of the operator that makes the last member."""
 
@@ -89,6 +94,7 @@ class Lowering:
     def _expect(self) -> None:
         """Note which buckets of parameters and gradients are to come."""
         self.gathers = Gathers(self.index, self.effects, self._gather)
+        self.round = going_round(self.plan, self._time_s)
         self.syncs.clear()
         for bucket in fused(self.index.syncs(), self.effects):
             self.syncs.setdefault(bucket[-1].operator, []).append(bucket)
@@ -104,7 +110,7 @@ class Lowering:
     def take(self, plan: Plan) -> None:
         """Go on with another pass of the same operators."""
         self.plan, self.index = plan, PlanIndex(plan)
-        for known in (self.ready, self.gradient, self.forward_done):
+        for known in (self.ready, self.gradient, self.forward_done, self.remade):
             known.clear()
         self._expect()
 
@@ -178,11 +184,14 @@ class Lowering:
         queue = self.effects.contention is Contention.QUEUE and self.effects.overlap
         return self.ports.queues(axes) if queue else ()
 
+    def _time_s(self, kind: str, nbytes: float, names: Sequence[str]) -> float:
+        return self.ports.time_s(kind, nbytes, tuple(sorted(self.axes[name] for name in names)))
+
     def _is_fusible(self, item: PlannedCollective) -> bool:
         return item.cause in {CAUSE_GATHER, CAUSE_SYNC}
 
     def _stream(self, item: PlannedCollective) -> int:
-        if not self.effects.overlap:
+        if not self.effects.overlap or (item.operator, item.operand) in self.round:
             return self.compute
         key = frozenset(item.axes)
         if key not in self.streams:
@@ -248,6 +257,7 @@ class Lowering:
             needs |= self._gradient_of(name)
         place = self.index.place(self.index.position[operator.name], backward=True)
         needs |= self.gathers.before(place, self.last_compute)
+        needs |= self._brought_again(operator.name, inputs, needs)
         again = operator.recompute_s + self.index.recompute_before(operator.name)
         if again > 0:
             needs |= {self._compute(operator.label, RECOMPUTE, again, needs)}
@@ -259,6 +269,20 @@ class Lowering:
             found = self._chain(self.index.edge_backward(operator.name, number), needs)
             self.gradient[name] = self.gradient.get(name, frozenset()) | found
         self._send(place)
+
+    def _brought_again(self, operator: str, inputs: Sequence[str], needs: Tasks) -> Tasks:
+        """Communication that is repeated with the forward pass of a block: of each operator, and of
+        what several operators read before the first of them.
+        """
+        out: Tasks = frozenset()
+        for number, name in enumerate(inputs):
+            own = self.index.edge_forward(operator, number)
+            if name not in self.remade:
+                self.remade.add(name)
+                own = (*self.index.shared_forward(name), *own)
+            items = [item for item in own if item.backward]
+            out |= self._chain(items, needs) if items else frozenset()
+        return out
 
     def _gradient_of(self, name: str) -> Tasks:
         """Gradient of a tensor as its maker gets it, after what its readers have in common."""

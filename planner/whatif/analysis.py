@@ -1,13 +1,12 @@
-"""What follows from a sweep: scaling, where plans change, what finishes in time."""
+"""What follows from a sweep: scaling, and what finishes in time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from planner.whatif.axes import FACTORS, NAMES, Place, Value
+from planner.whatif.axes import Place
 from planner.whatif.sweep import Point
 
 SECONDS_PER_DAY = 86_400.0
@@ -86,53 +85,6 @@ def along(points: Sequence[Point], name: str) -> Iterator[tuple[Place, list[Poin
     for point in points:
         groups.setdefault(point.place.without(name), []).append(point)
     yield from groups.items()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Two neighbouring points with different plans."""
-
-    axis: str
-    place: Place
-    """What they have in common."""
-    before: Value
-    after: Value
-    plans: tuple[str, str]
-    """Both plans in words, or why there is none."""
-
-
-def changes(points: Sequence[Point]) -> tuple[Change, ...]:
-    """Where along each axis the plan becomes another one.
-
-    Along factors on the machine any difference counts; along sizes, where no two plans can be
-    equal, a difference in words.
-    """
-    found = []
-    for name in NAMES:
-        if name == "cluster":
-            continue
-        for place, group in along(points, name):
-            known = sorted(group, key=lambda p: float(p.place.get(name) or 0))
-            found += [_change(name, place, a, b) for a, b in pairwise(known) if _differ(name, a, b)]
-    return tuple(found)
-
-
-def _differ(name: str, one: Point, other: Point) -> bool:
-    if one.place == other.place or one.result.status != other.result.status:
-        return one.place != other.place
-    if name in FACTORS:
-        return one.result.signature != other.result.signature
-    return one.result.outline != other.result.outline
-
-
-def _change(name: str, place: Place, one: Point, other: Point) -> Change:
-    words = (one.result.outline or one.result.status, other.result.outline or other.result.status)
-    if words[0] == words[1]:
-        words = (words[0], f"{words[1]}, in other places")
-    before, after = one.place.get(name), other.place.get(name)
-    assert before is not None
-    assert after is not None
-    return Change(name, place, before, after, words)
 
 
 @dataclass(frozen=True, slots=True)

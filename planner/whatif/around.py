@@ -11,6 +11,8 @@ from planner.moving_stages import on_machine
 from planner.whatif.engines import Engine
 from planner.whatif.machines import scaled
 from planner.whatif.results import Result
+from planner.whatif.store import Store
+from planner.whatif.sweep import Count, Watch, kept
 from planner.whatif.tasks import Sweep, Task, named
 from planner.whatif.workbench import Workbench
 
@@ -32,7 +34,7 @@ class World:
     @property
     def regret(self) -> float:
         """What keeping the plan costs, as a share of the best step there."""
-        return max(0.0, self.kept_s / self.replanned_s - 1)
+        return self.kept_s / self.replanned_s - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ class Around:
         return max((world.regret for world in self.worlds), default=0.0)
 
 
-def around(sweep: Sweep, key: str, engine: Engine, share: float) -> Around:
+def around(
+    sweep: Sweep, key: str, share: float, engine: Engine, store: Store,
+    watch: Watch = lambda _: None,
+) -> Around:  # fmt: skip
     """The neighbourhood of a point with a plan.
 
     Every cost is raised and lowered by the share, alone and against the others: those of links
@@ -75,22 +80,21 @@ def around(sweep: Sweep, key: str, engine: Engine, share: float) -> Around:
     Args:
         sweep: that the point is of.
         key: of the point.
-        engine: who searches.
         share: above 0 and below 1.
+        engine: who searches.
+        store: what is known, and where answers are kept as they come.
+        watch: is told how far it is.
     """
     task = next(each for each in sweep.tasks if each.key == key)
-    plan = Workbench(sweep.graphs, keep_plans=False).plan(task)
+    plan = store.plan(key) or Workbench(sweep.graphs, keep_plans=False).plan(task)
     worlds = _worlds(share)
     tasks = {name: _in_world(task, factors) for name, factors in worlds.items()}
-    found = _searched(sweep, engine, tasks.values())
-    lived = {
-        name: World(
-            worlds[name],
-            on_machine(plan, each.machine.cluster).estimate.step_time_s,
-            found[each.key].step_s,
-        )
-        for name, each in tasks.items()
-    }
+    found = _searched(sweep, tasks.values(), engine, store, watch)
+    lived = {}
+    for name, each in tasks.items():
+        kept_s = on_machine(plan, each.machine.cluster).estimate.step_time_s
+        # What was kept is a plan there too: a search with a gap may have missed it.
+        lived[name] = World(worlds[name], kept_s, min(kept_s, found[each.key].step_s))
     responses = tuple(_response(name, lived[name, 1], lived[name, -1]) for name in PARAMETERS)
     estimate = plan.estimate
     left = 1 - estimate.peak_memory_bytes / estimate.memory_limit_bytes
@@ -115,10 +119,18 @@ def _in_world(task: Task, factors: Mapping[str, float]) -> Task:
     return named(replace(task, machine=replace(task.machine, cluster=cluster)))
 
 
-def _searched(sweep: Sweep, engine: Engine, tasks: Iterable[Task]) -> dict[str, Result]:
+def _searched(
+    sweep: Sweep, tasks: Iterable[Task], engine: Engine, store: Store, watch: Watch
+) -> dict[str, Result]:
     distinct = {task.key: task for task in tasks}
-    done = engine.run(sweep.graphs, list(distinct.values()), keep_plans=False)
-    return {each.key: each.result for each in done}
+    results = store.known(distinct)
+    left = [task for key, task in distinct.items() if key not in results]
+    known = len(results)
+    watch(Count(known, known, len(distinct), "searches around the best point"))
+    for done in kept(sweep.graphs, left, engine, store):
+        results[done.key] = done.result
+        watch(Count(len(results), known, len(distinct), "searches around the best point"))
+    return results
 
 
 def _response(name: str, dear: World, cheap: World) -> Response:

@@ -24,6 +24,7 @@ MULTIPLE = 8
 MOST_STEPS = 10_000
 LARGEST = 10**12
 _FIX = "write name=low:high:count or name=value,value,... with names " + ", ".join(NAMES[1:])
+_FIX_VALUES = "write low:high:count or value,value,... with numbers above 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,12 @@ def _axis(name: str, texts: Sequence[str], where: str) -> Axis:
         if not colon:
             values.append(_number(text, where, whole=whole))
             continue
-        high, _, count = rest.partition(":")
+        high, colon, count = rest.partition(":")
+        if not colon:
+            raise UserError(
+                f"the range {text} does not say how many values", where,
+                f"write {text}:5 for five values in equal ratios",
+            )  # fmt: skip
         ends = (_number(low, where, whole=whole), _number(high, where, whole=whole))
         number = int(_number(count, where, whole=True))
         if number > MOST_STEPS:
@@ -156,7 +162,7 @@ def _number(text: str, where: str, *, whole: bool) -> float | int:
         value = 0
     if not 0 < value <= LARGEST:
         kind = "whole number" if whole else "number"
-        raise UserError(f"{text[:40]!r} is no {kind} above 0", where, _FIX)
+        raise UserError(f"{text[:40]!r} is no {kind} above 0", where, _FIX_VALUES)
     return value
 
 

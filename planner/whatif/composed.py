@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from planner.asking.errors import UserError
+from planner.asking.machines import named_machine
 from planner.asking.options import SearchOptions
 from planner.asking.sources import Document, ModelSource
 from planner.asking.texts import at_least_one
 from planner.whatif.around import around
 from planner.whatif.axes import Axis, check_distinct, list_axis, parse_axes
+from planner.whatif.changes import check_share, exact_changes
 from planner.whatif.engines import Engine
 from planner.whatif.goodput import SECONDS_PER_HOUR, Failures
 from planner.whatif.prices import Prices
 from planner.whatif.remaining import aftermath
 from planner.whatif.report import Report, report_of
-from planner.whatif.shapes import shapes
+from planner.whatif.shapes import check_mix, shapes
 from planner.whatif.store import Store
 from planner.whatif.sweep import Watch, run
 from planner.whatif.tasks import Asked, sweep_of
@@ -41,6 +43,8 @@ class SweepOptions:
     around: float | None = None
     mix: str | None = None
     """`uniform`, or a weight for each size."""
+    exact_changes: float | None = None
+    """Share of a value to which the places are found where the plan changes."""
     mtbf: float | None = None
     """Hours."""
     restart: float = 600.0
@@ -53,11 +57,22 @@ class SweepOptions:
     def failures(self) -> Failures | None:
         """`None` if nothing is said of failures."""
         if self.mtbf is None:
+            self._check_no_failures()
             return None
         return Failures(
             self.mtbf * SECONDS_PER_HOUR, self.restart, self.checkpoint_rate * 1e9,
             self.repair * SECONDS_PER_HOUR, self.spares,
         )  # fmt: skip
+
+    def _check_no_failures(self) -> None:
+        usual = SweepOptions()
+        for name in ("restart", "checkpoint_rate", "repair", "spares"):
+            value = getattr(self, name)
+            if value != getattr(usual, name):
+                raise UserError(
+                    "nothing is said of how often devices fail",
+                    f"--{name.replace('_', '-')} {value:g}", "add --mtbf HOURS, such as 50000",
+                )  # fmt: skip
 
     def clusters(self) -> tuple[str, ...]:
         """Names of the machines."""
@@ -141,20 +156,37 @@ def sweep_report(
         UserError: an option is wrong; other errors of `planner.asking.faults` likewise.
     """
     wanted, failures = options.wanted(), options.failures()
+    for name in options.clusters():
+        if name not in machine_files:
+            named_machine(name, f"--cluster {name}")
     options.check_around()
+    if options.exact_changes is not None:
+        check_share(options.exact_changes)
     asked = Asked(model, common, options.axes(common), machine_files, options.cut)
     sweep = sweep_of(asked)
+    if options.mix is not None:
+        check_mix([place for place, _ in sweep.points], options.mix)
+        bench.store.wants_plans = True
     known = len(bench.store.known(task.key for task in sweep.tasks))
     points = run(sweep, bench.engine, bench.store, bench.watch)
     searches = (len(sweep.tasks), known)
     report = report_of(sweep.model, sweep.axes, points, bench.prices, searches, wanted)
+    if options.exact_changes is not None:
+        turns = exact_changes(
+            asked, points, options.exact_changes, bench.engine, bench.store, bench.watch
+        )
+        report = replace(report, changes=turns)
     best = report.best
     if best is None:
         return report
     return replace(
         report,
         around=None if options.around is None
-        else around(sweep, best.key, bench.engine, options.around),
-        shapes=None if options.mix is None else shapes(sweep, points, options.mix),
-        aftermath=None if failures is None else aftermath(asked, best, failures),
+        else around(
+            sweep, best.key, options.around, bench.engine, bench.store, bench.watch
+        ),
+        shapes=None if options.mix is None
+        else shapes(sweep, points, options.mix, bench.store, bench.watch),
+        aftermath=None if failures is None
+        else aftermath(asked, best, failures, bench.store, bench.watch),
     )  # fmt: skip

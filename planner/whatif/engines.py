@@ -102,10 +102,16 @@ def _begin(graphs: Mapping[str, OpGraph], keep_plans: bool) -> None:
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     # Ctrl-C is for who began the sweep: solvers here would end early with what they have.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Searches make many records and no cycles: looking for them takes a tenth of the time.
+    collect_rarely()
+    _bench[:] = [Workbench(graphs, keep_plans=keep_plans)]
+
+
+def collect_rarely() -> None:
+    """For a process that does nothing but search: searches make many records and no cycles, and
+    looking for them takes a tenth of the time.
+    """
     gc.freeze()
     gc.set_threshold(RECORDS_BETWEEN_COLLECTIONS)
-    _bench[:] = [Workbench(graphs, keep_plans=keep_plans)]
 
 
 def _work(task: Task) -> Done:

@@ -19,7 +19,7 @@ def signature_of(plan: Plan) -> str:
     for tensor in plan.tensors:
         state.update(f"{tensor.name} {tensor.layout} {tensor.used}".encode())
     if plan.pipeline is not None:
-        stages = [(stage.start, stage.end) for stage in plan.pipeline.stages]
+        stages = [(stage.start, stage.end, *stage.mesh) for stage in plan.pipeline.stages]
         state.update(repr((plan.pipeline.micro_batches, stages)).encode())
     return state.hexdigest()[:12]
 
@@ -27,7 +27,7 @@ def signature_of(plan: Plan) -> str:
 def outline_of(plan: Plan) -> str:
     """How products are split where most of their time goes, and what else was chosen."""
     data, model = _ways(plan)
-    own = plan.devices if plan.pipeline is None else plan.devices // plan.pipeline.parts
+    own = math.prod(size for _, size, _ in plan.mesh)
     words = [f"data {data}", f"tensor {model}"]
     if data * model < own:
         words.append(f"repeated {own // (data * model)}")

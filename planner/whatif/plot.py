@@ -5,6 +5,7 @@ Equal sweeps give equal files.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from planner.asking.errors import UserError
 from planner.whatif.analysis import along, planned, rate_of, scaling
 from planner.whatif.axes import NAMES, Place
+from planner.whatif.changes import Change
 from planner.whatif.pareto import front
 from planner.whatif.prices import Prices
 from planner.whatif.sweep import Point
@@ -32,7 +34,9 @@ COLOURS = (
 SRON technical note, 2021."""
 
 
-def save_plot(points: Sequence[Point], prices: Prices, path: Path, kind: str) -> None:
+def save_plot(
+    points: Sequence[Point], prices: Prices, path: Path, kind: str, changes: Sequence[Change] = ()
+) -> None:
     """Write the picture.
 
     Args:
@@ -40,6 +44,7 @@ def save_plot(points: Sequence[Point], prices: Prices, path: Path, kind: str) ->
         prices: of devices.
         path: the file.
         kind: `svg` or `png`.
+        changes: of plans; those whose places were found are marked.
 
     Raises:
         UserError: another kind of file.
@@ -58,7 +63,7 @@ def save_plot(points: Sequence[Point], prices: Prices, path: Path, kind: str) ->
         _throughput(points, panels[0][0])
         _efficiency(points, panels[0][1])
         _pareto(points, prices, panels[1][0])
-        _factor(points, panels[1][1])
+        _factor(points, panels[1][1], changes)
 
 
 @contextmanager
@@ -120,7 +125,7 @@ def _pareto(points: Sequence[Point], prices: Prices, axes: Axes) -> None:
     axes.set_title("time, devices, memory and price", loc="left")
 
 
-def _factor(points: Sequence[Point], axes: Axes) -> None:
+def _factor(points: Sequence[Point], axes: Axes, changes: Sequence[Change]) -> None:
     """Seconds of a step along the axis with most values beside the devices."""
     counts = {
         name: len({p.place.get(name) for p in points if p.place.get(name) is not None})
@@ -132,7 +137,12 @@ def _factor(points: Sequence[Point], axes: Axes) -> None:
         axes.set_axis_off()
         return
     groups = [(place, planned(group)) for place, group in along(points, name)]
-    for number, (place, group) in _some([(p, g) for p, g in groups if g]):
+    shown = _some([(p, g) for p, g in groups if g])
+    for number, (place, group) in shown:
+        for change in changes:
+            if change.exact and change.axis == name and change.place == place:
+                at = math.sqrt(float(change.before) * float(change.after))
+                axes.axvline(at, color=_style(number)["color"], linewidth=0.6, linestyle=":")
         known = sorted((float(p.place.get(name) or 0), p.result.best_s) for p in group)
         axes.plot(
             [x for x, _ in known], [y for _, y in known], **_style(number), label=_label(place)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from ir.graph import OpGraph
 from planner.asking.errors import UserError
-from planner.whatif.engines import AHEAD
+from planner.whatif.engines import AHEAD, collect_rarely
 from planner.whatif.tasks import Task
 from planner.whatif.workbench import Done, Workbench
 
@@ -103,6 +103,7 @@ class _Worker:
     """What runs in the process of an actor."""
 
     def __init__(self, graphs: Mapping[str, OpGraph], keep_plans: bool) -> None:
+        collect_rarely()
         self._bench = Workbench(graphs, keep_plans=keep_plans)
 
     def done(self, task: Task) -> Done:

@@ -11,7 +11,8 @@ from planner.request import InfeasibleError, RequestError
 from planner.whatif.analysis import rate_of
 from planner.whatif.goodput import Failures, Goodput, goodput
 from planner.whatif.outline import outline_of
-from planner.whatif.sweep import Point
+from planner.whatif.store import Store
+from planner.whatif.sweep import Count, Point, Watch
 from planner.whatif.tasks import Asked, Task, task_at
 from planner.whatif.workbench import Workbench, result_of
 
@@ -57,12 +58,23 @@ def goodput_of(point: Point, failures: Failures) -> Goodput:
     return goodput(failures, point.devices, result.server_devices, result.state_bytes)
 
 
-def aftermath(asked: Asked, point: Point, failures: Failures) -> Aftermath:
-    """What failures leave of a planned point, and the plan for the machine without a server."""
-    return Aftermath(failures, goodput_of(point, failures), rate_of(point), _fallback(asked, point))
+def aftermath(
+    asked: Asked, point: Point, failures: Failures, store: Store, watch: Watch = lambda _: None
+) -> Aftermath:
+    """What failures leave of a planned point, and the plan for the machine without a server.
+
+    Args:
+        asked: what was swept.
+        point: of the sweep.
+        failures: how devices fail.
+        store: may have the plan of the point.
+        watch: is told how far it is.
+    """
+    fallback = _fallback(asked, point, store, watch)
+    return Aftermath(failures, goodput_of(point, failures), rate_of(point), fallback)
 
 
-def _fallback(asked: Asked, point: Point) -> Fallback | None:
+def _fallback(asked: Asked, point: Point, store: Store, watch: Watch) -> Fallback | None:
     """The fastest plan on what remains: on all of it, or on a power of two of its servers."""
     found = task_at(asked, point.place)
     server = point.result.server_devices
@@ -70,8 +82,13 @@ def _fallback(asked: Asked, point: Point) -> Fallback | None:
     if found is None or left < 1:
         return None
     bench = Workbench(found[1], keep_plans=False)
-    old = bench.plan(found[0])
-    options = list(_plans(asked, point, bench, [left, 1 << (left.bit_length() - 1)]))
+    old = store.plan(found[0].key) or bench.plan(found[0])
+    counts = sorted({left, 1 << (left.bit_length() - 1)})
+    options: list[tuple[float, Plan]] = []
+    for number, count in enumerate(counts):
+        watch(Count(number, 0, len(counts), "searches without a server"))
+        options += _plans(asked, point, bench, count)
+    watch(Count(len(counts), 0, len(counts), "searches without a server"))
     if not options:
         return None
     rate, new = max(options, key=lambda pair: pair[0])
@@ -87,17 +104,14 @@ def _fallback(asked: Asked, point: Point) -> Fallback | None:
 
 
 def _plans(
-    asked: Asked, point: Point, bench: Workbench, servers: list[int]
+    asked: Asked, point: Point, bench: Workbench, servers: int
 ) -> Iterator[tuple[float, Plan]]:
-    """Plans on so many servers, with their work per second."""
-    for count in sorted(set(servers)):
-        place = point.place.at("devices", count * point.result.server_devices)
-        found = task_at(asked, place)
-        if found is None:
-            continue
-        plan = _plan(bench, found[0])
-        if plan is not None:
-            yield rate_of(Point(place, "", plan.devices, result_of(plan))), plan
+    """The plan on so many servers with its work per second, if there is one."""
+    place = point.place.at("devices", servers * point.result.server_devices)
+    found = task_at(asked, place)
+    plan = None if found is None else _plan(bench, found[0])
+    if plan is not None:
+        yield rate_of(Point(place, "", plan.devices, result_of(plan))), plan
 
 
 def _plan(bench: Workbench, task: Task) -> Plan | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.whatif.analysis import Change, Curve, Deadline, best_of, changes, deadline, scaling
+from planner.whatif.analysis import Curve, Deadline, best_of, deadline, scaling
 from planner.whatif.around import Around
 from planner.whatif.axes import Axis
+from planner.whatif.changes import Change, changes
 from planner.whatif.pareto import front
 from planner.whatif.prices import Prices
 from planner.whatif.remaining import Aftermath

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
@@ -10,6 +11,7 @@ from planner.whatif.around import Around
 from planner.whatif.axes import Place
 from planner.whatif.remaining import Aftermath
 from planner.whatif.report import Report
+from planner.whatif.shapes import Shapes
 from planner.whatif.sweep import Point
 from planner.whatif.table import row
 
@@ -37,6 +39,7 @@ def answer(report: Report, files: Sequence[object] = ()) -> dict[str, object]:
         "pareto": [of(point) for point in report.front],
         **({} if report.deadline is None else {"deadline": _deadline(report.deadline, of)}),
         **({} if report.around is None else {"around": _around(report.around)}),
+        **({} if report.shapes is None else {"mix": _mix(report.shapes)}),
         **({} if report.aftermath is None else {"failures": _aftermath(report.aftermath)}),
         "files": [str(path) for path in files],
     }
@@ -73,6 +76,31 @@ def _around(found: Around) -> dict[str, object]:
             for world in found.worlds
         ],
     }
+
+
+def _mix(found: Shapes) -> dict[str, object]:
+    """Plans by the number of the size that each was found for; `null` where one does not serve."""
+    single = found.best[0]
+    return {
+        "sizes": [_place(place) for place in found.sizes],
+        "weights": list(found.weights),
+        "plans": list(found.outlines),
+        "step_s": [[_finite(seconds) for seconds in row] for row in found.step_s],
+        "ideal_s": found.ideal_s,
+        "best": [
+            {
+                "plans": list(each.plans),
+                "expected_s": _finite(each.expected_s),
+                "switch_s": each.switch_s,
+                "worth_after_steps": _finite(each.worth_after(single)),
+            }
+            for each in found.best
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _aftermath(found: Aftermath) -> Mapping[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from ir.plan import Plan
 from planner.asking.errors import UserError
 from planner.changeover import changeover
-from planner.moving import lowered_plan
-from planner.request import RequestError
 from planner.whatif.axes import Place
 from planner.whatif.outline import outline_of
-from planner.whatif.sweep import Point
+from planner.whatif.sizes import Sizes
+from planner.whatif.store import Store
+from planner.whatif.sweep import Count, Point, Watch
 from planner.whatif.tasks import Sweep
 from planner.whatif.workbench import Workbench
-from topology.cluster import Cluster
 
 FloatArray = NDArray[np.float64]
 
@@ -89,23 +88,48 @@ def weights_of(text: str, count: int) -> tuple[float, ...]:
     return tuple(weight / total for weight in given)
 
 
-def shapes(sweep: Sweep, points: Sequence[Point], mix: str) -> Shapes:
+def check_mix(places: Sequence[Place], mix: str) -> tuple[float, ...]:
+    """Shares of the sizes of a sweep.
+
+    Raises:
+        UserError: the sweep has several machines, or too many sizes, or the mix is none of them.
+    """
+    named = {name for place in places for name, _ in place.values}
+    machines = {place.without("batch").without("sequence") for place in places}
+    faults = (
+        (len(machines) > 1, "a mix is of sizes on one machine", "vary batch and sequence alone"),
+        (not named & {"batch", "sequence"}, "a mix of no sizes", "add --vary batch=16,32,64"),
+        (len(places) > MOST_SIZES, f"a mix of {len(places)} sizes", f"take {MOST_SIZES} at most"),
+    )
+    for wrong, what, fix in faults:
+        if wrong:
+            raise UserError(what, "--mix", fix)
+    return weights_of(mix, len(places))
+
+
+def shapes(
+    sweep: Sweep, points: Sequence[Point], mix: str, store: Store, watch: Watch = lambda _: None
+) -> Shapes:
     """Plans for a mix of the sizes that a sweep has on its one machine.
 
     Args:
         sweep: over batch and sequence alone.
         points: of it.
         mix: `uniform`, or a weight for each point.
+        store: may have their plans; others are searched again.
+        watch: is told how far it is.
 
     Raises:
-        UserError: the sweep has several machines, too many sizes, or a size without a plan.
+        UserError: as `check_mix` does; or a size has no plan.
     """
-    _check(points)
-    weights = weights_of(mix, len(points))
+    weights = check_mix([point.place for point in points], mix)
+    for point in points:
+        if not point.result.is_planned:
+            raise UserError(f"no plan for {point.place}", "--mix", "leave that size out")
     tasks = {task.key: task for task in sweep.tasks}
     bench = Workbench(sweep.graphs, keep_plans=False)
-    plans = [bench.plan(tasks[point.key]) for point in points]
-    costs = np.array([[priced_at(plan, other) for other in plans] for plan in plans])
+    plans = [store.plan(p.key) or bench.plan(tasks[p.key]) for p in points]
+    costs = _costs(plans, Sizes(sweep.graphs, [tasks[p.key] for p in points], plans), watch)
     return Shapes(
         tuple(point.place for point in points),
         weights,
@@ -115,40 +139,16 @@ def shapes(sweep: Sweep, points: Sequence[Point], mix: str) -> Shapes:
     )
 
 
-def priced_at(plan: Plan, other: Plan) -> float:
-    """Seconds of a step of a plan at the size of another one of the same model; infinite where the
-    plan does not split the size, or needs more memory than there is.
-    """
-    dims = {tensor.name: tensor.dims for tensor in other.tensors}
-    if dims.keys() != {tensor.name for tensor in plan.tensors}:
-        return math.inf
-    tensors = tuple(replace(t, dims=dims[t.name]) for t in plan.tensors)
-    try:
-        evidence = lowered_plan(
-            replace(plan, graph=other.graph, tensors=tensors), Cluster.from_dict(plan.cluster)
-        )
-    except RequestError:
-        return math.inf
-    estimate = evidence.estimate(evidence.collectives())
-    fits = estimate.peak_memory_bytes <= estimate.memory_limit_bytes * (1 + 1e-9)
-    return estimate.step_time_s if fits else math.inf
-
-
-def _check(points: Sequence[Point]) -> None:
-    named = {name for point in points for name, _ in point.place.values}
-    machines = {point.place.without("batch").without("sequence") for point in points}
-    lost = [point for point in points if not point.result.is_planned]
-    cut = any(point.result.micro_batches > 1 for point in points)
-    faults = (
-        (len(machines) > 1, "a mix is of sizes on one machine", "vary batch and sequence alone"),
-        (not named & {"batch", "sequence"}, "a mix of no sizes", "add --vary batch=16,32,64"),
-        (len(points) > MOST_SIZES, f"a mix of {len(points)} sizes", f"take {MOST_SIZES} at most"),
-        (bool(lost), f"no plan for {lost[0].place if lost else ''}", "leave that size out"),
-        (cut, "plans with stages or micro-batches have one size", "leave --pipeline out"),
-    )
-    for wrong, what, fix in faults:
-        if wrong:
-            raise UserError(what, "--mix", fix)
+def _costs(plans: Sequence[Plan], sizes: Sizes, watch: Watch) -> FloatArray:
+    """Seconds of a step of every plan (rows) at every size."""
+    count = len(plans)
+    costs = np.diag([plan.estimate.step_time_s for plan in plans])
+    pairs = list(itertools.permutations(range(count), 2))
+    for done, (plan, size) in enumerate(pairs):
+        watch(Count(done, 0, len(pairs), "plans at other sizes"))
+        costs[plan, size] = sizes.step_s(plans[plan], size)
+    watch(Count(len(pairs), 0, len(pairs), "plans at other sizes"))
+    return costs
 
 
 def _sets(plans: Sequence[Plan], costs: FloatArray, weights: FloatArray) -> tuple[Chosen, ...]:

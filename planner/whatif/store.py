@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from ir.plan import Plan
+from ir.plan_file import plan_from_json
 from planner.whatif.results import Result
 from planner.whatif.workbench import Done
 
@@ -19,7 +22,10 @@ class Store:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
+        self.wants_plans = folder is not None
+        """Whether plans are kept beside results. In memory they are where somebody asks for it."""
         self._found: dict[str, Result] = {}
+        self._plans: dict[str, bytes] = {}
         if folder is not None:
             for name in (RESULTS, PLANS):
                 (folder / name).mkdir(parents=True, exist_ok=True)
@@ -36,11 +42,23 @@ class Store:
     def keep(self, done: Done) -> None:
         """Write one answer: its plan first, for a result says that the plan is there."""
         self._found[done.key] = done.result
+        if self.wants_plans and self.folder is None and done.plan is not None:
+            self._plans[done.key] = done.plan
         if self.folder is None or done.result.truncated:
             return
         if done.plan is not None:
             _write(self.folder / PLANS / f"{done.key}.json.gz", done.plan)
         _write(self.folder / RESULTS / f"{done.key}.json", done.result.to_json().encode())
+
+    def plan(self, key: str) -> Plan | None:
+        """The plan of a point, if it is kept."""
+        content = self._plans.get(key)
+        path = self.plan_path(key)
+        with contextlib.suppress(OSError, EOFError, ValueError):
+            packed = path.read_bytes() if content is None and path is not None else content
+            if packed is not None:
+                return plan_from_json(gzip.decompress(packed).decode())
+        return None
 
     def plan_path(self, key: str) -> Path | None:
         """Where the plan of a point is kept, if it is."""

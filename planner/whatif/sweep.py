@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ir.graph import OpGraph
 from planner.whatif.axes import Place
 from planner.whatif.engines import Engine
 from planner.whatif.results import Result
 from planner.whatif.store import Store
 from planner.whatif.tasks import Sweep, Task
+from planner.whatif.workbench import Done
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Count:
     """Of these, the ones that were answered before this run."""
     whole: int
     """Distinct searches of the sweep."""
+    of: str = "searches"
+    """What is counted, where it is something else."""
 
 
 Watch = Callable[[Count], None]
@@ -52,13 +56,11 @@ def run(
         watch: is told how far it is.
     """
     known = store.known(task.key for task in sweep.tasks)
-    results = {**sweep.known, **known}
-    left: list[Task] = [task for task in sweep.tasks if task.key not in known]
+    left = [task for task in sweep.tasks if task.key not in known]
     count = len(known)
     watch(Count(count, len(known), len(sweep.tasks)))
-    keep_plans = store.folder is not None
-    for done in engine.run(sweep.graphs, left, keep_plans=keep_plans):
-        store.keep(done)
+    results = {**sweep.known, **known}
+    for done in kept(sweep.graphs, left, engine, store):
         results[done.key] = done.result
         count += 1
         watch(Count(count, len(known), len(sweep.tasks)))
@@ -66,3 +68,19 @@ def run(
     return tuple(
         Point(place, key, devices.get(key, 0), results[key]) for place, key in sweep.points
     )
+
+
+def kept(
+    graphs: Mapping[str, OpGraph], tasks: Sequence[Task], engine: Engine, store: Store
+) -> Iterator[Done]:
+    """Answers as they come, each kept.
+
+    Args:
+        graphs: readings of the model.
+        tasks: none of which is known.
+        engine: who works.
+        store: where answers are kept.
+    """
+    for done in engine.run(graphs, tasks, keep_plans=store.wants_plans):
+        store.keep(done)
+        yield done

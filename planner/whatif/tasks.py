@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from importers.errors import ModelError
 from ir.graph import OpGraph
 from ir.symbols import Symbol
 from planner.asking.errors import UserError
@@ -78,7 +79,7 @@ def sweep_of(asked: Asked) -> Sweep:
     count = math.prod(len(axis.values) for axis in asked.axes)
     if count > MOST_POINTS:
         raise UserError(f"{count} points", "--vary", f"sweep over {MOST_POINTS} points at most")
-    maker = _Maker(asked)
+    maker = Maker(asked)
     points = tuple((place, maker.key(place)) for place in places(asked.axes))
     tasks = sorted(maker.tasks.values(), key=_likeness)
     return Sweep(asked.model.name, asked.axes, points, tuple(tasks), maker.known, maker.graphs)
@@ -86,7 +87,7 @@ def sweep_of(asked: Asked) -> Sweep:
 
 def task_at(asked: Asked, place: Place) -> tuple[Task, Mapping[str, OpGraph]] | None:
     """The task of a single point and the model that it reads; `None` if there is none."""
-    maker = _Maker(asked)
+    maker = Maker(asked)
     key = maker.key(place)
     return (maker.tasks[key], maker.graphs) if key in maker.tasks else None
 
@@ -112,8 +113,12 @@ def search_options(asked: Asked, place: Place) -> SearchOptions:
     )
 
 
-class _Maker:
-    """Makes tasks; what several points share is looked up once."""
+class Maker:
+    """Makes tasks; what several points share is looked up once.
+
+    `tasks` has every distinct one by its name, `known` the results that need no search, `graphs`
+    the readings of the model.
+    """
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -144,8 +149,21 @@ class _Maker:
             found = question(self.asked.model, options, named)
         except (RequestError, TopologyError) as error:
             return impossible(error)
-        model = self._model(found.request.bind)
+        try:
+            model = self._model(found.request.bind)
+        except ModelError as error:
+            raise self._of_sequence(error, options) from error
         return Task("", model, found.machine, found.request)
+
+    def _of_sequence(self, error: ModelError, options: SearchOptions) -> Exception:
+        """The error in words of the sweep, where the model does not know the length asked for."""
+        if options.sequence is None or error.where != "--bind" or "sequence" not in error.what:
+            return error
+        return UserError(
+            "the model file fixes the length of its sequences",
+            f"--vary sequence or --sequence {options.sequence}",
+            "leave it out, or give a model by its sizes (planner sizes --list)",
+        )
 
     def _model(self, bind: Bind) -> str:
         if bind not in self._readings:

@@ -77,7 +77,7 @@ def _prices(request: Mapping[str, Any]) -> Prices:
 
 def _watch(given: Given) -> Callable[[Count], None]:
     def watch(count: Count) -> None:
-        given.report(f"{count.done} of {count.whole} searches")
+        given.report(f"{count.done} of {count.whole} {count.of}")
 
     return watch
 
@@ -91,7 +91,7 @@ def _files(report: Report, wanted: list[str]) -> Iterator[tuple[str, bytes]]:
             from planner.whatif.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
             path = Path(f"sweep.{kind}")
-            save_plot(report.points, report.prices, path, kind)
+            save_plot(report.points, report.prices, path, kind, report.changes)
             yield path.name, path.read_bytes()
         else:
             for path in sorted(KEPT.rglob("*.*")):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from planner.asking.errors import UserError
 from planner.asking.sources import Document
-from planner.whatif.analysis import best_of, changes, deadline, rate_of, scaling
+from planner.whatif.analysis import best_of, deadline, rate_of, scaling
 from planner.whatif.axes import Place
+from planner.whatif.changes import Change, changes
 from planner.whatif.pareto import front, objectives, undominated
 from planner.whatif.plot import save_plot
 from planner.whatif.prices import Prices, Rates, bill, bundled_prices, read_prices
@@ -148,5 +149,11 @@ def test_a_picture_is_drawn_of_any_sweep_and_is_the_same_each_time(
     for name, shown in (("a", points), ("b", points), ("none", [_lost(8)])):
         save_plot(shown, PRICES, tmp_path / name, kind)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    place = points[0].place.without("bandwidth")
+    turn = Change("bandwidth", place, 0.7, 0.71, ("one", "other"), exact=True)
+    save_plot(points, PRICES, tmp_path / "turn", kind, [turn])
+    assert (tmp_path / "turn").read_bytes() != (tmp_path / "a").read_bytes()
+    save_plot(points, PRICES, tmp_path / "turn", kind, [replace(turn, exact=False)])
+    assert (tmp_path / "turn").read_bytes() == (tmp_path / "a").read_bytes()
     with pytest.raises(UserError, match="as 'pdf'"):
         save_plot(points, PRICES, tmp_path / "c", "pdf")

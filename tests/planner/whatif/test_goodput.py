@@ -90,7 +90,7 @@ def test_failures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
 def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     what = asked("devices=16,batch=64", target="generic")
     (point,) = run(sweep_of(what), LocalEngine(1), Store(None))
-    found = aftermath(what, point, Failures(1e7, repair_s=1e6))
+    found = aftermath(what, point, Failures(1e7, repair_s=1e6), Store(None))
     assert found.fallback is not None
     assert found.fallback.devices == 8
     (rest,) = run(
@@ -101,14 +101,14 @@ def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     assert found.useful_rate <= max(found.rate, found.fallback.rate)
     assert isinstance(point.result, Result)
     alone = run(sweep_of(asked("devices=8")), LocalEngine(1), Store(None))[0]
-    assert aftermath(asked("devices=8"), alone, Failures(1e7)).fallback is None
+    assert aftermath(asked("devices=8"), alone, Failures(1e7), Store(None)).fallback is None
 
 
 def test_a_job_with_stages_goes_on_with_stages() -> None:
     what = asked("devices=16,batch=64", cut=True, pipeline="2")
     (point,) = run(sweep_of(what), LocalEngine(1), Store(None))
     assert "2 stages" in point.result.outline
-    found = aftermath(what, point, Failures(1e7)).fallback
+    found = aftermath(what, point, Failures(1e7), Store(None)).fallback
     assert found is not None
     assert "2 stages" in found.outline
     assert found.moved_bytes + found.lost_bytes > 0

@@ -16,7 +16,8 @@ from tests.planner.whatif.sweeps import asked
 
 def _shapes(axes: str, mix: str = "uniform") -> Shapes:
     sweep = sweep_of(asked(axes))
-    return shapes(sweep, run(sweep, LocalEngine(1), Store(None)), mix)
+    store = Store(None)
+    return shapes(sweep, run(sweep, LocalEngine(1), store), mix, store)
 
 
 def test_a_plan_at_its_own_size_takes_what_its_search_said_and_others_no_less() -> None:
