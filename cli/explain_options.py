@@ -33,7 +33,10 @@ WhyNotTexts = Annotated[
 KeepCloseTo = Annotated[
     Path | None,
     typer.Option(
-        "--keep-close-to", metavar="FILE", help="An older plan.json that should change little."
+        "--keep-close-to",
+        metavar="FILE",
+        help="An older plan.json that should change little, such as --keep-close-to plan.json "
+        "--max-changes 5.",
     ),
 ]
 MaxChanges = Annotated[
@@ -41,7 +44,8 @@ MaxChanges = Annotated[
     typer.Option(
         "--max-changes",
         metavar="K",
-        help="With --keep-close-to: operators that may be split otherwise than there.",
+        help="With --keep-close-to: operators that may be split otherwise than there; with "
+        "--global-batch also those that another part of the machine may have.",
     ),
 ]
 

@@ -11,6 +11,7 @@ from exporters.folding import Axes, common_scope
 from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective
+from ir.plan_stages import MeshAxes, mesh_at
 
 _MOST_CLOSE = 5
 
@@ -84,7 +85,7 @@ def operator_facts(plan: Plan, op: Op) -> OperatorFacts:
     """What the plan says of an operator of its graph."""
     planned = next(p for p in plan.operators if p.name == op.name)
     total = sum(p.compute_s for p in plan.operators)
-    view = _View(plan, Axes.of(plan))
+    view = _View(plan, Axes.of(plan), mesh_at(plan, planned.stage))
     return OperatorFacts(
         name=op.name,
         kind=op.kind,
@@ -136,11 +137,13 @@ def _split(
 class _View:
     plan: Plan
     axes: Axes
+    mesh: MeshAxes
+    """That the operator runs on."""
 
     def port(self, name: str, layout: NamedLayout | None, neighbours: Iterator[str]) -> Port:
         tensor = self.plan.graph.tensors[name]
-        sizes = [size for _, size, _ in self.plan.mesh]
-        numbers = {axis: i for i, (axis, _, _) in enumerate(self.plan.mesh)}
+        sizes = [size for _, size, _ in self.mesh]
+        numbers = {axis: i for i, (axis, _, _) in enumerate(self.mesh)}
         shard: tuple[int, ...] = ()
         if layout is not None:
             split = Layout(tuple(tuple(numbers[a] for a in dim) for dim in layout.dims))

@@ -237,7 +237,8 @@ Cost: TypeAlias = Annotated[
         "--cost",
         metavar="time|mindspore|communication|memory",
         help="What is minimised: the time of a step, or the cost that MindSpore's own searches "
-        "minimise, to repeat and compare their choices. The times printed are the planner's.",
+        "minimise, to repeat and compare their choices. The times printed are the planner's. With "
+        "--global-batch the layouts inside every stage follow mindspore and communication.",
     ),
 ]
 OutputFolder: TypeAlias = Annotated[

@@ -95,3 +95,13 @@ Offload: TypeAlias = Annotated[
         "of no parameter, of all, or where that is best; with --global-batch.",
     ),
 ]
+StageMeshes: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--stage-meshes",
+        metavar="equal|any",
+        help="Devices of the stages of a pipeline: as many for each, or parts of any size down to "
+        "a sixteenth of the machine; with --global-batch. No format of a framework says the "
+        "latter.",
+    ),
+]

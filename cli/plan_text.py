@@ -15,6 +15,7 @@ from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
+from ir.plan_stages import mesh_text
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _headline(plan: Plan, out: Console) -> None:
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
     stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
-    out.print(f"  {place}, for {request.get('target')}, {mesh} {_mesh(plan.mesh)}")
+    out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s
@@ -91,10 +92,6 @@ def _faster(ratio: float, than: str = "", alike: str = "") -> str:
     text = f"{ratio:.2f}"
     words = f"as fast {alike}" if text == "1.00" else f"{text} x faster {than}"
     return words.rstrip()
-
-
-def _mesh(axes: Sequence[tuple[str, int, int]]) -> str:
-    return " x ".join(f"{name} {size}" for name, size, _ in axes)
 
 
 def _rates(plan: Plan) -> list[str]:

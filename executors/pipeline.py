@@ -23,7 +23,7 @@ from executors.spmd import Runner, with_attributes
 from ir.batch import with_batch
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role
-from ir.plan import CAUSE_UPDATED, Plan, PlannedCollective
+from ir.plan import CAUSE_UPDATED, NamedLayout, Plan, PlannedCollective
 from ir.plan_stages import (
     INSIDE,
     is_once,
@@ -128,7 +128,7 @@ class _Staged:
         forwards = self._forward(micro)
         gradients: dict[str, Spread] = {}
         for stage in reversed(range(len(forwards))):
-            gradients = self._backward(stage, forwards[stage], gradients)
+            gradients = self._backward(stage, forwards, gradients)
         for forward in forwards:
             forward.compare_inside()
             self._take(forward.run)
@@ -159,26 +159,31 @@ class _Staged:
         except (NotRunError, ExchangeError) as error:
             self.run.not_run[send.operator] = str(error)
             return
-        sent = self._note(stage, send.tensor, tensor)
+        there = self._moved(tensor, target, send.after)
+        sent = self._note(stage, send.tensor, tensor, there)
         sent.forward += 1
-        target.receive(send.tensor, self._moved(tensor, target))
+        target.receive(send.tensor, there)
 
-    def _moved(self, tensor: Spread, target: Forward) -> Spread:
-        return replace(tensor, mesh=target.mesh, shards=tuple(p.copy() for p in tensor.shards))
+    def _moved(self, tensor: Spread, target: Forward, layout: NamedLayout | None) -> Spread:
+        """The same on the devices of another stage: piece by piece where it has as many."""
+        if tensor.mesh.size == target.mesh.size:
+            return replace(tensor, mesh=target.mesh, shards=tuple(p.copy() for p in tensor.shards))
+        return spread(whole(tensor), target.named_layout(layout), target.mesh)
 
-    def _note(self, stage: int, name: str, tensor: Spread) -> _Sent:
-        """A message of every device to its place in the stage beside."""
+    def _note(self, stage: int, name: str, *ends: Spread) -> _Sent:
+        """What a device sends or receives at most of a tensor that goes to the stage beside."""
         item_bytes = dtype_bytes(self.plan.graph.tensors[name].dtype)
-        nbytes = int(max(part.size for part in tensor.shards) * item_bytes)
+        nbytes = int(max(part.size for end in ends for part in end.shards) * item_bytes)
         self.run.sent.append(Communication("point_to_point", (), nbytes))
         sent = self.sent.setdefault((stage, name), _Sent())
         sent.nbytes.add(nbytes)
         return sent
 
     def _backward(
-        self, stage: int, forward: Forward, gradients: Mapping[str, Spread]
+        self, stage: int, forwards: Sequence[Forward], gradients: Mapping[str, Spread]
     ) -> dict[str, Spread]:
         """The gradients that the stage sends back."""
+        forward = forwards[stage]
         backward = Backward(forward)
         for send in leaving(self.plan, stage):
             if send.tensor in gradients:
@@ -196,8 +201,8 @@ class _Staged:
             except (NotRunError, ExchangeError) as error:
                 forward.run.not_run[send.operator] = f"backward: {error}"
                 continue
-            self._note(stage, send.tensor, gradient).backward += 1
-            out[send.tensor] = self._moved(gradient, forward)
+            out[send.tensor] = self._moved(gradient, forwards[stage - 1], send.before)
+            self._note(stage, send.tensor, gradient, out[send.tensor]).backward += 1
         return out
 
     def _add_up(self, stage: int, backward: Backward) -> None:

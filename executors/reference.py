@@ -21,6 +21,7 @@ from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperator
+from ir.plan_stages import mesh_at
 from topology.mesh import Mesh, MeshAxis
 
 FORWARD = frozenset({"forward", "parameter gather"})
@@ -52,9 +53,9 @@ class Run:
     """Largest difference between devices that should hold the same."""
 
 
-def mesh_of(plan: Plan) -> Mesh:
-    """The mesh of a plan."""
-    return Mesh(tuple(MeshAxis(name, size, tier) for name, size, tier in plan.mesh))
+def mesh_of(plan: Plan, stage: int = 0) -> Mesh:
+    """The mesh of a plan, or of one of its stages."""
+    return Mesh(tuple(MeshAxis(*axis) for axis in mesh_at(plan, stage)))
 
 
 def run_forward(plan: Plan, values: Mapping[str, Array], runner: Runner | None = None) -> Run:

@@ -16,6 +16,7 @@ from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph
 from ir.ops import OpView, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+from ir.plan_stages import axis_sizes
 from ir.rule import edge_elements
 
 
@@ -43,7 +44,6 @@ class _Message:
 class _Scale:
     def __init__(self, small: Plan, full: Plan) -> None:
         self.small, self.full = small, full
-        self.sizes = {name: size for name, size, _ in full.mesh}
         self.inside: dict[str, dict[_Message, float]] = {}
 
     def item(self, item: PlannedCollective) -> PlannedCollective:
@@ -55,14 +55,10 @@ class _Scale:
         layout = item.after if item.kind == "reduce_scatter" else item.before
         if layout is None:
             return item
-        before = self._elements(self.full.graph, item.tensor, layout)
-        now = self._elements(self.small.graph, item.tensor, layout)
+        sizes = axis_sizes(self.full, item.stage)
+        before = _elements(self.full.graph, item.tensor, layout, sizes)
+        now = _elements(self.small.graph, item.tensor, layout, sizes)
         return replace(item, nbytes=item.nbytes * now / before if before else item.nbytes)
-
-    def _elements(self, graph: OpGraph, tensor: str, layout: NamedLayout) -> int:
-        counts = [math.prod(self.sizes[a] for a in axes if a in self.sizes) for axes in layout.dims]
-        dims = graph.tensors[tensor].dims
-        return math.prod(-(-dim // count) for dim, count in zip(dims, counts, strict=True))
 
     def _inside(self, name: str) -> Mapping[_Message, float]:
         """Bytes at small extents by what a message is at full ones."""
@@ -74,11 +70,17 @@ class _Scale:
         return self.inside[name]
 
 
+def _elements(graph: OpGraph, tensor: str, layout: NamedLayout, sizes: Mapping[str, int]) -> int:
+    counts = [math.prod(sizes[a] for a in axes if a in sizes) for axes in layout.dims]
+    dims = graph.tensors[tensor].dims
+    return math.prod(-(-dim // count) for dim, count in zip(dims, counts, strict=True))
+
+
 def inside_messages(plan: Plan, name: str) -> list[_Message]:
     """What an operator sends inside by its rule and the layouts of its results, each kind once."""
     op = next(op for op in plan.graph.ops if op.name == name)
     planned: PlannedOperator = next(op for op in plan.operators if op.name == name)
-    mesh, view = mesh_of(plan), OpView(op, plan.graph)
+    mesh, view = mesh_of(plan, planned.stage), OpView(op, plan.graph)
     rule = lookup(op.kind).rule(view)
     assignment = tuple(factor for _, factor in planned.split)
     shards = {

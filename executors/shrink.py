@@ -21,6 +21,7 @@ from executors.shrinking.stages import with_few_micro_batches
 from ir.graph import Op, OpGraph, Tensor
 from ir.ops import OpView, lookup
 from ir.plan import Plan
+from ir.plan_stages import axis_sizes
 from ir.rule import ShardingRule
 
 _ROUNDS = 8
@@ -93,8 +94,9 @@ class _Small:
         self.old = plan
         self.space = space_of(plan.graph, KNOWLEDGE, pins)
         demands = list(demands_of(plan, self.space))
-        sizes = {name: size for name, size, _ in plan.mesh}
-        self.pieces = {op.name: split_factors(op, sizes) for op in plan.operators}
+        self.pieces = {
+            op.name: split_factors(op, axis_sizes(plan, op.stage)) for op in plan.operators
+        }
         self.values = smallest_sizes(
             self.space.extents,
             [*self.space.dims.values(), *itertools.chain(*self.space.factors.values())],

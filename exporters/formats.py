@@ -31,6 +31,7 @@ from exporters.mindspore_file_operators import FilePrimitive
 from exporters.mindspore_names import Names, renamed
 from exporters.settings import Made, Setting, Settings
 from ir.plan import Plan
+from ir.plan_stages import has_equal_stages
 
 Writer: TypeAlias = Callable[[Path], None]
 Text: TypeAlias = Callable[[Plan], str]
@@ -224,29 +225,33 @@ _LAID_OUT = frozenset({
     "mindspore-script", "parameter-server",
 })  # fmt: skip
 """Formats that a framework trains by: none can say that state passes through the device."""
+_STAGE_BY_STAGE = frozenset({"jax", "torch"})
+"""Those of them that write every stage with its own mesh."""
 
 
 def _on_devices(form: Format) -> Format:
-    """The format, which refuses plans whose optimizer state rests in the memory of the host."""
+    """The format, which refuses plans whose optimizer state rests in the memory of the host, and
+    most of them stages that differ in their devices.
+    """
     if form.name not in _LAID_OUT:
         return form
 
     def writer(plan: Plan, names: Names | None) -> Writer:
-        _refuse_host(plan, form.name)
+        _refuse(plan, form.name)
         return form.writer(plan, names)
 
     def losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
         return (*form.losses(plan, names), *_of_ring(plan))
 
     def make(plan: Plan, settings: Settings) -> Made:
-        _refuse_host(plan, form.name)
+        _refuse(plan, form.name)
         assert form.make is not None
         return form.make(plan, settings)
 
     def of_model(
         plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]
     ) -> MadeOfModel:
-        _refuse_host(plan, form.name)
+        _refuse(plan, form.name)
         assert form.of_model is not None
         return form.of_model(plan, settings, primitives)
 
@@ -265,7 +270,11 @@ def _of_ring(plan: Plan) -> tuple[str, ...]:
     return ("it does not say that keys and values go round (ring attention): its times need that",)
 
 
-def _refuse_host(plan: Plan, name: str) -> None:
+def _refuse(plan: Plan, name: str) -> None:
+    """Raise `ExportError` for what a format of a framework cannot say."""
+    if name not in _STAGE_BY_STAGE and not has_equal_stages(plan):
+        what = f"stages of the plan differ in their devices, which {name} cannot say"
+        raise ExportError(Violation(what, "--stage-meshes", "plan again without --stage-meshes"))
     held = sum(tensor.host_bytes > 0 for tensor in plan.parameters)
     if held:
         what = (

@@ -12,6 +12,7 @@ from exporters.sharding import tier_names
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedTensor
+from ir.plan_stages import mesh_text
 from topology.units import format_bytes, format_seconds
 
 __all__ = ["to_html"]
@@ -54,7 +55,6 @@ def _header(plan: Plan) -> Markup:
     graph, estimate, request = plan.graph, plan.estimate, plan.request
     chip = plan.cluster.get("chip")
     chip_name = chip.get("name") if isinstance(chip, Mapping) else "device"
-    mesh = " x ".join(f"{name} {size}" for name, size, _ in plan.mesh)
     what = "training step" if request.get("training") else "forward pass"
     facts = [
         f"one {what}",
@@ -62,7 +62,7 @@ def _header(plan: Plan) -> Markup:
         main_dtype(graph),
         f"{plan.devices} x {chip_name} ({plan.cluster.get('name')})",
         f"for {request.get('target')}",
-        f"mesh {mesh}",
+        f"mesh {mesh_text(plan)}",
     ]
     step_s, peak = estimate.step_time_s, estimate.peak_memory_bytes
     certainty = "measured rates" if estimate.calibrated else "uncalibrated"

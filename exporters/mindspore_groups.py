@@ -98,10 +98,10 @@ def groups_of(plan: Plan, rank: int = 0) -> GroupFile:
 def _in_part(plan: Plan, rank: int) -> GroupFile:
     """The groups of a rank among those that run the same pipeline stages."""
     pipeline = pipeline_of(plan)
-    part, place = divmod(rank, stage_size(plan))
+    part, place = divmod(rank, stage_size(plan, 0))
     stages = range(part, len(pipeline.stages), pipeline.parts)
     found = [groups_of(stage_plan(plan, stage), place) for stage in stages]
-    first = part * stage_size(plan)
+    first = part * stage_size(plan, 0)
     every = dict.fromkeys(group.ranks for own in found for group in own.groups)
     members = [tuple(first + rank for rank in ranks) for ranks in every]
     same = set(found[0].same).intersection(*(own.same for own in found))

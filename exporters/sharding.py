@@ -157,7 +157,9 @@ def sharding_of(plan: Plan) -> Sharding:
 
 def tier_names(plan: Plan) -> tuple[str, ...]:
     """Names of the levels of the machine, or of the part that a stage has, outermost first."""
-    cluster = plan.cluster if plan.pipeline is None else stage_plan(plan, 0).cluster
+    stages = () if plan.pipeline is None else plan.pipeline.stages
+    whole = (number for number, stage in enumerate(stages) if not stage.mesh)
+    cluster = stage_plan(plan, next(whole)).cluster if stages else plan.cluster
     tiers = cluster.get("tiers", ())
     if not isinstance(tiers, Sequence):
         return ()

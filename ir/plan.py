@@ -146,6 +146,8 @@ class PipelineStage:
     blocks: tuple[tuple[int, int], ...] = ()
     """Operators that the backward pass computes again as a whole, as ranges like `start` and `end`:
     of what a block makes only what leaves it is kept."""
+    mesh: tuple[tuple[str, int, int], ...] = ()
+    """Axes like those of the plan, where its part of the machine has a mesh of another size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,9 @@ class SharedParameter:
 class Pipeline:
     """A step as micro-batches that go through stages; every stage has a mesh of its own.
 
-    Stage s has the ranks from s n to (s + 1) n - 1, n being the size of the mesh. With chunks there
-    are p times as many stages as parts of the machine, and stage s runs on part s mod p.
+    Parts of the machine have ranks in a row, each as many as its mesh has places: that of the plan
+    unless a stage has its own. Stage s runs on part s mod p; with chunks there are several stages
+    on each part.
     """
 
     schedule: str

@@ -39,16 +39,18 @@ def graph_faults(record: Mapping[str, object], digest: str) -> Iterator[Fault]:
 
 def plan_faults(plan: Plan) -> Iterator[Fault]:
     """Everything in a plan that contradicts the rest of it."""
-    mesh, graph = plan.mesh, plan.graph
-    pipeline = plan.pipeline
+    graph, pipeline = plan.graph, plan.pipeline
     broken = tuple(chunk_faults(pipeline)) if pipeline is not None else ()
-    parts = 1 if pipeline is None or broken else pipeline.parts
-    broken = broken or tuple(mesh_faults(mesh, plan.rank_order, parts))
+    stages = () if pipeline is None or broken else pipeline.stages
+    meshes = tuple(stage.mesh or plan.mesh for stage in stages) or (plan.mesh,)
+    parts = meshes if pipeline is None else meshes[: len(meshes) // max(pipeline.chunks, 1)]
+    broken = broken or tuple(mesh_faults(parts, plan.rank_order))
+    broken = broken or tuple(_stage_faults(plan, len(meshes)))
     yield from broken
     if not broken:
-        yield from tensor_faults(plan.tensors, graph, mesh)
-        yield from operator_faults(plan.operators, graph, mesh)
-        yield from collective_faults(plan.collectives, plan.graph, mesh)
+        yield from tensor_faults(plan.tensors, graph, meshes)
+        yield from operator_faults(plan.operators, graph, meshes)
+        yield from collective_faults(plan.collectives, plan.graph, meshes)
     yield from estimate_faults(plan.estimate)
     if plan.pipeline is not None:
         yield from pipeline_faults(plan.pipeline, plan.operators)
@@ -56,23 +58,43 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
         yield "a number is negative or not finite", "memory_bytes"
 
 
-def mesh_faults(mesh: Mesh, rank_order: Sequence[int], stages: int = 1) -> Iterator[Fault]:
-    """What keeps axes and ranks from being a mesh, or one for each stage."""
-    names = [name for name, _, _ in mesh]
-    if not names or len(set(names)) != len(names):
-        yield f"the axes {names} have no distinct names", "mesh"
-    elif min(size for _, size, _ in mesh) < 1 or min(tier for _, _, tier in mesh) < 0:
-        yield "an axis has a size below 1 or a tier below 0", "mesh"
-    elif math.prod(size for _, size, _ in mesh) * stages != len(rank_order):
+def mesh_faults(parts: Sequence[Mesh], rank_order: Sequence[int]) -> Iterator[Fault]:
+    """What keeps axes and ranks from being a mesh for each part of the machine."""
+    for mesh in dict.fromkeys(parts):
+        names = [name for name, _, _ in mesh]
+        if not names or len(set(names)) != len(names):
+            yield f"the axes {names} have no distinct names", "mesh"
+            return
+        if min(size for _, size, _ in mesh) < 1 or min(tier for _, _, tier in mesh) < 0:
+            yield "an axis has a size below 1 or a tier below 0", "mesh"
+            return
+    if sum(math.prod(size for _, size, _ in mesh) for mesh in parts) != len(rank_order):
         yield f"the axes do not multiply to {len(rank_order)} ranks", "mesh"
     if sorted(rank_order) != list(range(len(rank_order))):
         yield "the ranks are not the devices from 0, each once", "rank_order"
 
 
-def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) -> Iterator[Fault]:
+def _stage_faults(plan: Plan, stages: int) -> Iterator[Fault]:
+    """Parts of the plan that name a stage that there is not."""
+    named = {
+        "tensors": [tensor.stage for tensor in plan.tensors],
+        "operators": [op.stage for op in plan.operators],
+        "collectives": [item.stage for item in plan.collectives],
+    }
+    for kind, items in named.items():
+        for index, stage in enumerate(items):
+            if not 0 <= stage < stages:
+                yield f"there is no stage {stage}", f"{kind}.{index}"
+                return
+
+
+def tensor_faults(
+    tensors: Sequence[PlannedTensor], graph: OpGraph, meshes: Sequence[Mesh]
+) -> Iterator[Fault]:
     """Tensors that the graph has otherwise, and layouts that they cannot have."""
     for index, planned in enumerate(tensors):
         place, tensor = f"tensors.{index}", graph.tensors.get(planned.name)
+        mesh = meshes[planned.stage]
         if tensor is None:
             yield f"the graph has no tensor {planned.name!r}", place
         elif (tensor.dims, tensor.dtype) != (planned.dims, planned.dtype):
@@ -91,12 +113,12 @@ def tensor_faults(tensors: Sequence[PlannedTensor], graph: OpGraph, mesh: Mesh) 
 
 
 def operator_faults(
-    operators: Sequence[PlannedOperator], graph: OpGraph, mesh: Mesh
+    operators: Sequence[PlannedOperator], graph: OpGraph, meshes: Sequence[Mesh]
 ) -> Iterator[Fault]:
     """Operators with other operands or axes than graph and mesh have, and impossible layouts."""
-    axes = [name for name, _, _ in mesh]
     for index, (planned, op) in enumerate(zip(operators, graph.ops, strict=True)):
-        place = f"operators.{index} ({planned.name})"
+        place, mesh = f"operators.{index} ({planned.name})", meshes[planned.stage]
+        axes = [name for name, _, _ in mesh]
         if [axis for axis, _ in planned.split if axis not in axes]:
             yield "it splits an axis that the mesh does not have", place
         if (len(planned.inputs), len(planned.outputs)) != (len(op.inputs), len(op.outputs)):
@@ -155,12 +177,13 @@ def _way_faults(item: PlannedCollective, graph: OpGraph, mesh: Mesh, place: str)
 
 
 def collective_faults(
-    collectives: Sequence[PlannedCollective], graph: OpGraph, mesh: Mesh
+    collectives: Sequence[PlannedCollective], graph: OpGraph, meshes: Sequence[Mesh]
 ) -> Iterator[Fault]:
     """Collectives over other axes than the mesh has, or with numbers that cannot be."""
-    axes = [name for name, _, _ in mesh]
     operators = {op.name for op in graph.ops}
     for index, item in enumerate(collectives):
+        mesh = meshes[item.stage]
+        axes = [name for name, _, _ in mesh]
         if [axis for axis in item.axes if axis not in axes]:
             yield "it runs over an axis that the mesh does not have", f"collectives.{index}"
         numbers = (item.nbytes, item.time_s, item.count, item.group_size, item.backward)
@@ -177,6 +200,8 @@ def chunk_faults(pipeline: Pipeline) -> Iterator[Fault]:
     """Stages that do not share the machine evenly."""
     if pipeline.chunks < 1 or not pipeline.stages or len(pipeline.stages) % pipeline.chunks:
         yield f"{len(pipeline.stages)} stages do not make {pipeline.chunks} chunks", "pipeline"
+    elif pipeline.chunks > 1 and any(stage.mesh for stage in pipeline.stages):
+        yield "chunks take turns on parts of one size", "pipeline.stages"
 
 
 def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) -> Iterator[Fault]:

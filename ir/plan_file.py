@@ -87,7 +87,14 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
             values["graph"] = value.record()
         elif item.name not in {"objective", "pipeline"} or value is not None:
             values[item.name] = _record(value, layouts)
-    if plan.pipeline is None:
+    _leave_out(values, staged=plan.pipeline is not None)
+    separators = (",", ":") if indent is None else None
+    return json.dumps(values, indent=indent, separators=separators, ensure_ascii=False) + "\n"
+
+
+def _leave_out(values: dict[str, Any], *, staged: bool) -> None:
+    """Drop what says nothing in this plan."""
+    if not staged:
         for name in ("operators", "tensors", "collectives"):
             for record in values[name]:
                 del record["stage"]
@@ -96,8 +103,9 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
     for record in values["tensors"]:
         if not record["host_bytes"]:
             del record["host_bytes"], record["host_s"]
-    separators = (",", ":") if indent is None else None
-    return json.dumps(values, indent=indent, separators=separators, ensure_ascii=False) + "\n"
+    for record in values["pipeline"]["stages"] if staged else ():
+        if not record["mesh"]:
+            del record["mesh"]
 
 
 def _record(value: Any, layouts: dict[NamedLayout, Any]) -> Any:

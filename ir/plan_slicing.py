@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from ir.plan import Plan, PlannedTensor
-from ir.plan_stages import planned_in, stage_size
+from ir.plan_stages import MeshAxes, first_rank, planned_in, stage_mesh
 from ir.slicing import Grid, Slicing
 
 _T = TypeVar("_T")
@@ -14,8 +14,6 @@ _T = TypeVar("_T")
 
 def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
     """The parameters of a plan at rest, by their names in the model's files."""
-    sizes = tuple(size for _, size, _ in plan.mesh)
-    axis = {name: index for index, (name, _, _) in enumerate(plan.mesh)}
     grids: dict[str, tuple[Grid, ...]] = {}
     dims: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}
@@ -25,28 +23,30 @@ def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
         name, order = tensor.source or tensor.name, tensor.stored_permutation
         found: dict[int, Grid] = {}
         parts: dict[int, Grid] = {}
-        for stage, first_rank in _homes(plan, planned):
+        for stage, first, mesh in _homes(plan, planned):
             held = planned_in(plan, planned, stage)
+            sizes = tuple(size for _, size, _ in mesh)
+            axis = {name: index for index, (name, _, _) in enumerate(mesh)}
             for layout, into in ((held.layout, found), (held.states or held.layout, parts)):
                 cuts = tuple(tuple(axis[each] for each in axes) for axes in layout.dims)
-                into.setdefault(first_rank, Grid(sizes, _stored(cuts, order), first_rank))
-        grids[name] = tuple(found[first_rank] for first_rank in sorted(found))
+                into.setdefault(first, Grid(sizes, _stored(cuts, order), first))
+        grids[name] = tuple(found[first] for first in sorted(found))
         if parts != found:
-            states[name] = tuple(parts[first_rank] for first_rank in sorted(parts))
+            states[name] = tuple(parts[first] for first in sorted(parts))
         dims[name], dtypes[name] = _stored(planned.dims, order), planned.dtype
     return Slicing(origin, plan.devices, grids, dims, dtypes, states)
 
 
-def _homes(plan: Plan, planned: PlannedTensor) -> Iterator[tuple[int, int]]:
-    """Stage and first rank wherever a parameter is held; without stages it is on all ranks."""
+def _homes(plan: Plan, planned: PlannedTensor) -> Iterator[tuple[int, int, MeshAxes]]:
+    """Stage, first rank and mesh wherever a parameter is held; without stages on all ranks."""
     pipeline = plan.pipeline
     if pipeline is None:
-        yield 0, 0
+        yield 0, 0, plan.mesh
         return
     stages = [s for shared in pipeline.shared if shared.tensor == planned.name
               for s in shared.stages]  # fmt: skip
     for stage in sorted({planned.stage, *stages}):
-        yield stage, stage % pipeline.parts * stage_size(plan)
+        yield stage, first_rank(plan, stage), stage_mesh(plan, stage)
 
 
 def _stored(values: tuple[_T, ...], order: tuple[int, ...]) -> tuple[_T, ...]:

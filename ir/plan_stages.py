@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.plan import (
@@ -19,6 +20,8 @@ from ir.plan import (
 )
 from topology.cluster import Cluster
 from topology.part import stage_cluster
+
+MeshAxes: TypeAlias = tuple[tuple[str, int, int], ...]
 
 GRADIENT_SYNC = "gradient sync"
 INSIDE = "inside operators"
@@ -35,15 +38,56 @@ def pipeline_of(plan: Plan) -> Pipeline:
     return plan.pipeline
 
 
-def stage_size(plan: Plan) -> int:
-    """Devices of each part of the machine."""
-    return math.prod(size for _, size, _ in plan.mesh)
+def stage_mesh(plan: Plan, stage: int) -> MeshAxes:
+    """Axes of the mesh of a stage: name, size, tier."""
+    return pipeline_of(plan).stages[stage].mesh or plan.mesh
+
+
+def mesh_at(plan: Plan, stage: int) -> MeshAxes:
+    """The same of any plan; without stages it is that of the plan."""
+    return plan.mesh if plan.pipeline is None else stage_mesh(plan, stage)
+
+
+def axis_sizes(plan: Plan, stage: int) -> dict[str, int]:
+    """Sizes of the axes of the mesh that something of a stage is laid out on."""
+    return {name: size for name, size, _ in mesh_at(plan, stage)}
+
+
+def meshes_of(plan: Plan) -> tuple[MeshAxes, ...]:
+    """The distinct meshes of a plan, that of the plan first."""
+    stages = () if plan.pipeline is None else plan.pipeline.stages
+    return tuple(dict.fromkeys((plan.mesh, *(stage.mesh or plan.mesh for stage in stages))))
+
+
+def mesh_text(plan: Plan) -> str:
+    """All meshes of a plan in words.
+
+    Each axis with its size, an `x` between them: `server 2 x card 8; card 4`.
+    """
+    return "; ".join(
+        " x ".join(f"{name} {size}" for name, size, _ in mesh) for mesh in meshes_of(plan)
+    )
+
+
+def has_equal_stages(plan: Plan) -> bool:
+    """Whether all stages have the mesh of the plan."""
+    return plan.pipeline is None or not any(stage.mesh for stage in plan.pipeline.stages)
+
+
+def stage_size(plan: Plan, stage: int) -> int:
+    """Devices of the part of the machine that runs a stage."""
+    return math.prod(size for _, size, _ in stage_mesh(plan, stage))
+
+
+def first_rank(plan: Plan, stage: int) -> int:
+    """First of the ranks of the part of the machine that runs a stage."""
+    return sum(stage_size(plan, part) for part in range(stage % pipeline_of(plan).parts))
 
 
 def stage_ranks(plan: Plan, stage: int) -> tuple[int, ...]:
     """Devices of a stage, in the order of its mesh."""
-    size, part = stage_size(plan), stage % pipeline_of(plan).parts
-    return plan.rank_order[part * size : (part + 1) * size]
+    first = first_rank(plan, stage)
+    return plan.rank_order[first : first + stage_size(plan, stage)]
 
 
 def received(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
@@ -77,7 +121,7 @@ def stage_plan(plan: Plan, stage: int) -> Plan:
         stage: number of the stage.
     """
     pipeline = pipeline_of(plan)
-    own, count, size = pipeline.stages[stage], len(plan.operators), stage_size(plan)
+    own, count, size = pipeline.stages[stage], len(plan.operators), stage_size(plan, stage)
     ops = plan.graph.ops[own.start : own.end]
     comes, goes = received(plan, stage), leaving(plan, stage)
     graph = _graph(plan.graph, ops, [s.tensor for s in comes], [s.tensor for s in goes])
@@ -90,6 +134,7 @@ def stage_plan(plan: Plan, stage: int) -> Plan:
         plan,
         graph=graph,
         cluster=plan.cluster if machine is None else machine.to_dict(),
+        mesh=stage_mesh(plan, stage),
         rank_order=tuple(device - min(ranks) for device in ranks),
         operators=tuple(
             replace(
@@ -145,7 +190,7 @@ def _own_tensors(plan: Plan, graph: OpGraph, stage: int) -> Iterator[PlannedTens
     share = 1.0 / pipeline.micro_batches
     elsewhere = {s.tensor: s for s in pipeline.shared if stage in s.stages}
     for planned in plan.tensors:
-        mine = planned.role == "input" or planned.stage == stage
+        mine = planned.stage == stage or (planned.role == "input" and has_equal_stages(plan))
         if mine and planned.name in graph.tensors:
             yield replace(planned, recompute_s=planned.recompute_s * share)
         elif planned.role == "parameter" and planned.name in elsewhere:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from exporters.folding import Axes, common_scope, folded
 from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
+from ir.plan_stages import mesh_text
 
 _T = TypeVar("_T")
 
@@ -113,7 +114,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "target", str(request.get("target"))
     yield "phase", "train" if request.get("training") else "infer"
     yield "optimizer", str(request.get("optimizer"))
-    yield "mesh", " x ".join(f"{name} {size}" for name, size, _ in plan.mesh)
+    yield "mesh", mesh_text(plan)
     yield from _pipeline_facts(plan.pipeline)
     yield "rank order", str(list(plan.rank_order)) if _reordered(plan) else "as numbered"
     yield "proof", plan.bound.proof

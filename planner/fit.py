@@ -12,6 +12,7 @@ from planner.lowered import Lowered
 from planner.request import InfeasibleError, SearchRequest
 from planner.solvers import Solution
 from topology.cluster import Cluster
+from topology.units import format_bytes
 
 GB = 1e9
 
@@ -33,16 +34,21 @@ def check_states(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> No
     total = sum(causes.values())
     if total <= limit * cluster.devices:
         return
-    devices = next_job_size(math.ceil(total / limit))
+    enough = (
+        f"--devices {next_job_size(math.ceil(total / limit))} or more (activations come on top)"
+        if limit
+        else f"a device with more than the {_amount(cluster.reserved_memory_bytes, 1)} that are "
+        "reserved"
+    )
     raise InfeasibleError(
-        f"{total / GB:,.0f} GB of states ({named}) do not fit into "
-        f"{cluster.devices} cards with {limit / GB:,.1f} GB each, "
-        f"{limit * cluster.devices / GB:,.0f} GB in all",
+        f"{_amount(total, 0)} of states ({named}) do not fit into "
+        f"{cluster.devices} cards with {_amount(limit, 1)} each, "
+        f"{_amount(limit * cluster.devices, 0)} in all",
         needed_bytes=total / cluster.devices,
         available_bytes=limit,
         contributors={k: v / cluster.devices for k, v in causes.items() if v},
         remedies=(
-            f"--devices {devices} or more (activations come on top)",
+            enough,
             *(
                 ("--optimizer sgd (no moments)",)
                 if request.training and request.optimizer.value.startswith("adam")
@@ -51,6 +57,16 @@ def check_states(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> No
             *(("--phase infer (weights only)",) if request.training else ()),
         ),
     )
+
+
+def _amount(nbytes: float, digits: int) -> str:
+    """Decimal gigabytes, or a smaller unit where they would round to nothing."""
+    return f"{nbytes / GB:,.{digits}f} GB" if nbytes >= GB else format_bytes(nbytes)
+
+
+def _binary(nbytes: float) -> str:
+    """The same in binary gigabytes."""
+    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 else format_bytes(nbytes)
 
 
 def next_job_size(devices: int) -> int:
@@ -90,8 +106,7 @@ def infeasible(
     if request.training and request.optimizer.value.startswith("adam"):
         remedies.append("--optimizer sgd (no moments)")
     return InfeasibleError(
-        f"{found}: the smallest one found needs {needed / 2**30:,.1f} GiB per device of "
-        f"{limit / 2**30:,.1f} GiB",
+        f"{found}: the smallest one found needs {_binary(needed)} per device of {_binary(limit)}",
         needed_bytes=needed,
         available_bytes=limit,
         contributors=causes,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
 from costmodel.simulation.order_time import in_order_s
 from ir.plan import Bound, Estimate, Plan, PlannedCollective, PlannedOperator, SharedParameter
-from ir.plan_stages import part_times, pipeline_of, received, retimed, stage_plan
+from ir.plan_stages import has_equal_stages, part_times, pipeline_of, received, retimed, stage_plan
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
@@ -43,11 +43,11 @@ def moved_stages(plan: Plan, cluster: Cluster) -> Plan:
         RequestError: the machine has another shape, or the plan cannot be priced on it.
     """
     _check_shape(plan, cluster)
-    parts = [_part(plan, each) for each in (Cluster.from_dict(plan.cluster), cluster)]
-    ratios = _Ratios.of(plan, *parts)
+    views = _views(plan)
+    parts = [_part(cluster, math.prod(size for _, size, _ in view.mesh)) for view in views]
+    ratios = _Ratios.of(views, parts)
     pipeline = pipeline_of(plan)
     basis = f"rates of matrix products: {chip_constants(cluster.chip).basis}"
-    draft = replace(plan, cluster=stage_plan(plan, 0).cluster)
     operators = tuple(ratios.operator(op) for op in plan.operators)
     found = replace(
         plan,
@@ -62,7 +62,7 @@ def moved_stages(plan: Plan, cluster: Cluster) -> Plan:
             )
             for t in plan.tensors
         ),
-        collectives=seen_there(draft, parts[1], timed_on(draft, parts[1]), operators),
+        collectives=_collectives_on(plan, views, parts, operators),
         notes=(*(n for n in plan.notes if not n.startswith("rates of matrix")), basis),
         bound=Bound(0.0, math.inf, "none", "none"),
         baselines=(),
@@ -88,15 +88,44 @@ def _check_shape(plan: Plan, cluster: Cluster) -> None:
         )
 
 
-def _part(plan: Plan, cluster: Cluster) -> Cluster:
+def _views(plan: Plan) -> tuple[Plan, ...]:
+    """What is priced together: all stages on the machine of one, or each where meshes differ."""
+    if has_equal_stages(plan):
+        return (replace(plan, cluster=stage_plan(plan, 0).cluster),)
+    return tuple(
+        replace(
+            stage_plan(plan, number),
+            operators=tuple(op for op in plan.operators if op.stage == number),
+            collectives=tuple(item for item in plan.collectives if item.stage == number),
+        )
+        for number in range(len(pipeline_of(plan).stages))
+    )
+
+
+def _part(cluster: Cluster, devices: int) -> Cluster:
     """What one stage has of a machine."""
-    part = stage_cluster(cluster, plan.devices // pipeline_of(plan).parts)
+    part = stage_cluster(cluster, devices)
     if part is None:
         raise RequestError(
             f"{cluster.name} has no equal parts for the stages\n  at:  --cluster\n"
             "  fix: plan for that machine: planner search --cluster"
         )
     return part
+
+
+def _collectives_on(
+    plan: Plan,
+    views: Sequence[Plan],
+    parts: Sequence[Cluster],
+    operators: Sequence[PlannedOperator],
+) -> tuple[PlannedCollective, ...]:
+    """The collectives of a plan on another machine, in their order."""
+    there = [
+        iter(seen_there(view, part, timed_on(view, part), operators))
+        for view, part in zip(views, parts, strict=True)
+    ]
+    equal = len(views) == 1
+    return tuple(next(there[0 if equal else item.stage]) for item in plan.collectives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +139,21 @@ class _Ratios:
     """Of copies from and to the host."""
 
     @classmethod
-    def of(cls, plan: Plan, old: Cluster, new: Cluster) -> _Ratios:
-        """Of the splits that were planned."""
-        liveness = analyse(plan.graph, training=True)
-        pair = [lower(liveness, setting_of(plan, part)) for part in (old, new)]
-        times = [dict(_operator_times(plan, lowered)) for lowered in pair]
-        updates = [_update_s(lowered) for lowered in pair]
-        names = times[0].keys()
-        return cls(
-            {n: _ratio(times[1][n][0], times[0][n][0]) for n in names},
-            {n: _ratio(times[1][n][1], times[0][n][1]) for n in names},
-            _ratio(updates[1], updates[0]),
-            _host_ratio(plan, old, new),
-        )
+    def of(cls, views: Sequence[Plan], parts: Sequence[Cluster]) -> _Ratios:
+        """Of the splits that were planned, on the machines of stages there."""
+        forward, backward, updates = dict[str, float](), dict[str, float](), [0.0, 0.0]
+        for view, new in zip(views, parts, strict=True):
+            liveness = analyse(view.graph, training=True)
+            machines = (Cluster.from_dict(view.cluster), new)
+            pair = [lower(liveness, setting_of(view, part)) for part in machines]
+            times = [dict(_operator_times(view, lowered)) for lowered in pair]
+            for name in times[0]:
+                old_s, new_s = times[0][name], times[1][name]
+                forward[name] = _ratio(new_s[0], old_s[0])
+                backward[name] = _ratio(new_s[1], old_s[1])
+            updates = [a + _update_s(b) for a, b in zip(updates, pair, strict=True)]
+        host = _host_ratio(views, Cluster.from_dict(views[0].cluster), parts[0])
+        return cls(forward, backward, _ratio(updates[1], updates[0]), host)
 
     @property
     def mean(self) -> float:
@@ -136,8 +167,8 @@ class _Ratios:
         return replace(op, compute_s=forward + backward, backward_s=backward, recompute_s=again)
 
 
-def _host_ratio(plan: Plan, old: Cluster, new: Cluster) -> float:
-    if not any(tensor.host_s for tensor in plan.tensors):
+def _host_ratio(views: Sequence[Plan], old: Cluster, new: Cluster) -> float:
+    if not any(tensor.host_s for view in views for tensor in view.tensors):
         return 1.0
     rates = [each.chip.host_bandwidth_bytes_per_s for each in (old, new)]
     if rates[0] and rates[1]:

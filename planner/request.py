@@ -80,6 +80,8 @@ class SearchRequest:
     offload: str = "off"
     """Whether optimizer state rests in the memory of the host: of no parameter (`off`), of all
     (`on`), or where that is best (`auto`); only with a global batch."""
+    stage_meshes: str = "equal"
+    """Devices of the stages: as many for each (`equal`), or `any`; only with a global batch."""
     fully_use_devices: bool = False
     """An operator is cut over all devices of its mesh or not at all."""
     memory_limit_bytes: float | None = None
@@ -126,6 +128,9 @@ class SearchRequest:
     """How an older plan splits its operators (`planner.splits`)."""
     close_mesh: tuple[tuple[str, int, int], ...] = field(default=())
     """Its mesh: name, size and tier of every axis. It is kept where the machine still has it."""
+    close_parts: tuple[tuple[str, int], ...] = field(default=())
+    """Operators that another part of its machine had than the first one, with the part; only with a
+    global batch."""
     max_changes: int | None = None
     """Operators that may be split otherwise than there; None for any number."""
 
@@ -163,6 +168,7 @@ class SearchRequest:
             ("context_parallel", "auto"),
             ("offload", "off"),
             ("ring_attention", "off"),
+            ("stage_meshes", "equal"),
             ("fully_use_devices", False),
             ("cut_positions", False),
         ):
@@ -182,10 +188,11 @@ class SearchRequest:
         ]
         data["rests"] = [[name, list(cuts)] for name, cuts in self.rests]
         data["close_mesh"] = [list(axis) for axis in self.close_mesh]
+        data["close_parts"] = [list(pair) for pair in self.close_parts]
         data["stage_starts"] = list(self.stage_starts)
         for key in (
             "degrees", "scoped_degrees", "rests", "soft_pins", "close_to", "close_mesh",
-            "stage_starts",
+            "close_parts", "stage_starts",
         ):  # fmt: skip
             if not data[key]:
                 del data[key]

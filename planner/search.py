@@ -230,12 +230,17 @@ class _Hunt:
         return Outcome(lowered, self._solve(lowered, math.inf))
 
     def _within_buffers(self, outcome: Outcome) -> Outcome:
-        """The answer beside the buffers of its own communication groups."""
-        for _ in range(BUFFER_ROUNDS):
+        """The answer beside the buffers of its own communication groups; where it does not fit
+        beside them they count in its peak.
+        """
+        limit = outcome.lowered.problem.memory_limit_bytes
+        for left in reversed(range(BUFFER_ROUNDS + 1)):
             excess = Evidence(outcome.lowered, outcome.solution.choice or ()).buffer_excess_bytes()
-            limit = outcome.lowered.problem.memory_limit_bytes
-            if not outcome.fits or outcome.solution.peak_bytes + excess <= limit:
+            peak = outcome.solution.peak_bytes + excess
+            if not outcome.fits or outcome.lowered.problem.fits(peak):
                 break
+            if not left:
+                return Outcome(outcome.lowered, replace(outcome.solution, peak_bytes=peak))
             outcome = self._limited(outcome, limit - excess)
         return outcome
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ir.plan import NamedLayout, Plan
+from ir.plan_stages import axis_sizes
 from planner.candidates import OpCandidates
 from planner.request import Cuts
 
@@ -23,9 +24,8 @@ def splits_of(candidates: OpCandidates, sizes: Sequence[int]) -> list[Cuts]:
 
 def splits_in(plan: Plan) -> tuple[tuple[str, Cuts], ...]:
     """The same of every operator of a plan, by name."""
-    sizes = {name: size for name, size, _ in plan.mesh}
 
-    def cuts(layout: NamedLayout | None) -> tuple[int, ...]:
+    def cuts(layout: NamedLayout | None, sizes: Mapping[str, int]) -> tuple[int, ...]:
         if layout is None:
             return ()
         out = []
@@ -37,5 +37,7 @@ def splits_in(plan: Plan) -> tuple[tuple[str, Cuts], ...]:
         return tuple(out)
 
     return tuple(
-        (op.name, tuple(cuts(each) for each in (*op.inputs, *op.outputs))) for op in plan.operators
+        (op.name, tuple(cuts(each, sizes) for each in (*op.inputs, *op.outputs)))
+        for op in plan.operators
+        for sizes in (axis_sizes(plan, op.stage),)
     )

@@ -91,11 +91,7 @@ class RuledOut:
 
     def can_be_on(self, mesh: Mesh) -> bool:
         """Whether the axes of a mesh make as many parts of the context as are wanted."""
-        counts = range(len(mesh.sizes) + 1)
-        groups = (g for n in counts for g in itertools.combinations(mesh.sizes, n))
-        return self.context_parts is None or any(
-            math.prod(group) == self.context_parts for group in groups
-        )
+        return self.context_parts is None or self.context_parts in parts_on([mesh])
 
     def meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
         """Those on which the context can be cut so.
@@ -108,9 +104,25 @@ class RuledOut:
             raise RequestError(
                 f"no mesh of {meshes[0].size} devices cuts the context into {self.context_parts}\n"
                 f"  at:  --context-parallel {self.context_parts}\n"
-                "  fix: use a product of the axes of a mesh, such as a power of two"
+                f"  fix: use {one_of(parts_on(meshes))}"
             )
         return found
+
+
+def parts_on(meshes: Sequence[Mesh]) -> tuple[int, ...]:
+    """The numbers of parts that axes of some meshes make, one part included."""
+    return tuple(sorted({
+        math.prod(group)
+        for mesh in meshes
+        for count in range(len(mesh.sizes) + 1)
+        for group in itertools.combinations(mesh.sizes, count)
+    }))  # fmt: skip
+
+
+def one_of(parts: Sequence[int]) -> str:
+    """What may stand after --context-parallel, such as `off, 2 or 4`."""
+    words = ["off" if each == 1 else str(each) for each in parts]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def ruled_out(request: SearchRequest, graph: OpGraph) -> RuledOut:

@@ -9,7 +9,7 @@ limits keeps it, and bounds it. Costs that stand in a plan are those of the prob
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +22,10 @@ from planner.lowered import Lowered, NodeKind
 from planner.pinning import kept_candidates
 from planner.pins import Pin, listed, pin_text, pins_of
 from planner.problem import FloatArray, NodeTable, Problem
-from planner.request import RequestError, SearchRequest
+from planner.request import Cuts, RequestError, SearchRequest
 from planner.restriction import IndexArray
 from planner.solvers import Solution
-from planner.splits import splits_of
+from planner.splits import splits_in, splits_of
 from topology.mesh import Mesh
 
 
@@ -72,7 +72,7 @@ class Wishes:
         found = tuple(meshes)
         for degrees in (self.request.degrees, *(own for _, own in self.request.scoped_degrees)):
             found = meshes_with(degrees, found) if degrees else found
-        same = tuple(mesh for mesh in found if _axes(mesh) == self.request.close_mesh)
+        same = tuple(mesh for mesh in found if mesh_axes(mesh) == self.request.close_mesh)
         return same or found
 
     def narrowed(self, lowered: Lowered) -> Lowered:
@@ -87,7 +87,7 @@ class Wishes:
             lowered = narrowed(lowered, allowed)
         lowered = narrowed(lowered, self._resting(lowered))
         if self.request.max_changes == 0:
-            lowered = narrowed(lowered, self._unchanged(lowered))
+            lowered = narrowed(lowered, unchanged(self._changes(lowered)))
         return lowered
 
     def _resting(self, lowered: Lowered) -> dict[int, IndexArray]:
@@ -110,40 +110,19 @@ class Wishes:
 
     def posed(self, lowered: Lowered, problem: Problem) -> Problem:
         """The problem as it is solved: with the price of soft pins and the limit on changes."""
-        charged = self.charges(lowered)
-        tables, of = list(problem.node_tables), list(problem.node_table_of)
-        for node, charge in charged.items():
-            old = tables[of[node]]
-            tables.append(NodeTable(old.time_s + charge, old.memory_bytes, old.axes))
-            of[node] = len(tables) - 1
-        priced = replace(problem, node_tables=tuple(tables), node_table_of=tuple(of))
+        priced = with_charges(problem, self.charges(lowered))
         most = self.request.max_changes
-        return _with_budget(priced, self._changes(lowered), most) if most else priced
+        return with_budget(priced, self._changes(lowered), most) if most else priced
 
     def charges(self, lowered: Lowered) -> dict[int, FloatArray]:
         """What soft pins cost every candidate of the operators that they name."""
-        out: dict[int, FloatArray] = {}
-        mesh = lowered.setting.mesh
-        for soft in self.soft:
-            wanted = {pin.op.name: pin for pin in soft.pins}
-            for number, node in enumerate(lowered.nodes):
-                if node.kind is not NodeKind.OPERATOR or node.name not in wanted:
-                    continue
-                charge = np.full(lowered.problem.sizes[number], soft.weight_s)
-                charge[kept_candidates(wanted[node.name], node, mesh, strict=False)] = 0.0
-                out[number] = out.get(number, 0.0) + charge
-        return out
+        return soft_charges(self.soft, lowered)
 
     def broken(self, lowered: Lowered, choice: Sequence[int]) -> tuple[float, list[str]]:
         """Seconds charged for soft pins that a choice does not keep, and these pins."""
         charges = {node: float(own[choice[node]]) for node, own in self.charges(lowered).items()}
         names = {lowered.nodes[node].name for node, paid in charges.items() if paid}
-        texts = [
-            soft_pin_text(*given)
-            for given, soft in zip(self.request.soft_pins, self.soft, strict=True)
-            if any(pin.op.name in names for pin in soft.pins)
-        ]
-        return math.fsum(charges.values()), texts
+        return math.fsum(charges.values()), broken_pins(self.request, self.soft, names)
 
     def changed(self, lowered: Lowered, choice: Sequence[int]) -> list[str]:
         """Operators that a choice splits otherwise than the older plan."""
@@ -166,11 +145,7 @@ class Wishes:
     def check(self, found: Solution) -> None:
         """Raise `RequestError` if it is the changes that nothing was found for."""
         if math.isinf(found.peak_bytes) and self.request.max_changes is not None:
-            raise RequestError(
-                f"no plan with at most {self.request.max_changes} changes was found that fits\n"
-                f"  at:  --max-changes {self.request.max_changes}\n"
-                "  fix: allow more changes, or more memory with --memory"
-            )
+            raise too_many_changes(self.request)
 
     def noted(self, plan: Plan, lowered: Lowered, choice: Sequence[int], bound_s: float) -> Plan:
         """The plan with what became of the wishes, and the bound less what soft pins are charged.
@@ -202,12 +177,7 @@ class Wishes:
         if self.request.rests:
             out.append(f"{len(self.request.rests)} parameters rest as given")
         if self.soft:
-            paid, texts = self.broken(lowered, choice)
-            kept = len(self.soft) - len(texts)
-            out.append(
-                f"{kept} of {len(self.soft)} soft pins are kept, the others charged {paid:.6g} s: "
-                f"{', '.join(texts) or 'none'}"
-            )
+            out.append(soft_pin_note(self.request, *self.broken(lowered, choice)))
         if self.request.max_changes is not None:
             count = len(self.changed(lowered, choice))
             out.append(
@@ -218,25 +188,119 @@ class Wishes:
 
     def _changes(self, lowered: Lowered) -> Mapping[int, FloatArray]:
         """For every operator of the older plan 1 for candidates that split it otherwise."""
-        old, out = dict(self.request.close_to), {}
-        known: dict[tuple[int, object], FloatArray] = {}
+        found = split_changes(dict(self.request.close_to), lowered)
+        # What cannot be split as before must change: that counts for nothing.
+        return {number: own for number, own in found.items() if not own.all()}
+
+
+def soft_charges(
+    soft: Sequence[SoftPin], lowered: Lowered, plain: Callable[[str], str] = str
+) -> dict[int, FloatArray]:
+    """What soft pins cost every candidate of the nodes that they name, in seconds of a step.
+
+    Args:
+        soft: the pins.
+        lowered: the problem.
+        plain: the name of an operator in the network by that in the problem.
+    """
+    out: dict[int, FloatArray] = {}
+    mesh = lowered.setting.mesh
+    for each in soft:
+        wanted = {pin.op.name: pin for pin in each.pins}
         for number, node in enumerate(lowered.nodes):
-            if node.candidates is None or node.name not in old:
+            if node.kind is not NodeKind.OPERATOR or plain(node.name) not in wanted:
                 continue
-            key = (id(node.candidates), old[node.name])
-            if key not in known:
-                cuts = splits_of(node.candidates, lowered.setting.mesh.sizes)
-                known[key] = np.array([float(own != old[node.name]) for own in cuts])
-            # What cannot be split as before must change: that counts for nothing.
-            if not known[key].all():
-                out[number] = np.tile(known[key], 2 if node.recomputes else 1)
-        return out
-
-    def _unchanged(self, lowered: Lowered) -> dict[int, IndexArray]:
-        return {node: np.flatnonzero(own == 0) for node, own in self._changes(lowered).items()}
+            charge = np.full(lowered.problem.sizes[number], each.weight_s)
+            charge[kept_candidates(wanted[plain(node.name)], node, mesh, strict=False)] = 0.0
+            out[number] = out.get(number, 0.0) + charge
+    return out
 
 
-def _axes(mesh: Mesh) -> tuple[tuple[str, int, int], ...]:
+def split_changes(
+    old: Mapping[str, Cuts], lowered: Lowered, plain: Callable[[str], str] = str
+) -> dict[int, FloatArray]:
+    """For every operator of an older plan 1 for candidates that split it otherwise, else 0.
+
+    Args:
+        old: cuts of operands and results by operator.
+        lowered: the problem.
+        plain: the name of an operator in the network by that in the problem.
+    """
+    out: dict[int, FloatArray] = {}
+    known: dict[tuple[int, object], FloatArray] = {}
+    for number, node in enumerate(lowered.nodes):
+        name = plain(node.name)
+        if node.candidates is None or name not in old:
+            continue
+        key = (id(node.candidates), old[name])
+        if key not in known:
+            cuts = splits_of(node.candidates, lowered.setting.mesh.sizes)
+            known[key] = np.array([float(own != old[name]) for own in cuts])
+        out[number] = np.tile(known[key], 2 if node.recomputes else 1)
+    return out
+
+
+def unchanged(changes: Mapping[int, FloatArray]) -> dict[int, IndexArray]:
+    """Candidates that change nothing."""
+    return {node: np.flatnonzero(own == 0) for node, own in changes.items()}
+
+
+def paid_s(plan: Plan, soft: Sequence[SoftPin]) -> float:
+    """What a plan is charged for soft pins that it does not keep, in seconds of a step."""
+    cuts = dict(splits_in(plan))
+    return math.fsum(
+        each.weight_s
+        for each in soft
+        for pin in each.pins
+        if any(
+            wanted is not None and wanted != (own or (1,) * len(wanted))
+            for wanted, own in zip(pin.cuts, cuts[pin.op.name], strict=False)
+        )
+    )
+
+
+def changed_in(plan: Plan, old: Mapping[str, Cuts]) -> int:
+    """Operators that a plan splits otherwise than an older one."""
+    return sum(old.get(name, cuts) != cuts for name, cuts in splits_in(plan))
+
+
+def broken_pins(
+    request: SearchRequest, soft: Sequence[SoftPin], names: Collection[str]
+) -> list[str]:
+    """Soft pins that name one of some operators, as options."""
+    return [
+        soft_pin_text(*given)
+        for given, own in zip(request.soft_pins, soft, strict=True)
+        if any(pin.op.name in names for pin in own.pins)
+    ]
+
+
+def soft_pin_note(request: SearchRequest, paid_s: float, broken: Sequence[str]) -> str:
+    """What became of soft pins, for the reader of a plan.
+
+    Args:
+        request: has them.
+        paid_s: charged for those that are not kept.
+        broken: these, as options.
+    """
+    count = len(request.soft_pins)
+    return (
+        f"{count - len(broken)} of {count} soft pins are kept, the others charged {paid_s:.6g} s: "
+        f"{', '.join(broken) or 'none'}"
+    )
+
+
+def too_many_changes(request: SearchRequest) -> RequestError:
+    """The error where no plan changes so little."""
+    return RequestError(
+        f"no plan with at most {request.max_changes} changes was found that fits\n"
+        f"  at:  --max-changes {request.max_changes}\n"
+        "  fix: allow more changes, or more memory with --memory"
+    )
+
+
+def mesh_axes(mesh: Mesh) -> tuple[tuple[str, int, int], ...]:
+    """A mesh as plans have it: name, size and tier of every axis."""
     return tuple((axis.name, axis.size, axis.tier) for axis in mesh.axes)
 
 
@@ -249,18 +313,42 @@ def soft_pin_text(name: str, cuts: tuple[tuple[int, ...], ...], weight_s: float)
     return f"{pin_text(name, cuts)[:-1]}@{weight_s:g}'"
 
 
-def _with_budget(problem: Problem, changes: Mapping[int, FloatArray], most: int) -> Problem:
-    """The problem with one more time point, which only the changes fill."""
+def with_charges(problem: Problem, charges: Mapping[int, FloatArray]) -> Problem:
+    """The problem in which candidates of some nodes cost more; equal nodes stay equal."""
+    tables, of = list(problem.node_tables), list(problem.node_table_of)
+    known: dict[tuple[int, bytes], int] = {}
+    for node, charge in charges.items():
+        key = (of[node], charge.tobytes())
+        if known.setdefault(key, len(tables)) == len(tables):
+            old = tables[of[node]]
+            tables.append(NodeTable(old.time_s + charge, old.memory_bytes, old.axes))
+        of[node] = known[key]
+    return replace(problem, node_tables=tuple(tables), node_table_of=tuple(of))
+
+
+def with_budget(problem: Problem, amounts: Mapping[int, FloatArray], most: float) -> Problem:
+    """The problem with one more time point, which only these amounts fill.
+
+    Args:
+        problem: as it comes.
+        amounts: by node what each candidate takes of the budget, none below 0.
+        most: of all amounts together.
+    """
     limit = problem.memory_limit_bytes
     if math.isinf(limit):
         limit = 2.0 * _all_bytes(problem) + 1.0
-    point, unit = problem.time_points, limit / most
+    point, unit = problem.time_points, limit / most if most else math.inf
     tables, of = list(problem.node_tables), list(problem.node_table_of)
+    known: dict[tuple[int, bytes], int] = {}
     intervals = list(problem.node_intervals)
-    for node, own in changes.items():
-        old = tables[of[node]]
-        tables.append(NodeTable(old.time_s, (*old.memory_bytes, own * unit), old.axes))
-        of[node] = len(tables) - 1
+    for node, own in amounts.items():
+        key = (of[node], own.tobytes())
+        if known.setdefault(key, len(tables)) == len(tables):
+            old = tables[of[node]]
+            # Where there is no budget nothing may take of it.
+            filled = own * unit if most else np.where(own > 0, 2.0 * limit, 0.0)
+            tables.append(NodeTable(old.time_s, (*old.memory_bytes, filled), old.axes))
+        of[node] = known[key]
         intervals[node] = (*intervals[node], (point, point + 1))
     return replace(
         problem,

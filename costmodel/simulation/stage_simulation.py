@@ -22,7 +22,7 @@ from costmodel.simulation.schedules import Direction
 from costmodel.simulation.stage_programme import StagedStep, StagePass, staged_programme
 from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from ir.plan import Plan
-from ir.plan_stages import pipeline_of, stage_plan, stage_size, stage_times
+from ir.plan_stages import has_equal_stages, pipeline_of, stage_plan, stage_size, stage_times
 
 _ROUNDING = 1e-9
 
@@ -46,6 +46,7 @@ def _simulated(plan: Plan, effects: Effects, variation: Variation | None) -> Sim
     account = account_of(timeline)
     varied = None
     if variation is not None and not variation.is_none:
+        _check_equal(plan)
         shape = tuple(size for _, size, _ in plan.mesh)
         varied = varied_steps_s(timeline, Lanes(shape, 1, step.joins), variation)
     several = len(pipeline.stages) > 1
@@ -67,6 +68,14 @@ def _simulated(plan: Plan, effects: Effects, variation: Variation | None) -> Sim
         notes=plan.notes,
         estimate_means="in which nothing overlaps and stages wait for the slowest",
     )
+
+
+def _check_equal(plan: Plan) -> None:
+    if not has_equal_stages(plan):
+        raise SimulationError(
+            "devices that differ are not drawn where stages have different numbers of them\n"
+            "  at:  pipeline.stages\n  fix: leave --jitter, --spread and --stragglers out"
+        )
 
 
 def check_stage_times(plan: Plan) -> None:
@@ -112,7 +121,7 @@ def _silent_job(plan: Plan) -> Job:
         Stage(f"stage {part}", tuple(own), update_s=update_s)
         for part, (own, update_s) in enumerate(zip(chunks, updates, strict=True))
     )
-    return Job(stages, pipeline.micro_batches, pipeline.schedule, stage_size(plan))
+    return Job(stages, pipeline.micro_batches, pipeline.schedule, stage_size(plan, 0))
 
 
 def _memory(plan: Plan, step: StagedStep, timeline: Timeline) -> Iterator[MemoryCurve]:

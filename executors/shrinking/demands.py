@@ -10,12 +10,13 @@ from executors.shrinking.sizes import Demand
 from executors.shrinking.space import Space
 from executors.shrinking.stages import sends_of
 from ir.plan import NamedLayout, Plan, PlannedOperator
+from ir.plan_stages import axis_sizes
 
 
 def demands_of(plan: Plan, space: Space) -> Iterator[Demand]:
     """Pieces of every dimension that some layout splits, and of every factor that is split."""
-    sizes = {name: size for name, size, _ in plan.mesh}
     for op, planned in zip(plan.graph.ops, plan.operators, strict=True):
+        sizes = axis_sizes(plan, planned.stage)
         named = (*zip(op.inputs, planned.inputs, strict=True),
                  *zip((n for n in op.outputs if n), planned.outputs, strict=True))  # fmt: skip
         for name, layout in named:
@@ -26,19 +27,30 @@ def demands_of(plan: Plan, space: Space) -> Iterator[Demand]:
             yield Demand((ids[factor],), count)
     for tensor in plan.tensors:
         for layout in (tensor.layout, tensor.used, tensor.gradient):
-            yield from _pieces(space, tensor.name, layout, sizes)
-    for item in (*plan.collectives, *sends_of(plan)):
-        for layout in (item.before, item.after):
-            if item.tensor:
-                yield from _pieces(space, item.tensor, layout, sizes)
+            yield from _pieces(space, tensor.name, layout, axis_sizes(plan, tensor.stage))
+    yield from _of_messages(plan, space)
+
+
+def _of_messages(plan: Plan, space: Space) -> Iterator[Demand]:
+    """The same of what collectives and sends move."""
+    ends = [
+        (item, layout, item.stage)
+        for item in plan.collectives
+        for layout in (item.before, item.after)
+    ]
+    for send in sends_of(plan):
+        ends += [(send, send.before, send.stage - 1), (send, send.after, send.stage)]
+    for item, layout, stage in ends:
+        if item.tensor:
+            yield from _pieces(space, item.tensor, layout, axis_sizes(plan, stage))
 
 
 def whole_majors(plan: Plan, space: Space) -> Iterator[Extent]:
     """Factors that are cut to single elements, so that a lesser factor of the same dimension is cut
     too: these keep their size.
     """
-    sizes = {name: size for name, size, _ in plan.mesh}
     for op, planned in zip(plan.graph.ops, plan.operators, strict=True):
+        sizes = axis_sizes(plan, planned.stage)
         rule, split = space.rules[op.name, 0], split_factors(planned, sizes)
         for mapping in (*rule.operands, *rule.results):
             for dim in mapping or ():

@@ -16,6 +16,7 @@ ZERO = ("auto", "0", "1", "2", "3")
 SEQUENCE_PARALLEL = ("auto", "on", "off")
 RING_ATTENTION = ("auto", "off")
 OFFLOAD = ("auto", "on", "off")
+STAGE_MESHES = ("equal", "any")
 SEARCH_MODES: Mapping[str, str] = MappingProxyType(
     {
         "sharding_propagation": "propagation",
@@ -41,6 +42,7 @@ class Decisions(TypedDict):
     ring_attention: str
     interleave: str
     offload: str
+    stage_meshes: str
     fully_use_devices: bool
     cut_positions: bool
 
@@ -48,7 +50,8 @@ class Decisions(TypedDict):
 NOTHING_DECIDED = Decisions(
     recompute="auto", zero="auto", sequence_parallel="auto", context_parallel="auto",
     ring_attention="off",
-    interleave="auto", offload="off", fully_use_devices=False, cut_positions=False,
+    interleave="auto", offload="off", stage_meshes="equal", fully_use_devices=False,
+    cut_positions=False,
 )  # fmt: skip
 """All is left to the search."""
 
@@ -71,6 +74,7 @@ def decisions(options: SearchOptions) -> Decisions:
         ),
         interleave=_interleave(options.interleave),
         offload=texts.one_of(options.offload, OFFLOAD, "--offload", "choice"),
+        stage_meshes=texts.one_of(options.stage_meshes, STAGE_MESHES, "--stage-meshes", "choice"),
         fully_use_devices=options.fully_use_devices,
         cut_positions=options.cut_positions,
     )
@@ -78,6 +82,7 @@ def decisions(options: SearchOptions) -> Decisions:
         ("recompute", found["recompute"], "auto"), ("zero", found["zero"], "auto"),
         ("interleave", found["interleave"], "auto"), ("offload", found["offload"], "off"),
         ("ring-attention", found["ring_attention"], "off"),
+        ("stage-meshes", found["stage_meshes"], "equal"),
     )  # fmt: skip
     for name, value, usual in needing:
         if value != usual and options.global_batch is None:

@@ -31,6 +31,7 @@ class SearchOptions:
     ring_attention: str = "off"
     interleave: str = "auto"
     offload: str = "off"
+    stage_meshes: str = "equal"
     fully_use_devices: bool = False
     cut_positions: bool = False
     search_mode: str | None = None

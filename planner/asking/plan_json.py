@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ir.plan_stages import MeshAxes, has_equal_stages, mesh_at, stage_size
+
 if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.request import InfeasibleError
@@ -56,27 +58,37 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
 
 def communicators(plan: Plan) -> list[dict[str, object]]:
     """The distinct communication groups of a plan, with what they carry, the busiest first."""
-    order = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
-    loads: dict[tuple[str, ...], dict[str, float]] = {}
+    loads: dict[tuple[MeshAxes, tuple[str, ...]], dict[str, float]] = {}
     for item in plan.collectives:
-        load = loads.setdefault(tuple(sorted(item.axes, key=order.__getitem__)), {})
+        mesh = mesh_at(plan, item.stage)
+        axes = tuple(name for name, _, _ in mesh if name in item.axes)
+        load = loads.setdefault((mesh, axes), {})
         load[item.kind] = load.get(item.kind, 0.0) + item.nbytes * item.count
-    sizes = {name: size for name, size, _ in plan.mesh}
     out: list[dict[str, object]] = []
-    for axes, load in sorted(loads.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])):
-        size = math.prod(sizes[a] for a in axes)
+    for (mesh, axes), load in sorted(
+        loads.items(), key=lambda kv: (-sum(kv[1].values()), kv[0][1], kv[0][0])
+    ):
+        size = math.prod(size for name, size, _ in mesh if name in axes)
         if size == 1:
             continue
         out.append(
             {
                 "axes": list(axes),
                 "group_size": size,
-                "groups": plan.devices // size,
+                "groups": _devices_on(plan, mesh) // size,
                 "nbytes_total": sum(load.values()),
                 "kinds": sorted(load),
             }
         )
     return out
+
+
+def _devices_on(plan: Plan, mesh: MeshAxes) -> int:
+    """Devices of all parts of the machine that have a mesh."""
+    if plan.pipeline is None or has_equal_stages(plan):
+        return plan.devices
+    parts = [stage for stage in range(plan.pipeline.parts) if mesh_at(plan, stage) == mesh]
+    return sum(stage_size(plan, part) for part in parts)
 
 
 def dumps(value: Mapping[str, object]) -> str:

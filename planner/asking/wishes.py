@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ir.plan import Plan
 from ir.plan_file import plan_from_json
 from planner.asking.errors import UserError
 from planner.asking.sources import Document
@@ -65,7 +66,19 @@ def kept_close(request: SearchRequest, plan: Document | None, most: int | None) 
             "such as --keep-close-to plan.json --max-changes 5",
         )
     old = plan_from_json(plan.text, plan.name)
-    return replace(request, close_to=splits_in(old), close_mesh=old.mesh, max_changes=most)
+    return replace(
+        request,
+        close_to=splits_in(old),
+        close_mesh=old.mesh,
+        close_parts=_parts_in(old) if request.global_batch is not None else (),
+        max_changes=most,
+    )
+
+
+def _parts_in(old: Plan) -> tuple[tuple[str, int], ...]:
+    """Operators that are not on the first part of the machine, with the part that has them."""
+    parts = 1 if old.pipeline is None else old.pipeline.parts
+    return tuple((op.name, op.stage % parts) for op in old.operators if op.stage % parts)
 
 
 def with_restriction(request: SearchRequest, text: str, where: str) -> SearchRequest:

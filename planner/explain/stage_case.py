@@ -15,7 +15,15 @@ import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.plan import Plan, PlannedTensor
-from ir.plan_stages import part_times, pipeline_of, planned_in, send_times, stage_size
+from ir.plan_stages import (
+    has_equal_stages,
+    part_times,
+    pipeline_of,
+    planned_in,
+    send_times,
+    stage_mesh,
+    stage_size,
+)
 from planner.degrees import batch_places
 from planner.explain.asked import request_of
 from planner.explain.case import (
@@ -94,13 +102,13 @@ def stages_of(plan: Plan, part: int) -> range:
 def lowered_part(plan: Plan, part: int, machine: Cluster) -> Lowered:
     """The problem of one micro-batch on a part of a machine."""
     pipeline, request = pipeline_of(plan), request_of(plan)
-    own = stage_cluster(machine, stage_size(plan))
+    own = stage_cluster(machine, stage_size(plan, part))
     if own is None:
-        raise ValueError(f"{machine.name} has no part of {stage_size(plan)} devices")
+        raise ValueError(f"{machine.name} has no part of {stage_size(plan, part)} devices")
     numbers = stages_of(plan, part)
     pieces = _pieces(plan, numbers)
     setting = replace(
-        setting_of(plan, own),
+        setting_of(_of_part(plan, part), own),
         recompute=request.recompute in SELECTIVE,
         micro_batches=pipeline.micro_batches,
         in_flight=tuple(pipeline.stages[number].in_flight for number in numbers),
@@ -110,6 +118,14 @@ def lowered_part(plan: Plan, part: int, machine: Cluster) -> Lowered:
     found = with_states(found, request.zero, exchanges)
     found = with_offload(found, request.offload, pieces.shared)
     return with_ring(found, request.ring_attention)
+
+
+def _of_part(plan: Plan, part: int) -> Plan:
+    """The plan with the mesh of a part of the machine, and the inputs as they lie there."""
+    if has_equal_stages(plan):
+        return plan
+    tensors = tuple(t for t in plan.tensors if t.role != "input" or t.stage == part)
+    return replace(plan, mesh=stage_mesh(plan, part), tensors=tensors)
 
 
 def _exchange(machine: Cluster) -> Callable[[FloatArray], FloatArray]:
@@ -130,7 +146,7 @@ def _planned(plan: Plan, part: int, lowered: Lowered) -> tuple[int, ...]:
     """The planned candidate of every node of a part."""
     numbers = stages_of(plan, part)
     draft = replace(
-        plan,
+        _of_part(plan, part),
         operators=tuple(
             replace(op, name=name_in(op.stage, op.name))
             for op in plan.operators
@@ -147,7 +163,8 @@ def _tensors(plan: Plan, numbers: range) -> Iterator[PlannedTensor]:
     for stage in numbers:
         for tensor in plan.tensors:
             own = planned_in(plan, tensor, stage)
-            if own.stage == stage or tensor.role == "input":
+            everywhere = tensor.role == "input" and has_equal_stages(plan)
+            if own.stage == stage or everywhere:
                 yield replace(own, name=name_in(stage, tensor.name))
 
 

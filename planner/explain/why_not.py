@@ -46,7 +46,8 @@ def why_not(plan: Plan, asked: str, report: Report = lambda _: None) -> WhyNot:
     Args:
         plan: nothing else is needed.
         asked: degrees such as `tp=8,dp=2`, or a pin, `NAME=((2,4),(4,1))`. Of a plan for a global
-            batch also `pp=4` and `mb=2`; a pin keeps its stages and micro-batches as they are.
+            batch also `pp=4` and `mb=2`; a pin keeps its stages and micro-batches as they are, one
+            with a price leaves them open.
         report: receives progress.
 
     Raises:
@@ -54,9 +55,10 @@ def why_not(plan: Plan, asked: str, report: Report = lambda _: None) -> WhyNot:
     """
     cluster = Cluster.from_dict(plan.cluster)
     pinned = "(" in asked
-    if pinned and plan.pipeline is not None:
+    priced = pinned and bool(split_pins([asked])[1])
+    if pinned and not priced and plan.pipeline is not None:
         return why_not_pinned(plan, asked)
-    if pinned or "global_batch" not in plan.request:
+    if "global_batch" not in plan.request or (pinned and plan.pipeline is None):
         request = with_restriction(request_of(plan), asked, "--why-not")
         ready = Ready(analyse(plan.graph, training=request.training), (), batch_places(plan.graph))
         return _compared(plan, asked, lambda: search(plan.graph, cluster, request, report, ready))
@@ -154,13 +156,8 @@ def why_not_pinned(plan: Plan, asked: str) -> WhyNot:
 
 
 def _pinned_parts(plan: Plan, asked: str) -> Iterator[_PinnedPart]:
-    pipeline, (hard, soft) = pipeline_of(plan), split_pins([asked])
-    if soft:
-        raise RequestError(
-            f"a plan with stages takes no pin with a price\n  at:  --why-not {asked}\n"
-            "  fix: leave the price out"
-        )
-    wanted = {pin.op.name: pin for pin in pins_of(plan.graph, hard_pins(hard))}
+    pipeline = pipeline_of(plan)
+    wanted = {pin.op.name: pin for pin in pins_of(plan.graph, hard_pins([asked]))}
     stages = {op.name: op.stage for op in plan.operators}
     for part in sorted({stages[name] % pipeline.parts for name in wanted}):
         case = stage_case(plan, part)

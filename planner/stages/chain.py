@@ -11,8 +11,10 @@ Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, section 2.2
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -33,13 +35,30 @@ class StageTable:
     sizes: tuple[int, ...]
     """Devices of each kind of submesh, shape (S,)."""
 
-    most_in_flight: IntArray | None = None
-    """Shape of `time_s`: micro-batches whose activations fit beside everything else; 0 if not even
-    one does. `None` if memory does not bind."""
+    within_s: tuple[FloatArray, ...] = ()
+    """Shape of `time_s`, within the memory: of a stage that keeps one micro-batch beside everything
+    else, two, and so on; the last holds for all more. Empty if memory does not bind."""
+
+    entry_s: FloatArray | None = None
+    """Shape (L, S): seconds more in which a stage that begins with segment i receives a micro-batch
+    and sends its gradient, where both sides have `sizes[s]` devices; between two sizes it takes as
+    long as on the slower one. `None` if nothing is sent."""
 
     @property
     def segments(self) -> int:
         return len(self.time_s)
+
+    def kept_s(self, micro_batches: int) -> FloatArray:
+        """Times of a stage that keeps so many micro-batches."""
+        if not self.within_s:
+            return self.time_s
+        return self.within_s[min(micro_batches, len(self.within_s)) - 1]
+
+    def after_s(self, size: int, before: int) -> FloatArray:
+        """Shape (L,): seconds in which a stage on one kind of submesh receives from another."""
+        if self.entry_s is None:
+            return np.zeros(self.segments)
+        return np.maximum(self.entry_s[:, size], self.entry_s[:, before])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,7 @@ class Stage:
     end: int
     devices: int
     time_s: float
+    """Of one micro-batch, with what it receives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +78,8 @@ class Chain:
 
     stages: tuple[Stage, ...]
     step_time_s: float
+    bound_s: float
+    """No other takes less."""
 
 
 def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
@@ -76,98 +98,126 @@ def cut_chain(
     micro_batches: int,
     *,
     chunks: int = 1,
-    most_stages: int | None = None,
+    stages: tuple[int, int] | None = None,
+    spacing: float = 0.0,
 ) -> Chain | None:
     """The fastest stages that use all devices; None if there are none.
 
-    Every time that a stage may take is tried as the slowest one, in ascending order; below it the
+    Times that a stage may take are tried as the slowest one, in ascending order; below it the
     least sum follows by dynamic programming over segments, devices and the number of stages that
-    come behind, which decides how many micro-batches a stage keeps (1F1B). Exact.
+    come behind, which decides how many micro-batches a stage keeps (1F1B). Exact without a spacing.
 
     Args:
         table: of all intervals and submeshes.
         devices: to be used, all of them.
         micro_batches: of one step.
         chunks: parts of each stage that take turns.
-        most_stages: the longest pipeline; as many as there are segments if it is not said.
+        stages: the shortest and the longest pipeline; any if it is not said.
+        spacing: relative distance of the times tried; `bound_s` allows for it.
     """
-    longest = min(most_stages or table.segments, table.segments, devices // min(table.sizes))
-    bounds = np.unique(table.time_s[np.isfinite(table.time_s)])
-    least_sum_s = _least_sum_s(table, devices)
-    best: Chain | None = None
-    for bound_s in bounds:
-        floor_s = micro_batches * bound_s + max(least_sum_s - bound_s, 0.0) / chunks
-        if best is not None and floor_s >= best.step_time_s:
+    fewest, most = stages or (1, table.segments)
+    most = min(most, table.segments, devices // min(table.sizes))
+    sums = _Sums(table, devices, micro_batches, range(fewest - 1, most))
+    times = _spaced(sums.times_s(), spacing)
+    shortest = sums.least(math.inf)
+    if shortest is None:
+        return None
+    first = bisect_left(times, 1, key=lambda time_s: sums.least(float(time_s)) is not None)
+    best, bound_s = None, math.inf
+    for place in range(first, len(times)):
+        # Of those tried here none has its slowest stage below the time before.
+        slowest_s = float(times[place - 1]) if place and spacing else float(times[place])
+        least_s = _step_s(slowest_s, shortest[0], micro_batches, chunks)
+        if best is not None and least_s >= best.step_time_s:
             break
-        stages = _least_sum(table, devices, micro_batches, float(bound_s), longest)
-        if stages is None:
+        found = sums.least(float(times[place]))
+        if found is None:
             continue
-        step_s = pipeline_time_s([s.time_s for s in stages], micro_batches, chunks)
+        bound_s = min(bound_s, _step_s(slowest_s, found[0], micro_batches, chunks))
+        step_s = pipeline_time_s([s.time_s for s in found[1]], micro_batches, chunks)
         if best is None or step_s < best.step_time_s:
-            best = Chain(stages, step_s)
-    return best
+            best = Chain(found[1], step_s, 0.0)
+    return None if best is None else replace(best, bound_s=min(bound_s, best.step_time_s))
 
 
-def _least_sum_s(table: StageTable, devices: int) -> float:
-    """A lower bound of the sum of all stages: memory and the slowest stage left aside."""
-    stages = _least_sum(
-        StageTable(table.time_s, table.sizes), devices, 1, np.inf, min(table.segments, devices)
-    )
-    return 0.0 if stages is None else sum(s.time_s for s in stages)
+def _step_s(slowest_s: float, sum_s: float, micro_batches: int, chunks: int) -> float:
+    """Seconds of a step at least whose slowest stage takes no less, nor all of them together."""
+    return micro_batches * slowest_s + max(sum_s - slowest_s, 0.0) / chunks
 
 
-def _least_sum(
-    table: StageTable, devices: int, micro_batches: int, bound_s: float, longest: int
-) -> tuple[Stage, ...] | None:
-    """Stages of the least sum, none slower than the bound."""
-    allowed = np.where(table.time_s <= bound_s, table.time_s, np.inf)
-    count = table.segments
-    # cost[i, d]: segments i to the end on d devices, in exactly so many stages as rounds are done.
-    cost = np.full((count + 1, devices + 1), np.inf)
-    cost[count, 0] = 0.0
-    best, rows = np.inf, []
-    found: int | None = None
-    for behind in range(longest):
-        held = min(micro_batches, behind + 1)
-        cost, taken = _one_more(allowed, table, devices, cost, held)
-        rows.append(taken)
-        if cost[0, devices] < best:
-            best, found = float(cost[0, devices]), behind
-    return None if found is None else tuple(_traced(table, rows, found, devices))
+def _spaced(times: FloatArray, spacing: float) -> FloatArray:
+    """Some of ascending times, so far apart, and the last one."""
+    kept: list[float] = []
+    for time_s in times.tolist()[::-1]:
+        if not kept or time_s < kept[-1] * (1 - spacing):
+            kept.append(time_s)
+    return np.array(kept[::-1])
 
 
-def _one_more(
-    allowed: FloatArray, table: StageTable, devices: int, cost: FloatArray, held: int
-) -> tuple[FloatArray, IntArray]:
-    """One stage in front of what is known: costs, and the end and submesh that each takes.
+@dataclass(slots=True)
+class _Sums:
+    """The least sums of the times of stages."""
 
-    `taken[i, d]` is `end * S + size`, or -1.
-    """
-    count, sizes = table.segments, table.sizes
-    longer = np.full_like(cost, np.inf)
-    taken = np.full(cost.shape, -1, dtype=np.int64)
-    for index, size in enumerate(sizes):
-        times = allowed[:, :, index]
-        if table.most_in_flight is not None:
-            times = np.where(table.most_in_flight[:, :, index] >= held, times, np.inf)
-        if size > devices:
-            continue
-        # totals[i, j, d]: segments i to j - 1 here, the rest on d devices.
-        totals = times[:, :, None] + cost[None, :, : devices + 1 - size]
-        ends = totals.argmin(axis=1)
-        least = np.take_along_axis(totals, ends[:, None, :], axis=1)[:, 0, :]
-        better = least < longer[:count, size:]
-        longer[:count, size:][better] = least[better]
-        taken[:count, size:][better] = (ends * len(sizes) + index)[better]
-    return longer, taken
+    table: StageTable
+    devices: int
+    micro_batches: int
+    behind: range
+    """How many stages may come behind the first one."""
 
+    def times_s(self) -> FloatArray:
+        """All that a stage may take, ascending."""
+        table, kinds = self.table, range(len(self.table.sizes))
+        found = [
+            (own[:, :, size] + table.after_s(size, before)[:, None]).ravel()
+            for own in table.within_s or (table.time_s,)
+            for size in kinds
+            for before in kinds
+        ]
+        every = np.concatenate(found)
+        return np.unique(every[np.isfinite(every)])
 
-def _traced(
-    table: StageTable, rows: Sequence[IntArray], behind: int, devices: int
-) -> Iterator[Stage]:
-    start, left = 0, devices
-    for taken in reversed(rows[: behind + 1]):
-        end, index = divmod(int(taken[start, left]), len(table.sizes))
-        size = table.sizes[index]
-        yield Stage(start, end, size, float(table.time_s[start, end, index]))
-        start, left = end, left - size
+    def least(self, bound_s: float) -> tuple[float, tuple[Stage, ...]] | None:
+        """Stages of the least sum, none slower than the bound."""
+        count = self.table.segments
+        # cost[i, d, a]: segments i to the end on d devices, behind a stage on submesh a, in exactly
+        # so many stages as rounds are done.
+        cost = np.full((count + 1, self.devices + 1, len(self.table.sizes)), np.inf)
+        cost[count, 0] = 0.0
+        best, rows, found = np.inf, [], -1
+        for behind in range(self.behind.stop):
+            cost, taken = self._one_more(cost, min(self.micro_batches, behind + 1), bound_s)
+            rows.append(taken)
+            if behind in self.behind and cost[0, self.devices, 0] < best:
+                best, found = float(cost[0, self.devices, 0]), behind
+        return None if found < 0 else (best, tuple(self._traced(rows[: found + 1])))
+
+    def _one_more(self, cost: FloatArray, held: int, bound_s: float) -> tuple[FloatArray, IntArray]:
+        """One stage in front of what is known: costs, and the end and submesh that each takes.
+
+        `taken[i, d, a]` is `end * S + size`, or -1.
+        """
+        table, kinds = self.table, range(len(self.table.sizes))
+        own_s, count = table.kept_s(held), table.segments
+        longer = np.full_like(cost, np.inf)
+        taken = np.full(cost.shape, -1, dtype=np.int64)
+        for size, devices in enumerate(table.sizes):
+            rest = cost[None, :, : self.devices + 1 - devices, size]
+            for before in kinds if devices <= self.devices else ():
+                times = own_s[:, :, size] + table.after_s(size, before)[:, None]
+                times = np.where(times <= bound_s, times, np.inf)
+                totals = times[:, :, None] + rest
+                ends = totals.argmin(axis=1)
+                least = np.take_along_axis(totals, ends[:, None, :], axis=1)[:, 0, :]
+                better = least < longer[:count, devices:, before]
+                longer[:count, devices:, before][better] = least[better]
+                taken[:count, devices:, before][better] = (ends * len(kinds) + size)[better]
+        return longer, taken
+
+    def _traced(self, rows: Sequence[IntArray]) -> Iterator[Stage]:
+        table, start, left, before = self.table, 0, self.devices, 0
+        for behind in reversed(range(len(rows))):
+            end, size = divmod(int(rows[behind][start, left, before]), len(table.sizes))
+            own_s = table.kept_s(min(self.micro_batches, behind + 1))[start, end, size]
+            time_s = float(own_s + table.after_s(size, before)[start])
+            yield Stage(start, end, table.sizes[size], time_s)
+            start, left, before = end, left - table.sizes[size], size

@@ -58,6 +58,14 @@ class Floors:
         total_s = max(total_s, self._tight.get((shape.stages, shape.micro_batch), 0.0))
         return least_step_s(total_s + self._sends_s(shape), shape)
 
+    def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
+        """The same of stages that differ in their devices: the slowest one takes no less than its
+        share of all computation, and all together no less than on the largest part.
+        """
+        device_s = self._sample() * micro_batch
+        slowest_s = device_s / self.task.cluster.devices
+        return (micro_batches - 1) * slowest_s + device_s / largest
+
     def _sends_s(self, shape: Shape) -> float:
         """Seconds in which a micro-batch crosses as many cuts as there must be."""
         key = shape.stages, shape.micro_batch
@@ -117,7 +125,7 @@ class Floors:
             in_flight=(1,) * len(spans),
             recompute=self.task.request.recompute in SELECTIVE,
         )
-        return _Whole(self.task, self.task.lowered(pieces, setting), spare, len(spans))
+        return _Whole(self.task, self.task.lowered(pieces, setting, micro), spare, len(spans))
 
 
 @dataclass(frozen=True, slots=True)

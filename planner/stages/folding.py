@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from planner.candidates import signature_of_all
 from planner.liveness import Interval, Liveness
@@ -22,6 +23,8 @@ PERIOD_OPERATORS = 8
 so that two of them are what repeats."""
 KEPT = 2
 """Periods that a shortened interval keeps at least."""
+MOST_LOST = 2
+"""Periods that marks may take from the stretch that repeats."""
 BLOCK_OPERATORS = 4
 """Where nothing repeats, neighbouring segments of so many operators are a block."""
 
@@ -99,14 +102,22 @@ class Segments:
         return (self.run[0] + phase, self.run[0] + phase + length), spare
 
 
-def segments_of(liveness: Liveness, cuts: Sequence[Cut]) -> Segments:
-    """The segments between some cuts."""
+def segments_of(
+    liveness: Liveness, cuts: Sequence[Cut], marks: Mapping[str, Hashable] = MappingProxyType({})
+) -> Segments:
+    """The segments between some cuts.
+
+    Args:
+        liveness: of the network.
+        cuts: between its segments.
+        marks: by operator what tells it apart from one that is equal otherwise.
+    """
     positions = (0, *(c.position for c in cuts), len(liveness.graph.ops))
     sent = {c.position: (*c.sent, *c.beside) for c in cuts}
     known: dict[Hashable, int] = {}
     kinds: list[int] = []
     for start, end in itertools.pairwise(positions):
-        kinds.append(known.setdefault(_kind(liveness, start, end, sent), len(known)))
+        kinds.append(known.setdefault(_kind(liveness, start, end, sent, marks), len(known)))
     period, run = _repeats(kinds)
     if period:
         operators = positions[run[0] + period] - positions[run[0]]
@@ -116,8 +127,39 @@ def segments_of(liveness: Liveness, cuts: Sequence[Cut]) -> Segments:
     return Segments(positions, tuple(kinds), period, run)
 
 
+def told_apart(
+    liveness: Liveness, cuts: Sequence[Cut], marks: Mapping[str, Hashable], *, always: bool
+) -> tuple[Segments, bool]:
+    """The segments where some operators are marked, and whether these are told apart.
+
+    Marks that break up what repeats would leave too many intervals to be priced. Then equal layers
+    stay equal, and what the marks stand for is left aside where intervals are priced.
+
+    Args:
+        liveness: of the network.
+        cuts: between its segments.
+        marks: by operator what tells it apart from one that is equal otherwise.
+        always: the network is small.
+    """
+    plain = segments_of(liveness, cuts)
+    if not marks:
+        return plain, True
+    own = segments_of(liveness, cuts, marks)
+    lost = _length(plain.run) - _length(own.run)
+    same = own.period == plain.period and lost <= MOST_LOST * plain.period
+    return (own, True) if always or same else (plain, False)
+
+
+def _length(run: Interval) -> int:
+    return run[1] - run[0]
+
+
 def _kind(
-    liveness: Liveness, start: int, end: int, sent: Mapping[int, tuple[str, ...]]
+    liveness: Liveness,
+    start: int,
+    end: int,
+    sent: Mapping[int, tuple[str, ...]],
+    marks: Mapping[str, Hashable],
 ) -> Hashable:
     """Equal for segments that pricing cannot tell apart."""
     graph, number = liveness.graph, dict[str, int]()
@@ -125,7 +167,8 @@ def _kind(
     ops = signature_of_all(graph.ops[start:end], graph.tensors, number)
     leaving = tuple(number.get(n, -1) for n in sent.get(end, ()))
     with_gradient = tuple(i for n, i in number.items() if n in liveness.gradient)
-    return entering, ops, leaving, with_gradient, end == len(graph.ops)
+    marked = tuple(marks.get(op.name) for op in graph.ops[start:end]) if marks else ()
+    return entering, ops, leaving, with_gradient, end == len(graph.ops), marked
 
 
 def _repeats(kinds: Sequence[int]) -> tuple[int, Interval]:

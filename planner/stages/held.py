@@ -16,23 +16,20 @@ from planner.pins import Pin, listed, pin_text, pins_of
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.restriction import IndexArray
 from planner.stages.pieces import plain_name
+from planner.token_cuts import one_of, parts_on
 from topology.mesh import Mesh
 
 
 def can_be_had(request: SearchRequest, meshes: Sequence[Mesh], micro_batch: int) -> bool:
     """Whether a stage on one of these meshes can have the degrees that are asked for."""
     every = _degrees(request).values()
-    return bool(_able(request, meshes)) and all(
+    return bool(able(request, meshes)) and all(
         micro_batch % dict(degrees).get("dp", 1) == 0 for degrees in every
     )
 
 
-def coarsest(request: SearchRequest, meshes: Sequence[Mesh]) -> Mesh:
-    """The first mesh of a stage on which the degrees can be had; the first of all if none is."""
-    return (*_able(request, meshes), *meshes)[0]
-
-
-def _able(request: SearchRequest, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+def able(request: SearchRequest, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    """The meshes of a stage on which the degrees can be had, the coarsest first."""
     found = tuple(meshes)
     try:
         for degrees in _degrees(request).values():
@@ -42,16 +39,18 @@ def _able(request: SearchRequest, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
     return found
 
 
-def no_stage_has(request: SearchRequest) -> RequestError:
-    """The error where no shape of the pipeline can have the degrees."""
+def no_stage_has(request: SearchRequest, meshes: Sequence[Mesh]) -> RequestError:
+    """The error where no shape of the pipeline, of stages on these meshes, has the degrees."""
     asked = [degrees_text(request.degrees)] if request.degrees else []
     asked += [pin_text(*pin) for pin in request.pins]
+    fix = "ask for fewer parts, or leave --pipeline out"
     if request.context_parallel not in {"auto", "off"}:
+        if not asked:
+            fix = f"use --context-parallel {one_of(parts_on(meshes))}"
         asked.append(f"--context-parallel {request.context_parallel}")
     text = listed(asked, 3) or "the degrees of the layers"
     return RequestError(
-        f"no stage of any pipeline on this machine can have {text}\n  at:  {text}\n"
-        "  fix: ask for fewer parts, or leave --pipeline out"
+        f"no stage of any pipeline on this machine can have {text}\n  at:  {text}\n  fix: {fix}"
     )
 
 

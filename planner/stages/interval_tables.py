@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from planner.fewer import narrowed
 from planner.lowered import Lowered
 from planner.stages.menu import Shape
+from planner.stages.other_cost import follows_cost, least_cost
 from planner.stages.prices import (
     PRICES,
     IntervalCosts,
@@ -16,34 +20,65 @@ from planner.stages.prices import (
     priced_memory,
 )
 from planner.stages.task import Task
+from planner.wishes import with_charges
 
 PRICE_STEPS = 5
 """Prices tried where the fastest layouts of a shape do not fit."""
+
+CHANGE_PRICES = (0.5, 1.0, 2.0)
+"""Prices on changes of an older plan that bounds are sought with, by the mean time of an operator
+in a step."""
 
 
 class IntervalTables:
     """What intervals cost; each choice is worked out when it is first asked for."""
 
-    def __init__(self, task: Task, shapes: Sequence[Shape]) -> None:
+    def __init__(self, task: Task, shapes: Sequence[Shape], devices: int = 0) -> None:
         self.task, self.shape = task, shapes[0]
         self.micro = task.micro(self.shape.micro_batch)
-        self.cluster, self.mesh = task.stage_machine(self.shape)
+        self.cluster, self.mesh = task.stage_machine(self.shape, devices)
         self.pricer = IntervalPricer(self.micro.segments, [s.pieces for s in shapes])
         self.has_blocks = bool(self.micro.segments.blocks)
         self.work = 0
         self.slack_s = 0.0
         self.time_s = 0.0
         self._unit = 0.0
+        self.weight = 1 + (self.shape.micro_batches - 1) / self.shape.stages
+        """Of the time of a micro-batch in an even pipeline: what is paid once in a step counts
+        there by its part of that."""
+        self.follows = follows_cost(task)
+        self.is_wished = False
+        """Whether something is paid for beside time."""
         self._lowered: dict[tuple[bool, bool], Lowered] = {}
+        self._plain: dict[tuple[bool, bool], Lowered] = {}
         self._known: dict[tuple[bool, float], IntervalCosts] = {}
         self._always = task.request.recompute == "full"
 
     def free(self) -> IntervalCosts:
         """The fastest, memory left aside."""
-        lowered = self._at(again=self._always, recompute=False)
+        return self._solved(self._at(again=self._always, recompute=False))
+
+    def least(self) -> IntervalCosts:
+        """The same where nothing else is paid for either."""
+        return self._solved(self._made(again=self._always, recompute=False))
+
+    def held(self) -> Iterator[tuple[float, IntervalCosts]]:
+        """The least with a price on operators that an older plan split otherwise, and these prices
+        in seconds of a step.
+        """
+        lowered = self._made(again=self._always, recompute=False)
+        found = self.task.wants.split_anew(lowered) if self.micro.told_apart else {}
+        unit_s = self.weight * self.time_s / len(lowered.liveness.graph.ops)
+        for share in CHANGE_PRICES if found else ():
+            price_s = share * unit_s
+            shares = {node: own * (price_s / self.weight) for node, own in found.items()}
+            offered = replace(lowered, problem=with_charges(lowered.problem, shares))
+            yield price_s, self._solved(offered)
+
+    def _solved(self, lowered: Lowered) -> IntervalCosts:
         solution = self.task.solve(replace(lowered.problem, memory_limit_bytes=math.inf))
-        self.slack_s = max(solution.cost_s - solution.bound_s, 0.0)
-        self.time_s = solution.cost_s
+        self.slack_s = max(solution.cost_s - solution.bound_s, self.slack_s)
+        self.time_s = self.time_s or solution.cost_s
         return self.pricer.costs(lowered, solution.choice or ())
 
     def priced(
@@ -65,6 +100,12 @@ class IntervalTables:
             low, high = (low, price) if fits(costs) else (price, high)
             yield self._unit * price, costs
 
+    def at_prices(self, count: int) -> Iterator[tuple[float, IntervalCosts]]:
+        """Under so many prices on memory, in seconds per byte, that cover all there are."""
+        for price in np.geomspace(*PRICES, count).tolist():
+            costs = self._costs(price, again=self._always)
+            yield self._unit * price, costs
+
     def again(self) -> tuple[IntervalCosts, ...]:
         """With all blocks computed again, without and with a price on memory."""
         return self._costs(0.0, again=True), self._costs(math.sqrt(math.prod(PRICES)), again=True)
@@ -83,6 +124,23 @@ class IntervalTables:
     def _at(self, *, again: bool, recompute: bool) -> Lowered:
         key = (again, recompute)
         if key not in self._lowered:
+            self._lowered[key] = self._paid_for(self._made(again=again, recompute=recompute))
+        return self._lowered[key]
+
+    def _paid_for(self, lowered: Lowered) -> Lowered:
+        """With what soft pins cost, in layouts that follow another cost if they must."""
+        if self.follows:
+            return narrowed(lowered, least_cost(self.task, lowered))
+        charges = self.task.wants.charges(lowered) if self.micro.told_apart else {}
+        self.is_wished = bool(charges)
+        if not charges:
+            return lowered
+        shares = {node: own / self.weight for node, own in charges.items()}
+        return replace(lowered, problem=with_charges(lowered.problem, shares))
+
+    def _made(self, *, again: bool, recompute: bool) -> Lowered:
+        key = (again, recompute)
+        if key not in self._plain:
             pieces = self.pricer.pieces(self.micro.liveness, self.micro.by_position, again=again)
             kept = min(2, self.shape.micro_batches)
             setting = replace(
@@ -90,6 +148,6 @@ class IntervalTables:
                 recompute=recompute,
                 in_flight=(kept,) * len(self.pricer.spans),
             )
-            self._lowered[key] = self.task.lowered(pieces, setting)
-            self.work += sum(self._lowered[key].problem.sizes)
-        return self._lowered[key]
+            self._plain[key] = self.task.lowered(pieces, setting, self.micro)
+            self.work += sum(self._plain[key].problem.sizes)
+        return self._plain[key]

@@ -26,14 +26,22 @@ class Shape:
     micro_batches: int
     chunks: int = 1
     """Pieces of the network on each part of the machine, which take turns."""
+    sizes: tuple[int, ...] = ()
+    """Devices of each part, where they differ."""
 
     @property
     def pieces(self) -> int:
         """Pieces that the network is cut into."""
         return self.stages * self.chunks
 
+    def devices_of(self, part: int) -> int:
+        """Devices of a part of the machine; 0 where all have the same."""
+        return self.sizes[part] if self.sizes else 0
+
     def __str__(self) -> str:
         chunks = f" of {self.chunks} chunks" if self.chunks > 1 else ""
+        if self.sizes:
+            chunks = f" of {', '.join(map(str, self.sizes))} devices"
         return (
             f"{self.stages} stages{chunks}, {self.micro_batches} micro-batches of "
             f"{self.micro_batch}"
@@ -63,7 +71,9 @@ def shapes_of(
     if request.pipeline == "off":
         stages = [1]
     elif request.pipeline != "auto":
-        stages = [_wanted_stages(int(request.pipeline), stages, segments, cluster)]
+        if _is_for_unequal(request, stages, segments):
+            return ()
+        stages = [_wanted_stages(request, stages, segments, cluster)]
     micro = divisors(batch)
     if request.micro_batch != "auto":
         micro = [_wanted_micro_batch(int(request.micro_batch), micro, batch)]
@@ -75,6 +85,12 @@ def shapes_of(
         if _takes_turns(p, batch // b, chunks, segments)
     ]
     return tuple(every) if every else _no_turns(request, stages, segments)
+
+
+def _is_for_unequal(request: SearchRequest, stages: list[int], segments: int) -> bool:
+    """Whether stages are asked for that can be had with unequal numbers of devices alone."""
+    wanted = int(request.pipeline)
+    return request.stage_meshes == "any" and wanted not in stages and 1 < wanted <= segments
 
 
 def _chunks(request: SearchRequest) -> tuple[int, ...]:
@@ -145,19 +161,23 @@ def _runs(cluster: Cluster, devices: int, *, cut_counts: bool) -> bool:
     return stage_cluster(cluster, devices) is not None
 
 
-def _wanted_stages(wanted: int, offered: list[int], segments: int, cluster: Cluster) -> int:
+def _wanted_stages(
+    request: SearchRequest, offered: list[int], segments: int, cluster: Cluster
+) -> int:
+    wanted, unequal = int(request.pipeline), ""
     if wanted in offered:
         return wanted
     if wanted > segments:
         why = f"the model can be cut into {segments} pieces at most"
     elif cluster.devices % wanted:
         why = f"{cluster.devices} devices do not divide by {wanted}"
+        unequal = "" if request.target == "mindspore" else ", or --stage-meshes any"
     else:
         why = f"{cluster.devices // wanted} devices of this machine are no stage for the target"
     nearest = min(offered, key=lambda p: (abs(p - wanted), p))
     raise RequestError(
         f"there are no {wanted} stages: {why}\n  at:  --pipeline {wanted}\n"
-        f"  fix: --pipeline {nearest}, the nearest of {', '.join(map(str, offered))}"
+        f"  fix: --pipeline {nearest}, the nearest of {', '.join(map(str, offered))}{unequal}"
     )
 
 

@@ -84,8 +84,8 @@ def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCo
             kept[piece] += matrix.memory_bytes[1][at]
     profile = problem.memory_profile(choice)
     numbers = range(pieces)
-    others = np.array([max(in_flight[n] - 1, 0) for n in numbers], dtype=np.float64)
-    peak = np.array([profile[slice(*whole[n])].max(initial=0.0) for n in numbers])
+    others = np.array([in_flight.get(n, 1) - 1 for n in numbers], dtype=np.float64)
+    peak = np.array([profile[slice(*whole.get(n, (0, 0)))].max(initial=0.0) for n in numbers])
     each = np.divide(kept, others, out=np.zeros(pieces), where=others > 0)
     return PieceCosts(time_s, peak - kept, each)
 

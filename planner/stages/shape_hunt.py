@@ -9,7 +9,7 @@ from typing import NamedTuple
 from planner.stages.floors import Floors
 from planner.stages.menu import Shape
 from planner.stages.shape_prices import Priced, price_shapes
-from planner.stages.task import SMALL_NETWORK, Task
+from planner.stages.task import Task
 
 WORK = 1_500_000
 """Candidates in the problems of shapes that are priced, per unit of effort."""
@@ -33,9 +33,8 @@ class Group(NamedTuple):
 class ShapeHunt:
     """Prices shapes until no other can be better, or the effort is used up."""
 
-    def __init__(self, task: Task, shapes: Sequence[Shape], report: Report) -> None:
-        self.task, self.report = task, report
-        self.floors = Floors(task)
+    def __init__(self, task: Task, shapes: Sequence[Shape], floors: Floors, report: Report) -> None:
+        self.task, self.floors, self.report = task, floors, report
         self.groups: dict[Group, list[Shape]] = {}
         for shape in sorted(shapes):
             self.groups.setdefault(Group(shape.stages, shape.micro_batch), []).append(shape)
@@ -86,8 +85,7 @@ class ShapeHunt:
         Args:
             least_s: seconds of the shortest step that there is.
         """
-        small = len(self.task.micro(self.task.batch).graph.ops) <= SMALL_NETWORK
-        if not small or self.task.is_late or self.least_s >= least_s:
+        if not self.task.is_small or self.task.is_late or self.least_s >= least_s:
             return False
         self.least_s = least_s
         again = [group for group in self.dropped if self.floor_s(group) < least_s]

@@ -10,16 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ir.dtypes import dtype_bytes
-from ir.graph import Tensor
-from planner.ports import local_elements
 from planner.stages.chain import FloatArray, pipeline_time_s
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, in_flight
-from planner.stages.pieces import wire_layout
+from planner.stages.near_cuts import cut_near, is_near
 from planner.stages.prices import IntervalCosts
 from planner.stages.sequence import Ends, cut_sequence, least_sum_s
+from planner.stages.solved import wire_bytes
 from planner.stages.task import SMALL_NETWORK, Micro, Task
 from topology.mesh import Mesh
 
@@ -88,16 +86,25 @@ class _Pricing:
         self.task, self.tables = task, tables
         self.entry_s = entry_s(task, tables.micro, tables.mesh)[:, None]
         self.free = self._option(tables.free(), 1.0 if task.request.recompute == "full" else 0.0)
+        self.held = tuple(tables.held()) if task.wants.most else ()
+        # What is paid for in the tables of a shape bounds it by even shares alone, and what follows
+        # another cost does not bound it.
+        paid = tables.is_wished or tables.follows
+        self.least_s = self._option(tables.least(), 0.0).time_s if paid else self.free.time_s
 
     def _option(self, costs: IntervalCosts, share: float) -> _Option:
         return _Option(costs.time_s + self.entry_s, costs, share)
 
     def priced(self, shape: Shape, least_s: float) -> Priced:
         """One shape."""
-        least = _cut([self.free.time_s] * shape.pieces, shape)
+        least = self._near([self.free.time_s] * shape.pieces, shape)
         if least is None:
             return Priced(shape, math.inf, math.inf, (), ())
-        least_s_of_all = self._bound_s([self.free.time_s] * shape.pieces, shape)
+        least_s_of_all = self._bound_s([self.least_s] * shape.pieces, shape)
+        if self.tables.is_wished:
+            total_s = least_sum_s([self.free.time_s] * shape.pieces)
+            least_s_of_all = max(least_s_of_all, least_step_s(total_s, shape))
+        least_s_of_all = max((least_s_of_all, *self._held_s(shape)))
         bound_s = max(least_s_of_all - shape.micro_batches * self.tables.slack_s, 0.0)
         options = [self.free]
         fitting = self._fitting(options, shape)
@@ -105,14 +112,17 @@ class _Pricing:
         if (fitting is None or fitting.step_s > least[0]) and hoped_s < least_s:
             found, hopeless = self._priced(shape, least_s)
             options += found
-            fitting = self._fitting(options, shape)
+            fitting = self._shorter(fitting, self._fitting(options, shape))
             worthwhile = fitting is not None and fitting.step_s > hoped_s * (1 + WORTH_BLOCKS)
             if not hopeless and (fitting is None or worthwhile):
                 options += self._again()
-                fitting = self._fitting(options, shape)
+                fitting = self._shorter(fitting, self._fitting(options, shape))
+        wished = self.tables.follows or not self.task.wants.is_empty
         small = len(self.tables.micro.graph.ops) <= SMALL_NETWORK
         every = (
-            self._every(shape) if small and (fitting is None or fitting.step_s > bound_s) else ()
+            self._every(shape)
+            if small and (wished or fitting is None or fitting.step_s > bound_s)
+            else ()
         )
         if fitting is None:
             return Priced(shape, bound_s, math.inf, (), least[1], every=every)
@@ -123,10 +133,44 @@ class _Pricing:
         """Of a step. Exact without chunks; with them each part of the machine has at least its
         share of all work.
         """
+        tables = self._where_near(tables, shape)
         if shape.chunks == 1:
             least = _cut(tables, shape)
             return math.inf if least is None else least[0]
         return least_step_s(least_sum_s(tables), shape)
+
+    def _shorter(self, before: _Found | None, now: _Found | None) -> _Found | None:
+        """What was found with fewer options may be better where ends are moved from elsewhere."""
+        if before is None or now is None or not self.tables.is_wished:
+            return now
+        return min(before, now, key=lambda found: found.step_s)
+
+    def _held_s(self, shape: Shape) -> Iterator[float]:
+        """Bounds of a step by prices on operators that an older plan split otherwise."""
+        for price_s, costs in self.held:
+            near = self._where_near([costs.time_s + self.entry_s] * shape.pieces, shape)
+            yield least_step_s(least_sum_s(near), shape) - price_s * (self.task.wants.most or 0)
+
+    def _near(self, tables: Sequence[FloatArray], shape: Shape) -> tuple[float, Ends] | None:
+        """The best cuts of those that leave enough operators on the parts that they had."""
+        moved, most = self.task.moved(shape), self.task.wants.most
+        found = cut_near(lambda own: _cut(own, shape), tables, moved, most)
+        if found is not None and self.tables.is_wished and shape.chunks > 1:
+            # Ends are moved as long as that helps: also from where time alone would have them.
+            alone = _cut([np.where(np.isfinite(t), self.least_s, np.inf) for t in tables], shape)
+            if alone is not None and is_near(moved, alone[1], most):
+                found = min(found, _moved(tables, alone[1], shape))
+        if most is None or found is None:
+            return found
+        return _merit(tables, found[1], shape)[0], found[1]
+
+    def _where_near(self, tables: Sequence[FloatArray], shape: Shape) -> Sequence[FloatArray]:
+        """Times of intervals that do not move too much alone."""
+        moved, most = self.task.moved(shape), self.task.wants.most
+        if most is None:
+            return tables
+        pairs = zip(tables, moved, strict=True)
+        return [np.where(count <= most, table, np.inf) for table, count in pairs]
 
     def _priced(self, shape: Shape, least_s: float) -> tuple[list[_Option], bool]:
         """Options that hold less: prices on memory around the least at which the shape fits, until
@@ -174,7 +218,7 @@ class _Pricing:
         kept = _kept(shape)
         tables = {each: np.where(room >= each, times, np.inf) for each in set(kept)}
         least = {each: table.min(axis=0) for each, table in tables.items()}
-        found = _cut([least[each] for each in kept], shape)
+        found = self._near([least[each] for each in kept], shape)
         if found is None:
             return None
         pieces = zip(kept, (0, *found[1][:-1]), found[1], strict=True)
@@ -184,13 +228,15 @@ class _Pricing:
 
     def _every(self, shape: Shape) -> tuple[tuple[float, Ends], ...]:
         """All cuts of a shape of a small network if they are few."""
-        free, cuts = self.free.time_s, shape.pieces - 1
+        free, cuts = self.least_s, shape.pieces - 1
         count, operators = len(free), len(self.tables.micro.graph.ops)
         if operators > SMALL_NETWORK or math.comb(count - 1, cuts) > FEW * self.task.request.effort:
             return ()
         found = []
         for inner in itertools.combinations(range(1, count), cuts):
             ends = (*inner, count)
+            if not is_near(self.task.moved(shape), ends, self.task.wants.most):
+                continue
             found.append((_merit([free] * shape.pieces, ends, shape)[0], ends))
         return tuple(sorted(found))
 
@@ -264,13 +310,7 @@ def entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:
     for cut in micro.cuts:
         ways = [(n, 2) for n in cut.sent] + [(n, 1) for n in cut.beside]
         found.append(sum(
-            count * send_s(task.cluster, _shard_bytes(tensors[name], mesh))
+            count * send_s(task.cluster, wire_bytes(tensors[name], mesh))
             for name, count in ways
         ))  # fmt: skip
     return np.array(found)
-
-
-def _shard_bytes(tensor: Tensor, mesh: Mesh) -> float:
-    """What a device sends of a tensor."""
-    layout = wire_layout(tensor, mesh)
-    return float(local_elements(tensor.dims, layout, mesh) * dtype_bytes(tensor.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ir.dtypes import dtype_bytes
 from ir.plan import (
@@ -18,8 +19,8 @@ from planner.evidence import Evidence
 from planner.ports import local_elements
 from planner.stages.machine import send_s, send_tier
 from planner.stages.offload import on_device
-from planner.stages.pieces import name_in, piece_of_name, plain_name, wire_layout
-from planner.stages.solved import Solved, sends_s, wire_bytes
+from planner.stages.pieces import piece_of_name, plain_name, wire_layout
+from planner.stages.solved import Group, Solved
 from planner.stages.states import StateInParts
 
 CAUSE_SEND = "between stages"
@@ -30,17 +31,46 @@ def piece_of(item: PlannedCollective) -> int:
     return piece_of_name(item.operator or item.tensor)
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Pieces on parts of the machine of one size, read for a plan."""
+
+    group: Group
+    evidence: Evidence
+    collectives: tuple[PlannedCollective, ...]
+
+    @classmethod
+    def of(cls, group: Group) -> Side:
+        evidence = Evidence(group.lowered, group.choice)
+        return cls(group, evidence, evidence.collectives())
+
+    @property
+    def axes(self) -> tuple[tuple[str, int, int], ...]:
+        """Axes of the mesh: name, size, tier."""
+        return tuple((axis.name, axis.size, axis.tier) for axis in self.group.mesh.axes)
+
+    def memory_of(self) -> Iterator[tuple[int, Sequence[float]]]:
+        """Pieces, each with its memory while its operators run, forward and then backward."""
+        profile = self.evidence.memory_bytes(self.collectives)
+        for piece, (start, end) in self.group.ranges.items():
+            yield piece, profile[2 * start : 2 * end]
+
+
 def stages_of(
     solved: Solved,
-    evidence: Evidence,
-    collectives: Sequence[PlannedCollective],
+    sides: Sequence[Side],
     operators: Sequence[PlannedOperator],
     tensors: Sequence[PlannedTensor],
 ) -> tuple[PipelineStage, ...]:
     """Times and memory of every stage. What is neither backward nor once is forward."""
+    collectives = [item for side in sides for item in side.collectives]
     backward, once = _backward_and_once(solved, collectives, operators, tensors)
-    profile, ranges = evidence.memory_bytes(collectives), solved.ranges
-    flight = dict(zip(ranges, evidence.lowered.setting.in_flight, strict=True))
+    profile = {piece: own for side in sides for piece, own in side.memory_of()}
+    flight: dict[int, int] = {}
+    meshes: dict[int, tuple[tuple[str, int, int], ...]] = {}
+    for side in sides:
+        flight |= zip(side.group.ranges, side.group.lowered.setting.in_flight, strict=True)
+        meshes |= dict.fromkeys(side.group.ranges, () if side is sides[0] else side.axes)
     times = solved.shape.micro_batches
     return tuple(
         PipelineStage(
@@ -49,9 +79,10 @@ def stages_of(
             forward_s=float(max(solved.times_s[s] - backward[s] - once[s] / times, 0.0)),
             backward_s=float(backward[s]),
             once_s=float(once[s]),
-            peak_memory_bytes=max(profile[2 * ranges[s][0] : 2 * ranges[s][1]], default=0.0),
+            peak_memory_bytes=max(profile[s], default=0.0),
             in_flight=flight[s],
             blocks=solved.blocks[s] if solved.blocks else (),
+            mesh=meshes[s],
         )
         for s, (start, end) in enumerate(solved.spans)
     )
@@ -78,39 +109,40 @@ def _backward_and_once(
             once[piece_of(item)] += item.time_s
         elif item.count:
             backward[piece_of(item)] += item.time_s * item.backward / item.count / times
-    for stage, cut in enumerate(solved.cuts, start=1):
-        backward[stage] += sends_s(solved.cluster, solved.lowered, stage, cut)[1]
+    for stage in range(1, count):
+        backward[stage] += solved.sends_s(stage)[1]
     for name, (_, spent_s) in _exchanged(solved).items():
         once[piece_of_name(name)] += spent_s
     return backward, once
 
 
-def memory_of(
-    solved: Solved, evidence: Evidence, collectives: Sequence[PlannedCollective]
-) -> tuple[float, ...]:
+def memory_of(sides: Sequence[Side]) -> tuple[float, ...]:
     """While each operator runs: forward in order, then backward in reverse order."""
-    profile = evidence.memory_bytes(collectives)
     forward: list[float] = []
     back: list[float] = []
-    for _, (start, end) in sorted(solved.ranges.items()):
-        forward += profile[2 * start : start + end]
-        back = [*profile[start + end : 2 * end], *back]
+    for _, own in sorted(pair for side in sides for pair in side.memory_of()):
+        forward += own[: len(own) // 2]
+        back = [*own[len(own) // 2 :], *back]
     return (*forward, *back)
 
 
-def sends_of(solved: Solved, evidence: Evidence) -> Iterator[PlannedCollective]:
+def sends_of(solved: Solved, sides: Sequence[Side]) -> Iterator[PlannedCollective]:
     """What goes from stage to stage."""
-    lowered, times = solved.lowered, solved.shape.micro_batches
-    graph, ranges = lowered.liveness.graph, solved.ranges
+    times, graph = solved.shape.micro_batches, solved.graph
     tier = send_tier(solved.cluster)
+    side_of = {piece: side for side in sides for piece in side.group.ranges}
     for stage, cut in enumerate(solved.cuts, start=1):
-        start, end = ranges[stage]
+        start, end = solved.spans[stage]
         for name in (*cut.sent, *cut.beside):
-            own = name_in(stage, name)
-            readers = (op.name for op in graph.ops[start:end] if own in op.inputs)
-            nbytes = wire_bytes(lowered, stage, name)
+            readers = (op.name for op in graph.ops[start:end] if name in op.inputs)
+            nbytes = solved.sent_bytes(stage, name)
             ways = 2 if name in cut.sent else 1
-            layout = evidence.named(wire_layout(graph.tensors[own], lowered.setting.mesh))
+            before, after = (
+                side_of[piece].evidence.named(
+                    wire_layout(graph.tensors[name], side_of[piece].group.mesh)
+                )
+                for piece in (stage - 1, stage)
+            )
             yield PlannedCollective(
                 kind="point_to_point",
                 axes=(),
@@ -121,18 +153,22 @@ def sends_of(solved: Solved, evidence: Evidence) -> Iterator[PlannedCollective]:
                 tier=tier,
                 cause=CAUSE_SEND,
                 tensor=name,
-                operator=plain_name(next(readers, graph.ops[start].name)),
-                before=layout,
-                after=layout,
+                operator=next(readers, graph.ops[start].name),
+                before=before,
+                after=after,
                 backward=(ways - 1) * times,
                 stage=stage,
             )
 
 
-def shared_of(solved: Solved, evidence: Evidence) -> tuple[SharedParameter, ...]:
+def shared_of(solved: Solved, sides: Sequence[Side]) -> tuple[SharedParameter, ...]:
     """Parameters that several stages hold."""
     spent = _exchanged(solved)
-    at_rest = {node.name: evidence.named(state.forward) for node, state in solved.parameters()}
+    at_rest = {
+        node.name: side.evidence.named(state.forward)
+        for side in sides
+        for node, state in side.group.parameters()
+    }
     holders: dict[str, list[str]] = {}
     for name in sorted(spent, key=piece_of_name):
         holders.setdefault(plain_name(name), []).append(name)
@@ -152,12 +188,14 @@ def shared_of(solved: Solved, evidence: Evidence) -> tuple[SharedParameter, ...]
 def _exchanged(solved: Solved) -> Mapping[str, tuple[float, float]]:
     """Bytes and seconds in which a stage adds up a gradient with the others that hold it."""
     found = {}
-    tensors, mesh = solved.lowered.liveness.graph.tensors, solved.lowered.setting.mesh
-    for node, state in solved.parameters():
-        if node.name in solved.shared:
-            own = on_device(state)
-            rest = own.parts if isinstance(own, StateInParts) else own
-            tensor = tensors[node.name]
-            local = local_elements(tensor.dims, rest.forward, mesh) * dtype_bytes(tensor.dtype)
-            found[node.name] = (float(local), solved.exchange_s(float(local)))
+    for group in solved.groups:
+        tensors = group.lowered.liveness.graph.tensors
+        for node, state in group.parameters():
+            if node.name in solved.shared:
+                own = on_device(state)
+                rest = own.parts if isinstance(own, StateInParts) else own
+                tensor = tensors[node.name]
+                elements = local_elements(tensor.dims, rest.forward, group.mesh)
+                nbytes = float(elements * dtype_bytes(tensor.dtype))
+                found[node.name] = (nbytes, solved.exchange_s(nbytes))
     return found

@@ -14,6 +14,7 @@ from ir.batch import find_batch
 from ir.graph import OpGraph
 from planner.degrees import batch_places
 from planner.dialects import Dialect
+from planner.fewer import narrowed
 from planner.liveness import Liveness, analyse
 from planner.lowered import Lowered, Setting
 from planner.lowering import lower
@@ -24,17 +25,20 @@ from planner.request import SearchRequest
 from planner.solvers import Budget, Solution, solver_by_name
 from planner.stages.batches import Batches, batches_of
 from planner.stages.cuts import Cut, cuts_of
-from planner.stages.folding import Segments, segments_of
+from planner.stages.folding import Segments, told_apart
 from planner.stages.given_cuts import cuts_before
-from planner.stages.held import can_be_had, coarsest, held, keeping, no_stage_has, with_pins
+from planner.stages.held import able, can_be_had, held, keeping, no_stage_has, with_pins
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, shapes_of
 from planner.stages.offload import with_offload
 from planner.stages.pieces import Pieces, plain_name
 from planner.stages.prices import setting_of
 from planner.stages.ring import with_ring
+from planner.stages.sequence import least_sum_s
 from planner.stages.states import with_states
+from planner.stages.wants import Wants, can_be_as_before, marks_of, wants_of
 from planner.token_cuts import RuledOut, ruled_out, without
+from planner.wishes import mesh_axes, too_many_changes, unchanged
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 from topology.part import stage_cluster
@@ -58,6 +62,8 @@ class Micro:
     cuts: tuple[Cut, ...]
     segments: Segments
     notes: tuple[str, ...]
+    told_apart: bool = True
+    """Whether segments are equal only if pins and wishes are: else intervals are priced without."""
 
     @property
     def by_position(self) -> dict[int, Cut]:
@@ -85,6 +91,10 @@ class Task:
     _batches: Batches | None = None
     _where: Mapping[str, int] | None = None
     _pins: tuple[Pin, ...] | None = None
+    _wants: Wants | None = None
+    _machines: dict[tuple[int, int], tuple[Cluster, Mesh]] = field(default_factory=dict)
+    _unchanged: dict[object, frozenset[str]] = field(default_factory=dict)
+    _moved: dict[tuple[int, int], tuple[FloatArray, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         devices, limit_s = self.cluster.devices, self.request.time_limit_s
@@ -105,6 +115,11 @@ class Task:
     def is_late(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the network is cut anywhere and solved exactly within its memory."""
+        return len(self.micro(self.first_micro_batch).graph.ops) <= SMALL_NETWORK
+
     def micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch."""
         if samples not in self._scaled_at:
@@ -117,12 +132,15 @@ class Task:
         ready, notes = prepare(self.source, self.cluster, asked)
         liveness = analyse(ready, training=True)
         cuts = _cuts(liveness, self.request.stage_starts)
-        return Micro(ready, liveness, cuts, segments_of(liveness, cuts), tuple(notes))
+        small = len(ready.ops) <= SMALL_NETWORK
+        marks = marks_of(ready, self.request)
+        segments, apart = told_apart(liveness, cuts, marks, always=small)
+        return Micro(ready, liveness, cuts, segments, tuple(notes), apart)
 
     def _scaled(self, samples: int) -> Micro | None:
         """The same from what two sizes of batch have shown."""
         if self._base is None:
-            smallest = self._first_micro_batch()
+            smallest = self.first_micro_batch
             self._base = self.prepared(smallest)
             twice = prepare(self.source, self.cluster, replace(self.request, batch=2 * smallest))
             self._batches = batches_of(self._base.graph, twice[0])
@@ -143,17 +161,70 @@ class Task:
     def shapes(self) -> tuple[Shape, ...]:
         """Every shape to be looked at."""
         cut_counts = self.dialect.cut_counts
-        smallest = self._first_micro_batch()
+        smallest = self.first_micro_batch
         segments = self.micro(smallest).segments.count
         found = shapes_of(self.cluster, self.request, segments, cut_counts=cut_counts)
-        able = tuple(shape for shape in found if self._can_be(shape))
-        if not able:
-            raise no_stage_has(self.request)
-        return able
+        able = tuple(shape for shape in found if self.can_be(shape))
+        if found and not able:
+            machines = [self.stage_machine(shape)[0] for shape in found]
+            meshes = [mesh for machine in machines for mesh in self.dialect.meshes(machine)]
+            raise no_stage_has(self.request, meshes)
+        near = tuple(shape for shape in able if self._is_near(shape))
+        if able and not near:
+            raise too_many_changes(self.request)
+        return near
 
-    def _can_be(self, shape: Shape) -> bool:
-        """Whether the degrees and pins can be had in every stage."""
-        mesh = self.stage_machine(shape)[1]
+    def _is_near(self, shape: Shape) -> bool:
+        """Whether its stages can leave enough operators where an older plan had them."""
+        most, moved = self.wants.most, self.moved(shape)
+        return most is None or least_sum_s(moved) <= most
+
+    @property
+    def all_can_stay(self) -> bool:
+        """Whether one part with the whole machine can have every operator as before."""
+        wants = self.wants
+        return wants.old.keys() <= wants.can_stay.get(1, frozenset())
+
+    def moved(self, shape: Shape) -> tuple[FloatArray, ...]:
+        """For each piece of a shape the operators of every interval that change there."""
+        key = shape.stages, shape.chunks
+        if key not in self._moved:
+            micro = self.micro(self.first_micro_batch)
+            positions = micro.segments.positions
+            self._moved[key] = self.wants.moved(micro.graph, positions, *key)
+        return self._moved[key]
+
+    @property
+    def wants(self) -> Wants:
+        """What the request wishes of the stages."""
+        if self._wants is None:
+            self._wants = Wants(self.request)
+            if self.request.soft_pins or self.request.max_changes is not None:
+                self._wants = self._wished()
+        return self._wants
+
+    def _wished(self) -> Wants:
+        micro, old = self.micro(self.first_micro_batch), dict(self.request.close_to)
+        cut_counts, count = self.dialect.cut_counts, micro.segments.count
+        every = shapes_of(self.cluster, self.request, count, cut_counts=cut_counts)
+        found: dict[int, frozenset[str]] = {}
+        for shape in every if old else ():
+            if shape.stages not in found and self.can_be(shape):
+                found[shape.stages] = self._as_before(*self.stage_machine(shape))
+        small = len(micro.graph.ops) <= SMALL_NETWORK
+        return wants_of(micro.graph, self.request, found, small=small)
+
+    def _as_before(self, cluster: Cluster, mesh: Mesh) -> frozenset[str]:
+        """Operators that a stage can split as the older plan did."""
+        key = cluster.devices, mesh_axes(mesh)
+        if key not in self._unchanged:
+            graph, old = self._largest(), dict(self.request.close_to)
+            self._unchanged[key] = can_be_as_before(graph, old, cluster, mesh, self.dialect)
+        return self._unchanged[key]
+
+    def can_be(self, shape: Shape, devices: int = 0) -> bool:
+        """Whether the degrees and pins can be had in equal stages, or in one of so many devices."""
+        mesh = self.stage_machine(shape, devices)[1]
         if not self.ruled_out.can_be_on(mesh):
             return False
         if not can_be_had(self.request, [mesh], shape.micro_batch):
@@ -168,11 +239,13 @@ class Task:
     def pins(self) -> tuple[Pin, ...]:
         """Operators of the network that the user holds to cuts."""
         if self._pins is None:
-            graph = self.micro(self._first_micro_batch()).graph
+            graph = self.micro(self.first_micro_batch).graph
             self._pins = pins_of(graph, self.request.pins)
         return self._pins
 
-    def _first_micro_batch(self) -> int:
+    @property
+    def first_micro_batch(self) -> int:
+        """The smallest size of micro-batch, in which the network is prepared first."""
         given = self.request.micro_batch
         if given != "auto" and self.batch % int(given) == 0:
             return int(given)
@@ -185,9 +258,18 @@ class Task:
             layouts, self.limit_bytes, micro_batches=micro_batches,
         )  # fmt: skip
 
-    def lowered(self, pieces: Pieces, setting: Setting) -> Lowered:
-        """The problem of some pieces, with everything that may be decided for them."""
-        pinned = {pin.op.name for pin in self.pins}
+    def lowered(
+        self, pieces: Pieces, setting: Setting, standing_for: Micro | None = None
+    ) -> Lowered:
+        """The problem of some pieces, with everything that may be decided for them.
+
+        Args:
+            pieces: side by side.
+            setting: of the network.
+            standing_for: the network whose segments the pieces stand for, where that is another.
+        """
+        apart = standing_for is None or standing_for.told_apart
+        pinned = {pin.op.name for pin in self.pins} if apart else set[str]()
         names = (op.name for op in pieces.liveness.graph.ops)
         held_names = frozenset(name for name in names if plain_name(name) in pinned)
         setting = replace(setting_of(setting, pieces), held=held_names)
@@ -196,8 +278,17 @@ class Task:
         found = with_states(found, self.request.zero, exchanges)
         found = with_offload(found, self.request.offload, pieces.shared)
         found = with_ring(found, self.request.ring_attention)
-        found = held(found, self.request, self.where)
-        found = with_pins(found, self.pins) if pinned else found
+        return self.restricted(found, apart=apart)
+
+    def restricted(self, lowered: Lowered, *, apart: bool = True) -> Lowered:
+        """The problem of some pieces with what the user leaves to it; without what holds single
+        operators where these are not told apart.
+        """
+        found = held(lowered, self.request, self.where)
+        if apart and self.pins:
+            found = with_pins(found, self.pins)
+        if apart and self.wants.most == 0:
+            found = narrowed(found, unchanged(self.wants.split_anew(found)))
         return without(found, self.ruled_out, plain_name)
 
     @property
@@ -213,7 +304,7 @@ class Task:
     def ruled_out(self) -> RuledOut:
         """What the user leaves out."""
         if self._ruled_out is None:
-            graph = self.micro(self._first_micro_batch()).graph
+            graph = self.micro(self.first_micro_batch).graph
             self._ruled_out = ruled_out(self.request, graph)
         return self._ruled_out
 
@@ -221,18 +312,45 @@ class Task:
         """Seconds in which two stages add up so many bytes of gradients on every device."""
         return np.array([send_s(self.cluster, float(each)) for each in nbytes])
 
-    def stage_machine(self, shape: Shape) -> tuple[Cluster, Mesh]:
-        """The part of the machine that one stage has, and its mesh: the coarsest on which the
-        degrees can be had that are asked for.
+    def stage_machine(self, shape: Shape, devices: int = 0) -> tuple[Cluster, Mesh]:
+        """The part of the machine that a stage of so many devices has, or one of equal stages, and
+        its mesh: the coarsest on which the degrees can be had that are asked for.
         """
-        cluster = stage_cluster(self.cluster, self.cluster.devices // shape.stages)
+        devices = devices or self.cluster.devices // shape.stages
+        key = devices, shape.micro_batch if self.pins else 0
+        if key not in self._machines:
+            self._machines[key] = self._machine(shape, devices)
+        return self._machines[key]
+
+    def _machine(self, shape: Shape, devices: int) -> tuple[Cluster, Mesh]:
+        cluster = stage_cluster(self.cluster, devices)
         if cluster is None:
-            raise ValueError(f"no stage of {self.cluster.devices // shape.stages} devices")
+            raise ValueError(f"no stage of {devices} devices")
         every = self.dialect.meshes(cluster)
         meshes = tuple(mesh for mesh in every if self.ruled_out.can_be_on(mesh)) or every
         if self.pins:
             meshes = self._keeping(shape, meshes) or meshes
-        return cluster, coarsest(self.request, meshes)
+        return cluster, self._wished_mesh(cluster, able(self.request, meshes) or meshes)
+
+    def _nearest(self, cluster: Cluster, meshes: tuple[Mesh, ...]) -> Mesh:
+        """The first mesh on which most operators can be as in the older plan."""
+        return max(meshes, key=lambda mesh: len(self._as_before(cluster, mesh)))
+
+    def _wished_mesh(self, cluster: Cluster, meshes: tuple[Mesh, ...]) -> Mesh:
+        """That of the older plan, or on which most operators can be as there; the first that has
+        the soft pins.
+        """
+        if self.request.max_changes is not None:
+            same = (mesh for mesh in meshes if mesh_axes(mesh) == self.request.close_mesh)
+            return next(same, None) or self._nearest(cluster, meshes)
+        soft = [(name, cuts) for name, cuts, _ in self.request.soft_pins]
+        having = keeping(self._largest(), soft, self.dialect, meshes) if soft else ()
+        return (*having, *meshes)[0]
+
+    def _largest(self) -> OpGraph:
+        """The largest micro-batch: what a small one can be cut into, it can."""
+        given = self.request.micro_batch
+        return self.micro(self.batch if given == "auto" else int(given)).graph
 
     def solve(self, problem: Problem) -> Solution:
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from costmodel.redistribution import UNREACHABLE_S
+from planner.fewer import narrowed
 from planner.liveness import Interval
 from planner.lowered import Lowered
 from planner.solvers import Solution
 from planner.stages.menu import Shape, in_flight
-from planner.stages.offload import brought_back
-from planner.stages.pieces import Pieces, Span, piece_of_name, pieces_of
+from planner.stages.other_cost import follows_cost, least_cost
+from planner.stages.pieces import Pieces, Span, pieces_of
 from planner.stages.prices import (
-    PRICES,
-    FloatArray,
-    memory_unit,
     piece_costs,
     piece_ranges,
-    priced_memory,
 )
-from planner.stages.solved import Solved, sends_s
+from planner.stages.record import drafted
+from planner.stages.solved import Group, Solved, sends_s
 from planner.stages.task import Task
-
-STEPS = 6
-"""Prices on memory tried where the fastest layouts do not fit."""
-NEAR, NEAR_STEPS = 4.0, 3
-"""Around a price that is expected to do, and how many are tried there."""
-BUFFER_ROUNDS = 2
-"""Times that an answer is sought again because its communication groups need more buffers."""
-SMALL = 300
-"""Decisions up to which a shape is solved within its memory by the solver asked for."""
+from planner.stages.wished import (
+    Account,
+    Fits,
+    Posing,
+    Solve,
+    Way,
+    all_ways,
+    best_ways,
+    best_wished,
+)
+from planner.stages.within_memory import SMALL, fits_memory, within_memory
 
 Counts = tuple[int, ...]
 """Blocks that each piece computes again."""
@@ -56,7 +54,76 @@ def solved(
         shares: of the blocks of each piece that are expected to be computed again.
         price: on memory, in seconds per byte, that is expected to do.
     """
-    return _Whole(task, shape, tuple(ends), price).best(tuple(shares) or (0.0,) * len(ends))
+    expected = tuple(shares) or (0.0,) * len(ends)
+    found = _joined(
+        shape,
+        (
+            _Whole(task, shape, tuple(ends), price, parts).best(expected)
+            for parts in parts_alike(shape)
+        ),
+    )
+    if found.fits or not follows_cost(task):
+        return found
+    # Layouts that follow another cost are sought again within the memory.
+    return _joined(
+        shape,
+        (
+            _Whole(task, shape, tuple(ends), price, parts, task.limit_bytes).best(expected)
+            for parts in parts_alike(shape)
+        ),
+    )
+
+
+def laid_out(
+    task: Task,
+    shape: Shape,
+    ends: Sequence[int],
+    blocks: Counts,
+    choose: Callable[[Lowered], Solution],
+    *,
+    recompute: bool,
+) -> Solved:
+    """A shape that is cut so, in layouts that somebody else chooses, whether they fit or not.
+
+    Args:
+        task: what is asked.
+        shape: stages, micro-batches, chunks.
+        ends: of the pieces, in segments.
+        blocks: that each piece computes again.
+        choose: a candidate for every decision.
+        recompute: single tensors may be computed again too.
+    """
+    sides = (_Whole(task, shape, tuple(ends), 0.0, parts) for parts in parts_alike(shape))
+    return _joined(shape, (side.chosen(blocks, choose, recompute=recompute) for side in sides))
+
+
+def _joined(shape: Shape, solutions: Iterable[Solved]) -> Solved:
+    """All parts of the machine, from those of every size."""
+    first, *others = sides = tuple(solutions)
+    if not others:
+        return first
+    pieces = range(shape.pieces)
+    return replace(
+        first,
+        groups=tuple(group for side in sides for group in side.groups),
+        times_s=tuple(sum(side.times_s[k] for side in sides) for k in pieces),
+        fits=all(side.fits for side in sides),
+        truncated=any(side.truncated for side in sides),
+        blocks=tuple(tuple(b for side in sides for b in side.blocks[k]) for k in pieces),
+        shared=tuple(name for side in sides for name in side.shared),
+    )
+
+
+def parts_alike(shape: Shape) -> tuple[tuple[int, ...], ...]:
+    """Parts of the machine by their size, the largest first.
+
+    >>> parts_alike(Shape(3, 1, 4, sizes=(2, 4, 2)))
+    ((1,), (0, 2))
+    """
+    found: dict[int, list[int]] = {}
+    for part in range(shape.stages):
+        found.setdefault(shape.devices_of(part), []).append(part)
+    return tuple(tuple(found[devices]) for devices in sorted(found, reverse=True))
 
 
 @dataclass(slots=True)
@@ -65,6 +132,10 @@ class _Whole:
     shape: Shape
     ends: tuple[int, ...]
     price: float
+    parts: tuple[int, ...]
+    """Of the machine, all of one size; what the others do is left out."""
+    layout_limit_bytes: float = math.inf
+    """Within which layouts are sought that follow another cost."""
     spans: tuple[Interval, ...] = field(init=False)
     blocks: tuple[tuple[Interval, ...], ...] = field(init=False)
     shared: tuple[str, ...] = ()
@@ -73,23 +144,32 @@ class _Whole:
         segments = self.task.true_micro(self.shape.micro_batch).segments
         positions = [segments.positions[end] for end in (0, *self.ends)]
         self.spans = tuple(itertools.pairwise(positions))
-        self.blocks = tuple(segments.blocks_in(*span) for span in self.spans)
+        own = (number % self.shape.stages in self.parts for number in range(self.shape.pieces))
+        pairs = zip(self.spans, own, strict=True)
+        self.blocks = tuple(segments.blocks_in(*span) if mine else () for span, mine in pairs)
 
     def best(self, shares: tuple[float, ...]) -> Solved:
         """Without memory in the way if that fits, else within it."""
         mode = self.task.request.recompute
         first = self._every() if mode == "full" else (0,) * len(self.spans)
         free = self._lowered(first, recompute=False)
-        found = self.task.solve(replace(free.problem, memory_limit_bytes=math.inf))
+        found = self._fastest(free, None, first)
         if fits_memory(free, found.choice):
             return self._solved(free, found, first)
         selective = mode in {"auto", "selective"}
         tight = self._tight(first, found, selective=selective)
         if mode != "auto" or not any(self.blocks):
             return tight
-        if len(free.nodes) <= SMALL:
+        if len(free.nodes) <= SMALL and self._account(free).is_short:
             return self._of_each_part(tight, found)
         return self._of_shares(tight, found, shares)
+
+    def chosen(
+        self, counts: Counts, choose: Callable[[Lowered], Solution], *, recompute: bool
+    ) -> Solved:
+        """In layouts that somebody else chooses."""
+        lowered = self._lowered(counts, recompute=recompute)
+        return self._solved(lowered, choose(lowered), counts)
 
     def _every(self) -> Counts:
         return tuple(len(own) for own in self.blocks)
@@ -107,24 +187,61 @@ class _Whole:
 
     def _of_each_part(self, tight: Solved, free: Solution) -> Solved:
         """The best number of blocks for every part of the machine: parts share nothing."""
-        chosen = [0] * len(self.spans)
-        for part in range(self.shape.stages):
-            own = range(part, len(self.spans), self.shape.stages)
-            found: list[tuple[float, Counts]] = []
-            for most in range(max(len(self.blocks[piece]) for piece in own) + 1):
-                counts = tuple(min(most, len(blocks)) for blocks in self.blocks)
-                lowered = self._lowered(counts, recompute=True, part=part)
-                answer = _within_memory(self.task, lowered, free, self.price)
-                if fits_memory(lowered, answer.choice):
-                    found.append((lowered.problem.cost_s(answer.choice or ()), counts))
-            if not found:
-                return tight
-            counts = min(found)[1]
-            for piece in own:
-                chosen[piece] = counts[piece]
+        every = [dict(self._ways_of(part, free)) for part in self.parts]
+        found = best_ways([list(own) for own in every], self.shape, self.task.wants.most)
+        if found is None:
+            return tight
+        counts = {part: own[way] for part, own, way in zip(self.parts, every, found, strict=True)}
+        stages = self.shape.stages
+        chosen = tuple(counts[k % stages][k] if k % stages in counts else 0
+                       for k in range(len(self.spans)))  # fmt: skip
         if not any(chosen):
             return tight
-        return _better(tight, self._tight(tuple(chosen), free, selective=True))
+        return _better(tight, self._tight(chosen, free, selective=True))
+
+    def _ways_of(self, part: int, free: Solution) -> Iterator[tuple[Way, Counts]]:
+        """What every number of blocks takes in one part of the machine; fewer blocks last."""
+        own = range(part, len(self.spans), self.shape.stages)
+        for most in reversed(range(max(len(self.blocks[piece]) for piece in own) + 1)):
+            counts = tuple(min(most, len(blocks)) for blocks in self.blocks)
+            lowered = self._lowered(counts, recompute=True, part=part)
+            ways = all_ways(self._account(lowered), *self._solver(lowered, free))
+            yield from ((way, counts) for way in ways)
+
+    def _fastest(self, lowered: Lowered, free: Solution | None, counts: Counts) -> Solution:
+        """The best layouts, memory left aside where nothing is known of it yet."""
+
+        def step_s(choice: Sequence[int]) -> float:
+            found = Solution(tuple(choice), 0.0, 0.0, "none", 0.0, truncated=False)
+            return drafted(self._solved(lowered, found, counts)).step_s
+
+        return best_wished(self._account(lowered), *self._solver(lowered, free), step_s)
+
+    def _solver(self, lowered: Lowered, free: Solution | None) -> tuple[Solve, Fits]:
+        """What solves problems, and whether their choices fit."""
+
+        def solve(offered: Lowered, posed: Posing) -> Solution:
+            if free is not None:
+                return within_memory(self.task, offered, free, self.price, posed)
+            return self.task.solve(posed(replace(offered.problem, memory_limit_bytes=math.inf)))
+
+        return solve, lambda choice: free is None or fits_memory(lowered, choice)
+
+    def _account(self, lowered: Lowered) -> Account:
+        return Account(self.task.wants, self.shape, lowered, self._entries_s(lowered))
+
+    def _entries_s(self, lowered: Lowered) -> list[float]:
+        """By piece what it takes to receive and to send back; 0 for those of other parts."""
+        micro, here = self.task.true_micro(self.shape.micro_batch), piece_ranges(lowered.liveness)
+        cuts = [micro.by_position[start] for start, _ in self.spans[1:]]
+        shape, found = self.shape, [0.0] * len(self.spans)
+        sizes = [shape.devices_of(piece % shape.stages) for piece in range(shape.pieces)]
+        meshes = {devices: self.task.stage_machine(shape, devices)[1] for devices in {*sizes}}
+        for piece, cut in enumerate(cuts, start=1):
+            if piece in here:
+                ends = (meshes[sizes[piece - 1]], meshes[sizes[piece]])
+                found[piece] = sum(sends_s(self.task.cluster, micro.graph, cut, ends))
+        return found
 
     def _pieces(self, counts: Counts, numbers: Sequence[int]) -> Pieces:
         micro = self.task.true_micro(self.shape.micro_batch)
@@ -135,8 +252,8 @@ class _Whole:
         """All pieces side by side, or those of one part of the machine; its own in a row."""
         task, shape = self.task, self.shape
         micro = task.true_micro(shape.micro_batch)
-        cluster, mesh = task.stage_machine(shape)
-        parts = range(shape.stages) if part is None else (part,)
+        cluster, mesh = task.stage_machine(shape, shape.devices_of(self.parts[0]))
+        parts = self.parts if part is None else (part,)
         numbers = [k for s in parts for k in range(s, shape.pieces, shape.stages)]
         pieces = self._pieces(counts, numbers)
         if part is None:
@@ -144,11 +261,14 @@ class _Whole:
         setting = task.setting(micro, cluster, mesh, shape.micro_batches)
         flight = in_flight(shape)
         setting = replace(setting, recompute=recompute, in_flight=tuple(flight[k] for k in numbers))
-        return task.lowered(pieces, setting)
+        found = task.lowered(pieces, setting)
+        if not follows_cost(task):
+            return found
+        return narrowed(found, least_cost(task, found, self.layout_limit_bytes))
 
     def _tight(self, counts: Counts, free: Solution, *, selective: bool) -> Solved:
         lowered = self._lowered(counts, recompute=selective)
-        return self._solved(lowered, _within_memory(self.task, lowered, free, self.price), counts)
+        return self._solved(lowered, self._fastest(lowered, free, counts), counts)
 
     def _solved(self, lowered: Lowered, found: Solution, counts: Counts) -> Solved:
         task, shape = self.task, self.shape
@@ -156,143 +276,17 @@ class _Whole:
         choice = found.choice or ()
         costs = piece_costs(lowered, choice, shape.pieces)
         cuts = tuple(micro.by_position[start] for start, _ in self.spans[1:])
-        times = [float(t) for t in costs.time_s]
-        for piece, cut in enumerate(cuts, start=1):
-            times[piece] += sum(sends_s(task.cluster, lowered, piece, cut))
+        entries = zip(costs.time_s, self._entries_s(lowered), strict=True)
+        times = [float(own) + entry for own, entry in entries]
+        account = self._account(lowered)
+        fits = fits_memory(lowered, choice) and account.is_within(choice)
         return Solved(
-            shape, micro.graph, self.spans, cuts, task.cluster, lowered, choice, tuple(times),
-            fits_memory(lowered, choice) and max(times) < UNREACHABLE_S, found.truncated,
+            shape, micro.graph, self.spans, cuts, task.cluster, (Group(lowered, choice),),
+            tuple(times), fits and max(times) < UNREACHABLE_S, found.truncated,
             tuple(own[:count] for own, count in zip(self.blocks, counts, strict=True)),
-            self.shared,
+            self.shared, account.paid_s(choice),
         )  # fmt: skip
 
 
 def _better(first: Solved, second: Solved) -> Solved:
-    return min((first, second), key=lambda s: (not s.fits, s.step_s if s.fits else s.peak_bytes))
-
-
-def _within_memory(task: Task, lowered: Lowered, free: Solution, price: float) -> Solution:
-    """Small problems exactly, large ones by a price on the memory of every piece."""
-    if len(lowered.nodes) > SMALL:
-        return _Ladder(task, lowered, free).lowest(price)
-    limit = task.limit_bytes
-    found = task.solve(replace(lowered.problem, memory_limit_bytes=limit))
-    for _ in range(BUFFER_ROUNDS):
-        if not found.choice or fits_memory(lowered, found.choice):
-            break
-        if lowered.problem.peak_bytes(found.choice) > limit:
-            break
-        limit = task.limit_bytes - excess_bytes(lowered, found.choice)
-        found = task.solve(replace(lowered.problem, memory_limit_bytes=limit))
-    return found
-
-
-@dataclass(slots=True)
-class _Ladder:
-    """Prices on memory for every piece, bisected."""
-
-    task: Task
-    lowered: Lowered
-    free: Solution
-    unit: float = field(init=False)
-    parts: list[list[int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.unit = self.free.cost_s / memory_unit(self.lowered)
-        ranges = piece_ranges(self.lowered.liveness)
-        shared: dict[Interval, list[int]] = {}
-        for piece, (start, _) in sorted(ranges.items()):
-            shared.setdefault(self.lowered.liveness.lifetime(start), []).append(piece)
-        self.parts = list(shared.values())
-
-    def lowest(self, price: float) -> Solution:
-        """The fastest choice within the memory, or the one that needs least.
-
-        A price that is expected to do, in seconds per byte, needs fewer steps.
-        """
-        lowered, free, limit = self.lowered, self.free, self.task.limit_bytes
-        pieces = sum(len(own) for own in self.parts)
-        near = price / self.unit
-        first, last, steps = (near / NEAR, near * NEAR, NEAR_STEPS) if near else (*PRICES, STEPS)
-        low, high = np.full(pieces, first), np.full(pieces, last)
-        best: tuple[int, ...] | None = None
-        least_peak, least = math.inf, free
-        tried = high
-        for step in range(steps + 1):
-            # In the end the prices that fitted in each part: they fit in all, parts share nothing.
-            prices = high if step == steps else np.sqrt(low * high)
-            if best is not None and np.array_equal(prices, tried):
-                break
-            choice = self._at(prices)
-            peaks = self._peaks(choice)
-            fits = peaks <= limit
-            if fits.all():
-                fits = peaks <= limit - excess_bytes(lowered, choice)
-            if fits.all() and (
-                best is None or lowered.problem.cost_s(choice) < lowered.problem.cost_s(best)
-            ):
-                best, tried = choice, prices
-            if peaks.max() < least_peak:
-                least_peak, least = float(peaks.max()), replace(free, choice=choice)
-            high, low = np.where(fits, prices, high), np.where(fits, low, prices)
-        if best is None:
-            return self.lowest(0.0) if near else least
-        best = self._filled(best)
-        return replace(free, choice=best, cost_s=lowered.problem.cost_s(best))
-
-    def _filled(self, choice: tuple[int, ...]) -> tuple[int, ...]:
-        """With optimizer state brought back from the host where there is room."""
-        filled, peaks = list(choice), self._peaks(choice)
-        room = self.task.limit_bytes - excess_bytes(self.lowered, choice)
-        owner = [piece_of_name(node.name) for node in self.lowered.nodes]
-        for own in self.parts:
-            nodes = [number for number, piece in enumerate(owner) if piece in own]
-            spare = room - peaks[own[0]]
-            for number, here in brought_back(self.lowered, choice, nodes, spare).items():
-                filled[number] = here
-        return tuple(filled)
-
-    def _at(self, prices: FloatArray) -> tuple[int, ...]:
-        problem = priced_memory(self.lowered, tuple((self.unit * prices).tolist()))
-        return problem.original(self.task.solve(problem.problem).choice or ())
-
-    def _peaks(self, choice: Sequence[int]) -> FloatArray:
-        """Of every piece, with the others on its devices."""
-        profile = self.lowered.problem.memory_profile(choice)
-        ranges = piece_ranges(self.lowered.liveness)
-        found = np.zeros(len(ranges))
-        for own in self.parts:
-            start, end = self.lowered.liveness.lifetime(ranges[own[0]][0])
-            found[own] = profile[start:end].max(initial=0.0)
-        return found
-
-
-def fits_memory(lowered: Lowered, choice: Sequence[int] | None) -> bool:
-    """Whether a choice fits, with the buffers of its communication groups."""
-    if not choice:
-        return False
-    peak = lowered.problem.peak_bytes(choice)
-    return lowered.problem.fits(peak) and lowered.problem.fits(peak + excess_bytes(lowered, choice))
-
-
-def excess_bytes(lowered: Lowered, choice: Sequence[int]) -> int:
-    """Buffers of the communication groups beyond the machine's reserve; equal edges are looked at
-    once.
-    """
-    groups: set[frozenset[int]] = set()
-    known: set[tuple[int, int, int]] = set()
-    for edge in lowered.edges:
-        source = edge.source_port.states[edge.source_port.of[choice[edge.source]]]
-        target = edge.target_port.states[edge.target_port.of[choice[edge.target]]]
-        key = (id(edge.kind), id(source), id(target))
-        if key not in known:
-            known.add(key)
-            moves = lowered.pricer.transfers(edge.kind, source, target)
-            groups.update(frozenset(move.step.axes) for move in moves if move.step.kind is not None)
-    for node, chosen in zip(lowered.nodes, choice, strict=True):
-        if node.candidates is not None:
-            inner = node.candidates.inner[node.assignment_index(chosen)]
-            groups.update(frozenset(item.axes) for item in inner)
-    sizes = lowered.setting.mesh.sizes
-    count = sum(math.prod(sizes[axis] for axis in axes) > 1 for axes in groups)
-    return lowered.setting.cluster.buffer_excess_bytes(count)
+    return min((first, second), key=lambda s: (not s.fits, s.worth_s if s.fits else s.peak_bytes))

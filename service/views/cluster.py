@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exporters.folding import Axes
+from exporters.sharding import tier_names
 from ir.plan import Plan
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
 from topology.catalogue import cluster_names, named_machine
@@ -23,7 +24,7 @@ MOST_RANKS = 4096
 def mesh_view(plan: Plan) -> dict[str, Any]:
     """Axes, ranks with their devices, and what travels over which axes."""
     ranks = plan.rank_order[:MOST_RANKS]
-    tiers = [tier.name for tier in Cluster.from_dict(plan.cluster).tiers]
+    tiers = tier_names(plan)
     axes = Axes.of(plan)
     spent: dict[tuple[str, ...], dict[str, Any]] = {}
     for item in plan.collectives:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from exporters.folding import Axes
 from ir.dtypes import dtype_bytes
 from ir.plan import NamedLayout, Plan, PlannedOperator
+from ir.plan_stages import axis_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,14 @@ class OperatorFacts:
 
 def operator_facts(plan: Plan) -> tuple[OperatorFacts, ...]:
     """The operators of a plan, in its order."""
-    axes, sizes = Axes.of(plan), {name: size for name, size, _ in plan.mesh}
+    axes = Axes.of(plan)
     readers = first_readers(plan)
     spent = _communication(plan, readers)
     parameters: dict[str, float] = {}
     for tensor in plan.parameters:
         nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
         owner = readers.get(tensor.name, "")
-        share = local_share(tensor.layout, sizes)
+        share = local_share(tensor.layout, axis_sizes(plan, tensor.stage))
         parameters[owner] = parameters.get(owner, 0.0) + nbytes * share
     again = set(plan.recomputed)
     return tuple(
@@ -53,7 +54,8 @@ def operator_facts(plan: Plan) -> tuple[OperatorFacts, ...]:
             spent.get(op.name, 0.0),
             parameters.get(op.name, 0.0)
             + sum(
-                plan.graph.tensors[name].nbytes * local_share(layout, sizes)
+                plan.graph.tensors[name].nbytes
+                * local_share(layout, axis_sizes(plan, planned.stage))
                 for name, layout in zip(op.outputs, planned.outputs, strict=True)
                 if name
             ),

@@ -8,6 +8,7 @@ from typing import Any
 from exporters.folding import Axes
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedTensor
+from ir.plan_stages import axis_sizes
 from service.views.columns import Interned, rounded
 from service.views.operator_facts import first_readers, local_share, operator_facts
 
@@ -51,7 +52,7 @@ def _split(split: tuple[tuple[str, int], ...]) -> str:
 
 
 def _parameters(plan: Plan) -> dict[str, Any]:
-    axes, sizes = Axes.of(plan), {name: size for name, size, _ in plan.mesh}
+    axes = Axes.of(plan)
     readers, words = first_readers(plan), Interned[str]()
     spent: dict[str, float] = {}
     for item in plan.collectives:
@@ -62,7 +63,9 @@ def _parameters(plan: Plan) -> dict[str, Any]:
         "dims": [list(t.dims) for t in own],
         "dtype": [words.number(t.dtype) for t in own],
         "bytes": [_nbytes(t) for t in own],
-        "held_bytes": rounded((_nbytes(t) * local_share(t.layout, sizes) for t in own), 0),
+        "held_bytes": rounded(
+            (_nbytes(t) * local_share(t.layout, axis_sizes(plan, t.stage)) for t in own), 0
+        ),
         "rest": [words.number(axes.layout(t.layout)) for t in own],
         "used": [words.number(axes.layout(t.used) if t.used else "not read") for t in own],
         "reader": [readers.get(t.name, "") for t in own],

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import Collective
 from ir.plan import Plan
+from ir.plan_stages import mesh_at
 
 FloatArray = NDArray[np.float64]
 
@@ -68,10 +69,12 @@ def sent_bytes(kind: str, nbytes: float, sizes: Sequence[int]) -> tuple[float, .
 
 
 def flows_of(plan: Plan) -> tuple[Flow, ...]:
-    """All traffic of a step, equal groups together."""
+    """All traffic of a step, equal groups together; of parts of the machine that differ in their
+    devices, those with the mesh of the plan.
+    """
     index = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
     sums: dict[tuple[int, tuple[int, ...]], float] = {}
-    for item in plan.collectives:
+    for item in (i for i in plan.collectives if mesh_at(plan, i.stage) == plan.mesh):
         axes = sorted(index[name] for name in item.axes if plan.mesh[index[name]][1] > 1)
         tiers = [
             (tier, tuple(own))

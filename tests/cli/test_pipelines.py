@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,10 @@ def test_what_a_target_cannot_say_of_stages_is_an_error(
         (("--global-batch", 8, "--micro-batch", 3), "--micro-batch 2"),
         (("--global-batch", 8, "--pipeline", 3), "--pipeline 2"),
         (("--global-batch", 8, "--phase", "infer"), "--batch in place of --global-batch"),
-        (("--global-batch", 8, "--pin", "MatMul *=((1,1),(1,1))@0.1"), "leave them out"),
+        (
+            ("--global-batch", 8, "--cost", "mindspore", "--pin", "MatMul *=((1,1),(1,1))@0.1"),
+            "leave out the soft pins",
+        ),
         (("--global-batch", 8, "--pin", "MatMul *=((3,1),(1,1))"), "fewer parts"),
     ],
 )
@@ -134,3 +138,28 @@ def test_an_impossible_request_is_refused_with_a_way_out(
     assert run.code == 2
     assert "  at:  --" in run.err
     assert fix in run.err.partition("fix: ")[2]
+
+
+def test_wishes_and_other_costs_go_with_stages(
+    staged: Path, mlp: Path, planner: Planner, tmp_path: Path
+) -> None:
+    asked = ("search", mlp, "--devices", 8, "--global-batch", 64, "--pipeline", 2,
+             "--micro-batch", 16, "--interleave", 1)  # fmt: skip
+    old = planner("show", staged, "--json").json
+    pin = f"{json.loads(staged.read_text())['operators'][0]['name']}=((1,1),(1,2))@1e-12"
+    folder = tmp_path / "wished"
+    run = planner(*asked, "--keep-close-to", staged, "--max-changes", 0, "--pin", pin,
+                  "-o", folder)  # fmt: skip
+    assert run.code == 0
+    assert "of 1 soft pins are kept" in run.out
+    assert "0 operators are split otherwise than in the older plan" in run.out
+    found = planner("show", folder / "plan.json", "--json").json
+    assert found["step_time_s"] == pytest.approx(old["step_time_s"])
+    explained = planner("explain", folder / "plan.json", "--why-not", pin[:-5] + "1e-9", "--json")
+    assert explained.code == 0
+    run = planner(*asked, "--cost", "mindspore", "--json")
+    assert run.code == 0
+    assert run.json["step_time_s"] >= old["step_time_s"] * (1 - 1e-9)
+    run = planner(*asked, "--cost", "mindspore", "--pin", pin)
+    assert (run.code, run.out) == (2, "")
+    assert "weighed in seconds" in run.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
 from planner.stages.cuts import Cut, cuts_of
 from planner.stages.menu import Shape, in_flight
-from planner.stages.pieces import Span, pieces_of
+from planner.stages.pieces import Pieces, Span, pieces_of
 from planner.stages.prices import piece_costs
 from planner.stages.record import Least, drafted, plan_of
-from planner.stages.solved import Solved, sends_s
+from planner.stages.solved import Group, Solved
 from planner.stages.task import Micro, Task
+from planner.stages.whole import parts_alike
 from tests.executors.drawn_plans import priced_at_random
 from topology.catalogue import named_cluster
 
@@ -31,41 +33,52 @@ def drawn_stages(
     request = SearchRequest(
         global_batch=shape.micro_batch * shape.micro_batches, micro_batch=str(shape.micro_batch),
         pipeline=str(shape.stages), target=target, zero=zero,
+        stage_meshes="any" if shape.sizes else "equal",
     )  # fmt: skip
     task = Task(graph, named_cluster("atlas-800t-a2", devices), request)
     micro = task.true_micro(shape.micro_batch)
     tied = sum(t.name.startswith("tied") for t in micro.graph.parameters)
     cuts = _some_cuts(micro, shape.pieces - 1, np.random.default_rng(seed), tied)
     spans = tuple(itertools.pairwise((0, *(c.position for c in cuts), len(micro.graph.ops))))
-    numbers = [k for s in range(shape.stages) for k in range(s, shape.pieces, shape.stages)]
-    pieces = pieces_of(
-        micro.liveness, {c.position: c for c in cuts}, [Span(*spans[k]) for k in numbers], numbers,
-        shape.chunks,
+    groups: list[Group] = []
+    shared: list[str] = []
+    times = np.zeros(shape.pieces)
+    for parts in parts_alike(shape):
+        numbers = [k for s in parts for k in range(s, shape.pieces, shape.stages)]
+        pieces = pieces_of(
+            micro.liveness, {c.position: c for c in cuts}, [Span(*spans[k]) for k in numbers],
+            numbers, shape.chunks,
+        )  # fmt: skip
+        group = _drawn_group(task, shape, pieces, numbers, seed)
+        groups.append(group)
+        shared += pieces.shared
+        times += piece_costs(group.lowered, group.choice, shape.pieces).time_s
+    solved = Solved(
+        shape, micro.graph, spans, cuts, task.cluster, tuple(groups), tuple(times.tolist()), True,
+        shared=tuple(shared),
     )  # fmt: skip
+    sent = [0.0, *(sum(solved.sends_s(piece)) for piece in range(1, shape.pieces))]
+    solved = replace(solved, times_s=tuple((times + sent).tolist()))
+    least = Least(0.0, "drawn", truncated=False)
+    return plan_of(
+        drafted(solved), request, (), space_of([group.lowered for group in groups]), least
+    )
+
+
+def _drawn_group(
+    task: Task, shape: Shape, pieces: Pieces, numbers: Sequence[int], seed: int
+) -> Group:
+    """The optimum of some pieces on parts of one size, under prices that mean nothing."""
     flight = in_flight(shape)
-    setting = task.setting(micro, *task.stage_machine(shape), shape.micro_batches)
+    micro = task.true_micro(shape.micro_batch)
+    machine = task.stage_machine(shape, shape.devices_of(numbers[0] % shape.stages))
+    setting = task.setting(micro, *machine, shape.micro_batches)
     lowered = task.lowered(pieces, replace(setting, in_flight=tuple(flight[k] for k in numbers)))
     problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
     found = solver_by_name("dynamic_programming").solve(problem, Budget())
     assert found.choice is not None
     assert found.cost_s < UNREACHABLE_S
-    times = piece_costs(lowered, found.choice, shape.pieces).time_s.tolist()
-    for stage, cut in enumerate(cuts, start=1):
-        times[stage] += sum(sends_s(task.cluster, lowered, stage, cut))
-    solved = Solved(
-        shape,
-        micro.graph,
-        spans,
-        cuts,
-        task.cluster,
-        lowered,
-        found.choice,
-        tuple(times),
-        True,
-        shared=pieces.shared,
-    )
-    least = Least(0.0, "drawn", truncated=False)
-    return plan_of(drafted(solved), request, (), space_of([lowered]), least)
+    return Group(lowered, found.choice)
 
 
 def _some_cuts(micro: Micro, count: int, draw: np.random.Generator, tied: int) -> tuple[Cut, ...]:

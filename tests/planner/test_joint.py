@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json, read_plan
 from planner.joint import search_whole
@@ -105,6 +106,23 @@ def test_the_joint_answer_is_never_worse_than_a_part_of_its_choices() -> None:
             assert best_s <= whole(3, cluster, **asked).estimate.step_time_s * (1 + 1e-9)
         except InfeasibleError:
             continue
+
+
+def test_no_plan_of_a_batch_holds_more_than_its_limit_with_the_buffers_of_its_messages() -> None:
+    """The buffers alone are more than the least limit here, and nothing is reserved for them."""
+    graph, request = mlp(3, width=WIDE, hidden=WIDE), SearchRequest(batch=1024)
+    for limit in (3.3e8, 6e8, 7e8):
+        asked = replace(request, memory_limit_bytes=limit)
+        held = _held(graph, machine(4, 0.9e9), asked)
+        assert held is None or held <= limit
+
+
+def _held(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> float | None:
+    """Bytes that the plan holds; None if there is none."""
+    try:
+        return search(graph, cluster, request).estimate.peak_memory_bytes
+    except InfeasibleError:
+        return None
 
 
 def test_more_memory_is_never_slower() -> None:

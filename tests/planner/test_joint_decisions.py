@@ -71,7 +71,7 @@ def test_optimizer_state_in_parts_takes_a_share_of_the_memory_and_of_the_update(
     asked = {"pipeline": "off", "micro_batch": "4", "interleave": "1", "recompute": "none"}
     graph = mlp(1, batch=8, width=WIDE, hidden=WIDE)
     task = Task(graph, machine(4), SearchRequest(global_batch=8, **asked))  # type: ignore[arg-type]
-    found = solved(task, Shape(1, 4, 2), (task.true_micro(4).segments.count,))
+    found = solved(task, Shape(1, 4, 2), (task.true_micro(4).segments.count,)).groups[0]
     tables = found.lowered.problem.node_tables
     for node, table in zip(found.lowered.nodes, found.lowered.problem.node_table_of, strict=True):
         if node.kind.value != "parameter" or node.port is None:

@@ -176,7 +176,7 @@ def test_groups_are_those_of_the_device_matrix(number: int) -> None:
     mesh = Mesh(tuple(MeshAxis(f"a{i}", size, 0) for i, size in enumerate(sizes)))
     if "status" in expected:
         axes = [(axis.name, axis.size, axis.tier) for axis in mesh.axes]
-        assert any(place == "mesh" for _, place in mesh_faults(axes, devices))
+        assert any(place == "mesh" for _, place in mesh_faults([axes], devices))
         return
     place = devices.index(given["rank"])
 

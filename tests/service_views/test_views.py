@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from planner.joint import search_whole
+from planner.stages.menu import Shape
 from service.views.blocks import blocks_of
 from service.views.cluster import cluster_view, mesh_view
 from service.views.comparison import comparison_view
@@ -19,6 +20,7 @@ from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
 from tests.builders import mlp
+from tests.executors.drawn_stages import drawn_stages
 from tests.service_views.plans_of import FAST, layers, plan_of
 from topology.catalogue import named_cluster
 
@@ -139,6 +141,11 @@ def test_mesh_groups_sum_to_all_communication() -> None:
         math.fsum(c.time_s for c in plan.collectives)
     )
     assert math.prod(axis["size"] for axis in view["axes"]) == len(view["ranks"]) == 16
+
+
+def test_axes_of_a_stage_within_a_server_are_of_the_links_in_it() -> None:
+    plan = drawn_stages(mlp(4, 4, 16, 32), 16, Shape(2, 4, 2), "generic", 0)
+    assert {axis["tier"] for axis in mesh_view(plan)["axes"]} == {"card"}
 
 
 def test_a_plan_compared_with_itself_differs_in_nothing() -> None:

@@ -30,6 +30,8 @@ export const SAID_OF_PLANS: Said[] = [
   ["{} parameters rest as given", "{1} 个参数按给定方式静止存放"],
   ["{} of {} soft pins are kept, the others charged {}: {}", "{2} 个软固定中保留了 {1} 个，其余计价 {3}：{4}"],
   ["{} operators are split otherwise than in the older plan, {} may be", "{1} 个算子的切分与旧方案不同，最多允许 {2} 个"],
+  ["{} operators are split otherwise than in the older plan or on another part of the machine, {} may be", "{1} 个算子的切分与旧方案不同或位于机器的另一部分，最多允许 {2} 个"],
+  ["layouts inside every stage are those of --cost {}: {}; all else is the fastest", "各阶段内的布局按 --cost {1} 选择：{2}；其余一切取最快"],
   ["rank table of product {} (given)", "产品 {1} 的 rank table（给定）"],
   ["rank table of product {} (inferred from {})", "产品 {1} 的 rank table（由 {2} 推断）"],
   ["rank table: {}", "rank table 提示：{1}"],

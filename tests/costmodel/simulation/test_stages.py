@@ -133,7 +133,11 @@ def test_no_stages_take_more_than_equal_ones_of_the_longest_passes(
 
 
 @pytest.mark.parametrize("zero", ["0", "1", "2", "3"])
-@pytest.mark.parametrize("shape", [Shape(1, 4, 4), Shape(2, 4, 4), Shape(4, 4, 1), Shape(8, 4, 8)])
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(1, 4, 4), Shape(2, 4, 4), Shape(4, 4, 1), Shape(8, 4, 8),
+     Shape(3, 4, 4, sizes=(2, 4, 2))],
+)  # fmt: skip
 def test_the_times_of_stages_are_those_of_their_parts(shape: Shape, zero: str) -> None:
     plan = drawn(shape, 1, zero)
     for number, stage in enumerate(pipeline(plan).stages):
@@ -160,6 +164,12 @@ def test_overlap_shortens_the_step_and_hides_gradients(contention: Contention) -
     assert sum(c.hidden_s for c in sent) > 0
     assert any(c.kind == "point_to_point" for c in found.account.communication)
     assert found.step_s > busy
+
+
+def test_devices_that_vary_are_refused_where_stages_have_different_numbers_of_them() -> None:
+    plan = drawn(Shape(3, 4, 4, sizes=(2, 4, 2)), 0)
+    with pytest.raises(SimulationError, match="leave --jitter"):
+        simulate_plan(plan, Effects(), Variation(stragglers=1, straggler_factor=2.0))
 
 
 def test_parts_that_take_turns_wait_less() -> None:

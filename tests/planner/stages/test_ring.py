@@ -41,7 +41,7 @@ def lowered(rows: int, links: float, **asked: Any) -> Lowered:
     request = SearchRequest(global_batch=2, pipeline="off", micro_batch="1", **asked)
     machine = CLUSTER.with_bandwidth("card", links)
     task = Task(attention_block(batch=2, rows=rows, width=128), machine, request)
-    return solved(task, Shape(1, 1, 2), (task.true_micro(1).segments.count,)).lowered
+    return solved(task, Shape(1, 1, 2), (task.true_micro(1).segments.count,)).groups[0].lowered
 
 
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
@@ -110,6 +110,28 @@ def test_a_long_context_is_faster_by_what_computation_hides() -> None:
     assert alone == pytest.approx(round_.estimate.step_time_s, rel=1e-6)
     assert any("go round where that is faster" in note for note in round_.notes)
     assert any("gathered for it" in note for note in gathered.notes)
+
+
+def test_what_computation_already_hides_is_not_hidden_again() -> None:
+    """The projections beside attention hide a part of what is gathered, and nothing of a ring."""
+    hidden_s = []
+    for plan in (whole(), whole(ring_attention="auto")):
+        found = simulate_staged(plan, Effects()).account.communication
+        hidden_s.append(sum(c.hidden_s for c in found if c.cause == "forward"))
+        told_s = sum(c.time_s for c in plan.collectives if c.cause == "forward")
+        total_s = sum(c.exposed_s + c.hidden_s for c in found if c.cause == "forward")
+        assert total_s == pytest.approx(told_s, rel=1e-9)
+    assert hidden_s[0] > 0
+    assert hidden_s[1] == 0
+
+
+@pytest.mark.parametrize("ring", ["off", "auto"])
+@pytest.mark.parametrize("zero", ["0", "1"])
+def test_what_a_block_gathers_again_is_simulated(ring: str, zero: str) -> None:
+    plan = whole(4096, recompute="full", zero=zero, ring_attention=ring)
+    assert any(c.cause == "forward" and c.backward for c in plan.collectives)
+    alone = simulate_staged(plan, Effects(overlap=False)).step_s
+    assert alone == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
 
 
 def test_where_it_gains_nothing_the_plan_is_the_same() -> None:

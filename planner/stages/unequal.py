@@ -1,0 +1,274 @@
+"""Stages that differ in their devices: parts of the machine of several sizes in one pipeline.
+
+Every interval of the network is priced on a part of every size, as for equal stages; which interval
+takes which part follows by dynamic programming (`planner.stages.chain`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.stages.chain import Chain, FloatArray, StageTable, cut_chain, pipeline_time_s
+from planner.stages.floors import Floors
+from planner.stages.interval_tables import IntervalTables
+from planner.stages.menu import Shape, divisors
+from planner.stages.prices import IntervalCosts
+from planner.stages.sequence import Ends
+from planner.stages.shape_prices import Priced
+from planner.stages.shape_prices import entry_s as entry_s_of
+from planner.stages.task import Task
+from topology.part import stage_cluster
+
+LEAST_SHARE = 16
+"""The smallest part has one device of so many."""
+SPACING = 1e-3
+"""Relative distance of the slowest stages that are tried for a large network."""
+SIZES_PRICED = 4
+"""Sizes of micro-batch that are priced for a large network, per unit of effort."""
+ENUMERATED = 512
+"""Ways to cut a small network that are all tried where memory binds, per unit of effort."""
+STEPS = 4
+"""Prices on memory, evenly apart on a logarithmic scale."""
+
+Report = Callable[[str], None]
+
+
+class _Option(NamedTuple):
+    """One way to have every interval as a stage on one size of part."""
+
+    costs: IntervalCosts
+    share: float
+    """Of its blocks that are computed again."""
+    price: float
+    """On memory, in seconds per byte."""
+
+
+class UnequalHunt:
+    """Looks for stages of unequal devices that are faster than what is known."""
+
+    def __init__(self, task: Task, floors: Floors, report: Report) -> None:
+        self.task, self.floors, self.report = task, floors, report
+        self.sizes = part_sizes(task)
+        request = task.request
+        able = self.sizes and request.pipeline != "off" and request.interleave in {"auto", "1"}
+        self.left = {size: self._floor_s(size) for size in self._micro_batches()} if able else {}
+        """Sizes of micro-batch that are not priced, with what they take at least."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that what is not priced takes at least."""
+        return min(self.left.values(), default=math.inf)
+
+    def run(
+        self, micro_batch: int | None, least_s: Callable[[], float]
+    ) -> Iterator[tuple[Priced, ...]]:
+        """What is worth solving whole, for one size of micro-batch after another.
+
+        Args:
+            micro_batch: of the best step that is known; the search begins there.
+            least_s: seconds of the best step by then.
+        """
+        small = self.task.is_small
+        most = math.inf if small else SIZES_PRICED * self.task.request.effort
+        tried, near = 0, [] if micro_batch is None else [micro_batch]
+        while tried < most and not self.task.is_late:
+            before_s = least_s()
+            left = [size for size, floor_s in self.left.items() if floor_s < before_s]
+            order = [size for size in near if size in left] or sorted(left, key=self._floor_s)
+            if not order:
+                return
+            size = order[0]
+            del self.left[size]
+            tried += 1
+            yield tuple(self._priced(size, before_s, small=small))
+            if least_s() < before_s:
+                near = [size * 2, size // 2]
+        self.task.truncated |= self.task.is_late
+
+    def _micro_batches(self) -> list[int]:
+        given = self.task.request.micro_batch
+        return divisors(self.task.batch) if given == "auto" else [int(given)]
+
+    def _floor_s(self, micro_batch: int) -> float:
+        times = self.task.batch // micro_batch
+        return self.floors.of_unequal(micro_batch, times, self.sizes[0])
+
+    def _priced(self, micro_batch: int, least_s: float, *, small: bool) -> Iterator[Priced]:
+        """The best stages for a size of micro-batch."""
+        task, shape = self.task, Shape(1, micro_batch, self.task.batch // micro_batch)
+        sizes = [size for size in self.sizes if task.can_be(shape, size)]
+        if not sizes:
+            return
+        for item in _Pricing(task, shape, sizes, small=small).priced(least_s):
+            if not item.every:
+                self.report(
+                    f"{item.shape}: at least {item.bound_s:.6g} s, expected {item.expected_s:.6g} s"
+                )
+            yield item
+
+
+def part_sizes(task: Task) -> tuple[int, ...]:
+    """Devices that a part of the machine may have beside larger ones, descending; each divides the
+    one before it, so that they all lie in whole tiers.
+    """
+    devices, found = task.cluster.devices, []
+    last = devices
+    for size in reversed(divisors(devices)):
+        able = size < devices and last % size == 0 and size * LEAST_SHARE >= devices
+        if able and stage_cluster(task.cluster, size) is not None:
+            found.append(size)
+            last = size
+    return tuple(found)
+
+
+class _Pricing:
+    """Stages with one size of micro-batch."""
+
+    def __init__(self, task: Task, shape: Shape, sizes: Sequence[int], *, small: bool) -> None:
+        self.task, self.shape, self.sizes, self.small = task, shape, tuple(sizes), small
+        self.micro = task.micro(shape.micro_batch)
+        self.units = task.cluster.devices // sizes[-1]
+        """Devices, in those of the smallest part."""
+        most = min(self.micro.segments.count, self.units)
+        wanted = task.request.pipeline
+        self.stages = (2, most) if wanted == "auto" else (int(wanted), int(wanted))
+        counts = range(self.stages[0], min(self.stages[1], most) + 1)
+        shapes = [replace(shape, stages=count) for count in counts]
+        self.tables = [IntervalTables(task, shapes, size) for size in sizes] if shapes else []
+
+    def priced(self, least_s: float) -> Iterator[Priced]:
+        """The best of all, if they can take less than `least_s`."""
+        if not self.tables:
+            return
+        free = [table.free() for table in self.tables]
+        slack_s = self.shape.micro_batches * max(table.slack_s for table in self.tables)
+        table = self._table([costs.time_s for costs in free], ())
+        least = self._cut(table)
+        if least is None:
+            return
+        bound_s = max(least.bound_s - slack_s, 0.0)
+        found = Priced(self._shape(least), bound_s, math.inf, (), _ends(least))
+        if bound_s < least_s:
+            found = self._within(found, free)
+            if self.small:
+                yield from self._every(table, slack_s)
+        yield found
+
+    def _table(self, times: Sequence[FloatArray], within: Sequence[FloatArray]) -> StageTable:
+        unit, tables = self.sizes[-1], self.tables
+        entry_s = [entry_s_of(self.task, self.micro, table.mesh) for table in tables]
+        sizes = tuple(size // unit for size in self.sizes)
+        return StageTable(np.stack(times, axis=2), sizes, tuple(within), np.stack(entry_s, axis=1))
+
+    def _cut(self, table: StageTable) -> Chain | None:
+        """The best stages, their devices counted in those of the smallest part."""
+        return cut_chain(
+            table, self.units, self.shape.micro_batches, stages=self.stages,
+            spacing=0.0 if self.small else SPACING,
+        )  # fmt: skip
+
+    def _shape(self, chain: Chain) -> Shape:
+        return self._of_sizes([stage.devices * self.sizes[-1] for stage in chain.stages])
+
+    def _of_sizes(self, sizes: Sequence[int]) -> Shape:
+        own = () if len({*sizes}) == 1 else tuple(sizes)
+        return replace(self.shape, stages=len(sizes), sizes=own)
+
+    def _within(self, least: Priced, free: Sequence[IntervalCosts]) -> Priced:
+        """With the best stages within the memory, each in the best option that keeps enough."""
+        limit = self.task.limit_bytes
+        options = [self._options(*pair) for pair in zip(self.tables, free, strict=True)]
+        times = [np.stack([np.maximum(o.costs.time_s, own.time_s) for o in options[k]])
+                 for k, own in enumerate(free)]  # fmt: skip
+        room = [np.stack([o.costs.most_in_flight(limit) for o in own]) for own in options]
+        kept = range(1, min(self.shape.micro_batches, self.stages[1]) + 1)
+        tables = [
+            [np.where(rooms >= count, own, np.inf) for own, rooms in zip(times, room, strict=True)]
+            for count in kept
+        ]
+        within = [np.stack([own.min(axis=0) for own in row], axis=2) for row in tables]
+        chain = self._cut(self._table([costs.time_s for costs in free], within))
+        if chain is None:
+            return least
+        chosen = []
+        for place, stage in enumerate(chain.stages):
+            held = min(len(chain.stages) - place, len(tables))
+            size = self.sizes.index(stage.devices * self.sizes[-1])
+            number = int(tables[held - 1][size][:, stage.start, stage.end].argmin())
+            chosen.append(options[size][number])
+        return replace(
+            least,
+            shape=self._shape(chain),
+            expected_s=chain.step_time_s,
+            ends=_ends(chain),
+            shares=tuple(option.share for option in chosen),
+            price=max(option.price for option in chosen),
+        )
+
+    def _options(self, tables: IntervalTables, free: IntervalCosts) -> list[_Option]:
+        """Ways to hold less: prices on memory, blocks computed again."""
+        mode = self.task.request.recompute
+        share = 1.0 if mode == "full" else 0.0
+        found = [_Option(free, share, 0.0)]
+        found += [_Option(costs, share, price) for price, costs in tables.at_prices(STEPS)]
+        if mode == "auto" and tables.has_blocks:
+            again = tables.again()
+            found += [_Option(free.mixed(again[0], part), part, 0.0) for part in (0.25, 0.5, 0.75)]
+            found += [_Option(costs, 1.0, 0.0) for costs in again]
+        return found
+
+    def _every(self, table: StageTable, slack_s: float) -> Iterator[Priced]:
+        """All stages of a small network if they are few, by the sizes of their parts."""
+        count, most = self.micro.segments.count, ENUMERATED * self.task.request.effort
+        rows = [
+            (sizes, inner)
+            for stages in range(self.stages[0], self.stages[1] + 1)
+            for sizes in _compositions(self.units, table.sizes, stages)
+            if len({*sizes}) > 1
+            for inner in combinations(range(1, count), stages - 1)
+        ]  # fmt: skip
+        by_sizes: dict[tuple[int, ...], list[tuple[float, Ends]]] = {}
+        for sizes, inner in rows if len(rows) <= most else ():
+            ends = (*inner, count)
+            least_s = max(self._least_s(table, sizes, ends) - slack_s, 0.0)
+            by_sizes.setdefault(sizes, []).append((least_s, ends))
+        for sizes, every in by_sizes.items():
+            shape = self._of_sizes([size * self.sizes[-1] for size in sizes])
+            ordered = tuple(sorted(every))
+            yield Priced(shape, ordered[0][0], math.inf, (), ordered[0][1], every=ordered)
+
+    def _least_s(self, table: StageTable, sizes: Sequence[int], ends: Ends) -> float:
+        """Seconds of a step of some stages, memory left aside."""
+        numbers = [table.sizes.index(size) for size in sizes]
+        times = []
+        for place, (start, end) in enumerate(pairwise((0, *ends))):
+            own = numbers[place]
+            received_s = table.after_s(own, numbers[max(place - 1, 0)])[start]
+            times.append(float(table.time_s[start, end, own] + received_s))
+        return pipeline_time_s(times, self.shape.micro_batches)
+
+
+def _compositions(total: int, sizes: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Everything that so many parts of some sizes add up to a total with, in order.
+
+    >>> list(_compositions(4, (2, 1), 3))
+    [(2, 1, 1), (1, 2, 1), (1, 1, 2)]
+    """
+    if count == 0:
+        if total == 0:
+            yield ()
+        return
+    for size in sizes:
+        if size <= total:
+            for more in _compositions(total - size, sizes, count - 1):
+                yield (size, *more)
+
+
+def _ends(chain: Chain) -> Ends:
+    return tuple(stage.end for stage in chain.stages)

@@ -1,0 +1,184 @@
+"""Stages that differ in their devices: the answer is the best of everything that there is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from exporters.errors import ExportError
+from exporters.formats import FORMATS
+from ir.graph import OpGraph
+from ir.plan import Pipeline, Plan
+from ir.plan_checks import plan_faults
+from ir.plan_file import plan_from_json, plan_to_json
+from ir.plan_stages import stage_ranks, stage_size
+from planner.explain.stage_case import stage_case
+from planner.joint import search_whole
+from planner.moving_stages import moved_stages
+from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.stages.menu import Shape, divisors
+from planner.stages.record import drafted
+from planner.stages.task import Task
+from planner.stages.unequal import part_sizes
+from planner.stages.whole import solved
+from tests.builders import GraphBuilder, mlp
+from tests.executors.drawn_stages import drawn_stages
+from topology.catalogue import named_cluster
+from topology.cluster import Cluster
+
+GENERIC = {"target": "generic", "interleave": "1"}
+
+
+def machine(devices: int, memory: float | None = None) -> Cluster:
+    found = named_cluster("atlas-800t-a2", devices)
+    if memory is None:
+        return found
+    chip = replace(found.chip, memory_bytes=int(memory))
+    return replace(found, chip=chip, reserved_memory_bytes=0)
+
+
+def skewed(first: int, batch: int = 8, width: int = 1024) -> OpGraph:
+    """Products of which the first is many times as wide as the others."""
+    build = GraphBuilder("skewed")
+    x = build.input("x", (batch, width))
+    for layer, wide in enumerate((first * width, width, width)):
+        up = build.weight(f"up{layer}", (width, wide))
+        down = build.weight(f"down{layer}", (wide, width))
+        x = build.op("MatMul", (build.op("MatMul", (x, up), (batch, wide)), down), (batch, width))
+    return build.build(x)
+
+
+def pipeline(plan: Plan) -> Pipeline:
+    assert plan.pipeline is not None
+    return plan.pipeline
+
+
+def by_trying_all(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> float:
+    """The least step over all sizes of parts in every order, sizes of micro-batch and cuts."""
+    task, best = Task(graph, cluster, request), math.inf
+    sizes = part_sizes(task)
+    for micro in divisors(task.batch):
+        count = task.true_micro(micro).segments.count
+        for stages in range(2, min(count, cluster.devices) + 1):
+            rows = itertools.product(sizes, repeat=stages)
+            for row in (r for r in rows if sum(r) == cluster.devices):
+                own = row if len({*row}) > 1 else ()
+                shape = Shape(stages, micro, task.batch // micro, 1, own)
+                for inner in itertools.combinations(range(1, count), stages - 1):
+                    found = solved(task, shape, (*inner, count))
+                    if found.fits:
+                        best = min(best, drafted(found).step_s)
+    return best
+
+
+@pytest.mark.parametrize(("first", "memory"), [(1, 0.35e9), (6, None), (6, 0.35e9)])
+def test_the_answer_is_that_of_trying_all(first: int, memory: float | None) -> None:
+    cluster, graph = machine(4, memory), skewed(first)
+    asked = SearchRequest(global_batch=4, stage_meshes="any", **GENERIC)  # type: ignore[arg-type]
+    equal = _step_s(graph, cluster, replace(asked, stage_meshes="equal"))
+    best = min(by_trying_all(graph, cluster, asked), equal)
+    if math.isinf(best):
+        with pytest.raises(InfeasibleError):
+            search_whole(graph, cluster, asked)
+        return
+    plan = search_whole(graph, cluster, asked)
+    assert plan.estimate.step_time_s == pytest.approx(best, rel=1e-9)
+    assert plan.bound.bound_s <= best * (1 + 1e-9)
+
+
+def _step_s(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> float:
+    try:
+        return search_whole(graph, cluster, request).estimate.step_time_s
+    except InfeasibleError:
+        return math.inf
+
+
+def planned(**asked: str) -> Plan:
+    given: dict[str, Any] = {"stage_meshes": "any", **GENERIC, **asked}
+    request = SearchRequest(global_batch=8, **given)
+    return search_whole(skewed(6), machine(8), request)
+
+
+def test_a_number_of_stages_that_does_not_divide_the_devices() -> None:
+    """The wide layer has half of them; parts lie in a row, the largest first on the machine."""
+    plan = planned(pipeline="3", micro_batch="2")
+    sizes = [stage_size(plan, stage) for stage in range(3)]
+    assert sorted(sizes) == [2, 2, 4]
+    assert sizes[0] == 4
+    assert sorted(rank for stage in range(3) for rank in stage_ranks(plan, stage)) == list(range(8))
+    assert stage_ranks(plan, 0) == (0, 1, 2, 3)
+    assert not list(plan_faults(plan))
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert "devices" in str(Shape(3, 2, 4, sizes=(4, 2, 2)))
+
+
+def test_the_largest_part_lies_in_whole_tiers_wherever_it_stands_in_the_pipeline() -> None:
+    plan = drawn_stages(mlp(4, 4, 16, 32), 8, Shape(3, 4, 3, sizes=(2, 4, 2)), "generic", 0)
+    assert [stage_ranks(plan, stage) for stage in range(3)] == [(4, 5), (0, 1, 2, 3), (6, 7)]
+
+
+def test_a_file_whose_parts_are_not_all_devices_is_refused() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    first, *rest = pipeline(plan).stages
+    smaller = replace(rest[-1], mesh=(("card", 1, 0),))
+    broken = replace(plan, pipeline=replace(pipeline(plan), stages=(first, *rest[:-1], smaller)))
+    assert ("the axes do not multiply to 8 ranks", "mesh") in list(plan_faults(broken))
+    turns = replace(plan, pipeline=replace(pipeline(plan), stages=(first, *rest[:1]), chunks=2))
+    assert any("one size" in what for what, _ in plan_faults(turns))
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [({"target": "mindspore"}, "--target generic"), ({"interleave": "2"}, "--interleave 1")],
+)
+def test_what_takes_stages_of_one_size_is_refused(asked: dict[str, str], word: str) -> None:
+    with pytest.raises(RequestError, match=word):
+        planned(**asked)
+
+
+def test_a_number_of_stages_that_does_not_divide_names_what_makes_it_possible() -> None:
+    with pytest.raises(RequestError, match="--stage-meshes any"):
+        planned(pipeline="3", stage_meshes="equal")
+    with pytest.raises(RequestError, match="pieces at most"):
+        planned(pipeline="40")
+
+
+def test_more_freedom_is_never_slower() -> None:
+    for first in (1, 4):
+        steps = [
+            _step_s(skewed(first), machine(8), SearchRequest(global_batch=16, target="generic",
+                                                            stage_meshes=choice))
+            for choice in ("equal", "any")
+        ]  # fmt: skip
+        assert steps[1] <= steps[0] * (1 + 1e-9)
+
+
+def test_parts_are_priced_again_as_planned_here_and_on_faster_links() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    for part in range(3):
+        assert stage_case(plan, part).lowered.nodes
+    same = moved_stages(plan, machine(8))
+    assert same.estimate.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
+    assert same.collectives == plan.collectives
+    faster = moved_stages(plan, machine(8).with_bandwidth("card", 4.0))
+    assert faster.estimate.step_time_s < plan.estimate.step_time_s
+
+
+def test_what_is_sent_between_parts_of_two_sizes_takes_as_long_as_on_the_smaller_one() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    tensor = plan.graph.tensors
+    for send in pipeline(plan).sends:
+        sizes = [stage_size(plan, stage) for stage in (send.stage - 1, send.stage)]
+        assert send.nbytes == pytest.approx(tensor[send.tensor].nbytes / min(sizes))
+
+
+def test_formats_of_frameworks_with_one_mesh_refuse_such_plans() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    for name in ("mindspore", "megatron"):
+        with pytest.raises(ExportError, match="differ in their devices"):
+            FORMATS[name].writer(plan, None)
+    FORMATS["jax"].writer(plan, None)
