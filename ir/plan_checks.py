@@ -60,7 +60,7 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
 
 def mesh_faults(parts: Sequence[Mesh], rank_order: Sequence[int]) -> Iterator[Fault]:
     """What keeps axes and ranks from being a mesh for each part of the machine."""
-    for mesh in dict.fromkeys(parts):
+    for mesh in parts:
         names = [name for name, _, _ in mesh]
         if not names or len(set(names)) != len(names):
             yield f"the axes {names} have no distinct names", "mesh"

@@ -61,7 +61,8 @@ def _silent(job: Job) -> Job:
             backward=_computing(block.backward),
             weight=_computing(block.weight),
             again=_computing(block.again),
-            hidden=(),
+            hidden_forward=(),
+            hidden_backward=(),
             gather_s=0.0,
             sync_s=0.0,
         )

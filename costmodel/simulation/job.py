@@ -30,10 +30,10 @@ class Block:
     """To gather its sharded parameters once."""
     sync_s: float = 0.0
     """To reduce its gradients."""
-    gathered_bytes: float = 0.0
-    """Of its gathered parameters."""
-    hidden: tuple[Part, ...] = ()
-    """Communication of a forward and a backward pass that computation hides; it costs nothing."""
+    hidden_forward: tuple[Part, ...] = ()
+    """Communication of a forward pass that computation hides; it costs nothing."""
+    hidden_backward: tuple[Part, ...] = ()
+    """The same of a backward pass, with what is sent again before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,9 @@ class Sharding:
     """Gradients are reduced after every micro-batch; else after the last one."""
     buckets: float = 1.0
     """Layers whose gradients are sent together."""
+    shown: float = 0.0
+    """Share of what a pass gathers and reduces by which its computation takes longer, as kernels
+    are slower beside a collective."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.simulation.job import Block, Job, Sharding, Stage
+from costmodel.simulation.layer_parts import layer_parts
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
 from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.layers import ends_s, tokens
 from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
-from costmodel.training.sizes import layer_parameters, local_parameters
+from costmodel.training.sizes import gathered_parameters, local_parameters
 from costmodel.training.step import StepTimes, step_times
 from costmodel.training.table import RunTable
 
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
 BUCKET_BYTES = 64 * 2**20
 INSIDE, ACROSS = "server", "network"
 """Tiers: the links inside a server, and those between servers."""
-_COMMUNICATION = {
-    "tp_hidden": Work("tensor parallel", "all_gather"),
-    "ep_hidden": Work("experts", "all_to_all"),
-    "cp_hidden": Work("context parallel", "all_gather"),
-}
 _HOST = "micro-batch"
 """What the host does for each micro-batch outside the layers."""
 _HEAD_FORWARD = 1 / 3
@@ -116,53 +112,35 @@ class _Layout:
 
     def _layer(self) -> Block:
         """One mean layer."""
-        layout = self.run.layout
-        plain = self.table.with_columns(
-            {"recompute_full": np.zeros(1), "recompute_core": np.zeros(1)}
-        )
-        forward, moved_forward = self._passes(plain, "layer_forward")
-        backward, moved_backward = self._passes(plain, "layer_backward")
-        whole = step_times(self.table, self.constants).layer_backward[0]
-        once = step_times(plain, self.constants).layer_backward[0]
-        again = (Part(Work("recompute"), float(whole - once)),) if whole > once else ()
+        causes = ("tensor parallel", "experts", "context parallel")
+        tiers = {cause: self._tier_of(cause) for cause in causes}
+        parts = layer_parts(self.table, self.constants, tiers, self._uneven)
         # The gradients of inputs and of weights take as long as each other in every product.
-        half = [Part(Work("compute backward"), s / 2) for s in (backward, backward)]
+        computing, *moved = parts.backward
+        half = computing._replace(seconds=computing.seconds / 2)
         kept, working = self._kept()
         gather_s, sync_s = self._per_layer()
         return Block(
             "layers",
             1.0,
-            forward=(Part(Work("compute forward"), forward), *moved_forward),
-            backward=(half[0], *moved_backward),
-            weight=(half[1],),
-            again=again,
+            forward=parts.forward,
+            backward=(half, *moved),
+            weight=(half,),
+            again=parts.again,
             kept_bytes=kept,
             working_bytes=working,
             gather_s=gather_s,
             sync_s=sync_s,
-            gathered_bytes=2.0 * float(layer_parameters(self.table)[0]) / layout.tp,
-            hidden=self._hidden(plain),
+            hidden_forward=parts.hidden_forward,
+            hidden_backward=parts.hidden_backward,
         )
 
-    def _passes(self, table: RunTable, name: str) -> tuple[float, tuple[Part, ...]]:
-        """Seconds of computation of a pass, and its exposed communication by kind."""
-        constants, parts = self.constants, []
-        before = float(getattr(step_times(table, constants), name)[0])
-        for field_name, work in _COMMUNICATION.items():
-            constants = replace(constants, **{field_name: 1.0})
-            after = float(getattr(step_times(table, constants), name)[0])
-            seconds = (before - after) * self._uneven(work)
-            if seconds > 0:
-                parts.append(Part(work._replace(tier=self._tier_of(work)), seconds))
-            before = after
-        return before * self._uneven(None), tuple(parts)
-
-    def _uneven(self, work: Work | None) -> float:
+    def _uneven(self, work: Work) -> float:
         """How much longer the busiest expert rank takes; for computation its experts' share."""
         model, factor = self.run.model, self.options.expert_imbalance
         if not model.experts or factor == 1.0:
             return 1.0
-        if work is not None:
+        if work.is_communication:
             return factor if work.kind == "all_to_all" else 1.0
         width = 2.0 + model.gated
         routed = width * model.hidden * model.expert_ffn * model.experts_per_token
@@ -171,23 +149,10 @@ class _Layout:
         share = routed / (routed + rest)
         return 1.0 + (factor - 1.0) * share
 
-    def _hidden(self, table: RunTable) -> tuple[Part, ...]:
-        """Communication of a pass that the constants say is hidden."""
-        out = []
-        for name, work in _COMMUNICATION.items():
-            shown = replace(self.constants, **{name: 0.0})
-            gone = (
-                step_times(table, shown).layer_forward
-                - step_times(table, self.constants).layer_forward
-            )
-            if float(gone[0]) > 1e-12:
-                out.append(Part(work._replace(tier=self._tier_of(work)), float(gone[0])))
-        return tuple(out)
-
-    def _tier_of(self, work: Work) -> str:
+    def _tier_of(self, cause: str) -> str:
         layout = self.run.layout
         strides = {"tensor parallel": (1, layout.tp), "experts": (layout.tp, layout.ep)}
-        return self._tier(*strides.get(work.cause, (layout.tp, layout.cp)))
+        return self._tier(*strides.get(cause, (layout.tp, layout.cp)))
 
     def _kept(self) -> tuple[float, float]:
         """Bytes that a mean layer keeps, and that it needs while it runs backward."""
@@ -219,7 +184,7 @@ class _Layout:
         ranks = np.asarray([float(layout.zero_group or layout.dp * layout.cp)])
         links = Links(np.asarray(self.constants.link), np.asarray(self.constants.port))
         members = group(self.table, ranks, self.table.tp)
-        nbytes = 2.0 * layer_parameters(self.table) / self.table.tp
+        nbytes = 2.0 * gathered_parameters(self.table)
         return float(all_gather_s(self.table, links, nbytes, members)[0])
 
     def _fullest(self) -> float:
@@ -239,6 +204,7 @@ class _Layout:
             sync=Work("gradient sync", kind),
             gather_each_pass=each_pass,
             sync_each_micro=each_pass,
+            shown=self.constants.fetch_shown if each_pass else 0.0,
             buckets=1.0 if layout.zero_stage >= 3 else max(1.0, BUCKET_BYTES // (2.0 * each)),
         )
 

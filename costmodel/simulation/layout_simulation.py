@@ -58,7 +58,7 @@ def simulate_job(job: Job, effects: Effects) -> JobTimes:
     except ScheduleError as error:
         raise SimulationError(
             f"{error}\n  at:  the schedule {job.schedule}\n"
-            "  fix: choose another --schedule or another layout"
+            "  fix: choose another schedule= in --layout, or other degrees"
         ) from error
     timeline = run(step.programme)
     return JobTimes(step, timeline, step.step_s(timeline))

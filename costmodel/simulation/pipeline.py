@@ -14,8 +14,10 @@ from typing import NamedTuple, TypeAlias
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.engine import Timeline
 from costmodel.simulation.job import Job
-from costmodel.simulation.passes import Folded, Piece, joined, parts_of, together
+from costmodel.simulation.passes import Folded, Piece, beside, joined, parts_of, pieces, together
 from costmodel.simulation.programme import COMPUTE, Chain, Part, Programme, Use, Work, chained
+from costmodel.simulation.replicas import Replicas
+from costmodel.simulation.routes import Route
 from costmodel.simulation.schedules import SCHEDULES, Direction, Order, Pass, Shape, orders
 
 Key: TypeAlias = tuple[Direction, int, int, int]
@@ -76,7 +78,6 @@ class _Streams:
     compute: int
     forward: int
     backward: int
-    replicas: int
     ports: dict[str, int]
     """Shared fairly, by tier."""
     engine: int
@@ -96,25 +97,27 @@ class _Lowering:
     job: Job
     effects: Effects
     programme: Programme = field(default_factory=Programme)
+    route: Route = field(init=False)
     streams: list[_Streams] = field(init=False)
     passes: dict[Key, Ends] = field(default_factory=dict)
     sends: dict[Key, int] = field(default_factory=dict)
     """What hands the result of a pass over, by the pass."""
     held: list[Held] = field(default_factory=list)
-    joined: list[int] = field(default_factory=list)
     last_micro: dict[tuple[int, int], int] = field(default_factory=dict)
     ran: list[list[int]] = field(init=False)
     """Computations of each stage in order."""
-    pending: list[list[int]] = field(init=False)
-    """Reductions of each stage."""
+    replicas: list[Replicas] = field(init=False)
+    """What each stage exchanges with its replicas."""
     chunks: dict[tuple[int, int], _Chunk] = field(default_factory=dict)
     folded: dict[tuple[int, int, Direction, bool], Folded] = field(default_factory=dict)
     """What a pass is made of that runs as one task; the same for all micro-batches."""
 
     def __post_init__(self) -> None:
-        self.streams = [self._streams(s.name) for s in self.job.stages]
+        self.route = Route.of(self.job)
+        self.streams, self.replicas = [], []
+        for own in self.job.stages:
+            self._add_device(own.name)
         self.ran = [[] for _ in self.job.stages]
-        self.pending = [[] for _ in self.job.stages]
         for stage, own in enumerate(self.job.stages):
             for number, blocks in enumerate(own.chunks):
                 self.chunks[stage, number] = _Chunk(
@@ -124,18 +127,35 @@ class _Lowering:
                     max((b.working_bytes for b in blocks), default=0.0),
                 )
 
-    def _streams(self, name: str) -> _Streams:
-        programme = self.programme
-        device = programme.device(name, self.job.copies)
+    def _add_device(self, name: str) -> None:
+        """Streams and ports of a stage. Where transfers queue, all to replicas are one stream."""
+        programme, effects, job = self.programme, self.effects, self.job
+        device = programme.device(name, job.copies)
         compute = programme.stream(device, COMPUTE)
-        forward = backward = replicas = compute
-        if self.effects.overlap:
+        forward = backward = gathers = reductions = compute
+        if effects.overlap:
             forward = programme.stream(device, "send forward")
             backward = programme.stream(device, "send backward")
-            replicas = programme.stream(device, "replicas")
-        tiers = sorted({self.job.send.tier, self.job.sharding.tier})
+            gathers = reductions = programme.stream(device, "replicas")
+            if effects.contention is not Contention.QUEUE:
+                reductions = programme.stream(device, "reductions")
+        tiers = sorted({job.send.tier, job.sharding.tier})
         ports = {tier: programme.resource() for tier in tiers}
-        return _Streams(compute, forward, backward, replicas, ports, programme.resource())
+        streams = _Streams(compute, forward, backward, ports, programme.resource())
+        self.streams.append(streams)
+        uses = self._uses(streams, job.sharding.tier)
+        ahead, overlap = effects.prefetch, effects.overlap
+        self.replicas.append(
+            Replicas(programme, job.sharding, gathers, reductions, uses, ahead, overlap)
+        )
+
+    def _uses(self, streams: _Streams, tier: str) -> list[Use]:
+        """What a transfer takes of what is shared."""
+        fair = self.effects.contention is Contention.FAIR
+        uses = [Use(streams.ports[tier], 1.0)] if fair else []
+        if self.effects.interference:
+            uses.append(Use(streams.engine, self.effects.interference))
+        return uses
 
     def run(self) -> PipelineStep:
         job = self.job
@@ -150,7 +170,8 @@ class _Lowering:
                 self._run(stage, passes)
         self._connect()
         self._updates()
-        return PipelineStep(job, self.programme, tuple(self.held), tuple(self.joined))
+        joined = tuple(sorted(task for own in self.replicas for task in own.joined))
+        return PipelineStep(job, self.programme, tuple(self.held), joined)
 
     def _note_last(self, stage: int, order: Order) -> None:
         for each in order:
@@ -180,16 +201,26 @@ class _Lowering:
             label = f"{each.direction}{each.micro}"
             task = self._compute(stage, label, own.chain, (), own.hidden)
             return Ends(task, task)
-        first = last = -1
-        for piece in self._pieces(stage, each):
-            needs = [self._gather(stage, piece)] if gathered else []
-            parts, hidden = parts_of(piece, each)
-            label = f"{each.direction}{each.micro} {piece.block.name}".rstrip()
-            last = self._compute(stage, label, chained(parts), needs, hidden)
-            first = last if first < 0 else first
-            if synced:
-                self.pending[stage].append(self._sync(stage, piece, last))
-        return Ends(first, last)
+        blocks = self.job.stages[stage].chunks[each.chunk]
+        tasks = [
+            self._piece(stage, each, piece, gathered=gathered, synced=synced)
+            for piece in pieces(blocks, self.job.sharding.buckets, each)
+        ]
+        return Ends(tasks[0], tasks[-1])
+
+    def _piece(self, stage: int, each: Pass, piece: Piece, *, gathered: bool, synced: bool) -> int:
+        """Some layers of a pass, and what travels for them."""
+        replicas, ran = self.replicas[stage], self.ran[stage]
+        needs = replicas.gather(piece, ran[-1] if ran else -1) if gathered else []
+        parts, hidden = parts_of(piece, each)
+        parts += replicas.slowed(piece, gathers=gathered, syncs=synced)
+        label = f"{each.direction}{each.micro} {piece.block.name}".rstrip()
+        task = self._compute(stage, label, chained(parts), needs, hidden)
+        if gathered:
+            replicas.used(piece, task)
+        if synced:
+            replicas.sync(piece, task)
+        return task
 
     def _whole(self, stage: int, each: Pass) -> Folded:
         """A pass as one task."""
@@ -201,32 +232,11 @@ class _Lowering:
         return self.folded[key]
 
     def _pair(self, stage: int, passes: Sequence[Pass]) -> Ends:
-        """Two passes as one: the communication of each hides behind the computation of both."""
-        parts: list[Part] = []
-        hidden: list[Part] = []
-        for each in passes:
-            own = self._whole(stage, each)
-            parts += own.chain.parts
-            hidden += own.hidden
-        computing = sum(p.seconds for p in parts if not p.work.is_communication)
-        moving = sum(p.seconds for p in parts if p.work.is_communication)
-        shown = max(moving - computing, 0.0) / moving if moving else 0.0
-        kept = [Part(p.work, p.seconds * shown) if p.work.is_communication else p for p in parts]
-        hidden += [Part(p.work, p.seconds * (1 - shown)) for p in parts if p.work.is_communication]
+        """Two passes as one."""
+        own = beside([self._whole(stage, each) for each in passes])
         label = "+".join(f"{p.direction}{p.micro}" for p in passes)
-        task = self._compute(stage, label, chained(kept), (), hidden)
+        task = self._compute(stage, label, own.chain, (), own.hidden)
         return Ends(task, task)
-
-    def _pieces(self, stage: int, each: Pass) -> list[Piece]:
-        """The layers of a pass by buckets, in the order in which it runs them."""
-        blocks = self.job.stages[stage].chunks[each.chunk]
-        out: list[Piece] = []
-        for block in blocks:
-            bucket = self.job.sharding.buckets
-            count = max(math.ceil(block.count / bucket - 1e-9), 1)
-            sizes = [min(bucket, block.count - i * bucket) for i in range(count)]
-            out += [Piece(block, size) for size in sizes]
-        return out if each.direction is Direction.FORWARD else out[::-1]
 
     def _gathers(self, stage: int, each: Pass) -> bool:
         """Whether parameters are gathered for this pass."""
@@ -263,63 +273,7 @@ class _Lowering:
         self.ran[stage].append(task)
         return task
 
-    def _transfer(
-        self, stage: int, label: str, work: Work, seconds: float, stream: int, needs: Iterable[int]
-    ) -> int:
-        fair = self.effects.contention is Contention.FAIR
-        uses = [Use(self.streams[stage].ports[work.tier], 1.0)] if fair else []
-        if self.effects.interference:
-            uses.append(Use(self.streams[stage].engine, self.effects.interference))
-        return self.programme.add(label, work, seconds, (stream,), needs, uses)
-
-    def _gather(self, stage: int, piece: Piece) -> int:
-        """Gather the parameters of a piece, as many pieces ahead as are prefetched."""
-        ran, sharding = self.ran[stage], self.job.sharding
-        ahead = len(ran) - 1 - self.effects.prefetch
-        if not sharding.gather_each_pass:
-            ahead = -1
-        return self._join(
-            self._transfer(
-                stage,
-                piece.block.name,
-                sharding.gather._replace(tier=sharding.tier),
-                piece.block.gather_s * piece.layers,
-                self.streams[stage].replicas,
-                [ran[ahead]] if ahead >= 0 else [],
-            )
-        )
-
-    def _sync(self, stage: int, piece: Piece, after: int) -> int:
-        sharding = self.job.sharding
-        work = sharding.sync._replace(tier=sharding.tier)
-        seconds = piece.block.sync_s * piece.layers
-        stream = self.streams[stage].replicas
-        return self._join(self._transfer(stage, piece.block.name, work, seconds, stream, [after]))
-
-    def _join(self, task: int) -> int:
-        self.joined.append(task)
-        return task
-
     # Between passes
-
-    def _next(self, stage: int, chunk: int) -> tuple[int, int] | None:
-        """Stage and chunk that hold the layers behind these; None at the end."""
-        stages = len(self.job.stages)
-        if SCHEDULES[self.job.schedule].bidirectional:
-            after = stage - 1 if chunk else stage + 1
-            return (after, chunk) if 0 <= after < stages else None
-        if stage + 1 < stages:
-            return stage + 1, chunk
-        return (0, chunk + 1) if chunk + 1 < self.job.chunks else None
-
-    def _previous(self, stage: int, chunk: int) -> tuple[int, int] | None:
-        stages = len(self.job.stages)
-        if SCHEDULES[self.job.schedule].bidirectional:
-            before = stage + 1 if chunk else stage - 1
-            return (before, chunk) if 0 <= before < stages else None
-        if stage > 0:
-            return stage - 1, chunk
-        return (stages - 1, chunk - 1) if chunk > 0 else None
 
     def _send(self, stage: int, each: Pass, after: int, *, beside: bool) -> None:
         """Hand the result of a pass over to whoever needs it, if that is another device.
@@ -328,7 +282,7 @@ class _Lowering:
         speed while it is sent.
         """
         forward = each.direction is Direction.FORWARD
-        find = self._next if forward else self._previous
+        find = self.route.behind if forward else self.route.before
         target = find(stage, each.chunk)
         if target is None:
             return
@@ -339,18 +293,15 @@ class _Lowering:
             stream = streams.forward if forward else streams.backward
             label = f"{each.direction}{each.micro} to {self.job.stages[target[0]].name}"
             seconds = self.job.send_s
-            if beside and self._queues() and self.pending[stage]:
-                self._lengthen(self.pending[stage][-1], seconds)
+            if beside and self._queues() and self.replicas[stage].delay(seconds):
                 seconds *= 2
-            self.sends[key] = self._transfer(stage, label, self.job.send, seconds, stream, [after])
+            work, uses = self.job.send, self._uses(streams, self.job.send.tier)
+            self.sends[key] = self.programme.add(label, work, seconds, (stream,), [after], uses)
 
     def _queues(self) -> bool:
         """Whether transfers to other stages and to replicas meet at a port."""
         same = self.job.send.tier == self.job.sharding.tier
         return same and self.effects.overlap and self.effects.contention is Contention.QUEUE
-
-    def _lengthen(self, task: int, seconds: float) -> None:
-        self.programme.seconds[task] += seconds
 
     def _connect(self) -> None:
         """Let every pass wait for what it gets from the pass before."""
@@ -361,7 +312,8 @@ class _Lowering:
                 )
                 continue
             forward = direction is Direction.FORWARD
-            source = (self._previous if forward else self._next)(stage, chunk)
+            find = self.route.before if forward else self.route.behind
+            source = find(stage, chunk)
             if source is not None:
                 self.programme.need(ends.first, self.sends[(direction, *source, micro)])
             elif not forward:
@@ -383,9 +335,8 @@ class _Lowering:
 
     def _updates(self) -> None:
         """Update the parameters, after all stages have their gradients or each by itself."""
-        ready = [
-            [own[-1] for own in (a, b) if own] for a, b in zip(self.ran, self.pending, strict=True)
-        ]
+        pairs = zip(self.ran, self.replicas, strict=True)
+        ready = [ran[-1:] + replicas.finish() for ran, replicas in pairs]
         if not SCHEDULES[self.job.schedule].skewed:
             everyone = sorted({task for own in ready for task in own})
             barrier = self.programme.add("all stages", Work("barrier"), 0.0, (), everyone)

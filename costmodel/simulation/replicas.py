@@ -17,6 +17,9 @@ from costmodel.simulation.passes import Piece
 from costmodel.simulation.programme import Part, Programme, Use, Work
 
 
+_SLOWER = Work("slower beside transfers")
+
+
 class _Ready(NamedTuple):
     """Gradients of a piece that are to be reduced."""
 
@@ -40,6 +43,7 @@ class Replicas:
     uses: Sequence[Use]
     """What a transfer takes of what is shared."""
     prefetch: int
+    overlap: bool
     using: list[int] = field(default_factory=list)
     """Computations with gathered parameters, in order."""
     ready: deque[_Ready] = field(default_factory=deque)
@@ -95,12 +99,23 @@ class Replicas:
             self._reduce(self.ready.popleft())
         return self.reduced[-1:]
 
-    def shown(self, piece: Piece, *, gathers: bool, syncs: bool) -> list[Part]:
-        """What of the exchange takes the place of computation."""
-        both = ((self.sharding.gather, piece.block.gather_s * gathers),
-                (self.sharding.sync, piece.block.sync_s * syncs))  # fmt: skip
+    def slowed(self, piece: Piece, *, gathers: bool, syncs: bool) -> list[Part]:
+        """What a computation takes longer beside the exchange of its piece.
+
+        The links are in use meanwhile, so that no transfer gains by it. Where nothing runs beside
+        anything, it is a part of the transfers themselves.
+        """
         share = self.sharding.shown * piece.layers
-        return [Part(self._placed(work), share * each) for work, each in both if share * each]
+        both = (
+            (self.sharding.gather, self.gathers, share * piece.block.gather_s * gathers),
+            (self.sharding.sync, self.reductions, share * piece.block.sync_s * syncs),
+        )
+        found = [(self._placed(work), stream, seconds) for work, stream, seconds in both if seconds]
+        if not self.overlap:
+            return [Part(work, seconds) for work, _, seconds in found]
+        for work, stream, seconds in found:
+            self.programme.add(piece.block.name, work, seconds, (stream,), (), self.uses)
+        return [Part(_SLOWER, sum(seconds for _, _, seconds in found))] if found else []
 
     def delay(self, seconds: float) -> bool:
         """Lengthen what runs beside a message of so many seconds; whether anything does."""

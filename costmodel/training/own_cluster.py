@@ -150,20 +150,20 @@ def _chosen(
 ) -> tuple[tuple[str, ...], FloatArray]:
     """The constants to free, and the predictions for each row with the others fitted.
 
-    Tried are none, a factor of all times, and the one, two and four constants that move these rows
-    most, with that factor and without: one for every two rows at most. What is tried later is taken
-    only if rows that were left out are predicted better for it.
+    Tried are none, a factor of all times, then the one, two and four constants that move these rows
+    most beside it, where it was of use, or alone: one for every two rows at most. What is tried
+    later is taken only if rows that were left out are predicted better for it.
     """
     ranked = _ranked(table, start, runs)
     most = min(_MOST_FREE, max(len(runs) // _ROWS_PER_CONSTANT, 1))
-    first = [tuple(name for name in ranked if name in ranked[:count]) for count in (0, 1, 2, 4)]
-    tried = [(*factor, *free) for free in first for factor in ((), (ALL_TIMES,))]
     best: tuple[str, ...] = ()
     unseen = step_times(table, start).total
     error = float(np.median(np.abs(np.log(unseen / times))))
-    for free in tried:
-        if not 0 < len(free) <= most:
-            continue
+    for count in (0, 1, 2, 4):
+        factor = (ALL_TIMES,) if count == 0 or ALL_TIMES in best else ()
+        free = (*factor, *ranked[:count])
+        if len(free) > most:
+            break
         trial = np.array([_without(table, times, free, start, row) for row in range(len(runs))])
         trial_error = float(np.median(np.abs(np.log(trial / times))))
         if trial_error < error:
@@ -176,7 +176,7 @@ def _fitted(
 ) -> tuple[float, StepConstants]:
     """The factor of all times, 1 where it is not free, and the constants fitted from there on."""
     factor = 1.0
-    if ALL_TIMES in free:
+    if ALL_TIMES in free and len(times):
         for _ in range(_ROUNDS):
             predicted = step_times(table, start.slowed(factor)).total
             factor *= float(np.exp(np.median(np.log(times / predicted))))

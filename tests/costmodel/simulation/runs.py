@@ -11,6 +11,7 @@ ROUTED = replace(
     DENSE, name="routed", experts=16, experts_per_token=2, expert_ffn=1408, shared_ffn=2816,
     dense_layers=1,
 )  # fmt: skip
+LLAMA = TrainingModel("Llama-3-8B", 4096, 32, 32, 8, 128, 14336, 128256)
 LARGE = TrainingModel("Llama-3.1-405B", 16384, 126, 128, 8, 128, 53248, 128256)
 
 

@@ -44,7 +44,8 @@ def jobs(draw: st.DrawFn) -> Job:
         )  # fmt: skip
         stages.append(Stage(f"stage {number}", own, update_s=draw(seconds)))
     sharding = Sharding("net", gather_each_pass=draw(st.booleans()),
-                        sync_each_micro=draw(st.booleans()))  # fmt: skip
+                        sync_each_micro=draw(st.booleans()),
+                        shown=draw(st.sampled_from([0.0, 0.25])))  # fmt: skip
     send = Work("stage transfer", "point_to_point", draw(st.sampled_from(["net", "near"])))
     return Job(tuple(stages), draw(st.integers(1, 6)), schedule, 1, draw(seconds), send, sharding)
 
@@ -121,6 +122,46 @@ def test_sharded_parameters_are_gathered_ahead_of_each_layer() -> None:
     assert step_s(job, OVERLAP) == pytest.approx(9 + 0.5)
     waiting = replace(OVERLAP, prefetch=0)
     assert step_s(job, waiting) == pytest.approx(9 + 6 * 0.5)
+
+
+@pytest.mark.parametrize("mode", [Contention.NONE, Contention.QUEUE])
+@pytest.mark.parametrize(("prefetch", "seen"), [(0, 6 * 0.75 + 1.0), (1, 0.75 + 1.0)])
+def test_gathers_do_not_wait_for_the_gradients_of_the_layer_in_use(
+    mode: Contention, prefetch: int, seen: float
+) -> None:
+    """Only the first gather and the last reduction have nothing to hide behind, as in FSDP with
+    backward prefetching.
+    """
+    own = block(1.0, 2.0, layers=3.0, gather_s=0.75, sync_s=1.0)
+    job = even_job("1f1b", 1, 1, own, sharding=SHARDED)
+    effects = Effects(contention=mode, prefetch=prefetch)
+    assert step_s(job, Effects.none()) == pytest.approx(9 + 6 * 0.75 + 3 * 1.0)
+    assert step_s(job, effects) == pytest.approx(9 + seen)
+
+
+@given(jobs(), st.integers(0, 3))
+def test_more_prefetching_never_makes_a_step_longer(job: Job, prefetch: int) -> None:
+    less, more = (replace(OVERLAP, prefetch=prefetch + extra) for extra in (0, 1))
+    assert step_s(job, more) <= step_s(job, less) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mode", list(Contention))
+def test_computation_may_be_slower_beside_what_is_gathered_and_reduced(mode: Contention) -> None:
+    own = block(1.0, 2.0, layers=3.0, gather_s=0.5, sync_s=0.5)
+    job = even_job("1f1b", 1, 1, own, sharding=replace(SHARDED, shown=0.2))
+    assert step_s(job) == pytest.approx(9 + 9 * 0.5)
+    # Nine transfers slow computation by 0.1 s each; the first and the last are seen.
+    found = account(job, Effects(contention=mode))
+    assert found.step_s == pytest.approx(9 + 9 * 0.1 + 2 * 0.4)
+    assert found.computing["slower beside transfers"] == pytest.approx(9 * 0.1)
+    assert sum(c.total_s for c in found.communication) == pytest.approx(9 * 0.5)
+    assert found.exposed_s == pytest.approx(2 * 0.4)
+
+
+def test_links_that_are_never_idle_take_all_that_is_sent() -> None:
+    own = block(0.01, 0.02, layers=20.0, gather_s=1.0, sync_s=1.0)
+    job = even_job("1f1b", 1, 1, own, sharding=replace(SHARDED, shown=0.25))
+    assert step_s(job, Effects()) >= 20 * 3 * 1.0
 
 
 def test_parameters_gathered_once_delay_only_the_first_micro_batch() -> None:

@@ -48,23 +48,53 @@ def test_what_was_measured_is_not_read() -> None:
     checked = ROW["notes"] + "; [check] derived model TFLOP/s/dev=115; num-experts=8"
     without = ROW["notes"] + "; num-experts=8"
     assert read_row(ROW | {"notes": checked}) == read_row(ROW | {"notes": without})
+    inside = "use-flash-attn [Check] num-experts=16, use-mc2; num-experts=8"
+    before = "use-flash-attn; num-experts=8"
+    assert read_row(ROW | {"notes": inside}) == read_row(ROW | {"notes": before})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"hidden": ""}, "'hidden' is empty"),
-        ({"layers": "forty"}, "no number"),
+        ({"layers": "forty"}, r"column 'layers' is 'forty', not a whole number from 1"),
+        ({"vocab": "128k"}, "column 'vocab' is '128k', not a whole number"),
+        ({"hidden": "51,20"}, "column 'hidden' is '51,20'"),
         ({"tp": "-8"}, "not a whole number"),
         ({"heads": "1e400"}, "not a whole number"),
         ({"seq_len": "nan"}, "not a whole number"),
         ({"devices": "17"}, "are not 17 devices"),
         ({"pp": "64", "devices": "1024"}, "64 pipeline stages"),
+        ({"vpp": "30", "pp": "2", "dp": "1"}, "2 stages of 30 chunks for 40 layers"),
+        ({"vpp": "2"}, "vpp is 2, but there is no pipeline"),
+        (
+            {"vpp": "2", "pp": "4", "tp": "2", "global_batch": "12"},
+            "3 micro-batches for 4 stages of 2 chunks",
+        ),
+        ({"tp": "16", "dp": "1"}, "tensor parallel 16 does not divide 40 heads"),
+        ({"kv_heads": "80"}, "kv_heads 80 does not divide 40 heads"),
+        ({"kv_heads": "7"}, "kv_heads 7 does not divide 40 heads"),
+        ({"cp": "3", "devices": "48"}, "context parallel 3 does not divide 4096 tokens"),
+        ({"global_batch": "63"}, "63 is no multiple of micro_batch 2 x dp 2"),
+        ({"micro_batch": "64"}, "no multiple of micro_batch 64 x dp 2"),
+        ({"ep": "2"}, "ep is 2, but no experts are stated"),
+        ({"notes": "num-experts=24", "ep": "16"}, "16 does not divide 24 experts"),
+        ({"notes": "num-experts=64", "ep": "32"}, "32 does not divide tp x cp x dp = 16"),
+        ({"notes": "num-experts=4; moe-router-topk=8"}, "8 experts for each token, of 4"),
+        ({"notes": "num-layer-list=9,9", "pp": "2", "dp": "1"}, "has 18 layers, the model 40"),
+        ({"notes": "num-layer-list=20,20"}, "of 2 stages, the pipeline of 1"),
+        ({"notes": "kv-channels=0"}, "kv-channels in 'notes' is 0"),
+        ({"notes": "moe-router-topk=0; num-experts=8"}, "moe-router-topk in 'notes' is 0"),
+        ({"sequence_parallel": "maybe"}, "sequence_parallel is 'maybe'; known: yes, no"),
         ({"global_batch": "1"}, "global batch of 1"),
         ({"hardware": "abacus"}, "is not in"),
         ({"dtype": "int3"}, "known: fp32"),
         ({"recompute": "sometimes"}, "known: none"),
+        ({"recompute": "!"}, "known: none"),
+        ({"recompute": "full (block)"}, "of how many layers is not stated"),
         ({"zero_stage": "7"}, "known: 0 to 3"),
+        ({"zero_stage": "-1"}, "known: 0 to 3"),
+        ({"zero_stage": "hsdp"}, "known: 0 to 3"),
         ({"notes": "INCONSISTENT: dp*tp*pp*cp != devices"}, "inconsistent"),
         ({"dp": "", "devices": ""}, "neither 'dp' nor 'devices'"),
     ],
@@ -72,6 +102,94 @@ def test_what_was_measured_is_not_read() -> None:
 def test_a_row_that_cannot_be_is_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         read_row(ROW | change)
+
+
+_SIZES = (
+    "devices", "hidden", "layers", "heads", "kv_heads", "ffn_hidden", "vocab", "seq_len",
+    "global_batch", "micro_batch", "tp", "pp", "vpp", "dp", "cp", "ep",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("column", _SIZES)
+def test_a_stated_0_is_not_read_as_unstated(column: str) -> None:
+    for text in ("0", "0.0", "-0"):
+        with pytest.raises(LayoutError, match=f"column '{column}' is '{text}', not a whole"):
+            read_row(ROW | {column: text})
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "devices", "kv_heads", "ffn_hidden", "vocab", "micro_batch", "pp", "vpp", "dp", "cp", "ep",
+        "zero_stage", "sequence_parallel", "recompute", "dtype",
+    ],
+)  # fmt: skip
+def test_what_says_that_it_is_not_stated_is_as_an_empty_cell(column: str) -> None:
+    for text in ("n/a", "N/A", "-", " - ", "not stated"):
+        assert read_row(ROW | {column: text}) == read_row(ROW | {column: ""})
+
+
+@pytest.mark.parametrize(
+    ("column", "plain", "words"),
+    [
+        ("hidden", "5120", ("5,120", "5120.0", " 5120 ")),
+        ("pp", "1", ("none", "off", "No")),
+        ("ep", "1", ("none",)),
+        ("zero_stage", "1", ("ZeRO-1", "zero1", "ZeRO stage 1", "stage 1", "1.0")),
+        ("zero_stage", "3", ("fsdp", "FSDP2", "zero-3")),
+        ("zero_stage", "0", ("none", "off", "no", "ddp", "")),
+        ("sequence_parallel", "yes", ("on", "y", "Enabled", "true", "1")),
+        ("sequence_parallel", "no", ("off", "n", "disabled", "false", "none", "0")),
+        ("recompute", "none", ("no", "off", "0", "false", "Disabled", "no recompute")),
+        (
+            "recompute",
+            "full",
+            ("on", "1", "yes", "full (uniform)", "full/uniform", "uniform", "Full recomputation",
+             "activation checkpointing"),
+        ),
+        (
+            "recompute",
+            "selective",
+            ("selective (core attn)", "Selective recompute", "core_attn", "custom", "minimal",
+             "qkv_proj_offloaded"),
+        ),
+    ],
+)  # fmt: skip
+def test_words_with_one_meaning_are_understood(
+    column: str, plain: str, words: tuple[str, ...]
+) -> None:
+    usual = read_row(ROW | {column: plain}).run
+    for word in words:
+        assert read_row(ROW | {column: word}).run == usual, word
+    assert Recompute.NONE != read_row(ROW | {"recompute": "full"}).run.layout.recompute
+
+
+def test_blocks_in_the_cell_take_their_number_from_the_notes() -> None:
+    notes = {"notes": "recompute-num-layers=10"}
+    layout = read_row(ROW | notes | {"recompute": "full; block"}).run.layout
+    assert (layout.recompute, layout.recompute_share) == (Recompute.FULL, 0.25)
+    assert read_row(ROW | notes | {"recompute": "full"}).run.layout.recompute_share == 1.0
+
+
+def test_idle_layers_fill_stages() -> None:
+    """64 chunks of 61 layers and 3 that do nothing, as in DeepSeek-V3 with MindSpeed."""
+    change = {"layers": "64", "heads": "128", "kv_heads": "128", "pp": "8", "vpp": "8", "tp": "1"}
+    row = ROW | change | {"notes": "noop-layers=47,62,63"}
+    assert read_row(row).run.model.layers == 61
+    with pytest.raises(LayoutError, match="8 stages of 8 chunks for 61 layers"):
+        read_row(row | {"layers": "61", "notes": ""})
+
+
+def test_embedding_and_head_may_be_stages() -> None:
+    assert read_row(ROW | {"layers": "2", "pp": "4", "tp": "2"}).run.layout.pp == 4
+    with pytest.raises(LayoutError, match="4 pipeline stages for 1 layers"):
+        read_row(ROW | {"layers": "1", "pp": "4", "tp": "2"})
+
+
+def test_no_experts_may_be_stated() -> None:
+    mixtral = ROW | {"model": "Mixtral-8x7B", "notes": ""}
+    assert read_row(mixtral).run.model.experts == 8
+    assert read_row(mixtral | {"notes": "num-experts=0"}).run.model.experts == 0
 
 
 def test_what_a_row_leaves_out_is_assumed_and_said() -> None:
@@ -180,14 +298,15 @@ def test_the_buffer_of_an_expert_is_read() -> None:
 
 
 def test_the_name_of_a_public_model_stands_for_its_sizes() -> None:
-    empty = {"model": "DeepSeekV3 (dropless)", "hidden": "", "layers": "", "heads": ""}
+    empty = {"model": "DeepSeekV3 (dropless)", "hidden": "", "layers": "n/a", "heads": ""}
+    empty["kv_heads"] = ""
     model = read_row(ROW | empty).run.model
     assert (model.hidden, model.layers, model.heads, model.experts) == (7168, 61, 128, 256)
     stated = read_row(ROW | empty | {"layers": "4"}).run.model
     assert stated.layers == 4
 
 
-@pytest.mark.parametrize(("vpp", "hidden"), [("12", True), ("1", False)])
+@pytest.mark.parametrize(("vpp", "hidden"), [("10", True), ("1", False)])
 def test_a_recipe_may_hold_for_interleaved_stages_only(vpp: str, hidden: bool) -> None:
     row = ROW | {
         "source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA GB300",
