@@ -165,8 +165,8 @@ class _Staged:
         target.receive(send.tensor, there)
 
     def _moved(self, tensor: Spread, target: Forward, layout: NamedLayout | None) -> Spread:
-        """The same on the devices of another stage: piece by piece where it has as many."""
-        if tensor.mesh.size == target.mesh.size:
+        """The same on the devices of another stage: piece by piece where its mesh is as large."""
+        if tensor.mesh.axes == target.mesh.axes:
             return replace(tensor, mesh=target.mesh, shards=tuple(p.copy() for p in tensor.shards))
         return spread(whole(tensor), target.named_layout(layout), target.mesh)
 

@@ -51,6 +51,7 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
         yield from tensor_faults(plan.tensors, graph, meshes)
         yield from operator_faults(plan.operators, graph, meshes)
         yield from collective_faults(plan.collectives, plan.graph, meshes)
+        yield from _between_faults(plan, meshes)
     yield from estimate_faults(plan.estimate)
     if plan.pipeline is not None:
         yield from pipeline_faults(plan.pipeline, plan.operators)
@@ -80,12 +81,33 @@ def _stage_faults(plan: Plan, stages: int) -> Iterator[Fault]:
         "tensors": [tensor.stage for tensor in plan.tensors],
         "operators": [op.stage for op in plan.operators],
         "collectives": [item.stage for item in plan.collectives],
+        "pipeline.sends": [item.stage for item in plan.pipeline.sends] if plan.pipeline else [],
     }
     for kind, items in named.items():
+        first = 1 if kind == "pipeline.sends" else 0
         for index, stage in enumerate(items):
-            if not 0 <= stage < stages:
+            if not first <= stage < stages:
                 yield f"there is no stage {stage}", f"{kind}.{index}"
                 return
+
+
+def _between_faults(plan: Plan, meshes: Sequence[Mesh]) -> Iterator[Fault]:
+    """What goes between stages in layouts that the mesh at its end does not have, and inputs that
+    have none where meshes differ.
+    """
+    sends = () if plan.pipeline is None else plan.pipeline.sends
+    for index, send in enumerate(sends):
+        place = f"pipeline.sends.{index}"
+        ends = (replace(send, after=None), replace(send, before=None))
+        for end, mesh in zip(ends, meshes[send.stage - 1 : send.stage + 1], strict=True):
+            yield from _way_faults(end, plan.graph, mesh, place)
+    if len({*meshes}) > 1:
+        inputs = {(tensor.name, tensor.stage) for tensor in plan.tensors if tensor.role == "input"}
+        named = {name for name, _ in inputs}
+        for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
+            for name in named.intersection(op.inputs):
+                if (name, planned.stage) not in inputs:
+                    yield f"stage {planned.stage} has no layout of the input {name!r}", "tensors"
 
 
 def tensor_faults(
@@ -202,6 +224,8 @@ def chunk_faults(pipeline: Pipeline) -> Iterator[Fault]:
         yield f"{len(pipeline.stages)} stages do not make {pipeline.chunks} chunks", "pipeline"
     elif pipeline.chunks > 1 and any(stage.mesh for stage in pipeline.stages):
         yield "chunks take turns on parts of one size", "pipeline.stages"
+    elif all(stage.mesh for stage in pipeline.stages):
+        yield "no stage has the mesh of the plan", "mesh"
 
 
 def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) -> Iterator[Fault]:

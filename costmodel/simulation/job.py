@@ -46,6 +46,8 @@ class Stage:
     state_bytes: float = 0.0
     """Weights, gradients and optimizer state."""
     update_s: float = 0.0
+    copies: int = 0
+    """Devices that it stands for, where they are not those of the job."""
 
 
 @dataclass(frozen=True, slots=True)

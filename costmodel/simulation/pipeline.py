@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.engine import Timeline
-from costmodel.simulation.job import Job
+from costmodel.simulation.job import Job, Stage
 from costmodel.simulation.passes import Folded, Piece, beside, joined, parts_of, pieces, together
 from costmodel.simulation.programme import COMPUTE, Chain, Part, Programme, Use, Work, chained
 from costmodel.simulation.replicas import Replicas
@@ -116,7 +116,7 @@ class _Lowering:
         self.route = Route.of(self.job)
         self.streams, self.replicas = [], []
         for own in self.job.stages:
-            self._add_device(own.name)
+            self._add_device(own)
         self.ran = [[] for _ in self.job.stages]
         for stage, own in enumerate(self.job.stages):
             for number, blocks in enumerate(own.chunks):
@@ -127,10 +127,10 @@ class _Lowering:
                     max((b.working_bytes for b in blocks), default=0.0),
                 )
 
-    def _add_device(self, name: str) -> None:
+    def _add_device(self, stage: Stage) -> None:
         """Streams and ports of a stage. Where transfers queue, all to replicas are one stream."""
         programme, effects, job = self.programme, self.effects, self.job
-        device = programme.device(name, job.copies)
+        device = programme.device(stage.name, stage.copies or job.copies)
         compute = programme.stream(device, COMPUTE)
         forward = backward = gathers = reductions = compute
         if effects.overlap:

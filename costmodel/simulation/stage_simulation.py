@@ -118,7 +118,7 @@ def _silent_job(plan: Plan) -> Job:
         chunks[number % pipeline.parts].append((block,))
         updates[number % pipeline.parts] += stage_times(plan, number).update_s
     stages = tuple(
-        Stage(f"stage {part}", tuple(own), update_s=update_s)
+        Stage(f"stage {part}", tuple(own), update_s=update_s, copies=stage_size(plan, part))
         for part, (own, update_s) in enumerate(zip(chunks, updates, strict=True))
     )
     return Job(stages, pipeline.micro_batches, pipeline.schedule, stage_size(plan, 0))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ir.plan import Plan
+from ir.plan_stages import has_equal_stages
 from planner.explain.records import Record
 from planner.splits import splits_in
 from topology.units import format_seconds
@@ -101,7 +102,7 @@ def difference_of(plan: Plan, other: Plan, asked: str) -> WhyNot:
 
 def changed_operators(plan: Plan, other: Plan) -> list[str]:
     """Operators that another plan splits otherwise; on other meshes, into other pieces."""
-    if plan.mesh == other.mesh:
+    if plan.mesh == other.mesh and has_equal_stages(plan) and has_equal_stages(other):
         layouts = {op.name: (op.inputs, op.outputs) for op in plan.operators}
         return [o.name for o in other.operators if layouts.get(o.name) != (o.inputs, o.outputs)]
     splits = dict(splits_in(plan))

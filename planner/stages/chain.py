@@ -118,15 +118,16 @@ def cut_chain(
     fewest, most = stages or (1, table.segments)
     most = min(most, table.segments, devices // min(table.sizes))
     sums = _Sums(table, devices, micro_batches, range(fewest - 1, most))
-    times = _spaced(sums.times_s(), spacing)
+    every = sums.times_s()
+    times = _spaced(every, spacing)
     shortest = sums.least(math.inf)
     if shortest is None:
         return None
     first = bisect_left(times, 1, key=lambda time_s: sums.least(float(time_s)) is not None)
     best, bound_s = None, math.inf
     for place in range(first, len(times)):
-        # Of those tried here none has its slowest stage below the time before.
-        slowest_s = float(times[place - 1]) if place and spacing else float(times[place])
+        # Of those tried here none has its slowest stage below the time before, nor below all.
+        slowest_s = float(times[place - 1] if place and spacing else every[place])
         least_s = _step_s(slowest_s, shortest[0], micro_batches, chunks)
         if best is not None and least_s >= best.step_time_s:
             break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -154,11 +154,14 @@ class _Pricing:
             return
         bound_s = max(least.bound_s - slack_s, 0.0)
         found = Priced(self._shape(least), bound_s, math.inf, (), _ends(least))
+        every: dict[Shape, Priced] = {}
         if bound_s < least_s:
             found = self._within(found, free)
-            if self.small:
-                yield from self._every(table, slack_s)
-        yield found
+            every = {item.shape: item for item in self._every(table, slack_s)}
+        # A shape is solved once: at the cuts expected to be best, and at all of them.
+        own = every.pop(found.shape, None)
+        yield found if own is None else replace(found, every=own.every)
+        yield from every.values()
 
     def _table(self, times: Sequence[FloatArray], within: Sequence[FloatArray]) -> StageTable:
         unit, tables = self.sizes[-1], self.tables
@@ -226,13 +229,14 @@ class _Pricing:
     def _every(self, table: StageTable, slack_s: float) -> Iterator[Priced]:
         """All stages of a small network if they are few, by the sizes of their parts."""
         count, most = self.micro.segments.count, ENUMERATED * self.task.request.effort
-        rows = [
+        every_row = (
             (sizes, inner)
             for stages in range(self.stages[0], self.stages[1] + 1)
             for sizes in _compositions(self.units, table.sizes, stages)
             if len({*sizes}) > 1
             for inner in combinations(range(1, count), stages - 1)
-        ]  # fmt: skip
+        )  # fmt: skip
+        rows = list(islice(every_row, most + 1)) if self.small else []
         by_sizes: dict[tuple[int, ...], list[tuple[float, Ends]]] = {}
         for sizes, inner in rows if len(rows) <= most else ():
             ends = (*inner, count)

@@ -101,6 +101,15 @@ def test_stages_that_hold_the_same_weight_add_up_its_gradient() -> None:
         assert "tied.weight" in alone.not_verified
 
 
+def test_stages_of_one_size_whose_meshes_differ_hand_on_what_is_read() -> None:
+    plan = drawn_stages(NETS["perceptron"](), 8, Shape(3, 4, 2, sizes=(4, 2, 2)), "generic", 1)
+    *before, last = pipeline(plan).stages
+    other = replace(last, mesh=((last.mesh[0][0], 1, 0), ("other", 2, 0)))
+    changed = replace(plan, pipeline=replace(pipeline(plan), stages=(*before, other)))
+    found = verdict_on(changed)
+    assert max(output.error for output in found.outputs) <= found.tolerance
+
+
 def test_chunks_that_take_turns_compute_the_same() -> None:
     plan = drawn_stages(mlp(6, 4, 16, 32), 8, Shape(2, 4, 4, 2), "generic", 1)
     assert pipeline(plan).schedule == "interleaved"

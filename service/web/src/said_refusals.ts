@@ -166,6 +166,8 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["chunks take turns on parts of one size", "只有大小相同的部分才能轮流运行多个块"],
   ["leave it out, or use --interleave 1", "请省略它，或用 --interleave 1"],
   ["there is no stage {}", "没有阶段 {1}"],
+  ["no stage has the mesh of the plan", "没有阶段使用方案的网格"],
+  ["stage {} has no layout of the input {}", "阶段 {1} 没有输入 {2} 的布局"],
   ["devices that differ are not drawn where stages have different numbers of them", "各阶段设备数不同时，不抽样有差异的设备"],
   ["leave --jitter, --spread and --stragglers out", "请省略 --jitter、--spread 和 --stragglers"],
   ["optimizer state of the plan rests in the memory of the host, and no link to it is known of {}", "方案的优化器状态放在主机内存中，而不知道 {1} 到主机的链路"],

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.order_time import in_order_s
+from costmodel.simulation.pipeline import pipeline_programme
 from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.stage_simulation import _silent_job
 from costmodel.simulation.trace import trace_json
 from costmodel.simulation.variation import Distribution, Variation
 from ir.plan import Pipeline, Plan
@@ -164,6 +166,14 @@ def test_overlap_shortens_the_step_and_hides_gradients(contention: Contention) -
     assert sum(c.hidden_s for c in sent) > 0
     assert any(c.kind == "point_to_point" for c in found.account.communication)
     assert found.step_s > busy
+
+
+def test_a_part_of_the_machine_counts_by_its_devices() -> None:
+    """In the whole step, and in what is told apart of its waiting."""
+    plan = drawn(Shape(3, 4, 4, sizes=(2, 4, 2)), 0)
+    step = pipeline_programme(_silent_job(plan), Effects())
+    assert step.programme.copies == [2, 4, 2]
+    assert simulate_plan(plan, Effects()).timeline.programme.copies == [2, 4, 2]
 
 
 def test_devices_that_vary_are_refused_where_stages_have_different_numbers_of_them() -> None:

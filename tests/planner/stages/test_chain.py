@@ -100,3 +100,18 @@ def test_it_equals_enumeration(
     ends = [s.end for s in found.stages]
     assert [s.start for s in found.stages] == [0, *ends[:-1]]
     assert ends[-1] == table.segments
+
+
+def test_the_bound_holds_where_all_times_lie_closer_than_the_spacing() -> None:
+    """Two ways to cut: the one of the least sum has the slower stage."""
+    table = StageTable(np.full((3, 4, 1), np.inf), (1,))
+    for (start, end), time_s in {
+        (0, 1): 1.0,
+        (1, 3): 0.9991,
+        (0, 2): 0.99951,
+        (2, 3): 0.99965,
+    }.items():
+        table.time_s[start, end, 0] = time_s
+    found = cut_chain(table, 2, 100, stages=(2, 2), spacing=1e-3)
+    assert found is not None
+    assert found.bound_s <= pipeline_time_s((0.99951, 0.99965), 100)

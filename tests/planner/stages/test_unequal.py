@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from exporters.errors import ExportError
@@ -16,14 +17,17 @@ from ir.plan import Pipeline, Plan
 from ir.plan_checks import plan_faults
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.plan_stages import stage_ranks, stage_size
+from planner.explain.difference_by_cause import changed_operators
 from planner.explain.stage_case import stage_case
 from planner.joint import search_whole
 from planner.moving_stages import moved_stages
 from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.stages.chain import StageTable
+from planner.stages.floors import Floors
 from planner.stages.menu import Shape, divisors
 from planner.stages.record import drafted
 from planner.stages.task import Task
-from planner.stages.unequal import part_sizes
+from planner.stages.unequal import UnequalHunt, _Pricing, part_sizes
 from planner.stages.whole import solved
 from tests.builders import GraphBuilder, mlp
 from tests.executors.drawn_stages import drawn_stages
@@ -75,7 +79,7 @@ def by_trying_all(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> f
     return best
 
 
-@pytest.mark.parametrize(("first", "memory"), [(1, 0.35e9), (6, None), (6, 0.35e9)])
+@pytest.mark.parametrize(("first", "memory"), [(6, None), (6, 0.35e9)])
 def test_the_answer_is_that_of_trying_all(first: int, memory: float | None) -> None:
     cluster, graph = machine(4, memory), skewed(first)
     asked = SearchRequest(global_batch=4, stage_meshes="any", **GENERIC)  # type: ignore[arg-type]
@@ -129,6 +133,55 @@ def test_a_file_whose_parts_are_not_all_devices_is_refused() -> None:
     assert ("the axes do not multiply to 8 ranks", "mesh") in list(plan_faults(broken))
     turns = replace(plan, pipeline=replace(pipeline(plan), stages=(first, *rest[:1]), chunks=2))
     assert any("one size" in what for what, _ in plan_faults(turns))
+
+
+def test_a_file_whose_stages_do_not_fit_together_is_refused() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    own = pipeline(plan)
+    first, *rest = own.stages
+    none_shows = replace(own, stages=(replace(first, mesh=plan.mesh), *rest))
+    nowhere = replace(own, sends=(replace(own.sends[0], stage=3), *own.sends[1:]))
+    layout = own.sends[0].after
+    assert layout is not None
+    strange = replace(layout, dims=(("nowhere",), *layout.dims[1:]))
+    elsewhere = replace(own, sends=(replace(own.sends[0], after=strange), *own.sends[1:]))
+    moved = tuple(replace(t, stage=1) if t.role == "input" else t for t in plan.tensors)
+    for broken, place in (
+        (replace(plan, pipeline=none_shows), "mesh"),
+        (replace(plan, pipeline=nowhere), "pipeline.sends.0"),
+        (replace(plan, pipeline=elsewhere), "pipeline.sends.0"),
+        (replace(plan, tensors=moved), "tensors"),
+    ):
+        assert [where for _, where in plan_faults(broken)] == [place]
+
+
+def test_layouts_of_the_same_axes_on_another_mesh_are_changes() -> None:
+    plan = planned(pipeline="3", micro_batch="2")
+    own = pipeline(plan)
+    halved = [replace(s, mesh=tuple((n, 1, t) for n, _, t in s.mesh)) for s in own.stages]
+    other = replace(plan, pipeline=replace(own, stages=tuple(halved)))
+    assert changed_operators(plan, other)
+    assert not changed_operators(plan, plan)
+
+
+def test_a_shape_is_solved_once_at_all_its_cuts() -> None:
+    asked = SearchRequest(global_batch=4, stage_meshes="any", **GENERIC)  # type: ignore[arg-type]
+    task = Task(skewed(6), machine(4), asked)
+    hunt = UnequalHunt(task, Floors(task), lambda _: None)
+    for priced in hunt.run(None, lambda: math.inf):
+        shapes = [item.shape for item in priced]
+        assert len({*shapes}) == len(shapes)
+        assert all(item.every for item in priced if item.shape.sizes)
+
+
+def test_ways_to_cut_are_not_all_counted_where_they_are_many() -> None:
+    task = Task(mlp(24, 8, 16, 16), machine(16), SearchRequest(global_batch=8, target="generic",
+                                                               stage_meshes="any"))  # fmt: skip
+    assert task.is_small
+    pricing = _Pricing(task, Shape(1, 1, 8), (8, 4, 2, 1), small=True)
+    count = pricing.micro.segments.count
+    table = StageTable(np.zeros((count, count + 1, 4)), (8, 4, 2, 1))
+    assert not list(pricing._every(table, 0.0))
 
 
 @pytest.mark.parametrize(
