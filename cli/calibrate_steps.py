@@ -48,9 +48,10 @@ CalibrationOutput = Annotated[
 def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json = False) -> None:
     """Fit the constants that matter most for these runs, beginning at those of the package.
 
-    Few rows move few constants, and not far: one for every two rows, four at most, and none unless
-    rows that are left out are predicted better for it. The interval of a constant comes from rows
-    drawn with replacement, the error afterwards from leaving each row out.
+    Tried first is one factor of all times (all_times), then constants beside it. Few rows move few
+    constants, and not far: one for every two rows, four at most, and none unless rows that are left
+    out are predicted better for it. The interval of a constant comes from rows drawn with
+    replacement, the error afterwards from leaving each row out.
     """
     if output is not None:
         check_folder(output.parent)

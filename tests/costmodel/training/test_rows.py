@@ -161,7 +161,6 @@ def test_words_with_one_meaning_are_understood(
     usual = read_row(ROW | {column: plain}).run
     for word in words:
         assert read_row(ROW | {column: word}).run == usual, word
-    assert Recompute.NONE != read_row(ROW | {"recompute": "full"}).run.layout.recompute
 
 
 def test_blocks_in_the_cell_take_their_number_from_the_notes() -> None:
