@@ -16,7 +16,6 @@ from costmodel.simulation.job import Sharding
 from costmodel.simulation.passes import Piece
 from costmodel.simulation.programme import Part, Programme, Use, Work
 
-
 _SLOWER = Work("slower beside transfers")
 
 
@@ -67,7 +66,8 @@ class Replicas:
             ahead = len(self.using) - 1 - self.prefetch
             while self.ready and self.ready[0].gathered <= ahead:
                 self._reduce(self.ready.popleft())
-            needs = [before] if not self.prefetch else self.using[max(ahead, 0) : ahead + 1]
+            needs = [self.using[ahead]] if ahead >= 0 else []
+            needs = needs if self.prefetch else [before]
         return [
             self._transfer(
                 piece,
