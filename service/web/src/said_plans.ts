@@ -115,8 +115,8 @@ export const SAID_OF_PLANS: Said[] = [
   // Where nothing fits
   ["no plan fits: the smallest one found needs {} GiB per device of {} GiB", "没有放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
   ["no plan that fits was found in time: the smallest one found needs {} GiB per device of {} GiB", "时限内没有找到放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
-  ["{} GB of states (weights, gradients) do not fit into {} cards with {} GB each, {} GB in all", "状态（权重、梯度）共 {1} GB，放不进 {2} 张各 {3} GB、共 {4} GB 的卡"],
-  ["{} GB of states (weights, gradients, optimizer) do not fit into {} cards with {} GB each, {} GB in all", "状态（权重、梯度、优化器）共 {1} GB，放不进 {2} 张各 {3} GB、共 {4} GB 的卡"],
+  ["{} of states (weights, gradients) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
+  ["{} of states (weights, gradients, optimizer) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度、优化器）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
   ["--memory {}, if the devices had it", "--memory {1}，如果设备有这么多"],
   ["--devices {} or more (activations come on top)", "--devices {1} 或更多（激活另计）"],
   ["--devices {} or more", "--devices {1} 或更多"],
