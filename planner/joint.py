@@ -286,6 +286,12 @@ class _Joint:
         return found if few else None
 
     def _nothing(self, refused: Solved | None) -> Exception:
+        if refused is None and self.task.request.stage_meshes == "any":
+            wanted = self.task.request.pipeline
+            return RequestError(
+                f"no parts of {self.task.cluster.devices} devices of this machine make these "
+                f"stages\n  at:  --pipeline {wanted}\n  fix: --pipeline auto"
+            )
         if refused is None:
             return RequestError(
                 "no shape of the pipeline can be priced\n  at:  --global-batch\n"

@@ -72,11 +72,10 @@ def shapes_of(
         stages = [1]
     elif request.pipeline != "auto":
         if _is_for_unequal(request, stages, segments):
+            _micro_batches(request, batch)
             return ()
         stages = [_wanted_stages(request, stages, segments, cluster)]
-    micro = divisors(batch)
-    if request.micro_batch != "auto":
-        micro = [_wanted_micro_batch(int(request.micro_batch), micro, batch)]
+    micro = _micro_batches(request, batch)
     every = [
         Shape(p, b, batch // b, chunks)
         for p in stages
@@ -85,6 +84,14 @@ def shapes_of(
         if _takes_turns(p, batch // b, chunks, segments)
     ]
     return tuple(every) if every else _no_turns(request, stages, segments)
+
+
+def _micro_batches(request: SearchRequest, batch: int) -> list[int]:
+    """Sizes of micro-batch that are open, or the one that is asked for."""
+    every = divisors(batch)
+    if request.micro_batch == "auto":
+        return every
+    return [_wanted_micro_batch(int(request.micro_batch), every, batch)]
 
 
 def _is_for_unequal(request: SearchRequest, stages: list[int], segments: int) -> bool:

@@ -166,6 +166,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["chunks take turns on parts of one size", "只有大小相同的部分才能轮流运行多个块"],
   ["leave it out, or use --interleave 1", "请省略它，或用 --interleave 1"],
   ["there is no stage {}", "没有阶段 {1}"],
+  ["no parts of {} devices of this machine make these stages", "这台机器的 {1} 个设备分不出这些阶段"],
   ["the range {} does not say how many values", "范围 {1} 没有说明有多少个值"],
   ["write {}:5 for five values in equal ratios", "请写 {1}:5 表示五个等比的值"],
   ["write low:high:count or value,value,... with numbers above 0", "请写 low:high:count 或 value,value,...，数字大于 0"],

@@ -196,6 +196,13 @@ def test_what_takes_stages_of_one_size_is_refused(asked: dict[str, str], word: s
 def test_a_number_of_stages_that_does_not_divide_names_what_makes_it_possible() -> None:
     with pytest.raises(RequestError, match="--stage-meshes any"):
         planned(pipeline="3", stage_meshes="equal")
+    with pytest.raises(RequestError, match="does not divide into micro-batches of 3"):
+        planned(pipeline="3", micro_batch="3")
+    with pytest.raises(RequestError, match="--pipeline auto"):
+        search_whole(
+            skewed(1), machine(7),
+            SearchRequest(global_batch=8, stage_meshes="any", pipeline="3", target="generic"),
+        )  # fmt: skip
     with pytest.raises(RequestError, match="pieces at most"):
         planned(pipeline="40")
 
