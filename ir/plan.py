@@ -148,6 +148,11 @@ class PipelineStage:
     of what a block makes only what leaves it is kept."""
     mesh: tuple[tuple[str, int, int], ...] = ()
     """Axes like those of the plan, where its part of the machine has a mesh of another size."""
+    sync_s: float = 0.0
+    """Of `once_s`: sums of gradients inside the stage, before anything is updated."""
+    update_s: float = 0.0
+    """Of `once_s`: updates, gathers of their results, state from and to the host. What is left are
+    sums of gradients with other stages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,7 @@ def pipeline_faults(pipeline: Pipeline, operators: Sequence[PlannedOperator]) ->
             yield "its operators are said to be in another stage", f"pipeline.stages.{index}"
         yield from _time_faults(
             f"pipeline.stages.{index}", stage.forward_s, stage.backward_s, stage.once_s,
-            stage.peak_memory_bytes,
+            stage.peak_memory_bytes, stage.sync_s, stage.update_s,
         )  # fmt: skip
         ends = (stage.start, *(place for block in stage.blocks for place in block), stage.end)
         if list(ends) != sorted(ends):

@@ -264,8 +264,13 @@ class StageTimes:
     """For optimizer state to come from the host and go back."""
 
     @property
+    def last_s(self) -> float:
+        """What begins when the gradients of all stages are complete."""
+        return self.update_s + self.gather_s + self.host_s
+
+    @property
     def once_s(self) -> float:
-        return self.sync_s + self.shared_s + self.update_s + self.gather_s + self.host_s
+        return self.sync_s + self.shared_s + self.last_s
 
 
 def stage_times(plan: Plan, stage: int) -> StageTimes:
@@ -312,7 +317,14 @@ def retimed(plan: Plan) -> Plan:
     pipeline = pipeline_of(plan)
     found = [stage_times(plan, number) for number in range(len(pipeline.stages))]
     stages: tuple[PipelineStage, ...] = tuple(
-        replace(stage, forward_s=t.forward_s, backward_s=t.backward_s, once_s=t.once_s)
+        replace(
+            stage,
+            forward_s=t.forward_s,
+            backward_s=t.backward_s,
+            once_s=t.once_s,
+            sync_s=t.sync_s,
+            update_s=t.last_s,
+        )
         for stage, t in zip(pipeline.stages, found, strict=True)
     )
     return replace(plan, pipeline=replace(pipeline, stages=stages))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from planner.candidates import FloatArray, OpCandidates
-from planner.edges import EdgePricer
-from planner.pricing import Pricing
+from planner.edges import EdgePricer, FreeEdges, MindsporeEdges
+from planner.pricing import Pricing, TimePricing
 from planner.tensor_layouts import TensorLayouts
 
 
@@ -29,3 +30,13 @@ class Basis:
     pricing: Pricing
     layouts: TensorLayouts
     operators: dict[str, Priced]
+
+    def steady(self) -> Basis:
+        """The same without what happens once in a step."""
+        pricing, pricer = self.pricing, self.pricer
+        if not isinstance(pricing, TimePricing) or not isinstance(
+            pricer, FreeEdges | MindsporeEdges
+        ):
+            raise TypeError(f"{type(pricing).__name__} knows no step")
+        edges = replace(pricer, once_per=math.inf)
+        return replace(self, pricer=edges, pricing=replace(pricing, edges=edges))

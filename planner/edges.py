@@ -151,6 +151,8 @@ class FreeEdges:
 
     redistribution: Redistribution
     micro_batches: int = 1
+    once_per: float = 1.0
+    """Micro-batches that share what happens once in a step."""
 
     def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
         """Nothing: the tables of a tensor have all its layouts."""
@@ -160,9 +162,10 @@ class FreeEdges:
         total = forward * (2 if kind.regathered else 1)
         if kind.gradient:
             back = self.redistribution.pair_time_s(kind.tensor, target.gradient, source.gradient).T
-            if kind.parameter and self.micro_batches > 1:
+            if kind.parameter and self.once_per != 1:
                 # Terms add up where they arise if the gradient rests in the layout of use.
-                back = np.where(is_same(source, target), back / self.micro_batches, back)
+                once = (self.micro_batches == 1) | is_same(source, target)
+                back = np.where(once, back / self.once_per, back)
             total = total + back
         return np.minimum(total, UNREACHABLE_S)
 
@@ -196,6 +199,8 @@ class MindsporeEdges:
     model: CollectiveModel
     mesh: Mesh
     micro_batches: int = 1
+    once_per: float = 1.0
+    """Micro-batches that share what happens once in a step."""
     _mirror: dict[tuple[Layout, Shardable], Step | None] = field(default_factory=dict)
     _mirrors: dict[tuple[Layout, ...], CurveTable] = field(default_factory=dict)
 
@@ -207,7 +212,9 @@ class MindsporeEdges:
         total = forward * (1 + int(kind.regathered) + int(kind.gradient))
         if kind.parameter:
             if kind.gradient:
-                mirror_s = self._mirror_s(kind.tensor, source) / self.micro_batches
+                if self.micro_batches == 1 and self.once_per != 1:
+                    total = forward * (1 + int(kind.regathered)) + forward / self.once_per
+                mirror_s = self._mirror_s(kind.tensor, source) / self.once_per
                 total = total + mirror_s[:, None]
             total = np.where(is_used_as(source, target), total, UNREACHABLE_S)
         if kind.tied:
@@ -304,11 +311,23 @@ def _equal(sources: Layouts, targets: Layouts) -> NDArray[np.bool_]:
 
 
 def edge_pricer(
-    dialect: Dialect, mesh: Mesh, model: CollectiveModel, micro_batches: int = 1
+    dialect: Dialect,
+    mesh: Mesh,
+    model: CollectiveModel,
+    micro_batches: int = 1,
+    once_per: float = 1.0,
 ) -> EdgePricer:
-    """The pricer of a target's redistribution; costs are those of one micro-batch."""
+    """The pricer of a target's redistribution; costs are those of one micro-batch.
+
+    Args:
+        dialect: of the target.
+        mesh: of devices.
+        model: of collectives.
+        micro_batches: of a step.
+        once_per: micro-batches that share what happens once in a step.
+    """
     if dialect.partial_edges:
         moves = Redistribution(model, mesh, dialect.max_waste, dialect.eager_sums)
-        return FreeEdges(moves, micro_batches)
+        return FreeEdges(moves, micro_batches, once_per)
     exact = MindsporeRedistribution(model, mesh, dialect.all_to_all)
-    return MindsporeEdges(exact, model, mesh, micro_batches)
+    return MindsporeEdges(exact, model, mesh, micro_batches, once_per)

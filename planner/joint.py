@@ -48,7 +48,7 @@ SOLVED = 3
 
 NOTES = (
     "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
-    "what happens once in a step counts by its share in every micro-batch of its stage",
+    "gradients are added up when the passes of a stage are over, parameters updated after all",
 )
 
 Report = Callable[[str], None]
@@ -268,7 +268,7 @@ class _Joint:
             if bound_s >= (min(least_s, _worth_s(best)) if best.solved.fits else least_s):
                 break
             found = solved(self.task, item.shape, ends)
-            if found.fits and (not best.solved.fits or found.worth_s < _worth_s(best)):
+            if found.fits:
                 draft = drafted(found)
                 if not best.solved.fits or _worth_s(draft) < _worth_s(best):
                     best = draft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -85,12 +86,19 @@ class Setting:
     micro_batches: int = 1
     """Of one step. The graph is of one of them, and so is the cost: what happens once in a step
     counts by its share."""
+    steady: bool = False
+    """Leave out what happens once in a step."""
     in_flight: tuple[int, ...] = ()
     """Micro-batches whose saved tensors each piece of the graph keeps; 1 if it is not said."""
     sent: Mapping[str, Layout] = field(default_factory=dict)
     """Tensors that leave for other devices, and the layouts in which they do."""
     held: frozenset[str] = frozenset()
     """Operators whose layouts the user gives."""
+
+    @property
+    def once_per(self) -> float:
+        """Micro-batches that share what happens once in a step."""
+        return math.inf if self.steady else self.micro_batches
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,7 +167,7 @@ class _Lowering:
     def _parameter_table(self, tensor: Tensor, port: Port, cost: ParameterBytes) -> NodeTable:
         local = port_elements(tensor.dims, port, self.setting.mesh)
         update = self.basis.pricing.update(local * cost.moved_by_update)
-        update = update / self.setting.micro_batches
+        update = update / self.setting.once_per
         parts = (cost.weight, cost.gradient, cost.master, cost.moments)
         held = tuple((local * part)[port.of] for part in parts)
         return NodeTable(update[port.of], held, layout_axes(port, len(self.setting.mesh.axes)))

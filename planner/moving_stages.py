@@ -15,7 +15,6 @@ from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
 from planner.moving import moved, setting_of, timed_on
 from planner.request import RequestError
-from planner.stages.chain import pipeline_time_s
 from planner.stages.machine import send_s, send_tier
 from planner.stages.record import HOST
 from planner.stages.ring_moved import seen_there
@@ -224,8 +223,7 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
     pipeline, times = pipeline_of(plan), part_times(plan)
     slowest = max(range(len(times)), key=lambda part: times[part])
     busy = times[slowest] * pipeline.micro_batches
-    least_s = pipeline_time_s(times, pipeline.micro_batches, pipeline.chunks)
-    step_s = in_order_s(pipeline, least_s)
+    step_s = in_order_s(pipeline)
     causes: dict[str, float] = {}
 
     def add(cause: str, seconds: float) -> None:

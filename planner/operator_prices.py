@@ -21,7 +21,8 @@ def basis_of(liveness: Liveness, setting: Setting) -> Basis:
     """Candidates and prices of all operators of a graph."""
     operators = OperatorModel(setting.cluster.chip, smooth=True)
     model = CollectiveModel(setting.cluster, setting.mesh)
-    pricer = edge_pricer(setting.dialect, setting.mesh, model, setting.micro_batches)
+    counts = setting.micro_batches, setting.once_per
+    pricer = edge_pricer(setting.dialect, setting.mesh, model, *counts)
     pricing = _pricing(setting, operators, pricer)
     own = OpPricer(setting.mesh, setting.dialect, operators, model)
     priced = _priced_operators(liveness, own, pricing)

@@ -1,4 +1,10 @@
-"""How long the passes of a pipeline take in the order of its schedule, with nothing overlapped."""
+"""How long a step of a pipeline takes in the order of its schedule, with nothing overlapped.
+
+Parts of the machine run their passes in their order; when its passes are over a part adds up its
+gradients, and parts that hold the same parameter do so together. Once all parts have their
+gradients (the norm of all of them decides how far a step goes) each updates its parameters. That
+is the step that the simulation makes where nothing overlaps.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +12,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from costmodel.simulation.schedules import SCHEDULES, Direction, Order, Shape
-from ir.plan import Pipeline
+from ir.plan import Pipeline, PipelineStage
 
-ROUNDS = (6, 10)
-"""Micro-batches for each part between which a long step is extended: by then every round of an
-order takes nearly as long as the one before it."""
 PASSES = 4_000
 """Passes of one direction that are run all the same before a step is extended."""
+ROUNDS = 12
+"""Rounds of as many micro-batches as there are parts after which an order repeats: what limits it
+spans as many micro-batches as a part keeps on the way, a few of which divide so many."""
+ROUNDING = 1e-13
+"""Relative difference below which two repeats take equally long."""
 
 
 class PassTimes(NamedTuple):
@@ -22,56 +30,77 @@ class PassTimes(NamedTuple):
     backward_s: Sequence[float]
 
 
-def in_order_s(pipeline: Pipeline, least_s: float) -> float:
-    """Seconds of a step: that of all passes in their order, if it is more than the closed form,
-    which counts on equal chunks and on stages that share their time alike between both passes.
+def in_order_s(pipeline: Pipeline) -> float:
+    """Seconds of a step: all passes in their order, then gradients, then updates.
 
     Args:
         pipeline: with the times of its stages.
-        least_s: of the closed form.
     """
-    if pipeline.parts == 1:
-        return least_s
     stages, parts = pipeline.stages, pipeline.parts
     times = PassTimes([s.forward_s for s in stages], [s.backward_s for s in stages])
-    once_s = max(sum(s.once_s for s in stages[part::parts]) for part in range(parts))
-    spent_s = order_time_s(pipeline.schedule, times, parts, pipeline.micro_batches)
-    return max(least_s, spent_s + once_s)
+    free_s = part_ends_s(pipeline.schedule, times, parts, pipeline.micro_batches)
+    over_s = [0.0] * len(stages)
+    for number, stage in enumerate(stages):
+        over_s[number] = free_s[number % parts] = free_s[number % parts] + stage.sync_s
+    for shared in pipeline.shared:
+        ready_s = max(over_s[number] for number in shared.stages)
+        for number in shared.stages:
+            end_s = max(free_s[number % parts], ready_s) + shared.time_s
+            over_s[number] = free_s[number % parts] = end_s
+    updates_s = [_update_s(stage) for stage in stages]
+    return max(over_s) + max(sum(updates_s[part::parts]) for part in range(parts))
+
+
+def _update_s(stage: PipelineStage) -> float:
+    """Seconds in which a stage updates its parameters; earlier files do not tell it apart."""
+    return stage.update_s if stage.sync_s or stage.update_s else stage.once_s
 
 
 def order_time_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> float:
-    """Seconds from the first pass to the last one.
+    """Seconds from the first pass to the last one; arguments as for `part_ends_s`.
 
-    Piece i is on part i mod `parts`. A long step is that of a shorter one and as many rounds more.
+    >>> order_time_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
+    27.0
+    """
+    return max(part_ends_s(name, times, parts, micro_batches))
+
+
+def part_ends_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
+    """When the last pass of every part of the machine is over, in seconds.
+
+    Piece i is on part i mod `parts`. A long step is that of a shorter one and as many repeats
+    more, once each repeat takes as long as the one before it.
 
     Args:
         name: of a schedule with whole backward passes, in one direction.
         times: of every piece; as many as there are parts, or a multiple of it.
         parts: of the machine.
         micro_batches: of the step.
-
-    >>> order_time_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
-    27.0
     """
-    most = PASSES // len(times.forward_s) // parts
-    few, more = (max(rounds, most * rounds // ROUNDS[1]) * parts for rounds in ROUNDS)
-    if micro_batches <= more:
-        return _run_s(name, times, parts, micro_batches)
-    # What is left over of the last round goes with the first ones.
-    few, more = (count + micro_batches % parts for count in (few, more))
-    short_s = _run_s(name, times, parts, few)
-    long_s = _run_s(name, times, parts, more)
-    return short_s + (long_s - short_s) / (more - few) * (micro_batches - few)
+    if parts == 1:
+        return [micro_batches * (sum(times.forward_s) + sum(times.backward_s))]
+    each = ROUNDS * parts
+    few = max(PASSES // len(times.forward_s) // each, 1) * each + micro_batches % each
+    while few + 3 * each < micro_batches:
+        first, second, third = (
+            _run(name, times, parts, few + repeats * each) for repeats in range(3)
+        )
+        more = (micro_batches - few) // each
+        rows = list(zip(first, second, third, strict=True))
+        if all(abs((c - b) - (b - a)) <= ROUNDING * c for a, b, c in rows):
+            return [a + more * (b - a) for a, b, _ in rows]
+        few = 2 * few + micro_batches % each - (2 * few) % each
+    return _run(name, times, parts, micro_batches)
 
 
-def _run_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> float:
+def _run(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
     shape = Shape(parts, len(times.forward_s) // parts, micro_batches)
     orders = [SCHEDULES[name].order(shape, part) for part in range(parts)]
     run = _Run(times, parts)
     reached = [0] * parts
     while any(at < len(order) for at, order in zip(reached, orders, strict=True)):
         reached = [run.advance(part, at, orders[part]) for part, at in enumerate(reached)]
-    return max(run.free_s)
+    return run.free_s
 
 
 class _Run:

@@ -66,7 +66,7 @@ def _simulated(plan: Plan, effects: Effects, variation: Variation | None) -> Sim
             "micro-batches": pipeline.micro_batches,
         },
         notes=plan.notes,
-        estimate_means="in which nothing overlaps and stages wait for the slowest",
+        estimate_means="in which nothing overlaps",
     )
 
 

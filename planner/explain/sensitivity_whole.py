@@ -21,7 +21,6 @@ from planner.joint import search_whole
 from planner.moving import resized
 from planner.moving_stages import on_machine
 from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.stages.chain import pipeline_time_s
 from topology.cluster import Cluster
 
 FARTHEST = 4.0
@@ -174,10 +173,7 @@ def pieces_of_batch(plan: Plan) -> int:
 def _with_batch_s(pipeline: Pipeline, batch: int) -> float:
     """Seconds of a step with more or fewer micro-batches."""
     times = batch // pipeline.micro_batch
-    changed = replace(pipeline, micro_batches=times)
-    own = [s.forward_s + s.backward_s + s.once_s / times for s in pipeline.stages]
-    parts = [sum(own[part :: pipeline.parts]) for part in range(pipeline.parts)]
-    return in_order_s(changed, pipeline_time_s(parts, times, pipeline.chunks))
+    return in_order_s(replace(pipeline, micro_batches=times))
 
 
 def _shape_text(plan: Plan) -> str:

@@ -80,6 +80,8 @@ class Chain:
     step_time_s: float
     bound_s: float
     """No other takes less."""
+    slowest_s: float = 0.0
+    """No other has a slowest stage that takes less."""
 
 
 def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
@@ -124,10 +126,11 @@ def cut_chain(
     if shortest is None:
         return None
     first = bisect_left(times, 1, key=lambda time_s: sums.least(float(time_s)) is not None)
+    # Of those tried at one place none has its slowest stage below the place before, nor below all.
+    floors = [every[0], *times[:-1]] if spacing else every
     best, bound_s = None, math.inf
     for place in range(first, len(times)):
-        # Of those tried here none has its slowest stage below the time before, nor below all.
-        slowest_s = float(times[place - 1] if place and spacing else every[place])
+        slowest_s = float(floors[place])
         least_s = _step_s(slowest_s, shortest[0], micro_batches, chunks)
         if best is not None and least_s >= best.step_time_s:
             break
@@ -138,7 +141,10 @@ def cut_chain(
         step_s = pipeline_time_s([s.time_s for s in found[1]], micro_batches, chunks)
         if best is None or step_s < best.step_time_s:
             best = Chain(found[1], step_s, 0.0)
-    return None if best is None else replace(best, bound_s=min(bound_s, best.step_time_s))
+    if best is None:
+        return None
+    bound_s = min(bound_s, best.step_time_s)
+    return replace(best, bound_s=bound_s, slowest_s=float(floors[first]))
 
 
 def _step_s(slowest_s: float, sum_s: float, micro_batches: int, chunks: int) -> float:

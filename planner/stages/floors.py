@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.lowered import Lowered
+from planner.stages.bounds import even_step_s
 from planner.stages.chain import FloatArray
 from planner.stages.memory_floors import (
     SELECTIVE,
@@ -22,11 +24,23 @@ from planner.stages.memory_floors import (
 from planner.stages.menu import Shape
 from planner.stages.pieces import pieces_of
 from planner.stages.prices import piece_costs
-from planner.stages.shape_prices import entry_s, least_step_s
+from planner.stages.shape_prices import entry_s
 from planner.stages.task import Task
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 from topology.part import stage_cluster
+
+
+class _Total(NamedTuple):
+    """Seconds of the whole network in one place, at least."""
+
+    shared_s: float
+    """With the share in a micro-batch of what happens once in a step."""
+    steady_s: float
+    """Without it."""
+
+    def times(self, factor: float) -> _Total:
+        return _Total(self.shared_s * factor, self.steady_s * factor)
 
 
 @dataclass(slots=True)
@@ -36,8 +50,8 @@ class Floors:
     task: Task
     work: int = 0
     """Candidates in the problems solved."""
-    _sample_s: float | None = None
-    _totals: dict[int, dict[int, float]] = field(default_factory=dict)
+    _sample_s: _Total | None = None
+    _totals: dict[int, dict[int, _Total]] = field(default_factory=dict)
     """By number of stages and size of micro-batch the seconds of the whole network on a stage."""
     _sends: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     """The same of the cheapest cuts together, by how many there are."""
@@ -51,20 +65,24 @@ class Floors:
         A sample takes no less in a small micro-batch than in a larger one. Memory is what the
         small one saves, so what it adds to the time holds for one size alone.
         """
-        total_s = self._sample() * shape.micro_batch * shape.stages / self.task.cluster.devices
-        for size, known_s in self._totals.get(shape.stages, {}).items():
+        factor = shape.micro_batch * shape.stages / self.task.cluster.devices
+        totals = [self._sample().times(factor)]
+        for size, known in self._totals.get(shape.stages, {}).items():
             if size >= shape.micro_batch:
-                total_s = max(total_s, known_s * shape.micro_batch / size)
-        total_s = max(total_s, self._tight.get((shape.stages, shape.micro_batch), 0.0))
-        return least_step_s(total_s + self._sends_s(shape), shape)
+                totals.append(known.times(shape.micro_batch / size))
+        tight_s = self._tight.get((shape.stages, shape.micro_batch), 0.0)
+        sends_s = self._sends_s(shape)
+        shared_s = max(tight_s, *(total.shared_s for total in totals))
+        steady_s = max(total.steady_s for total in totals)
+        return even_step_s(shared_s + sends_s, steady_s + sends_s, shape)
 
     def of_unequal(self, micro_batch: int, micro_batches: int, largest: int) -> float:
-        """The same of stages that differ in their devices: the slowest one takes no less than its
-        share of all computation, and all together no less than on the largest part.
-        """
-        device_s = self._sample() * micro_batch
-        slowest_s = device_s / self.task.cluster.devices
-        return (micro_batches - 1) * slowest_s + device_s / largest
+        """The same of stages that differ in their devices, none of which has more than so many."""
+        sample, devices = self._sample().times(micro_batch), self.task.cluster.devices
+        even_s = micro_batches * sample.shared_s / devices
+        # As for equal stages, but of all stages behind the first one as if they were the second.
+        behind = (devices - largest) * (1 - 1 / micro_batches)
+        return max(even_s, micro_batches * sample.steady_s / (largest + behind))
 
     def _sends_s(self, shape: Shape) -> float:
         """Seconds in which a micro-batch crosses as many cuts as there must be."""
@@ -85,9 +103,10 @@ class Floors:
         """
         shape = shapes[0]
         cluster, mesh = self.task.stage_machine(shape)
-        whole = self._whole(shape, cluster, mesh)
+        whole, steady = self._wholes(shape, cluster, mesh)
         total_s, held = whole.free()
-        self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total_s
+        total = _Total(total_s, steady.free()[0])
+        self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total
         self.work += sum(whole.lowered.problem.sizes)
         limit = self.task.limit_bytes
         if 0 < limit < math.inf and total_s > 0:
@@ -100,19 +119,21 @@ class Floors:
             tight_s = best_bound(within_s, least_kept(shapes), unit, held, limit)
             self._tight[shape.stages, shape.micro_batch] = tight_s
 
-    def _sample(self) -> float:
+    def _sample(self) -> _Total:
         """Seconds of one sample on one device, in the whole batch."""
         if self._sample_s is None:
             one = stage_cluster(self.task.cluster, 1)
-            self._sample_s = 0.0
+            self._sample_s = _Total(0.0, 0.0)
             if one is not None:
-                shape = Shape(1, self.task.batch, 1)
-                whole = self._whole(shape, one, self.task.dialect.meshes(one)[0])
-                self._sample_s = whole.free()[0] / self.task.batch
+                shape, mesh = Shape(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
+                found = _Total(*(each.free()[0] for each in self._wholes(shape, one, mesh)))
+                self._sample_s = found.times(1 / self.task.batch)
         return self._sample_s
 
-    def _whole(self, shape: Shape, cluster: Cluster, mesh: Mesh) -> _Whole:
-        """The whole network as one piece; equal layers stand there once."""
+    def _wholes(self, shape: Shape, cluster: Cluster, mesh: Mesh) -> tuple[_Whole, _Whole]:
+        """The whole network as one piece, and without what happens once in a step; equal layers
+        stand there once.
+        """
         micro = self.task.micro(shape.micro_batch)
         segments = micro.segments
         every = (0, segments.count)
@@ -125,7 +146,10 @@ class Floors:
             in_flight=(1,) * len(spans),
             recompute=self.task.request.recompute in SELECTIVE,
         )
-        return _Whole(self.task, self.task.lowered(pieces, setting, micro), spare, len(spans))
+        shared = self.task.lowered(pieces, setting, micro)
+        steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
+        counts = spare, len(spans)
+        return _Whole(self.task, shared, *counts), _Whole(self.task, steady, *counts)
 
 
 @dataclass(frozen=True, slots=True)

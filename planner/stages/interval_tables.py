@@ -12,10 +12,12 @@ from planner.fewer import narrowed
 from planner.lowered import Lowered
 from planner.stages.menu import Shape
 from planner.stages.other_cost import follows_cost, least_cost
+from planner.stages.pieces import Pieces
 from planner.stages.prices import (
     PRICES,
     IntervalCosts,
     IntervalPricer,
+    extrapolated,
     memory_unit,
     priced_memory,
 )
@@ -52,6 +54,7 @@ class IntervalTables:
         self._lowered: dict[tuple[bool, bool], Lowered] = {}
         self._plain: dict[tuple[bool, bool], Lowered] = {}
         self._known: dict[tuple[bool, float], IntervalCosts] = {}
+        self._pieces: dict[bool, Pieces] = {}
         self._always = task.request.recompute == "full"
 
     def free(self) -> IntervalCosts:
@@ -61,6 +64,18 @@ class IntervalTables:
     def least(self) -> IntervalCosts:
         """The same where nothing else is paid for either."""
         return self._solved(self._made(again=self._always, recompute=False))
+
+    def without_and_with_once(self) -> tuple[IntervalCosts, IntervalCosts]:
+        """The least that intervals take without what happens once in a step, and with all of it;
+        the latter is not worked out for a large network.
+        """
+        shared = self._made(again=self._always, recompute=False)
+        steady = self._steady()
+        least = self._solved(steady)
+        if not self.task.is_small:
+            return least, least
+        whole = extrapolated(steady.problem, shared.problem, float(self.shape.micro_batches))
+        return least, self._solved(replace(steady, problem=whole))
 
     def held(self) -> Iterator[tuple[float, IntervalCosts]]:
         """The least with a price on operators that an older plan split otherwise, and these prices
@@ -141,13 +156,24 @@ class IntervalTables:
     def _made(self, *, again: bool, recompute: bool) -> Lowered:
         key = (again, recompute)
         if key not in self._plain:
-            pieces = self.pricer.pieces(self.micro.liveness, self.micro.by_position, again=again)
-            kept = min(2, self.shape.micro_batches)
-            setting = replace(
-                self.task.setting(self.micro, self.cluster, self.mesh, self.shape.micro_batches),
-                recompute=recompute,
-                in_flight=(kept,) * len(self.pricer.spans),
-            )
-            self._plain[key] = self.task.lowered(pieces, setting, self.micro)
+            self._plain[key] = self._lower(again=again, recompute=recompute)
             self.work += sum(self._plain[key].problem.sizes)
         return self._plain[key]
+
+    def _steady(self) -> Lowered:
+        return self._lower(again=self._always, recompute=False, steady=True)
+
+    def _lower(self, *, again: bool, recompute: bool, steady: bool = False) -> Lowered:
+        if again not in self._pieces:
+            micro = self.micro
+            self._pieces[again] = self.pricer.pieces(micro.liveness, micro.by_position, again=again)
+        known = [own for key, own in self._plain.items() if key[0] == again]
+        kept = min(2, self.shape.micro_batches)
+        setting = replace(
+            self.task.setting(self.micro, self.cluster, self.mesh, self.shape.micro_batches),
+            recompute=recompute,
+            steady=steady,
+            in_flight=(kept,) * len(self.pricer.spans),
+        )
+        basis = known[0].basis if known else None
+        return self.task.lowered(self._pieces[again], setting, self.micro, basis)

@@ -240,7 +240,7 @@ class _Extension:
 
     def _moved_table(self, own: NodeTable, most_bytes: float) -> NodeTable:
         moved = np.sum(own.memory_bytes[STATES], axis=0)
-        spent_s = moved / self.bandwidth / self.lowered.setting.micro_batches
+        spent_s = moved / self.bandwidth / self.lowered.setting.once_per
         spent_s = np.where(moved <= most_bytes * ROUNDING, spent_s, UNREACHABLE_S)
         left = [
             np.zeros_like(held) if STATES.start <= number < STATES.stop else held

@@ -249,6 +249,45 @@ def _sum(held: Sequence[FloatArray]) -> FloatArray | float:
     return np.sum(held, axis=0) if held else 0.0
 
 
+def extrapolated(steady: Problem, shared: Problem, times: float) -> Problem:
+    """A problem whose times lie so many times as far from one as those of another do.
+
+    Args:
+        steady: the one.
+        shared: the other, of the same candidates.
+        times: how far.
+    """
+
+    def beyond(low: FloatArray, high: FloatArray) -> FloatArray:
+        return low + times * np.maximum(high - low, 0.0)
+
+    nodes = {
+        pair: replace(
+            steady.node_tables[pair[0]],
+            time_s=beyond(steady.node_tables[pair[0]].time_s, shared.node_tables[pair[1]].time_s),
+        )
+        for pair in zip(steady.node_table_of, shared.node_table_of, strict=True)
+    }
+    edges = {
+        pair: replace(
+            steady.edge_tables[pair[0]],
+            time_s=beyond(steady.edge_tables[pair[0]].time_s, shared.edge_tables[pair[1]].time_s),
+        )
+        for pair in zip(steady.edge_table_of, shared.edge_table_of, strict=True)
+    }
+    node_at = {pair: number for number, pair in enumerate(nodes)}
+    edge_at = {pair: number for number, pair in enumerate(edges)}
+    node_pairs = zip(steady.node_table_of, shared.node_table_of, strict=True)
+    edge_pairs = zip(steady.edge_table_of, shared.edge_table_of, strict=True)
+    return replace(
+        steady,
+        node_tables=tuple(nodes.values()),
+        edge_tables=tuple(edges.values()),
+        node_table_of=tuple(node_at[pair] for pair in node_pairs),
+        edge_table_of=tuple(edge_at[pair] for pair in edge_pairs),
+    )
+
+
 def memory_unit(lowered: Lowered) -> float:
     """Least that the parameters of all pieces take: a unit for prices on memory, never 0."""
     problem = lowered.problem

@@ -63,7 +63,7 @@ class Draft:
     tensors: tuple[PlannedTensor, ...]
     pipeline: Pipeline
     step_s: float
-    """Seconds of a step, with all passes in their order where that is more than the closed form."""
+    """Seconds of a step in which nothing overlaps, all passes in their order."""
 
 
 def drafted(solved: Solved) -> Draft:
@@ -80,7 +80,7 @@ def drafted(solved: Solved) -> Draft:
         chunks=shape.chunks,
         shared=shared_of(solved, sides),
     )
-    step_s = in_order_s(pipeline, solved.step_s)
+    step_s = in_order_s(pipeline)
     return Draft(solved, sides, operators, tensors, pipeline, step_s)
 
 

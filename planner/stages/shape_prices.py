@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.stages.bounds import Least, cut_step_s, even_step_s, least_step_s
 from planner.stages.chain import FloatArray, pipeline_time_s
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.machine import send_s
@@ -17,7 +18,7 @@ from planner.stages.menu import Shape, in_flight
 from planner.stages.near_cuts import cut_near, is_near
 from planner.stages.prices import IntervalCosts
 from planner.stages.sequence import Ends, cut_sequence, least_sum_s
-from planner.stages.solved import wire_bytes
+from planner.stages.solved import slowest, wire_bytes
 from planner.stages.task import SMALL_NETWORK, Micro, Task
 from topology.mesh import Mesh
 
@@ -90,7 +91,15 @@ class _Pricing:
         # What is paid for in the tables of a shape bounds it by even shares alone, and what follows
         # another cost does not bound it.
         paid = tables.is_wished or tables.follows
-        self.least_s = self._option(tables.least(), 0.0).time_s if paid else self.free.time_s
+        shared_s = self._option(tables.least(), 0.0).time_s if paid else self.free.time_s
+        self.least = self._least(shared_s)
+
+    def _least(self, shared_s: FloatArray) -> Least:
+        """What intervals take at least; one stage needs no more than with its share of all."""
+        if self.tables.shape.stages == 1:
+            return Least(shared_s, np.where(np.isfinite(shared_s), 0.0, np.inf), shared_s)
+        steady, whole = self.tables.without_and_with_once()
+        return Least(shared_s, steady.time_s + self.entry_s, whole.time_s + self.entry_s)
 
     def _option(self, costs: IntervalCosts, share: float) -> _Option:
         return _Option(costs.time_s + self.entry_s, costs, share)
@@ -100,10 +109,10 @@ class _Pricing:
         least = self._near([self.free.time_s] * shape.pieces, shape)
         if least is None:
             return Priced(shape, math.inf, math.inf, (), ())
-        least_s_of_all = self._bound_s([self.least_s] * shape.pieces, shape)
+        least_s_of_all = least_step_s(self._all_near(shape), shape)
         if self.tables.is_wished:
             total_s = least_sum_s([self.free.time_s] * shape.pieces)
-            least_s_of_all = max(least_s_of_all, least_step_s(total_s, shape))
+            least_s_of_all = max(least_s_of_all, even_step_s(total_s, 0.0, shape))
         least_s_of_all = max((least_s_of_all, *self._held_s(shape)))
         bound_s = max(least_s_of_all - shape.micro_batches * self.tables.slack_s, 0.0)
         options = [self.free]
@@ -127,17 +136,29 @@ class _Pricing:
         if fitting is None:
             return Priced(shape, bound_s, math.inf, (), least[1], every=every)
         step_s, ends, shares, price = fitting
+        step_s -= self._counted_again_s(ends, shape)
         return Priced(shape, bound_s, step_s, ends, least[1], shares, price, every)
 
-    def _bound_s(self, tables: Sequence[FloatArray], shape: Shape) -> float:
-        """Of a step. Exact without chunks; with them each part of the machine has at least its
-        share of all work.
-        """
+    def _counted_again_s(self, ends: Ends, shape: Shape) -> float:
+        """What the closed form counts again of what happens once in the parts that wait."""
+        shared = _parts_s([self.least.shared_s] * shape.pieces, ends, shape)
+        steady = _parts_s([self.least.steady_s] * shape.pieces, ends, shape)
+        once = [max(a - b, 0.0) for a, b in zip(shared, steady, strict=True)]
+        return (sum(once) - once[slowest(shared)]) / shape.chunks
+
+    def _closed_s(self, tables: Sequence[FloatArray], shape: Shape) -> float:
+        """The closed form of the best cuts; with chunks each part has its share of all work."""
         tables = self._where_near(tables, shape)
         if shape.chunks == 1:
             least = _cut(tables, shape)
             return math.inf if least is None else least[0]
-        return least_step_s(least_sum_s(tables), shape)
+        total_s, share = least_sum_s(tables), 1 / shape.chunks
+        return (shape.micro_batches - share) * total_s / shape.stages + total_s * share
+
+    def _all_near(self, shape: Shape) -> list[Least]:
+        """What intervals take at least that do not move too much alone, for each piece."""
+        kinds = (self._where_near([own] * shape.pieces, shape) for own in self.least)
+        return [Least(*each) for each in zip(*kinds, strict=True)]
 
     def _shorter(self, before: _Found | None, now: _Found | None) -> _Found | None:
         """What was found with fewer options may be better where ends are moved from elsewhere."""
@@ -149,7 +170,8 @@ class _Pricing:
         """Bounds of a step by prices on operators that an older plan split otherwise."""
         for price_s, costs in self.held:
             near = self._where_near([costs.time_s + self.entry_s] * shape.pieces, shape)
-            yield least_step_s(least_sum_s(near), shape) - price_s * (self.task.wants.most or 0)
+            even_s = even_step_s(least_sum_s(near), 0.0, shape)
+            yield even_s - price_s * (self.task.wants.most or 0)
 
     def _near(self, tables: Sequence[FloatArray], shape: Shape) -> tuple[float, Ends] | None:
         """The best cuts of those that leave enough operators on the parts that they had."""
@@ -157,7 +179,8 @@ class _Pricing:
         found = cut_near(lambda own: _cut(own, shape), tables, moved, most)
         if found is not None and self.tables.is_wished and shape.chunks > 1:
             # Ends are moved as long as that helps: also from where time alone would have them.
-            alone = _cut([np.where(np.isfinite(t), self.least_s, np.inf) for t in tables], shape)
+            own = self.least.shared_s
+            alone = _cut([np.where(np.isfinite(t), own, np.inf) for t in tables], shape)
             if alone is not None and is_near(moved, alone[1], most):
                 found = min(found, _moved(tables, alone[1], shape))
         if most is None or found is None:
@@ -192,7 +215,7 @@ class _Pricing:
         with np.errstate(invalid="ignore"):
             paid = costs.time_s + self.entry_s + price * (held - limit)
         paid = np.where(np.isfinite(paid), np.maximum(paid, self.free.time_s), np.inf)
-        return self._bound_s(
+        return self._closed_s(
             [paid if kept >= 2 else self.free.time_s for kept in _kept(shape)], shape
         )
 
@@ -228,8 +251,8 @@ class _Pricing:
 
     def _every(self, shape: Shape) -> tuple[tuple[float, Ends], ...]:
         """All cuts of a shape of a small network if they are few."""
-        free, cuts = self.least_s, shape.pieces - 1
-        count, operators = len(free), len(self.tables.micro.graph.ops)
+        cuts, least = shape.pieces - 1, [self.least] * shape.pieces
+        count, operators = len(self.least.shared_s), len(self.tables.micro.graph.ops)
         if operators > SMALL_NETWORK or math.comb(count - 1, cuts) > FEW * self.task.request.effort:
             return ()
         found = []
@@ -237,16 +260,8 @@ class _Pricing:
             ends = (*inner, count)
             if not is_near(self.task.moved(shape), ends, self.task.wants.most):
                 continue
-            found.append((_merit([free] * shape.pieces, ends, shape)[0], ends))
+            found.append((cut_step_s(least, ends, shape), ends))
         return tuple(sorted(found))
-
-
-def least_step_s(total_s: float, shape: Shape) -> float:
-    """Seconds of a step that a micro-batch with so much work takes at least: no part of the machine
-    has less than its share.
-    """
-    share = total_s / shape.stages
-    return (shape.micro_batches - 1 / shape.chunks) * share + total_s / shape.chunks
 
 
 def _kept(shape: Shape) -> tuple[float, ...]:

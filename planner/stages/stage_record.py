@@ -64,7 +64,7 @@ def stages_of(
 ) -> tuple[PipelineStage, ...]:
     """Times and memory of every stage. What is neither backward nor once is forward."""
     collectives = [item for side in sides for item in side.collectives]
-    backward, once = _backward_and_once(solved, collectives, operators, tensors)
+    backward, ends = _backward_and_ends(solved, collectives, operators, tensors)
     profile = {piece: own for side in sides for piece, own in side.memory_of()}
     flight: dict[int, int] = {}
     meshes: dict[int, tuple[tuple[str, int, int], ...]] = {}
@@ -76,44 +76,61 @@ def stages_of(
         PipelineStage(
             start=start,
             end=end,
-            forward_s=float(max(solved.times_s[s] - backward[s] - once[s] / times, 0.0)),
+            forward_s=float(max(solved.times_s[s] - backward[s] - ends[s].once_s / times, 0.0)),
             backward_s=float(backward[s]),
-            once_s=float(once[s]),
+            once_s=float(ends[s].once_s),
             peak_memory_bytes=max(profile[s], default=0.0),
             in_flight=flight[s],
             blocks=solved.blocks[s] if solved.blocks else (),
             mesh=meshes[s],
+            sync_s=float(ends[s].sync_s),
+            update_s=float(ends[s].update_s),
         )
         for s, (start, end) in enumerate(solved.spans)
     )
 
 
-def _backward_and_once(
+@dataclass(slots=True)
+class _End:
+    """Seconds of a stage, once in a step."""
+
+    sync_s: float = 0.0
+    shared_s: float = 0.0
+    update_s: float = 0.0
+
+    @property
+    def once_s(self) -> float:
+        return self.sync_s + self.shared_s + self.update_s
+
+
+def _backward_and_ends(
     solved: Solved,
     collectives: Sequence[PlannedCollective],
     operators: Sequence[PlannedOperator],
     tensors: Sequence[PlannedTensor],
-) -> tuple[list[float], list[float]]:
-    """Seconds of each stage backward in a micro-batch, and once in a step."""
+) -> tuple[list[float], list[_End]]:
+    """Seconds of each stage backward in a micro-batch, and what it does once in a step."""
     count, times = solved.shape.pieces, solved.shape.micro_batches
-    backward, once = [0.0] * count, [0.0] * count
+    backward, ends = [0.0] * count, [_End() for _ in range(count)]
     for op in operators:
         backward[op.stage] += (op.backward_s + op.recompute_s) / times
     for tensor in tensors:
         stage = piece_of_name(tensor.name)
-        once[stage] += tensor.update_s + tensor.host_s
+        ends[stage].update_s += tensor.update_s + tensor.host_s
         backward[stage] += tensor.recompute_s / times
     for item in collectives:
         ends_step = item.cause == CAUSE_SYNC and (item.count == 1 or times == 1)
-        if ends_step or item.cause == CAUSE_UPDATED:
-            once[piece_of(item)] += item.time_s
+        if ends_step:
+            ends[piece_of(item)].sync_s += item.time_s
+        elif item.cause == CAUSE_UPDATED:
+            ends[piece_of(item)].update_s += item.time_s
         elif item.count:
             backward[piece_of(item)] += item.time_s * item.backward / item.count / times
     for stage in range(1, count):
         backward[stage] += solved.sends_s(stage)[1]
     for name, (_, spent_s) in _exchanged(solved).items():
-        once[piece_of_name(name)] += spent_s
-    return backward, once
+        ends[piece_of_name(name)].shared_s += spent_s
+    return backward, ends
 
 
 def memory_of(sides: Sequence[Side]) -> tuple[float, ...]:

@@ -112,7 +112,8 @@ class _Extension:
         pricer = self.lowered.pricer
         if not isinstance(pricer, FreeEdges | MindsporeEdges):
             raise TypeError(f"{type(pricer).__name__} knows no parameters at rest")
-        self.once, self.free = replace(pricer, micro_batches=1), isinstance(pricer, FreeEdges)
+        self.once = replace(pricer, micro_batches=1, once_per=1.0)
+        self.free = isinstance(pricer, FreeEdges)
 
     def made(self) -> Lowered:
         """The whole, extended."""
@@ -209,7 +210,7 @@ class _Extension:
             tensor = self.lowered.liveness.graph.tensors[edge.tensor]
             local = port_elements(tensor.dims, edge.source_port, self.lowered.setting.mesh)
             spent_s = exchange(local[places.state_at] * dtype_bytes(tensor.dtype))
-            times = times + spent_s[:, None] / self.lowered.setting.micro_batches
+            times = times + spent_s[:, None] / self.lowered.setting.once_per
         return EdgeTable(np.minimum(times, UNREACHABLE_S), tuple(copies))
 
     def _in_parts(self, edge: Edge, places: Places, rows: IndexArray) -> FloatArray:
@@ -219,8 +220,9 @@ class _Extension:
         kind = replace(edge.kind, regathered=False)
         whole = self.once.times(kind, parts, target)
         gather = self.once.times(replace(kind, gradient=False), parts, target)
-        count = self.lowered.setting.micro_batches
-        second = (places.levels[rows] == 2)[:, None]
+        setting = self.lowered.setting
+        count, every = setting.once_per, setting.micro_batches > 1
+        second = every & (places.levels[rows] == 2)[:, None]
         spent = np.where(second, whole - gather + gather / count, whole / count)
         own = Port(tuple(port.states[i] for i in places.at[rows]), np.arange(len(rows)))
         reachable = is_same(own, target) & (whole < UNREACHABLE_S)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ir.batch import find_batch
 from ir.graph import OpGraph
+from planner.basis import Basis
 from planner.degrees import batch_places
 from planner.dialects import Dialect
 from planner.fewer import narrowed
@@ -259,7 +260,11 @@ class Task:
         )  # fmt: skip
 
     def lowered(
-        self, pieces: Pieces, setting: Setting, standing_for: Micro | None = None
+        self,
+        pieces: Pieces,
+        setting: Setting,
+        standing_for: Micro | None = None,
+        basis: Basis | None = None,
     ) -> Lowered:
         """The problem of some pieces, with everything that may be decided for them.
 
@@ -267,13 +272,16 @@ class Task:
             pieces: side by side.
             setting: of the network.
             standing_for: the network whose segments the pieces stand for, where that is another.
+            basis: of an earlier lowering of these pieces on this mesh.
         """
         apart = standing_for is None or standing_for.told_apart
         pinned = {pin.op.name for pin in self.pins} if apart else set[str]()
         names = (op.name for op in pieces.liveness.graph.ops)
         held_names = frozenset(name for name in names if plain_name(name) in pinned)
         setting = replace(setting_of(setting, pieces), held=held_names)
-        found = lower(pieces.liveness, setting)
+        if basis is not None and setting.steady:
+            basis = basis.steady()
+        found = lower(pieces.liveness, setting, basis)
         exchanges = dict.fromkeys(pieces.shared, self.exchange_s)
         found = with_states(found, self.request.zero, exchanges)
         found = with_offload(found, self.request.offload, pieces.shared)

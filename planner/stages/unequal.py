@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.stages.chain import Chain, FloatArray, StageTable, cut_chain, pipeline_time_s
+from planner.stages.bounds import PieceLeast, given_step_s
+from planner.stages.chain import Chain, FloatArray, StageTable, cut_chain
 from planner.stages.floors import Floors
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.menu import Shape, divisors
@@ -152,12 +153,15 @@ class _Pricing:
         least = self._cut(table)
         if least is None:
             return
-        bound_s = max(least.bound_s - slack_s, 0.0)
+        bound_s = max(self.shape.micro_batches * least.slowest_s - slack_s, 0.0)
         found = Priced(self._shape(least), bound_s, math.inf, (), _ends(least))
         every: dict[Shape, Priced] = {}
         if bound_s < least_s:
             found = self._within(found, free)
-            every = {item.shape: item for item in self._every(table, slack_s)}
+            every = {item.shape: item for item in self._every(table)}
+            if every:
+                bound_s = max(bound_s, min(item.bound_s for item in every.values()))
+                found = replace(found, bound_s=bound_s)
         # A shape is solved once: at the cuts expected to be best, and at all of them.
         own = every.pop(found.shape, None)
         yield found if own is None else replace(found, every=own.every)
@@ -226,7 +230,7 @@ class _Pricing:
             found += [_Option(costs, 1.0, 0.0) for costs in again]
         return found
 
-    def _every(self, table: StageTable, slack_s: float) -> Iterator[Priced]:
+    def _every(self, table: StageTable) -> Iterator[Priced]:
         """All stages of a small network if they are few, by the sizes of their parts."""
         count, most = self.micro.segments.count, ENUMERATED * self.task.request.effort
         every_row = (
@@ -237,25 +241,35 @@ class _Pricing:
             for inner in combinations(range(1, count), stages - 1)
         )  # fmt: skip
         rows = list(islice(every_row, most + 1)) if self.small else []
+        rows = rows if len(rows) <= most else []
+        least = self._least(table) if rows else ()
+        slack_s = self.shape.micro_batches * max(own.slack_s for own in self.tables)
         by_sizes: dict[tuple[int, ...], list[tuple[float, Ends]]] = {}
-        for sizes, inner in rows if len(rows) <= most else ():
+        for sizes, inner in rows:
             ends = (*inner, count)
-            least_s = max(self._least_s(table, sizes, ends) - slack_s, 0.0)
+            least_s = max(self._least_s(least, sizes, ends) - slack_s, 0.0)
             by_sizes.setdefault(sizes, []).append((least_s, ends))
         for sizes, every in by_sizes.items():
             shape = self._of_sizes([size * self.sizes[-1] for size in sizes])
             ordered = tuple(sorted(every))
             yield Priced(shape, ordered[0][0], math.inf, (), ordered[0][1], every=ordered)
 
-    def _least_s(self, table: StageTable, sizes: Sequence[int], ends: Ends) -> float:
+    def _least(self, shared: StageTable) -> tuple[StageTable, ...]:
+        """What intervals take at least on parts of every size, as in `bounds.Least`."""
+        pairs = [table.without_and_with_once() for table in self.tables]
+        kinds = ([own.time_s for own in kind] for kind in zip(*pairs, strict=True))
+        return shared, *(self._table(times, ()) for times in kinds)
+
+    def _least_s(self, least: Sequence[StageTable], sizes: Sequence[int], ends: Ends) -> float:
         """Seconds of a step of some stages, memory left aside."""
-        numbers = [table.sizes.index(size) for size in sizes]
-        times = []
+        numbers = [least[0].sizes.index(size) for size in sizes]
+        pieces = []
         for place, (start, end) in enumerate(pairwise((0, *ends))):
             own = numbers[place]
-            received_s = table.after_s(own, numbers[max(place - 1, 0)])[start]
-            times.append(float(table.time_s[start, end, own] + received_s))
-        return pipeline_time_s(times, self.shape.micro_batches)
+            received_s = least[0].after_s(own, numbers[max(place - 1, 0)])[start]
+            times = (float(table.time_s[start, end, own] + received_s) for table in least)
+            pieces.append(PieceLeast(*times))
+        return given_step_s(pieces, replace(self.shape, stages=len(sizes)))
 
 
 def _compositions(total: int, sizes: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:

@@ -21,7 +21,6 @@ from planner.lowered import Lowered
 from planner.problem import FloatArray, Problem
 from planner.restriction import IndexArray
 from planner.solvers import Solution
-from planner.stages.chain import pipeline_time_s
 from planner.stages.menu import Shape
 from planner.stages.pieces import piece_of_name, plain_name
 from planner.stages.solved import Solved
@@ -152,7 +151,7 @@ def best_wished(account: Account, solve: Solve, fits: Fits, step_s: Judge) -> So
         account: what choices take and pay.
         solve: the fastest layouts of a problem as it is posed, within the memory if that counts.
         fits: whether a choice does.
-        step_s: of a choice, with all passes in their order; no less than the closed form.
+        step_s: of a choice, with all passes in their order.
     """
     base = solve(account.lowered, _as_it_is)
     choice = base.choice
@@ -181,8 +180,8 @@ def _in_order(
     for number, mix in enumerate(itertools.product(*ways)):
         if most is None or sum(way.changes for way in mix) <= most:
             times = [way.time_s for way in mix]
-            closed_s = pipeline_time_s(times, shape.micro_batches, shape.chunks)
-            mixes.append((closed_s + sum(way.paid_s for way in mix), number, mix))
+            least_s = shape.micro_batches * max(times)
+            mixes.append((least_s + sum(way.paid_s for way in mix), number, mix))
     for worth_s, _, mix in sorted(mixes):
         if worth_s >= best[0]:
             break
@@ -275,12 +274,9 @@ class _Hunt:
             found = self._within(part, limit, None)
 
     def _paying_less(self, part: int, limit: int | None, way: Way) -> Iterator[Way]:
-        """What pays less, as long as that can be worth its time."""
+        """What pays less: in a part that waits, more time may cost nothing."""
         found: Way | None = way
         while found is not None and found.paid_s > 0:
-            lost_s = (found.time_s - way.time_s) / self.account.shape.chunks
-            if limit is None and lost_s >= way.paid_s:
-                return
             found = self._within(part, limit, found.paid_s * (1 - NO_LESS))
             if found is not None:
                 yield found

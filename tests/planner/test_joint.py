@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.simulation.order_time import in_order_s
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json, read_plan
 from planner.joint import search_whole
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
-from planner.stages.chain import pipeline_time_s
 from planner.stages.record import drafted
 from planner.stages.task import Task
 from planner.stages.whole import solved
@@ -145,8 +145,8 @@ def test_a_plan_with_stages_says_what_each_does() -> None:
     assert [s.start for s in pipeline.stages[1:]] == [s.end for s in pipeline.stages[:-1]]
     assert {op.stage for op in plan.operators} == {0, 1}
     assert [s.in_flight for s in pipeline.stages] == [2, 1]
-    times = [s.forward_s + s.backward_s + s.once_s / 4 for s in pipeline.stages]
-    assert pipeline_time_s(times, 4) == pytest.approx(plan.estimate.step_time_s)
+    assert in_order_s(pipeline) == pytest.approx(plan.estimate.step_time_s)
+    assert all(0 <= s.sync_s + s.update_s <= s.once_s * (1 + 1e-9) for s in pipeline.stages)
     assert sum(plan.estimate.time_by_cause.values()) == pytest.approx(plan.estimate.step_time_s)
     peaks = [s.peak_memory_bytes for s in pipeline.stages]
     assert max(peaks) == plan.estimate.peak_memory_bytes == max(plan.memory_bytes)

@@ -8,7 +8,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["inherited from measured chips of its generation", "沿用同代已实测芯片"],
   ["inherited from the mean of all measured chips", "沿用全部已实测芯片的平均"],
   ["stages are cut where one activation crosses, sent in as many pieces as a stage has devices", "阶段切在只有一个激活穿过的位置，按一个阶段的设备数分片发送"],
-  ["what happens once in a step counts by its share in every micro-batch of its stage", "每步一次的工作按份额计入其阶段的每个微批次"],
+  ["gradients are added up when the passes of a stage are over, parameters updated after all", "一个阶段的各遍计算结束后累加梯度，全部阶段累加完之后更新参数"],
   ["the plan fits every size of {}; times and memory are those of {}", "方案适合{1}的所有尺寸；时间和内存按{2}计"],
   ["{} of each of {} parts is {} in all; no max is given: {} steps", "{2} 份中每份的{1}合起来是{3}；没有给出 max：{4} 级"],
   ["{} of each of {} parts is {} in all", "{2} 份中每份的{1}合起来是{3}"],

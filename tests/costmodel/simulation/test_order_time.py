@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.simulation.order_time import PASSES, PassTimes, in_order_s, order_time_s
-from ir.plan import Pipeline, PipelineStage
+from costmodel.simulation.order_time import (
+    PASSES,
+    ROUNDS,
+    PassTimes,
+    _run,
+    in_order_s,
+    order_time_s,
+    part_ends_s,
+)
+from ir.plan import Pipeline, PipelineStage, SharedParameter
 from planner.stages.chain import pipeline_time_s
 
 PARTS, CHUNKS = st.sampled_from([2, 3, 4]), st.integers(2, 3)
@@ -50,38 +61,58 @@ def test_parts_that_are_equal_in_all_but_not_in_each_turn_wait() -> None:
     assert order_time_s("interleaved", times, 2, 8) > 1.05 * pipeline_time_s([12.0, 12.0], 8, 2)
 
 
-def staged(times: PassTimes, once_s: float, micro: int) -> Pipeline:
-    pairs = zip(times.forward_s, times.backward_s, strict=True)
-    stages = (PipelineStage(i, i + 1, f, b, once_s, 0.0, 1) for i, (f, b) in enumerate(pairs))
+def staged(times: PassTimes, ends: Sequence[tuple[float, float]], micro: int) -> Pipeline:
+    """Stages that add up gradients and update so long once in a step."""
+    rows = enumerate(zip(times.forward_s, times.backward_s, ends, strict=True))
+    stages = (
+        PipelineStage(i, i + 1, f, b, sum(end), 0.0, 1, sync_s=end[0], update_s=end[1])
+        for i, (f, b, end) in rows
+    )
     return Pipeline("1f1b", micro, 1, tuple(stages))
 
 
-@given(data=st.data(), parts=PARTS, micro=st.integers(1, 60), once=st.floats(0.0, 2.0))
-def test_stages_in_a_row_take_all_passes_in_their_order_or_the_closed_form(
-    data: st.DataObject, parts: int, micro: int, once: float
+@given(data=st.data(), parts=PARTS, micro=st.integers(1, 60))
+def test_gradients_follow_the_passes_of_a_stage_and_updates_the_gradients_of_all(
+    data: st.DataObject, parts: int, micro: int
 ) -> None:
     own = st.lists(st.floats(0.1, 2.0), min_size=parts, max_size=parts)
     times = PassTimes(data.draw(own), data.draw(own))
-    work = [f + b for f, b in zip(times.forward_s, times.backward_s, strict=True)]
-    least_s = pipeline_time_s([w + once / micro for w in work], micro)
-    told_s = in_order_s(staged(times, once, micro), least_s)
-    passes_s = order_time_s("1f1b", times, parts, micro)
-    assert told_s == pytest.approx(max(least_s, passes_s + once), rel=1e-12)
+    sync, update = data.draw(own), data.draw(own)
+    told_s = in_order_s(staged(times, list(zip(sync, update, strict=True)), micro))
+    ends_s = part_ends_s("1f1b", times, parts, micro)
+    ready_s = max(end + own for end, own in zip(ends_s, sync, strict=True))
+    assert told_s == pytest.approx(ready_s + max(update), rel=1e-12)
+
+
+def test_stages_that_hold_the_same_parameter_wait_for_one_another() -> None:
+    times = PassTimes([1.0, 1.0, 1.0], [2.0, 2.0, 2.0])
+    alone = staged(times, [(0.0, 1.0)] * 3, 4)
+    shared = SharedParameter("w", (0, 2), (), 0.0, 0.5, "server")
+    # The last part is over when the first one has two backward passes to do.
+    assert in_order_s(alone) == 18.0 + 1.0
+    assert in_order_s(replace(alone, shared=(shared,))) == 18.0 + 0.5 + 1.0
+    assert in_order_s(replace(alone, shared=(replace(shared, stages=(1, 2)),))) == 18.0 + 1.0
+
+
+def test_a_file_that_does_not_tell_updates_apart_has_them_last() -> None:
+    times = PassTimes([1.0, 1.0], [2.0, 2.0])
+    stages = tuple(replace(s, update_s=0.0) for s in staged(times, [(0.0, 4.0)] * 2, 4).stages)
+    assert in_order_s(Pipeline("1f1b", 4, 1, stages)) == 15.0 + 4.0
 
 
 def test_stages_that_share_their_time_otherwise_between_passes_wait_for_one_another() -> None:
     times = PassTimes([4.0, 0.1, 0.1, 0.1], [0.1, 4.0, 1.0, 0.1])
     closed_s = pipeline_time_s([4.1, 4.1, 1.1, 0.2], 8)
-    assert in_order_s(staged(times, 0.0, 8), closed_s) > 1.15 * closed_s
+    assert in_order_s(staged(times, [(0.0, 0.0)] * 4, 8)) > 1.15 * closed_s
 
 
 @settings(max_examples=8)
 @given(data=st.data(), parts=PARTS)
 def test_a_long_step_is_extended_without_a_fault(data: st.DataObject, parts: int) -> None:
-    """What is told of many micro-batches lies on the line of two that are run whole."""
+    """What is told of many micro-batches is what all of them take."""
     own = st.lists(st.floats(0.1, 2.0), min_size=parts, max_size=parts)
     times = PassTimes(data.draw(own), data.draw(own))
-    run = PASSES // parts - PASSES // parts % parts
-    near, far = (order_time_s("1f1b", times, parts, run + more * parts) for more in (0, 1000))
-    slowest = max(f + b for f, b in zip(times.forward_s, times.backward_s, strict=True))
-    assert far - near == pytest.approx(1000 * parts * slowest, rel=1e-6)
+    few = PASSES // parts + ROUNDS * parts * 3
+    for micro in (few, few + 1, few + 7 * parts + 3):
+        told_s = part_ends_s("1f1b", times, parts, micro)
+        assert told_s == pytest.approx(_run("1f1b", times, parts, micro), rel=1e-12)

@@ -181,7 +181,7 @@ def test_ways_to_cut_are_not_all_counted_where_they_are_many() -> None:
     pricing = _Pricing(task, Shape(1, 1, 8), (8, 4, 2, 1), small=True)
     count = pricing.micro.segments.count
     table = StageTable(np.zeros((count, count + 1, 4)), (8, 4, 2, 1))
-    assert not list(pricing._every(table, 0.0))
+    assert not list(pricing._every(table))
 
 
 @pytest.mark.parametrize(
