@@ -47,6 +47,18 @@ def cut_sequence(tables: Sequence[FloatArray], micro_batches: int) -> tuple[floa
     return best
 
 
+def cut_evenly(tables: Sequence[FloatArray]) -> Ends | None:
+    """The ends with the least slowest stage, and among those the least sum; None if nothing fits.
+
+    Args:
+        tables: as for `cut_sequence`.
+    """
+    times = np.unique(np.concatenate([t[np.isfinite(t)] for t in tables]))
+    first = _least_slowest(tables, times)
+    found = None if first is None else _least_sum(tables, float(times[first]))
+    return None if found is None else found[1]
+
+
 def least_sum_s(tables: Sequence[FloatArray]) -> float:
     """The least sum of the times of all stages; infinite if there is no way."""
     found = _least_sum(tables, np.inf)

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.stages.bounds import Least, cut_step_s, even_step_s, least_step_s
-from planner.stages.chain import FloatArray, pipeline_time_s
+from planner.stages.chain import FloatArray
+from planner.stages.chunk_cuts import best_cuts, merit, moved_cuts, parts_s
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.machine import send_s
 from planner.stages.menu import Shape, in_flight
 from planner.stages.near_cuts import cut_near, is_near
 from planner.stages.prices import IntervalCosts
-from planner.stages.sequence import Ends, cut_sequence, least_sum_s
+from planner.stages.sequence import Ends, least_sum_s
 from planner.stages.solved import slowest, wire_bytes
 from planner.stages.task import SMALL_NETWORK, Micro, Task
 from topology.mesh import Mesh
@@ -141,8 +142,8 @@ class _Pricing:
 
     def _counted_again_s(self, ends: Ends, shape: Shape) -> float:
         """What the closed form counts again of what happens once in the parts that wait."""
-        shared = _parts_s([self.least.shared_s] * shape.pieces, ends, shape)
-        steady = _parts_s([self.least.steady_s] * shape.pieces, ends, shape)
+        shared = parts_s([self.least.shared_s] * shape.pieces, ends, shape)
+        steady = parts_s([self.least.steady_s] * shape.pieces, ends, shape)
         once = [max(a - b, 0.0) for a, b in zip(shared, steady, strict=True)]
         return (sum(once) - once[slowest(shared)]) / shape.chunks
 
@@ -150,7 +151,7 @@ class _Pricing:
         """The closed form of the best cuts; with chunks each part has its share of all work."""
         tables = self._where_near(tables, shape)
         if shape.chunks == 1:
-            least = _cut(tables, shape)
+            least = best_cuts(tables, shape)
             return math.inf if least is None else least[0]
         total_s, share = least_sum_s(tables), 1 / shape.chunks
         return (shape.micro_batches - share) * total_s / shape.stages + total_s * share
@@ -176,16 +177,16 @@ class _Pricing:
     def _near(self, tables: Sequence[FloatArray], shape: Shape) -> tuple[float, Ends] | None:
         """The best cuts of those that leave enough operators on the parts that they had."""
         moved, most = self.task.moved(shape), self.task.wants.most
-        found = cut_near(lambda own: _cut(own, shape), tables, moved, most)
+        found = cut_near(lambda own: best_cuts(own, shape), tables, moved, most)
         if found is not None and self.tables.is_wished and shape.chunks > 1:
             # Ends are moved as long as that helps: also from where time alone would have them.
             own = self.least.shared_s
-            alone = _cut([np.where(np.isfinite(t), own, np.inf) for t in tables], shape)
+            alone = best_cuts([np.where(np.isfinite(t), own, np.inf) for t in tables], shape)
             if alone is not None and is_near(moved, alone[1], most):
-                found = min(found, _moved(tables, alone[1], shape))
+                found = min(found, moved_cuts(tables, alone[1], shape))
         if most is None or found is None:
             return found
-        return _merit(tables, found[1], shape)[0], found[1]
+        return merit(tables, found[1], shape)[0], found[1]
 
     def _where_near(self, tables: Sequence[FloatArray], shape: Shape) -> Sequence[FloatArray]:
         """Times of intervals that do not move too much alone."""
@@ -274,48 +275,6 @@ def _kept(shape: Shape) -> tuple[float, ...]:
         return tuple(map(float, flight))
     every = [sum(flight[part::parts]) - shape.chunks + 1 for part in range(parts)]
     return tuple(every[piece % parts] / shape.chunks for piece in range(shape.pieces))
-
-
-def _cut(tables: Sequence[FloatArray], shape: Shape) -> tuple[float, Ends] | None:
-    """The best cuts: seconds of a step, and where the pieces end. Exact without chunks; with them,
-    from where no piece is slow, ends are moved as long as that helps.
-    """
-    found = cut_sequence(tables, shape.micro_batches * shape.chunks)
-    if found is None or shape.chunks == 1:
-        return found
-    return _moved(tables, found[1], shape)
-
-
-def _moved(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> tuple[float, Ends]:
-    best = _merit(tables, ends, shape)
-    while True:
-        moves = (
-            (*ends[:piece], ends[piece] + step, *ends[piece + 1 :])
-            for piece in range(len(ends) - 1)
-            for step in (-1, 1)
-            if ends[piece] + step - (ends[piece - 1] if piece else 0) > 0
-            and ends[piece] + step < ends[piece + 1]
-        )
-        better = min(((_merit(tables, own, shape), own) for own in moves), default=(best, ends))
-        if better[0] >= best:
-            return best[0], ends
-        best, ends = better
-
-
-def _merit(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> tuple[float, float]:
-    """Seconds of a step, then how uneven the parts of the machine are."""
-    parts = _parts_s(tables, ends, shape)
-    if math.isinf(max(parts)):
-        return math.inf, math.inf
-    step_s = pipeline_time_s(parts, shape.micro_batches, shape.chunks)
-    return step_s, sum(part * part for part in parts)
-
-
-def _parts_s(tables: Sequence[FloatArray], ends: Ends, shape: Shape) -> list[float]:
-    """Seconds of a micro-batch on each part of the machine."""
-    pieces = zip(tables, (0, *ends[:-1]), ends, strict=True)
-    times = [float(table[i, j]) for table, i, j in pieces]
-    return [sum(times[part :: shape.stages]) for part in range(shape.stages)]
 
 
 def entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:
