@@ -170,6 +170,8 @@ class SharedParameter:
     """In which they add it up, once in a step; part of the time of each stage."""
     tier: str
     """Links that it crosses."""
+    updates_s: tuple[float, ...] = ()
+    """Of its update in each of them; where it is not told, as in the first one."""
 
 
 @dataclass(frozen=True, slots=True)

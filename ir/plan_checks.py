@@ -261,7 +261,9 @@ def _shared_faults(pipeline: Pipeline) -> Iterator[Fault]:
         known = all(0 <= stage < len(pipeline.stages) for stage in shared.stages)
         if len(shared.stages) != len(shared.layouts) or len(shared.stages) < 2 or not known:
             yield "it is not held by two or more stages, each with a layout", place
-        yield from _time_faults(place, shared.time_s, shared.nbytes)
+        if len(shared.updates_s) not in {0, len(shared.stages)}:
+            yield "it is not updated in each of its stages", place
+        yield from _time_faults(place, shared.time_s, shared.nbytes, *shared.updates_s)
 
 
 def estimate_faults(estimate: Estimate) -> Iterator[Fault]:

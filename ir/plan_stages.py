@@ -210,7 +210,9 @@ def _held_too(
     plan: Plan, planned: PlannedTensor, shared: SharedParameter, stage: int
 ) -> PlannedTensor:
     """A parameter as another stage than its first one holds it."""
-    layout = shared.layouts[shared.stages.index(stage)]
+    place = shared.stages.index(stage)
+    layout = shared.layouts[place]
+    update_s = shared.updates_s[place] if shared.updates_s else planned.update_s
     gradient = None if planned.gradient is None else NamedLayout(layout.dims)
     updated = [
         i.before
@@ -218,7 +220,9 @@ def _held_too(
         if i.cause == CAUSE_UPDATED and i.tensor == planned.name and i.stage == stage
     ]
     states = next(iter(updated), None)
-    return replace(planned, layout=layout, gradient=gradient, states=states, stage=stage)
+    return replace(
+        planned, layout=layout, gradient=gradient, states=states, stage=stage, update_s=update_s
+    )
 
 
 def _graph(graph: OpGraph, ops: Sequence[Op], comes: Sequence[str], goes: Sequence[str]) -> OpGraph:

@@ -68,7 +68,7 @@ def moved_stages(plan: Plan, cluster: Cluster) -> Plan:
         pipeline=replace(
             pipeline,
             sends=tuple(_send_on(send, cluster) for send in pipeline.sends),
-            shared=tuple(_shared_on(each, cluster) for each in pipeline.shared),
+            shared=tuple(_shared_on(each, cluster, ratios.update) for each in pipeline.shared),
         ),
     )
     found = retimed(found)
@@ -214,8 +214,13 @@ def _send_on(send: PlannedCollective, cluster: Cluster) -> PlannedCollective:
     return replace(send, time_s=time_s, tier=send_tier(cluster))
 
 
-def _shared_on(shared: SharedParameter, cluster: Cluster) -> SharedParameter:
-    return replace(shared, time_s=send_s(cluster, shared.nbytes), tier=send_tier(cluster))
+def _shared_on(shared: SharedParameter, cluster: Cluster, update: float) -> SharedParameter:
+    return replace(
+        shared,
+        time_s=send_s(cluster, shared.nbytes),
+        tier=send_tier(cluster),
+        updates_s=tuple(own_s * update for own_s in shared.updates_s),
+    )
 
 
 def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
@@ -242,8 +247,10 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
     for item in (*(c for c in plan.collectives if c.stage in own), *sent):
         add(f"{item.kind} in {item.tier}", item.time_s)
     for shared in pipeline.shared:
-        count = len(own.intersection(shared.stages))
-        add(f"point_to_point in {shared.tier}", count * shared.time_s)
+        holders = own.intersection(shared.stages)
+        add(f"point_to_point in {shared.tier}", len(holders) * shared.time_s)
+        for stage, own_s in zip(shared.stages[1:], shared.updates_s[1:], strict=False):
+            add("optimizer update", own_s if stage in holders else 0.0)
     add(BUBBLE, step_s - busy)
     asked = plan.request.get("memory_limit_bytes")
     limit = asked if isinstance(asked, int | float) else cluster.usable_memory_bytes

@@ -78,7 +78,7 @@ def drafted(solved: Solved) -> Draft:
         stages=stages_of(solved, sides, operators, tensors),
         sends=tuple(sends_of(solved, sides)),
         chunks=shape.chunks,
-        shared=shared_of(solved, sides),
+        shared=shared_of(solved, sides, tensors),
     )
     step_s = in_order_s(pipeline)
     return Draft(solved, sides, operators, tensors, pipeline, step_s)

@@ -178,9 +178,12 @@ def sends_of(solved: Solved, sides: Sequence[Side]) -> Iterator[PlannedCollectiv
             )
 
 
-def shared_of(solved: Solved, sides: Sequence[Side]) -> tuple[SharedParameter, ...]:
+def shared_of(
+    solved: Solved, sides: Sequence[Side], tensors: Sequence[PlannedTensor]
+) -> tuple[SharedParameter, ...]:
     """Parameters that several stages hold."""
     spent = _exchanged(solved)
+    update_s = {tensor.name: tensor.update_s for tensor in tensors}
     at_rest = {
         node.name: side.evidence.named(state.forward)
         for side in sides
@@ -197,6 +200,7 @@ def shared_of(solved: Solved, sides: Sequence[Side]) -> tuple[SharedParameter, .
             nbytes=max(spent[name][0] for name in names),
             time_s=max(spent[name][1] for name in names),
             tier=send_tier(solved.cluster),
+            updates_s=tuple(update_s[name] for name in names),
         )
         for plain, names in holders.items()
     )

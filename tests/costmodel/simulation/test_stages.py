@@ -137,9 +137,15 @@ def test_a_step_without_overlap_takes_the_estimate(shape: Shape, target: str) ->
 @pytest.mark.parametrize("sizes", [(), (2, 4, 2)])
 def test_so_it_does_where_stages_hold_the_same_parameter(sizes: tuple[int, ...]) -> None:
     shape = Shape(len(sizes) or 2, 4, 4, sizes=sizes)
-    plan = drawn_stages(tied(3, 4, 16), 8, shape, "generic", 1)
-    assert pipeline(plan).shared
-    assert alone(plan).step_s == pytest.approx(plan.estimate.step_time_s, rel=CLOSE)
+    updates = set()
+    for seed in range(6):
+        plan = drawn_stages(tied(3, 4, 512), 8, shape, "generic", seed)
+        (shared,) = pipeline(plan).shared
+        updates.add(shared.updates_s[0] == shared.updates_s[1])
+        assert alone(plan).step_s == pytest.approx(plan.estimate.step_time_s, rel=CLOSE)
+        for number, stage in enumerate(pipeline(plan).stages):
+            assert stage_times(plan, number).last_s == pytest.approx(stage.update_s, rel=CLOSE)
+    assert updates >= {False}
 
 
 @settings(max_examples=15)
