@@ -182,7 +182,7 @@ class _Layout:
     def _sharded_gather_s(self) -> float:
         layout = self.run.layout
         ranks = np.asarray([float(layout.zero_group or layout.dp * layout.cp)])
-        links = Links(np.asarray(self.constants.link), np.asarray(self.constants.port))
+        links = Links.of(self.constants)
         members = group(self.table, ranks, self.table.tp)
         nbytes = 2.0 * gathered_parameters(self.table)
         return float(all_gather_s(self.table, links, nbytes, members)[0])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = ["Group", "Links", "group"]
@@ -31,6 +32,15 @@ class Links:
     port_efficiency: FloatArray
     """Share of the nominal rate between servers."""
 
+    strided: FloatArray
+    """Share of that for groups of some devices of each server, but not all."""
+
+    @classmethod
+    def of(cls, constants: StepConstants) -> Self:
+        """The links as one set of constants has them."""
+        rates = (constants.link, constants.port, constants.strided)
+        return cls(*(np.asarray(rate) for rate in rates))
+
 
 def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     """The group of `size` ranks that are `stride` ranks apart, ranks numbered server by server."""
@@ -43,7 +53,8 @@ def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Gro
 
     Inside a server a port carries (p - 1) / p n; a mesh does so over p - 1 links at once. Between
     servers every device sends its share over its own port. One follows the other, as in
-    two-level algorithms.
+    two-level algorithms. A ring through some devices of a server, but not all, leaves by a port
+    that is beside none of them but the first (NVIDIA/nccl, issues 412 and 687).
     """
     rates, inner, outer = table.machine, members.inner, members.outer
     ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
@@ -51,6 +62,8 @@ def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Gro
     port = rates.port_bytes_per_s * links.port_efficiency
     inside = (inner - 1.0) / inner * nbytes / link + (inner > 1) * rates.link_latency_s
     steps = np.ceil(np.log2(np.maximum(outer, 1.0)))
+    some = (inner > 1) & (inner < rates.server)
+    port = port * np.where(some, links.strided, 1.0)
     across = (outer - 1.0) / outer * nbytes / inner / port + steps * rates.port_latency_s
     return inside + across
 

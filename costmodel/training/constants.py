@@ -51,6 +51,11 @@ class StepConstants:
     port: float = 0.8
     """Rate of ports between servers over the nominal rate."""
 
+    strided: float = 1.0
+    """Rate of the ports between servers where a collective has some devices of a server, but not
+    all, over that where it has one or all: a ring enters at the port beside one device and leaves
+    through the host, from another."""
+
     start_s: float = 2e-5
     """What a tensor parallel collective costs beside moving its bytes, for each doubling of its
     ranks: launch, waiting for the last of them and the lower rate of short messages."""

@@ -70,6 +70,7 @@ PRIORS: Mapping[str, Prior] = {
     "host_micro_s": Prior(2e-3, 1.0, 1e-5, 5e-2),
     "link": Prior(0.65, 0.3, 0.1, 1.0),
     "port": Prior(0.7, 0.35, 0.1, 1.0),
+    "strided": Prior(1.0, 1.0, 0.05, 1.0),
     "start_s": Prior(3e-5, 1.0, 1e-6, 1e-3),
     "tp_hidden": Prior(0.2, 0.25, 0.0, 0.95, linear=True),
     "fused_hidden": Prior(0.25, 0.2, 0.0, 0.95, linear=True),

@@ -68,7 +68,7 @@ class StepTimes:
 
 def step_times(table: RunTable, c: StepConstants) -> StepTimes:
     """Price the runs of a table."""
-    links = Links(np.asarray(c.link), np.asarray(c.port))
+    links = Links.of(c)
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
     forward, backward = _layer_passes(table, c, links)
     age = np.where(table.old_release > 0, c.old_release, 1.0)

@@ -184,6 +184,21 @@ def without_latency(table: RunTable) -> RunTable:
     return replace(table, machine=machine)
 
 
+@pytest.mark.parametrize(("inner", "slower"), [(1, 1), (2, 4), (4, 4), (8, 1)])
+def test_some_devices_of_a_server_reach_the_ports_through_the_host(
+    inner: float, slower: float
+) -> None:
+    """A fourth of the rate for two or four of eight; one alone and all eight need no detour."""
+    table = without_latency(RunTable.of([run()]))
+    members, nbytes = Group(np.array([inner]), np.array([4.0])), np.array([1e9])
+    one = np.array([1.0])
+    near, detour, inside = (
+        float(all_gather_s(table, Links(one, port, share), nbytes, members)[0])
+        for port, share in ((one, one), (one, one / 4), (one * 1e9, one))
+    )
+    assert detour - inside == pytest.approx(slower * (near - inside), rel=1e-6)
+
+
 def test_gated_models_have_no_dropout_on_scores() -> None:
     plain = replace(run(GPT), model=replace(GPT, gated=False))
     gated = replace(run(GPT), model=replace(GPT, gated=True, ffn=GPT.ffn * 2 // 3))
@@ -251,7 +266,7 @@ def test_experts_that_are_split_gather_the_copies_of_all_ranks() -> None:
         forward(SPARSE, split=split) - forward(SPARSE, fast, split=split) for split in (False, True)
     ]
     table = without_latency(RunTable.of([run(SPARSE, tp=4)]))
-    links = Links(np.array([QUIET.link]), np.array([QUIET.port]))
+    links = Links.of(QUIET)
     copies = np.array([2.0 * 2048 * 4 * SPARSE.hidden])
     gather = all_gather_s(table, links, copies, Group(np.array([4.0]), np.array([1.0])))
     assert moved[1] - moved[0] == pytest.approx(2 * float(gather[0]), rel=1e-6)
