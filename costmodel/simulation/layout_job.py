@@ -18,7 +18,7 @@ from costmodel.simulation.schedules import SCHEDULES
 from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.layers import ends_s, tokens
 from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
-from costmodel.training.sizes import gathered_parameters, local_parameters
+from costmodel.training.sizes import expert_parts, gathered_parameters, local_parameters
 from costmodel.training.step import StepTimes, step_times
 from costmodel.training.table import RunTable
 
@@ -151,7 +151,8 @@ class _Layout:
 
     def _tier_of(self, cause: str) -> str:
         layout = self.run.layout
-        strides = {"tensor parallel": (1, layout.tp), "experts": (layout.tp, layout.ep)}
+        apart = int(expert_parts(self.table)[0])
+        strides = {"tensor parallel": (1, layout.tp), "experts": (apart, layout.ep)}
         return self._tier(*strides.get(cause, (layout.tp, layout.cp)))
 
     def _kept(self) -> tuple[float, float]:

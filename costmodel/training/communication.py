@@ -48,6 +48,17 @@ def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     return Group(inner, np.ceil(size / inner))
 
 
+def _inside_bytes_per_s(table: RunTable, links: Links, inner: FloatArray) -> FloatArray:
+    """What one of `inner` ranks in a server sends.
+
+    Over its port, over a link of the mesh to each other, or around rings where no mesh joins all.
+    """
+    rates = table.machine
+    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
+    rate = np.where(inner > rates.meshed, rates.ring_bytes_per_s, rates.link_bytes_per_s * ports)
+    return rate * links.link_efficiency
+
+
 def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
     """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long.
 
@@ -57,8 +68,7 @@ def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Gro
     that is beside none of them but the first (NVIDIA/nccl, issues 412 and 687).
     """
     rates, inner, outer = table.machine, members.inner, members.outer
-    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
-    link = rates.link_bytes_per_s * links.link_efficiency * ports
+    link = _inside_bytes_per_s(table, links, inner)
     port = rates.port_bytes_per_s * links.port_efficiency
     inside = (inner - 1.0) / inner * nbytes / link + (inner > 1) * rates.link_latency_s
     steps = np.ceil(np.log2(np.maximum(outer, 1.0)))
@@ -72,12 +82,29 @@ def all_to_all_s(table: RunTable, links: Links, nbytes: FloatArray, members: Gro
     """Seconds of an exchange of `nbytes` held by every rank."""
     rates, inner, outer = table.machine, members.inner, members.outer
     size = inner * outer
-    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
-    link = rates.link_bytes_per_s * links.link_efficiency * ports
+    link = _inside_bytes_per_s(table, links, inner)
     port = rates.port_bytes_per_s * links.port_efficiency
     inside = (inner - 1.0) / size * nbytes / link + (inner > 1) * rates.link_latency_s
     across = (size - inner) / size * nbytes / port + (outer > 1) * rates.port_latency_s
     return inside + across
+
+
+def dispatch_s(
+    table: RunTable, links: Links, nbytes: FloatArray, members: Group, visits: FloatArray
+) -> FloatArray:
+    """Seconds to send tokens of `nbytes` to the devices of `visits` experts each, evenly spread.
+
+    A token crosses once to each server that has one of its experts and there once to each such
+    device, as in DeepEP and HybridEP; so do the sums of results on their way back.
+    """
+    rates, inner, outer = table.machine, members.inner, members.outer
+    size = inner * outer
+    link = _inside_bytes_per_s(table, links, inner)
+    port = rates.port_bytes_per_s * links.port_efficiency
+    devices = outer * (inner - 1.0) * (1.0 - (1.0 - 1.0 / size) ** visits)
+    servers = (outer - 1.0) * (1.0 - (1.0 - 1.0 / outer) ** visits)
+    inside = devices * nbytes / link + (inner > 1) * rates.link_latency_s
+    return inside + servers * nbytes / port + (outer > 1) * rates.port_latency_s
 
 
 def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:

@@ -82,6 +82,10 @@ class StepConstants:
     cp_hidden: float = 0.7
     """Share of the exchange of keys and values that runs beside computation."""
 
+    swap: float = 0.6
+    """Rate at which states that are kept on the host come and go over that of its port, PCIe 4 x16;
+    0.6 is what HCCL reckons with."""
+
     logit_bytes: float = 30.0
     """Bytes moved per logit in the loss, forward and backward."""
 
@@ -110,5 +114,5 @@ class StepConstants:
         return replace(self, **rates, **times)
 
 
-_RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port")
+_RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port", "swap")
 _TIMES = ("host_s", "host_tp_s", "host_micro_s", "start_s", "step_s")

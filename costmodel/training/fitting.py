@@ -79,6 +79,7 @@ PRIORS: Mapping[str, Prior] = {
     "cp_hidden": Prior(0.6, 0.3, 0.0, 0.95, linear=True),
     "fetch_shown": Prior(0.1, 0.1, 0.0, 1.0, linear=True),
     "pp_shown": Prior(0.3, 0.3, 0.01, 1.0),
+    "swap": Prior(0.6, 0.35, 0.05, 1.0),
     "logit_bytes": Prior(30.0, 0.5, 4.0, 120.0),
     "logit_whole": Prior(1.0, 0.8, 0.5, 6.0),
     "old_release": Prior(1.1, 0.1, 1.0, 2.0),

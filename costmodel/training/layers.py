@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.kernels import matmul_s, stream_s
+from costmodel.training.sizes import expert_parts
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -199,7 +200,7 @@ def _expert_products(
         return nothing, nothing, nothing
     routed = table.experts > 0
     local = np.maximum(table.experts / table.ep, 1.0)
-    parts = np.where((table.sequence_parallel > 0) & (table.split_experts <= 0), 1.0, table.tp)
+    parts = expert_parts(table)
     copies = tokens(table) * table.experts_per_token * table.expert_capacity
     rows = np.maximum(copies * parts / table.tp / local, 1.0)
     width = np.maximum(table.expert_ffn, 1.0) / parts
@@ -223,7 +224,7 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     """
     heads, sequence = table.heads / table.tp, table.seq_len
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
-    seen = sequence * np.where(table.causal > 0, 0.5, 1.0)
+    seen = sequence * np.where((table.causal > 0) & (table.whole_square <= 0), 0.5, 1.0)
     local = np.where(table.window > 0, np.minimum(table.window, seen), seen)
     share = np.where(table.window > 0, 1.0 / table.global_every, 1.0)
     mean_seen = share * seen + (1.0 - share) * local

@@ -62,6 +62,12 @@ class Machine:
     link_bytes_per_s: float
     """One link of the mesh, or one port, in one direction."""
 
+    meshed: int
+    """Devices of a server that one mesh joins."""
+
+    ring_bytes_per_s: float
+    """Rate of collectives over more devices of a server than a mesh joins; 0 where it joins all."""
+
     link_latency_s: float
     port_bytes_per_s: float
     """Share of one device of its server's ports, in one direction."""
@@ -107,6 +113,8 @@ class MachineRates:
     server: FloatArray
     mesh: FloatArray
     link_bytes_per_s: FloatArray
+    meshed: FloatArray
+    ring_bytes_per_s: FloatArray
     link_latency_s: FloatArray
     port_bytes_per_s: FloatArray
     port_latency_s: FloatArray
@@ -195,6 +203,8 @@ def _rates(name: str, precision: str) -> dict[str, float]:
         "server": found.server,
         "mesh": float(found.mesh),
         "link_bytes_per_s": found.link_bytes_per_s,
+        "meshed": found.meshed,
+        "ring_bytes_per_s": found.ring_bytes_per_s,
         "link_latency_s": found.link_latency_s,
         "port_bytes_per_s": found.port_bytes_per_s,
         "port_latency_s": found.port_latency_s,
@@ -220,6 +230,8 @@ def _machine(name: str, entry: dict[str, Any]) -> Machine:
         server=entry["server"],
         mesh=link["kind"] == "mesh",
         link_bytes_per_s=link["gb_per_s"] * 1e9,
+        meshed=link.get("meshed", entry["server"]),
+        ring_bytes_per_s=link.get("ring_gb_per_s", 0.0) * 1e9,
         link_latency_s=link["latency_us"] * 1e-6,
         port_bytes_per_s=port["gb_per_s"] * 1e9,
         port_latency_s=port["latency_us"] * 1e-6,

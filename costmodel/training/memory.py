@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.layers import tokens
-from costmodel.training.sizes import gathered_parameters, stage_parameters
+from costmodel.training.sizes import expert_replicas, gathered_parameters, stage_parameters
 
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
@@ -133,7 +133,7 @@ def _states(
     dense, routed = stage_parameters(table, layers, tables)
     replicas = table.dp * table.cp
     group = np.where(table.zero_group > 0, table.zero_group, replicas)
-    expert_group = np.maximum(group / table.ep, 1.0)
+    expert_group = expert_replicas(table, group)
 
     def shared(stage: int, nbytes: FloatArray | float) -> FloatArray:
         spread = table.zero_stage >= stage

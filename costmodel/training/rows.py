@@ -172,14 +172,14 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     width = needed("moe-intermediate-size", width) or family.get("expert_ffn") or ffn
     top = needed("moe-router-topk", notes.number("moe-router-topk"))
     shared = notes.number("n-shared-experts")
-    shared = family.get("shared", 0) if shared is None else shared
+    usual = family.get("shared_ffn") or family.get("shared", 0) * width
     dense = notes.number("first-k-dense-replace")
     dense = family.get("dense", 0) if dense is None else dense
     return {
         "experts": count,
         "experts_per_token": top or family.get("top", 2),
         "expert_ffn": width,
-        "shared_ffn": int(family.get("shared_ffn") or shared * width),
+        "shared_ffn": int(usual if shared is None else shared * width),
         "dense_layers": max(int(dense), 0),
         "expert_capacity": max(notes.number("moe-capacity") or 1.0, 1.0),
     }

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attention_parameters",
+    "expert_parts",
+    "expert_replicas",
     "layer_parameters",
     "local_parameters",
     "model_parameters",
@@ -47,7 +49,9 @@ def gathered_parameters(table: RunTable) -> FloatArray:
     """Parameters of a mean layer that one device needs whole: its own experts, not the others'."""
     routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
     experts = routed * expert_parameters(table)
-    return (layer_parameters(table) - experts + experts / table.ep) / table.tp
+    return (layer_parameters(table) - experts) / table.tp + experts / (
+        expert_parts(table) * table.ep
+    )
 
 
 def model_parameters(table: RunTable) -> FloatArray:
@@ -71,4 +75,18 @@ def stage_parameters(
     experts = routed * expert_parameters(table)
     rest = layer_parameters(table) - experts
     ends = tables * table.vocab * table.hidden / table.tp
-    return layers * rest / table.tp + ends, layers * experts / (table.tp * table.ep)
+    return layers * rest / table.tp + ends, layers * experts / (expert_parts(table) * table.ep)
+
+
+def expert_parts(table: RunTable) -> FloatArray:
+    """Tensor parallel ranks that split the width of an expert; 1 where they split the tokens.
+
+    Where they split tokens, experts are spread over `ep` ranks next to one another.
+    """
+    whole = (table.sequence_parallel > 0) & (table.split_experts <= 0)
+    return np.where(whole, 1.0, table.tp)
+
+
+def expert_replicas(table: RunTable, replicas: FloatArray) -> FloatArray:
+    """Devices with the same part of the same experts, of so many replicas of the dense part."""
+    return np.maximum(replicas * table.tp / (expert_parts(table) * table.ep), 1.0)

@@ -27,11 +27,16 @@ _FLAGS = {
     "swap-optimizer": r"swap-optimizer",
     "reuse-master": r"reuse-fp32-param",
     "recompute-activation": r"recompute-activation-function|use-fused-swiglu",
+    "fixed-experts": r"capacity[_-]factor",
     "frozen": r"pet/lora|\blora\b|p-?tuning",
 }
 
 _WHOLE_EXPERTS = r"(?:expert-tensor-parallel-size|etp)=?1(?![0-9])"
 """Tensor parallel ranks that split tokens, not the widths of experts."""
+
+
+_DROPS = r"token.?drop"
+"""What the name of a model says where tokens beyond the capacity of an expert are dropped."""
 
 
 @cache
@@ -63,6 +68,8 @@ def run_flags(
 ) -> frozenset[str]:
     """What a run does beside its layout: see `TrainingRun.flags`."""
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
+    if re.search(_DROPS, row.get("model", "").lower()):
+        found.add("fixed-experts")
     if "compiled" in stack and not notes.has(stack["compiled"]):
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
@@ -72,6 +79,8 @@ def run_flags(
     release = _release(row, notes)
     if _before(release, stack.get("current", "")):
         found.add("old-release")
+    if _before(release, stack.get("causal_since", "")):
+        found.add("whole-square")
     hardware = machine_of(row.get("hardware", "")).name
     does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
     if "uncompiled" in found or _before(release, stack.get("fused_loss", "")):
@@ -90,6 +99,7 @@ def software_flags(
         "scatter-stages": stack.get("scatter"),
         "casts": stack.get("casts"),
         "split-experts": stack.get("split_experts"),
+        "sends-once": stack.get("sends_once"),
         "fused-loss": stack.get("fused_loss"),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }

@@ -17,12 +17,18 @@ from costmodel.training.communication import (
     Links,
     all_gather_s,
     all_to_all_s,
+    dispatch_s,
     group,
     transfer_s,
 )
 from costmodel.training.kernels import stream_s
 from costmodel.training.layers import ends_s, layer_times, routed_copies, tokens
-from costmodel.training.sizes import gathered_parameters, local_parameters
+from costmodel.training.sizes import (
+    expert_parts,
+    expert_replicas,
+    gathered_parameters,
+    local_parameters,
+)
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -116,7 +122,7 @@ def _layer_passes(table: RunTable, c: StepConstants, links: Links) -> tuple[Floa
     # Without the fused kernel (see layers) softmax alone is a handful of launches more.
     odd = (table.micro_batch * table.heads / table.tp) % 4 != 0
     host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * 0.4 * odd * table.unfused
-    host = host * np.where(table.graphs > 0, c.graphed, 1.0)
+    host = host * np.where((table.graphs > 0) | (table.fixed_experts > 0), c.graphed, 1.0)
     host_backward = host * (1.0 + table.recompute_full)
     forward = _joined(device_forward, host, _SHARPNESS)
     backward = _joined(device_backward, host_backward, _SHARPNESS)
@@ -164,8 +170,11 @@ def _tensor_parallel(
 
 def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed dispatch and combination of one pass through a routed layer."""
-    members = group(table, table.ep, table.tp)
-    each = all_to_all_s(table, links, 2.0 * routed_copies(table) * table.hidden, members)
+    members = group(table, table.ep, expert_parts(table))
+    nbytes = 2.0 * routed_copies(table) * table.hidden
+    visits = np.maximum(table.experts_per_token, 1.0)
+    once = dispatch_s(table, links, nbytes / visits, members, visits)
+    each = np.where(table.sends_once > 0, once, all_to_all_s(table, links, nbytes, members))
     return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
 
 
@@ -205,22 +214,33 @@ def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArr
     hidden = np.maximum(c.dp_hidden, 0.8 * table.overlap)
     replicas = table.dp * table.cp
     reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
-    expert_replicas = np.maximum(replicas / table.ep, 1.0)
-    stride = table.tp * table.ep
-    exchanged = all_gather_s(table, links, 4.0 * routed, group(table, expert_replicas, stride))
+    copies = expert_replicas(table, replicas)
+    stride = expert_parts(table) * table.ep
+    exchanged = all_gather_s(table, links, 4.0 * routed, group(table, copies, stride))
     total = np.where(replicas > 1, reduced, 0.0)
-    total = total + np.where((expert_replicas > 1) & (routed > 0), exchanged, 0.0)
+    total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
     whole = 2.0 * total * 0.75
     exposed = whole - np.minimum(hidden * whole, window)
     beside = (table.zero_stage >= _FULLY_SHARDED) & (table.gather_once == 0)
     return np.where(beside | (table.frozen > 0), 0.0, exposed)
 
 
+_HOST_BYTES_PER_S = 32e9
+"""Nominal rate of PCIe 4 x16, by which a device reaches the memory of its host."""
+
+_SWAPPED = 24.0
+"""Bytes per parameter that come from the host and go back: master copy and both moments."""
+
+
 def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
-    """Update of parameters: about 34 bytes each for Adam with a copy in 32 bits."""
+    """Update of parameters: about 34 bytes each for Adam with a copy in 32 bits.
+
+    States that are kept on the host come for the update and go back after it.
+    """
     dense, routed = local_parameters(table)
     replicas = table.dp * table.cp
     parts = np.where(table.zero_stage >= 1, replicas, 1.0)
-    expert_parts = np.where(table.zero_stage >= 1, np.maximum(replicas / table.ep, 1.0), 1.0)
-    moved = 34.0 * np.where(table.frozen > 0, 0.01, 1.0)
-    return stream_s(moved * (dense / parts + routed / expert_parts), table.machine) / c.memory
+    expert_parts = np.where(table.zero_stage >= 1, expert_replicas(table, replicas), 1.0)
+    updated = np.where(table.frozen > 0, 0.01, 1.0) * (dense / parts + routed / expert_parts)
+    swapped = _SWAPPED * updated * table.swapped_optimizer / (_HOST_BYTES_PER_S * c.swap)
+    return stream_s(34.0 * updated, table.machine) / c.memory + swapped

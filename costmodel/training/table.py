@@ -154,6 +154,9 @@ class RunTable:
     old_release: FloatArray
     """1 where the software is older than the release that its constants are fitted to."""
 
+    whole_square: FloatArray
+    """1 where fused attention computes scores above the diagonal too, though nobody sees them."""
+
     scatter_stages: FloatArray
     """1 where tensor parallel ranks send a part each to the next stage, which gathers them."""
 
@@ -165,6 +168,13 @@ class RunTable:
 
     ep_overlap: FloatArray
     """1 where the exchange between experts runs beside computation."""
+
+    fixed_experts: FloatArray
+    """1 where experts work on buffers of fixed size, so that the host need not know how many tokens
+    each has before it goes on."""
+
+    sends_once: FloatArray
+    """1 where a token crosses once to each server and device, not once for each of its experts."""
 
     split_experts: FloatArray
     """1 where tensor parallel ranks split the widths of routed experts."""
@@ -237,6 +247,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "early_stop": [float("early-stop" in r.flags) for r in runs],
         "uncompiled": [float("uncompiled" in r.flags) for r in runs],
         "old_release": [float("old-release" in r.flags) for r in runs],
+        "whole_square": [float("whole-square" in r.flags) for r in runs],
         "swapped_attention": [float("swap-attention" in r.flags) for r in runs],
         "swapped_optimizer": [float("swap-optimizer" in r.flags) for r in runs],
         "reused_master": [float("reuse-master" in r.flags) for r in runs],
@@ -245,6 +256,8 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "casts": [float("casts" in r.flags) for r in runs],
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
+        "fixed_experts": [float("fixed-experts" in r.flags) for r in runs],
+        "sends_once": [float("sends-once" in r.flags) for r in runs],
         "split_experts": [float("split-experts" in r.flags) for r in runs],
         "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
         "split_activation": [float("split-activation" in r.flags) for r in runs],

@@ -243,11 +243,11 @@ def test_adapters_leave_weights_frozen() -> None:
     assert "frozen" in read_row(ROW | {"notes": "PET/LoRA fine-tune"}).run.flags
 
 
-def test_an_older_release_is_marked() -> None:
-    old = ROW | {"source": "mindspore-lab/mindformers@v1.1.0 cards"}
-    assert "old-release" in read_row(old).run.flags
-    new = ROW | {"source": "mindspore-lab/mindformers@v1.10.0 cards"}
-    assert "old-release" not in read_row(new).run.flags
+@pytest.mark.parametrize(("release", "whole"), [("1.1.0", True), ("1.2.0", False)])
+def test_earlier_releases_compute_scores_that_nobody_sees(release: str, whole: bool) -> None:
+    for source, square in (("mindspore-lab/mindformers", whole), ("Ascend/MindSpeed-LLM", False)):
+        row = ROW | {"source": f"{source}@v{release}"}
+        assert ("whole-square" in read_row(row).run.flags) is square
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_older_release_is_marked() -> None:
         ("NVIDIA-NeMo report_202506_nemo.md", "", False),
         ("NVIDIA-NeMo/Megatron-Bridge@v0.2.0", "", False),
         ("mindformers report_202312_cards.md", "", False),
-        ("mindformers@v1.2.0", "", True),
+        ("NVIDIA-NeMo/Megatron-Bridge@v24.7", "", True),
         ("torchtitan@v0.1.0", "fsdp+compile", False),
     ],
 )
@@ -288,6 +288,31 @@ def test_who_splits_the_widths_of_experts(source: str, notes: str, split: bool) 
 
 def test_boards_of_one_family_differ() -> None:
     assert read_row(ROW | {"hardware": "Ascend 910B (Atlas 800T A2)"}).run.machine == "ascend-910b3"
+
+
+def test_what_a_row_says_of_shared_experts_goes_before_its_name() -> None:
+    notes = "moe-intermediate-size=320"
+    for more, width in (("", 20480), ("; n-shared-experts=2", 640)):
+        row = ROW | {"model": "Qwen2-57B-A14B", "notes": notes + more}
+        assert read_row(row).run.model.shared_ffn == width
+
+
+@pytest.mark.parametrize(
+    ("change", "fixed"),
+    [
+        ({"model": "Qwen3_30B_a3B (tokendrop)"}, True),
+        ({"notes": "moe_config={'expert_num': 8, 'capacity_factor': 1.1}"}, True),
+        ({"model": "DeepSeekV3 (dropless)"}, False),
+    ],
+)
+def test_experts_of_fixed_size_are_marked(change: dict[str, str], fixed: bool) -> None:
+    assert ("fixed-experts" in read_row(ROW | change).run.flags) is fixed
+
+
+def test_tokens_cross_once_where_the_software_sends_them_so() -> None:
+    bridge = {"source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA B200"}
+    assert "sends-once" in read_row(ROW | bridge).run.flags
+    assert "sends-once" not in read_row(ROW).run.flags
 
 
 def test_the_buffer_of_an_expert_is_read() -> None:
