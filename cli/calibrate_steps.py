@@ -67,13 +67,20 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
     if as_json:
         files = [] if output is None else [str(output)]
         families = [asdict(family) for family in found]
-        answer = {"status": "ok", "families": families, "skipped": skipped, "files": files}
+        unread = [{"id": each.name, "what": list(each.unread)} for each in entries if each.unread]
+        answer = {
+            "status": "ok", "families": families, "skipped": skipped, "unread": unread,
+            "files": files,
+        }  # fmt: skip
         print(json.dumps(answer, indent=1))
         return
     from cli.text import page  # noqa: PLC0415  brings in rich
 
     with page() as out:
         _print(found, skipped, out)
+        for entry in entries:
+            for text in entry.unread:
+                out.print(f"read {entry.name} without: {text}", markup=False)
         if output is not None:
             out.print(f"\nwrote {output}")
 

@@ -53,8 +53,8 @@ ClusterName: TypeAlias = Annotated[
         "--cluster",
         metavar="NAME|FILE",
         help="The machine: atlas-800-9000, atlas-800t-a2, atlas-200t-a2-box16, atlas-900-a3, "
-        "cloudmatrix384, dgx-1v, dgx-a100, dgx-h100, hgx-h200, hgx-b200, gb200-nvl72, "
-        "mi300x-platform, a cluster file (YAML), or a rank table (JSON).",
+        "cloudmatrix384, dgx-1v, dgx-a100, hgx-a800, dgx-h100, hgx-h800, hgx-h20, hgx-h200, "
+        "hgx-b200, gb200-nvl72, mi300x-platform, a cluster file (YAML), or a rank table (JSON).",
     ),
 ]
 Bind: TypeAlias = Annotated[

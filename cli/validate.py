@@ -91,10 +91,8 @@ def validate(
 
     entries = read_entries(read_table(read_text(rows, "ROWS.csv"), str(rows)))
     known = None if calibration is None else _calibration(calibration)
-    priced = [entry.read for entry in entries if entry.read is not None]
-    found = iter(
-        predict([read.run for read in priced], [len(read.assumed) for read in priced], known)
-    )
+    reads = [entry.read for entry in entries if entry.read is not None]
+    found = iter(predict([read.run for read in reads], [read.guesses for read in reads], known))
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from costmodel.training.predict import Prediction
 
 _SKIPPED = "cannot be priced"
+_MOST_LINES = 20
+"""Different remarks on rows that the summary shows; JSON has all."""
 
 
 def summary_json(
@@ -33,6 +35,20 @@ def summary_json(
             "rows": len(entries),
             "predicted": sum(found is not None for found in predictions),
             "skipped": {entry.name: entry.skipped for entry in entries if entry.skipped},
+            "unread": [
+                {"id": entry.name, "what": list(entry.unread)} for entry in entries if entry.unread
+            ],
+            "assumed": {
+                entry.name: list(entry.read.assumed)
+                for entry in entries
+                if entry.read is not None and entry.read.assumed
+            },
+            "repeated_ids": _repeated(entries),
+            "inherited": {
+                entry.name: found.inherited
+                for entry, found in zip(entries, predictions, strict=True)
+                if found is not None and found.inherited
+            },
             "blocks": [asdict(block) for block in times],
             "memory": [asdict(block) for block in memories],
             "fits": asdict(confusion),
@@ -56,17 +72,39 @@ def print_summary(
     _print_times(times, out)
     _print_memory(memories, confusion, out)
     _print_sweeps(entries, predictions, out)
-    reasons = Counter(entry.skipped for entry in entries if entry.skipped)
-    if reasons:
-        out.print("\nSkipped:", style="bold")
-    for reason, many in reasons.most_common():
-        out.print(f"  {many} x {reason}")
+    _print_lines("Skipped", [entry.skipped for entry in entries if entry.skipped], out)
+    _print_lines("Read without", [text for entry in entries for text in entry.unread], out)
+    assumed = [text for entry in entries if entry.read for text in entry.read.assumed]
+    _print_lines("Not stated, defaults taken", assumed, out)
+    _print_lines("Ids that stand more than once", _repeated(entries), out)
+    inherited = [found.inherited for found in predictions if found and found.inherited]
+    _print_lines("Constants of others, wider intervals", inherited, out)
     if output is not None:
         out.print(f"\nwrote {output}")
 
 
 def _blocks(predictions: Sequence[Prediction | None]) -> list[str]:
-    return [_SKIPPED if found is None else found.block for found in predictions]
+    """The name under which each row is summed up: those with constants of others stand apart."""
+    return [
+        _SKIPPED if found is None else f"{found.block}{', inherited' if found.inherited else ''}"
+        for found in predictions
+    ]
+
+
+def _repeated(entries: Sequence[Entry]) -> list[str]:
+    counts = Counter(entry.name for entry in entries)
+    return [name for name, many in counts.items() if many > 1]
+
+
+def _print_lines(title: str, lines: Sequence[str], out: Console) -> None:
+    """Each different line with its number, the most frequent ones first."""
+    counted = Counter(lines).most_common()
+    if counted:
+        out.print(f"\n{title}:", style="bold")
+    for line, many in counted[:_MOST_LINES]:
+        out.print(f"  {many} x {line}", markup=False)
+    if len(counted) > _MOST_LINES:
+        out.print(f"  and {len(counted) - _MOST_LINES} others; --json has all")
 
 
 def _percent(value: float) -> str:

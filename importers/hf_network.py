@@ -16,6 +16,7 @@ from importers.hf_blocks import (
 )
 from importers.hf_families import DECODER, FAMILIES, Family
 from importers.hf_fields import Fields
+from importers.hf_plain import plain_decoder
 from importers.transformers import Entry, Head, Network, Stack
 
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -36,7 +37,7 @@ def network_from(config: Mapping[str, object], name: str, where: str) -> Network
         ModelError: a size is missing or cannot be; or it is no transformer that is known.
     """
     notes: list[str] = []
-    config = _text_part(config, notes)
+    config = text_part(config, notes)
     family = _family(config, where, notes)
     fields = Fields(config, where, family.defaults)
     _note_left_out(config, notes)
@@ -45,7 +46,7 @@ def network_from(config: Mapping[str, object], name: str, where: str) -> Network
     return replace(network, name=name, dtype=dtype, notes=tuple(notes))
 
 
-def _text_part(config: Mapping[str, object], notes: list[str]) -> Mapping[str, object]:
+def text_part(config: Mapping[str, object], notes: list[str]) -> Mapping[str, object]:
     """The language model of a configuration with several parts."""
     inner = config.get("text_config")
     if not isinstance(inner, dict) or any(n in config for n in _COMMON):
@@ -65,7 +66,7 @@ def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Famil
     shown = (
         f"architecture {kind!r:.60}" if kind is not None else "architecture without a model_type"
     )
-    strange = _strangeness(config, Fields(config, where, {}))
+    strange = strangeness(config, Fields(config, where, {}))
     if strange:
         close = get_close_matches(str(kind)[:60], FAMILIES, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -74,14 +75,17 @@ def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Famil
             where,
             f"{hint}known: {', '.join(FAMILIES)}; or export the model to ONNX",
         )
+    plain = plain_decoder(config, where)
     notes.append(
-        f"an {shown} is not known: it is taken for a decoder with rotary positions and a gated "
-        "feed-forward block, by the names of its sizes"
+        f"an {shown} is not known: it is taken for a decoder with rotary positions and a "
+        f"{'gated' if plain.gated else 'plain'} feed-forward block, by the names of its sizes"
     )
-    return DECODER
+    if plain.gated:
+        return DECODER
+    return replace(DECODER, gated=False, activation="gelu", tied=plain.tied)
 
 
-def _strangeness(config: Mapping[str, object], fields: Fields) -> str:
+def strangeness(config: Mapping[str, object], fields: Fields) -> str:
     """Why a configuration cannot be taken for a decoder by its common field names, if so."""
     missing = [m for m in ("hidden", "layers", "heads", "vocabulary") if m not in fields]
     if missing:

@@ -99,9 +99,15 @@ class _Layout:
             send_s=float(self.raw.transfer[0]) / crossings if layout.pp > 1 else 0.0,
             send=Work("stage transfer", "point_to_point", between),
             sharding=self._sharding(),
-            overhead_s=float(self.raw.other[0]),
+            overhead_s=float(self.raw.other[0]) + self._between_groups_s(),
             name=run.name,
         )
+
+    def _between_groups_s(self) -> float:
+        """What the estimate shows of the reduction between groups that share parameters."""
+        if self.run.layout.zero_stage < 3 or bool(self.whole.gather_once[0]):
+            return 0.0
+        return float(step_times(self.whole, self.constants).gradients[0])
 
     def _tier(self, stride: int, ranks: int) -> str:
         """Tier that a group of ranks so far apart crosses."""

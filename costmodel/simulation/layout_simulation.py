@@ -137,8 +137,8 @@ def _simulated(
 
 def _notes(training: TrainingRun) -> tuple[str, ...]:
     """What the constants rest on, and the estimate with its interval."""
-    found, (family, inherited) = predict([training])[0], family_of(training)
-    rests = inherited or f"constants of {family.name}, fitted to published runs"
+    found, (family, _) = predict([training])[0], family_of(training)
+    rests = found.inherited or f"constants of {family.name}, fitted to published runs"
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
     return (rests, f"nine of ten such runs are expected to take {interval} by the estimate")
 

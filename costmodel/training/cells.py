@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "cell", "degree", "needed", "number", "recompute_words", "size", "switch", "without_commas",
-    "zero_stage",
+    "as_number", "cell", "degree", "needed", "number", "recompute_words", "size", "switch",
+    "without_commas", "zero_stage",
 ]  # fmt: skip
 
 _UNSTATED = {"n/a", "n.a.", "na", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "unknown", "not stated"}
@@ -91,7 +91,7 @@ def degree(row: Mapping[str, str], column: str) -> int | None:
 
 def needed(name: str, value: float | None) -> int | None:
     """A size from the notes, `None` if they do not state it."""
-    if value is not None and not 1 <= value <= _LARGEST:
+    if value is not None and not (1 <= value <= _LARGEST and value == int(value)):
         raise LayoutError(f"{name} in 'notes' is {value:g}, not a whole number from 1 to 1e9")
     return None if value is None else int(value)
 
@@ -105,11 +105,13 @@ def switch(row: Mapping[str, str], column: str) -> bool | None:
     return word in _ON if word else None
 
 
-def zero_stage(row: Mapping[str, str]) -> int:
-    """The stage of ZeRO from 0 to 3; 0 if the row does not say."""
+def zero_stage(row: Mapping[str, str]) -> int | None:
+    """The stage of ZeRO from 0 to 3, `None` if the row does not say."""
     text = cell(row, "zero_stage")
     word = text.lower()
-    if not word or word in _OFF:
+    if not word:
+        return None
+    if word in _OFF:
         return 0
     found = _ZERO.fullmatch(word)
     stage = int(found.group(1)) if found else _SHARDED.get(word)
@@ -139,11 +141,16 @@ def without_commas(text: str) -> str:
     return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
-def _whole(text: str, column: str, also: str = "") -> int:
+def as_number(text: str) -> float:
+    """A number as people write it, NaN for anything else."""
     try:
-        value = float(without_commas(text))
+        return math.nan if "_" in text else float(without_commas(text))
     except ValueError:
-        value = math.nan
+        return math.nan
+
+
+def _whole(text: str, column: str, also: str = "") -> int:
+    value = as_number(text)
     if not (1 <= value <= _LARGEST and value == int(value)):
         what = f"column {column!r} is {text[:_SHOWN]!r}, not a whole number from 1 to 1e9{also}"
         raise LayoutError(what)

@@ -108,10 +108,13 @@ def dispatch_s(
 
 
 def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:
-    """Seconds to send `nbytes` to the rank `stride` further on."""
+    """Seconds to send `nbytes` to the stage `stride` ranks further on, in the mean of all ranks.
+
+    Of a pipeline that is longer than a server, this share of the ranks sends to another server.
+    """
     rates = table.machine
-    near = stride < rates.server
-    link = rates.link_bytes_per_s * links.link_efficiency
-    port = rates.port_bytes_per_s * links.port_efficiency
-    latency = np.where(near, rates.link_latency_s, rates.port_latency_s)
-    return nbytes / np.where(near, link, port) + latency
+    longer = stride * table.pp > rates.server
+    across = np.where(longer, np.minimum(stride / rates.server, 1.0), 0.0)
+    inside = nbytes / (rates.link_bytes_per_s * links.link_efficiency) + rates.link_latency_s
+    outside = nbytes / (rates.port_bytes_per_s * links.port_efficiency) + rates.port_latency_s
+    return (1.0 - across) * inside + across * outside

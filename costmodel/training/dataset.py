@@ -8,9 +8,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from costmodel.training.cells import cell, without_commas
+from costmodel.training.cells import as_number, cell
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import COLUMNS, REQUIRED, read_row
 
@@ -23,6 +23,12 @@ __all__ = ["Entry", "TableError", "measured_medians", "read_entries", "read_tabl
 
 _MOST_ROWS = 1_000_000
 _MOST_CELL = 100_000
+_EXTRA = "\0"
+"""Column of the number of cells that a row has beyond the header; no table has such a name."""
+
+
+_MEASURED = ("measured_step_time_s", "measured_tokens_per_s_per_device", "measured_memory_gb")
+"""Measured columns that are read."""
 
 
 class TableError(ValueError):
@@ -50,6 +56,9 @@ class Entry:
     ran: bool | None
     """Whether the run fitted in memory; `None` if the row does not say."""
 
+    unread: tuple[str, ...] = ()
+    """What the row states but nobody can follow, in sentences."""
+
 
 def read_table(text: str, where: str) -> list[dict[str, str]]:
     """The rows of a table by column.
@@ -61,6 +70,10 @@ def read_table(text: str, where: str) -> list[dict[str, str]]:
     Raises:
         TableError: the header lacks a column or has one twice, or the file is no table.
     """
+    if "\0" in text:
+        raise TableError(
+            f"the table holds NUL characters\n  at:  {where}\n  fix: save it as CSV in UTF-8"
+        )
     csv.field_size_limit(_MOST_CELL)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -69,20 +82,29 @@ def read_table(text: str, where: str) -> list[dict[str, str]]:
         for row in reader:
             if len(rows) == _MOST_ROWS:
                 raise TableError(f"more than {_MOST_ROWS:,} rows\n  at:  {where}\n  fix: split it")
-            rows.append({str(key): value or "" for key, value in row.items() if key is not None})
+            rows.append(_cells(row))
     except csv.Error as error:
+        long = "field limit" in str(error)
+        what = f"a cell of more than {_MOST_CELL:,} characters" if long else str(error)
         raise TableError(
-            f"no comma-separated table: {error}\n  at:  {where}, line {reader.line_num}\n"
-            "  fix: save it as CSV in UTF-8"
+            f"no comma-separated table: {what}\n  at:  {where}, line {reader.line_num}\n"
+            "  fix: save it as CSV in UTF-8; close every quotation mark"
         ) from error
     return rows
+
+
+def _cells(row: Mapping[Any, Any]) -> dict[str, str]:
+    """The cells of a row by column; those beyond the header together."""
+    found = {str(key): value or "" for key, value in row.items() if key is not None}
+    beyond = [text for text in row.get(None, ()) if text.strip()]
+    return found | ({_EXTRA: str(len(beyond))} if beyond else {})
 
 
 def _columns(header: Sequence[str], where: str) -> list[str]:
     """The names of the columns, in lower case and without blanks around them."""
     names = [_name(text) for text in header]
     missing = [name for name in REQUIRED if name not in names]
-    for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
         split = {_name(part) for part in ",".join(header).split(mark)}
         if missing and len(split.intersection(REQUIRED)) > 1:
             raise TableError(
@@ -113,7 +135,7 @@ def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
     entries = []
     for row in rows:
         try:
-            read, skipped = read_row(row), ""
+            read, skipped = _read(row), ""
         except LayoutError as error:
             read, skipped = None, str(error)
         entries.append(
@@ -125,9 +147,26 @@ def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
                 step_s=_step_s(row),
                 memory_bytes=_memory_bytes(row),
                 ran=_ran(row),
+                unread=(*(read.unread if read else ()), *_unread_measurements(row)),
             )
         )
     return tuple(entries)
+
+
+def _read(row: Mapping[str, str]) -> ReadRow:
+    """A row whose cells stand below their columns."""
+    if _EXTRA in row:
+        raise LayoutError(f"the row has {row[_EXTRA]} cells more than the header has columns")
+    return read_row(row)
+
+
+def _unread_measurements(row: Mapping[str, str]) -> tuple[str, ...]:
+    """Cells of measured columns that are no number above 0."""
+    return tuple(
+        f"{name} is {cell(row, name)[:40]!r}, no number above 0"
+        for name in _MEASURED
+        if cell(row, name) and _measured(row, name) is None
+    )
 
 
 def measured_medians(entries: Sequence[Entry]) -> tuple[float | None, ...]:
@@ -148,10 +187,7 @@ def _configuration(row: Mapping[str, str]) -> tuple[str, ...]:
 
 def _measured(row: Mapping[str, str], column: str) -> float | None:
     """A positive number of a measured column, `None` for anything else."""
-    try:
-        value = float(without_commas(cell(row, column)))
-    except ValueError:
-        return None
+    value = as_number(cell(row, column))
     return value if math.isfinite(value) and value > 0 else None
 
 

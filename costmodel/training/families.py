@@ -102,12 +102,28 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
         if generation in family.generations:
             return family, ""
     if fit:
-        return fit[-1], f"constants of {fit[-1].name}: no runs of {run.profile} on these chips"
+        near = min(fit, key=lambda family: _years_apart(family, generation))
+        return near, f"constants of {near.name}: no runs of {run.profile} on these chips"
     for family in families().values():
         if generation in family.generations and family.kind in {"", kind}:
             return family, f"constants of {family.name}: no runs of {run.profile}"
     first = next(iter(families().values()))
     return first, f"constants of {first.name}: neither {run.profile} nor these chips are known"
+
+
+@cache
+def _years() -> dict[str, int]:
+    text = data.read_text("calibration", "training_families.yaml")
+    return dict(yaml.safe_load(text)["years"])
+
+
+def _years_apart(family: Family, generation: str) -> int:
+    """Years between the chips of a family and a generation; the same for all if one is unknown."""
+    years = _years()
+    return min(
+        (abs(years[each] - years.get(generation, years[each])) for each in family.generations),
+        default=0,
+    )
 
 
 def block_of(run: TrainingRun) -> str:

@@ -51,6 +51,8 @@ def _batch(layout: TrainingLayout) -> Iterator[str]:
 
 def _heads(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     heads, shared = model.heads, model.kv_heads
+    if model.head_size < 1:
+        yield f"hidden {model.hidden} is less than {heads} heads"
     if heads % layout.tp:
         yield f"tensor parallel {layout.tp} does not divide {heads} heads"
     if heads % shared:
@@ -59,6 +61,8 @@ def _heads(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
 
 def _experts(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     ep, experts = layout.ep, model.experts
+    if experts and model.dense_layers >= model.layers:
+        yield f"{model.dense_layers} of {model.layers} layers are dense: none for {experts} experts"
     ranks = layout.tp * layout.cp * layout.dp
     if model.experts_per_token > experts:
         yield f"{model.experts_per_token} experts for each token, of {experts}"

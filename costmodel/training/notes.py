@@ -7,11 +7,14 @@ sanity figures derived from the measurement and is never read.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Notes", "read_notes"]
+__all__ = ["SETTINGS", "SIZES", "Notes", "read_notes"]
 
 _LIMIT = 20_000
+_SHOWN = 40
+"""Characters of a value that a message repeats."""
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _PHRASES = {
     "num-experts": rf"moe {_NUMBER} (?:routed|experts)",
@@ -25,6 +28,18 @@ _PHRASES = {
     "local-batch": rf"local batch {_NUMBER}",
     "release": r"(?:container|nemo ?container|nemo) ?([0-9]{2}\.[0-9]{2}(?:\.[0-9]+)?)",
 }
+SIZES = (
+    "num-experts", "moe-router-topk", "moe-intermediate-size", "n-shared-experts",
+    "first-k-dense-replace", "kv-channels", "vocab", "num-layer-list", "noop-layers",
+)  # fmt: skip
+"""Keys without whose values a model is another one."""
+SETTINGS = (
+    "moe-capacity", "zero-group", "recompute-num-layers", "offset", "recompute", "select_recompute",
+)  # fmt: skip
+"""Keys of how a run is laid out, which may be left aside."""
+_LISTS = {"num-layer-list", "noop-layers", "offset", "recompute", "select_recompute"}
+"""Keys whose values are lists of whole numbers, or a word where there is no list."""
+_WORDS = {"true", "false", "none", "null", "[]", ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,17 @@ class Notes:
             return ()
         return tuple(int(part) for part in parts)
 
+    def strange(self, keys: Iterable[str]) -> Iterator[str]:
+        """Values that are none of what these keys stand for, such as `num-experts=eight`."""
+        for key in keys:
+            text = self.values.get(key, "")
+            if text in _WORDS:
+                continue
+            if key in _LISTS and not self.numbers(key):
+                yield f"{key}={text[:_SHOWN]} is no list of whole numbers"
+            elif key not in _LISTS and self.number(key) is None:
+                yield f"{key}={text[:_SHOWN]} is no number"
+
     def has(self, pattern: str) -> bool:
         """Whether the text contains a pattern."""
         return re.search(pattern, self.text) is not None
@@ -76,7 +102,7 @@ def _read_part(part: str, words: set[str], values: dict[str, str]) -> None:
     if part.startswith(("metric row", "recipe args")):
         values.update(dict(re.findall(r'"([a-z_]+)": "([^"]*)"', part)))
         return
-    pairs = re.findall(r"([a-z][a-z0-9_-]*)=(\[[^\]]*\]|[^\s;]+)", part)
+    pairs = re.findall(r"([a-z][a-z0-9_-]*)=(\[\[.*?\]\]|\[[^\]]*\]|[^\s;]+)", part)
     values.update({key: value.rstrip(",") for key, value in pairs})
     if not pairs:
         words.add(part)

@@ -78,20 +78,27 @@ class FamilyRefit:
 def refit(entries: Sequence[Entry], where: str) -> tuple[Calibration, tuple[FamilyRefit, ...]]:
     """The shipped calibration with the families of some rows fitted to them.
 
+    Repeats of a configuration are one row with their median: one that is left out is not seen.
+
     Raises:
         TableError: fewer than three rows can be priced and have a measured time.
     """
     medians = measured_medians(entries)
     rows: dict[str, list[tuple[TrainingRun, float]]] = {}
+    seen: set[tuple[str, ...]] = set()
     for entry, time in zip(entries, medians, strict=True):
-        if entry.read is not None and time is not None:
+        if entry.read is not None and time is not None and entry.configuration not in seen:
+            seen.add(entry.configuration)
             family = family_of(entry.read.run)[0].name
             rows.setdefault(family, []).append((entry.read.run, time))
     usable = sum(map(len, rows.values()))
     if usable < 3:  # fewer say nothing of how far off the rest is
+        reasons = [f"{each.name}: {each.skipped}" for each in entries if each.skipped]
+        skipped = f"; skipped {reasons[0]}" if reasons else ""
         raise TableError(
-            f"{usable} rows can be priced and have a measured time; 3 are the least, 5 to 10 are "
-            f"better\n  at:  {where}\n  fix: add rows, or fill in measured_step_time_s"
+            f"{usable} different rows can be priced and have a measured time; 3 are the least, 5 "
+            f"to 10 are better{skipped}\n  at:  {where}\n"
+            "  fix: add rows, or fill in measured_step_time_s"
         )
     known = shipped_calibration()
     constants, interval = dict(known.constants), dict(known.interval)

@@ -33,6 +33,9 @@ _WIDER_INHERITED = 2.0
 USABLE = 0.98
 """Share of a device's memory that a job may fill; drivers keep the rest (assumed)."""
 
+_WIDER_NEW_CHIP = 1.5
+"""How much wider where a family has runs of this generation, but none on this machine (assumed)."""
+
 _UNKNOWN = Ends((-3.0, 3.0), (-3.0, 3.0))
 """Interval of a block without any measurement, in standard deviations of a run (assumed)."""
 
@@ -58,7 +61,7 @@ class Prediction:
     """Under which name the run is reported; see `block_of`."""
 
     inherited: str
-    """Why the constants are those of another family; empty where they are its own."""
+    """Why the constants are those of another family or chip; empty where they are its own."""
 
     neighbours: float = 1.0
     """Expected time over that of the formulas, by measured runs like this one; in `step_s`."""
@@ -94,7 +97,13 @@ def predict(
         fits[rows] = memory_use(table, constants).total <= USABLE * table.machine.memory_bytes
     return tuple(
         replace(
-            _bounded(run, float(times[row]), float(deviations[row]), guessed[row], known),
+            _bounded(
+                run,
+                float(times[row]),
+                float(deviations[row]),
+                known,
+                _borrowed(run, guessed[row], own=calibration is not None),
+            ),
             memory_bytes=float(memory[row]),
             fits=bool(fits[row]),
             neighbours=float(factors[row]),
@@ -123,13 +132,33 @@ def _grouped(keys: Sequence[str]) -> dict[str, list[int]]:
     return groups
 
 
+def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> tuple[str, float]:
+    """Why the constants of a run are not its machine's, and how much wider its interval is.
+
+    Args:
+        run: what is priced.
+        guesses: number of its inputs that were guessed.
+        own: whether the constants were fitted to the user's cluster.
+    """
+    wider = 1.0 + _WIDER_PER_GUESS * guesses
+    family, inherited = family_of(run)
+    if inherited:
+        return inherited, wider * _WIDER_INHERITED
+    if not own and run.machine not in neighbours_of(family.name).machines:
+        return f"constants of {family.name}: no runs on {run.machine}", wider * _WIDER_NEW_CHIP
+    return "", wider
+
+
 def _bounded(
-    run: TrainingRun, step_s: float, deviation: float, guesses: int, calibration: Calibration
+    run: TrainingRun,
+    step_s: float,
+    deviation: float,
+    calibration: Calibration,
+    borrowed: tuple[str, float],
 ) -> Prediction:
     """The interval around a step time; memory is left open."""
-    block, (_, inherited) = block_of(run), family_of(run)
+    block, (inherited, wider) = block_of(run), borrowed
     ends = calibration.interval.get(block, _UNKNOWN).of(deviation)
-    wider = (1.0 + _WIDER_PER_GUESS * guesses) * (_WIDER_INHERITED if inherited else 1.0)
     low, high = np.exp(np.array(ends) * deviation * wider) * step_s
     return Prediction(
         step_s=step_s,

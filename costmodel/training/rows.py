@@ -27,7 +27,7 @@ from costmodel.training.cells import (
 )
 from costmodel.training.layout_check import check_layout
 from costmodel.training.machines import machine_of
-from costmodel.training.notes import Notes, read_notes
+from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
 from costmodel.training.records import (
     Attention,
     LayoutError,
@@ -36,7 +36,7 @@ from costmodel.training.records import (
     TrainingModel,
     TrainingRun,
 )
-from costmodel.training.stacks import run_flags, stack_of
+from costmodel.training.stacks import names_stack, run_flags, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,7 @@ _SIZES = ("hidden", "layers", "heads", "ffn_hidden")
 
 _PACKED = 2048
 """Mean length assumed for samples packed into one sequence: attention stays inside them."""
+_UNNAMED_SOFTWARE = 9
 _LAYERS = 10**6
 """More than any model has: no layer looks further than its window."""
 
@@ -70,6 +71,17 @@ class ReadRow:
     assumed: tuple[str, ...]
     """What the row does not state and a default stands in for; widens the interval."""
 
+    unread: tuple[str, ...] = ()
+    """What notes state but nobody can follow, in sentences; widens the interval as well."""
+
+    @property
+    def guesses(self) -> int:
+        """How many inputs were guessed; software that nobody names is as many as ten, so that the
+        interval is at least as wide as where constants are another stack's.
+        """
+        software = _UNNAMED_SOFTWARE if "software" in self.assumed else 0
+        return len(self.assumed) + len(self.unread) + software
+
 
 def read_row(row: Mapping[str, str]) -> ReadRow:
     """Read one row.
@@ -80,12 +92,15 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     notes = read_notes(row.get("notes", ""))
     if notes.has("inconsistent"):
         raise LayoutError("the source calls its layout inconsistent with the number of devices")
-    assumed: list[str] = []
+    for what in notes.strange(SIZES):
+        raise LayoutError(f"{what} (notes)")
+    assumed: list[str] = [] if names_stack(row, notes) else ["software"]
     name = row.get("model", "").strip()
     profile = stack_of(row, notes)
     machine = machine_of(row.get("hardware", ""))
     model = _model(row, notes, name, assumed)
-    layout = _layout(row, notes, model, profile, assumed)
+    unread = list(notes.strange(SETTINGS))
+    layout = _layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
     run = TrainingRun(
@@ -99,7 +114,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
         attention=_attention(notes, profile),
         flags=run_flags(row, notes, profile, layout),
     )
-    return ReadRow(run, tuple(assumed))
+    return ReadRow(run, tuple(assumed), tuple(unread))
 
 
 def _port(text: str, server: int) -> float:
@@ -166,6 +181,8 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     """Sizes of routed layers: from the notes, else from what the name implies."""
     stated = notes.number("num-experts")
     count = int(family.get("experts", 0) if stated is None else stated)
+    if stated and (count != stated or count < 0):
+        raise LayoutError(f"num-experts in 'notes' is {stated:g}, not a whole number from 0")
     if not count:
         return {}
     width = notes.number("moe-intermediate-size")
@@ -175,13 +192,20 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     usual = family.get("shared_ffn") or family.get("shared", 0) * width
     dense = notes.number("first-k-dense-replace")
     dense = family.get("dense", 0) if dense is None else dense
+    capacity = notes.number("moe-capacity")
+    for key, value, least in (
+        ("n-shared-experts", shared, 0), ("first-k-dense-replace", dense, -1),
+        ("capacity_factor", 1.0 if capacity is None else capacity, 0.01),
+    ):  # fmt: skip
+        if value < least:
+            raise LayoutError(f"{key} in 'notes' is {value:g}, which is too small")
     return {
         "experts": count,
         "experts_per_token": top or family.get("top", 2),
         "expert_ffn": width,
         "shared_ffn": int(usual if shared is None else shared * width),
         "dense_layers": max(int(dense), 0),
-        "expert_capacity": max(notes.number("moe-capacity") or 1.0, 1.0),
+        "expert_capacity": max(capacity or 1.0, 1.0),
     }
 
 
@@ -190,8 +214,10 @@ def _layout(
     notes: Notes,
     model: TrainingModel,
     profile: dict[str, Any],
-    assumed: list[str],
+    remarks: tuple[list[str], list[str]],
 ) -> TrainingLayout:
+    """The layout; `remarks` are what is assumed and what is not read, and grow."""
+    assumed, unread = remarks
     tp, pp, cp = (degree(row, name) or 1 for name in ("tp", "pp", "cp"))
     batch, dp = size(row, "global_batch"), _replicas(row, tp * pp * cp, assumed)
     if (devices := number(row, "devices")) and tp * pp * cp * dp != devices:
@@ -203,9 +229,12 @@ def _layout(
         micro = max(batch // dp, 1) if whole else 1
     vpp = degree(row, "vpp") or 1
     recompute, share = _recompute(
-        row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), assumed
+        row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), remarks
     )
     stated, parallel = zero_stage(row), switch(row, "sequence_parallel")
+    if stated is None and "unstated_zero" in profile:
+        assumed.append("zero_stage")
+        stated = int(profile["unstated_zero"])
     if parallel is None:
         parallel = bool(profile["sequence_parallel"]) and tp > 1
     layout = TrainingLayout(
@@ -219,14 +248,30 @@ def _layout(
         cp=cp,
         ep=degree(row, "ep") or 1,
         zero_stage=max(stated, int(profile.get("zero", 1))) if stated else 0,
-        zero_group=int(notes.number("zero-group") or 0),
+        zero_group=_zero_group(notes, dp * cp, unread),
         sequence_parallel=parallel,
         recompute=recompute,
         recompute_share=share,
-        stage_layers=_stage_layers(notes, model.layers, pp),
+        stage_layers=_stage_layers(notes, model.layers, pp, unread),
     )
-    check_layout(model, layout, len(notes.numbers("noop-layers")))
+    whole = notes.number("etp", "expert-tensor-parallel-size")
+    if whole not in {None, 1, tp}:
+        unread.append(f"experts over {whole:g} tensor parallel ranks; 1 or all {tp} are known")
+    idle = notes.numbers("noop-layers")
+    if len(set(idle)) < len(idle) or any(not 0 <= n < size(row, "layers") for n in idle):
+        shown = ",".join(map(str, idle))[:40]
+        raise LayoutError(f"noop-layers={shown} are not layers of {size(row, 'layers')}")
+    check_layout(model, layout, len(idle))
     return layout
+
+
+def _zero_group(notes: Notes, replicas: int, unread: list[str]) -> int:
+    """Ranks that share states; 0 for all of them."""
+    group = int(notes.number("zero-group") or 0)
+    if group and replicas % group:
+        unread.append(f"a sharding group of {group} does not divide {replicas} replicas")
+        return 0
+    return group
 
 
 def _replicas(row: Mapping[str, str], ranks: int, assumed: list[str]) -> int:
@@ -240,11 +285,17 @@ def _replicas(row: Mapping[str, str], ranks: int, assumed: list[str]) -> int:
     return max(devices // ranks, 1)
 
 
-def _stage_layers(notes: Notes, layers: int, pp: int) -> tuple[int, ...]:
+def _stage_layers(notes: Notes, layers: int, pp: int, unread: list[str]) -> tuple[int, ...]:
     """Layers of each stage where a row lists them, or what each has beyond an equal share."""
     listed, more = notes.numbers("num-layer-list"), notes.numbers("offset")
-    if not listed and len(more) == pp and sum(more) == layers % pp:
-        listed = tuple(layers // pp + extra for extra in more)
+    if not listed and any(more):
+        if len(more) == pp and sum(more) == layers % pp:
+            listed = tuple(layers // pp + extra for extra in more)
+        else:
+            unread.append(
+                f"offset={','.join(map(str, more))[:40]} does not make {pp} stages of {layers} "
+                "layers; they are taken as equal"
+            )
     if not listed:
         return ()
     if len(listed) != pp:
@@ -261,7 +312,11 @@ _PER_STAGE = (("recompute", Recompute.FULL), ("select_recompute", Recompute.SELE
 
 
 def _recompute(
-    row: Mapping[str, str], notes: Notes, split: tuple[int, int], usual: str, assumed: list[str]
+    row: Mapping[str, str],
+    notes: Notes,
+    split: tuple[int, int],
+    usual: str,
+    remarks: tuple[list[str], list[str]],
 ) -> tuple[Recompute, float]:
     """The policy and the share of layers that it holds for.
 
@@ -272,11 +327,15 @@ def _recompute(
     for key, policy in _PER_STAGE:
         listed = notes.numbers(key)
         if len(listed) > 1 and any(listed):
-            return policy, min(sum(listed) / layers, 1.0)
+            if min(listed) < 0 or sum(listed) > layers:
+                shown = ",".join(map(str, listed))[:40]
+                remarks[1].append(f"{key}={shown} are not parts of {layers} layers")
+                continue
+            return policy, sum(listed) / layers
     found = recompute_words(row)
     blocks = notes.number("recompute-num-layers")
     if found is None:
-        assumed.append("recompute")
+        remarks[0].append("recompute")
         return Recompute(usual), 1.0
     policy, some = found
     if policy is Recompute.FULL and (some or notes.values.get("recompute-method") == "block"):

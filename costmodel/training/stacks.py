@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from costmodel.training.notes import Notes
     from costmodel.training.records import TrainingLayout
 
-__all__ = ["run_flags", "software_flags", "stack_of"]
+__all__ = ["names_stack", "run_flags", "software_flags", "stack_of"]
 
 _FLAGS = {
     "fused-tp": r"\bmc2\b|-mc2\b|asynctp|async-tp",
@@ -46,11 +46,21 @@ def _stacks() -> dict[str, Any]:
     return file
 
 
+def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
+    """Whether source or notes name a software stack that is known."""
+    text = _stated(row, notes)
+    return any(re.search(entry["match"], text) for entry in _stacks()["profiles"])
+
+
+def _stated(row: Mapping[str, str], notes: Notes) -> str:
+    return f"{row.get('source', '')} {notes.text}".lower()
+
+
 def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     """The software stack that source or notes name, else the usual one of the hardware."""
     stacks = _stacks()
     named = {entry["name"]: entry for entry in stacks["profiles"]}
-    text = f"{row.get('source', '')} {notes.text}".lower()
+    text = _stated(row, notes)
     hardware = machine_of(row.get("hardware", ""))
     for entry in stacks["profiles"]:
         if re.search(entry["match"], text):
@@ -74,7 +84,7 @@ def run_flags(
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
         found.add("split-activation")
-    text = f"{row.get('source', '')} {notes.text}".lower()
+    text = _stated(row, notes)
     does_not = {"split-experts"} if re.search(_WHOLE_EXPERTS, text) else set()
     release = _release(row, notes)
     if _before(release, stack.get("current", "")):

@@ -219,10 +219,22 @@ def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArr
     exchanged = all_gather_s(table, links, 4.0 * routed, group(table, copies, stride))
     total = np.where(replicas > 1, reduced, 0.0)
     total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
+    beside = (table.zero_stage >= _FULLY_SHARDED) & (table.gather_once == 0)
+    total = np.where(beside, _between_groups(table, links, dense + routed), total)
     whole = 2.0 * total * 0.75
     exposed = whole - np.minimum(hidden * whole, window)
-    beside = (table.zero_stage >= _FULLY_SHARDED) & (table.gather_once == 0)
-    return np.where(beside | (table.frozen > 0), 0.0, exposed)
+    return np.where(table.frozen > 0, 0.0, exposed)
+
+
+def _between_groups(table: RunTable, links: Links, parameters: FloatArray) -> FloatArray:
+    """Reduction of the gradients' shares over the groups of replicas that share parameters; none
+    where all replicas are one group, whose reduction runs beside the backward pass.
+    """
+    replicas = table.dp * table.cp
+    size = np.where(table.zero_group > 0, table.zero_group, replicas)
+    groups = np.maximum(replicas / size, 1.0)
+    members = group(table, groups, table.tp * size)
+    return np.where(groups > 1, all_gather_s(table, links, 4.0 * parameters / size, members), 0.0)
 
 
 _HOST_BYTES_PER_S = 32e9

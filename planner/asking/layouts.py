@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import yaml
@@ -45,7 +45,7 @@ def parsed(text: str) -> dict[str, str]:
     """
     out: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
-        key, _, value = part.partition("=")
+        key, _, value = (text.strip() for text in part.partition("="))
         if key not in KEYS:
             raise unknown_name("part of a layout", key, KEYS, f"--layout {text}")
         if key in out:
@@ -65,15 +65,24 @@ def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
     sizes.setdefault("seq_len", DEFAULT_SEQUENCE)
     replicas = sizes.get("dp", 1) * sizes["micro_batch"]
     sizes.setdefault("global_batch", replicas * max(1, 4 * (sizes.get("pp", 1) - 1)))
-    stages = tuple(_whole(n, "stages") for n in filter(None, parts.get("stages", "").split("/")))
+    stages = tuple(
+        _whole(n, "stages") for n in parts.get("stages", "").split("/") if parts.get("stages")
+    )
     again = parts.get("recompute", "none")
     if again not in list(Recompute):
         raise unknown_name("recomputation", again, list(Recompute), "--layout recompute=")
+    share = _share(parts.get("recompute-share", "1"))
+    if again == Recompute.NONE and "recompute-share" in parts:
+        raise UserError(
+            "recompute-share is of what is recomputed, but recompute is none",
+            "--layout",
+            "add recompute=full or recompute=selective",
+        )
     layout = TrainingLayout(
         **sizes,
         sequence_parallel=_flag(parts.get("sp"), "sp"),
         recompute=Recompute(again),
-        recompute_share=_share(parts.get("recompute-share", "1")),
+        recompute_share=share,
         stage_layers=stages,
     )
     check(layout, model)
@@ -139,6 +148,21 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
         ),
         (layout.seq_len % layout.cp, f"seq={layout.seq_len} is no multiple of cp={layout.cp}"),
         (layout.vpp > 1 and layout.pp == 1, "vpp needs pp of 2 or more"),
+        (
+            layout.vpp > 1 and layout.micro_batches < layout.pp,
+            (
+                f"{layout.micro_batches:g} micro-batches do not fill {layout.pp} stages of "
+                f"{layout.vpp} chunks; {layout.pp} or more"
+            ),
+        ),
+        (
+            model.heads % model.kv_heads,
+            f"{model.heads} heads do not share {model.kv_heads} heads of keys",
+        ),
+        (
+            model.experts_per_token > model.experts,
+            f"{model.experts_per_token} experts for each token, of {model.experts}",
+        ),
         (layout.zero_stage > 3, f"zero={layout.zero_stage}; ZeRO has stages 0 to 3"),
         (
             layout.zero_group and (layout.dp * layout.cp) % layout.zero_group,
@@ -232,7 +256,7 @@ class LayoutOptions:
             ModelError: the configuration lacks a size.
         """
         parts = parsed(self.layout)
-        model = training_model(config, name)
+        model, _ = training_model(config, name)
         found = machine_named(self.cluster)
         try:
             found.flops(self.precision)
@@ -242,6 +266,10 @@ class LayoutOptions:
             ) from error
         profile = _software(self.software, found)
         layout = layout_of(parts, model)
+        if factor(parts, "imbalance") > 1.0 and not model.experts:
+            raise UserError(
+                f"imbalance is of experts, but {name} has none", "--layout", "leave imbalance out"
+            )
         flags = software_flags(profile, found.name, model.name, layout)
         return TrainingRun(
             model.name, model, layout, found.name, profile, precision=self.precision, flags=flags
@@ -263,5 +291,7 @@ class LayoutOptions:
                 )
         effects, variation = options.effects(), options.variation()
         run = self.run(config, name)
+        _, notes = training_model(config, name)
         with reported():
-            return simulate_layout(run, effects, job_options(self.layout), variation)
+            found = simulate_layout(run, effects, job_options(self.layout), variation)
+        return replace(found, notes=(*notes, *found.notes))

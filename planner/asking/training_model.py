@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from costmodel.training.records import TrainingModel
 from importers.hf_families import FAMILIES
-from importers.hf_fields import Fields
+from importers.hf_sized import Sized, sized
 from planner.asking.errors import UserError
 
 
-def training_model(config: Mapping[str, object], name: str) -> TrainingModel:
-    """A decoder-only or encoder-only transformer.
+def training_model(
+    config: Mapping[str, object], name: str
+) -> tuple[TrainingModel, tuple[str, ...]]:
+    """A decoder-only or encoder-only transformer, and what was assumed for it.
 
     Args:
         config: fields of its config.json.
@@ -28,42 +30,37 @@ def training_model(config: Mapping[str, object], name: str) -> TrainingModel:
             "MODEL",
             "name a model of text, or plan it: planner search",
         )
-    fields = Fields(config, name, family.defaults if family is not None else {})
+    found = sized(config, name)
+    return _model(found, name), found.notes
+
+
+def _model(found: Sized, name: str) -> TrainingModel:
+    fields = found.fields
     heads, hidden = fields.count("heads"), fields.count("hidden")
     rotary = fields.count("rotary width", 0)
     width = fields.count("plain width", 0) + rotary
-    head = width or fields.count("head width", max(hidden // heads, 1))
     return TrainingModel(
         name=name,
         hidden=hidden,
         layers=fields.count("layers"),
         heads=heads,
-        kv_heads=fields.count("key heads", heads),
-        head_size=head,
-        ffn=fields.count("feed-forward", 4 * hidden),
+        kv_heads=found.key_heads,
+        head_size=width or fields.count("head width", hidden // heads),
+        ffn=found.feed_forward,
         vocab=fields.count("vocabulary"),
-        gated=family.gated if family is not None else True,
-        tied=fields.flag("tied", default=family.tied if family is not None else False),
+        gated=found.gated,
+        tied=found.tied,
+        experts=found.experts,
+        experts_per_token=fields.count("experts per token") if found.experts else 0,
+        expert_ffn=found.expert_width,
+        shared_ffn=found.shared_width,
+        dense_layers=found.dense_layers,
         value_size=fields.count("value width", 0),
         query_rank=fields.count("query rank", 0),
         kv_rank=fields.count("key rank", 0),
         rotary_size=rotary,
-        causal=family is None or family.form == "decoder",
-        **_experts(fields),
+        window=found.window,
+        global_every=found.global_every,
+        activation_kernels=found.activation_kernels,
+        causal=found.causal,
     )
-
-
-def _experts(fields: Fields) -> dict[str, int]:
-    """Sizes of the routed layers; nothing for a dense model."""
-    experts = fields.count("experts", 0)
-    if experts <= 1:
-        return {}
-    width = fields.count("expert width", fields.count("feed-forward"))
-    shared = fields.count("shared width", fields.count("shared experts", 0) * width)
-    return {
-        "experts": experts,
-        "experts_per_token": fields.count("experts per token"),
-        "expert_ffn": width,
-        "shared_ffn": shared,
-        "dense_layers": fields.count("first expert layer", 0),
-    }

@@ -99,7 +99,7 @@ def test_a_layout_is_simulated_without_a_file(planner: Planner) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    ["recompute=full", "vpp=2", "schedule=zb-h1", "schedule=dualpipe", "stages=20/12", "cp=2",
+    ["recompute=full", " vpp = 2 ", "schedule=zb-h1", "schedule=dualpipe", "stages=20/12", "cp=2",
      "recompute=selective,recompute-share=0.5", "zero=3"],
 )  # fmt: skip
 def test_parts_of_a_layout_are_understood(planner: Planner, more: str) -> None:
@@ -152,6 +152,9 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "ep=2,dp=2", "llama3-8b"), "0 experts do not split over ep=2"),
         (("--layout", "stages=1/2,pp=2", "llama3-8b"), "are not 2 stages of 32 layers"),
         (("--layout", "vpp=2", "llama3-8b"), "vpp needs pp"),
+        (("--layout", "pp=4,vpp=2,batch=3", "llama3-8b"), "do not fill 4 stages of 2 chunks"),
+        (("--layout", "recompute-share=0.5", "llama3-8b"), "but recompute is none"),
+        (("--layout", "imbalance=1.5", "llama3-8b"), "llama3-8b has none"),
         (("--layout", "recompute=some", "llama3-8b"), "unknown recomputation 'some'"),
         (("--layout", "recompute-share=2", "llama3-8b"), "not between 0 and 1"),
         (("--layout", "schedule=2f2b", "llama3-8b"), "unknown schedule '2f2b'"),

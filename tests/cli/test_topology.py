@@ -32,7 +32,7 @@ def test_list_names_every_machine_and_chip(planner: Planner) -> None:
     assert [n for n in (*cluster_names(), *chip_names()) if f"\n{n} " not in run.out] == []
     facts = planner("topology", "list", "--json").json
     assert [each["name"] for each in facts["clusters"]] == list(cluster_names())
-    assert len(facts["chips"]) == 31
+    assert len(facts["chips"]) == 33
 
 
 def test_show_tells_rings_shared_ways_constraints_and_tiers(planner: Planner) -> None:

@@ -108,6 +108,8 @@ def test_a_skipped_row_with_a_measurement_counts_as_wholly_wrong(
         ('id,hardware,model\n"x', "no column 'hidden'"),
         ("id;hardware;model;notes\nx;y;z;a,b\n", "separated by semicolons"),
         ("id\thardware\tmodel\nx\ty\tz\n", "separated by tabs"),
+        ("id|hardware|model\nx|y|z\n", "separated by vertical bars"),
+        ("id,hardware\nx\0,y\n", "NUL characters"),
         ("id,hardware,model,hidden,layers,heads,seq_len,global_batch,tp, TP\n", "'tp' more than"),
     ],
 )
@@ -151,6 +153,41 @@ def test_measured_numbers_have_thousands_too(planner: Planner, tmp_path: Path) -
     (found,) = predictions(target)
     error = float(found["predicted_step_time_s"]) / 1006.1 - 1
     assert float(found["relative_error"]) == pytest.approx(error, abs=1e-3)
+
+
+def test_what_is_not_read_is_named(planner: Planner, tmp_path: Path) -> None:
+    """Cells beyond the header, measurements that are none, ids that stand twice, absurd sizes."""
+    good = rows()[0] | {"notes": ""}
+    content = [
+        good, good | {"measured_step_time_s": "-3"},
+        good | {"id": "huge", "heads": "1", "hidden": "1e9", "seq_len": "1e9",
+                "global_batch": "1e9", "layers": "1e9", "ffn_hidden": "1e9"},
+    ]  # fmt: skip
+    path = table(tmp_path / "rows.csv", content)
+    path.write_text(path.read_text() + "shifted" + "," * (len(good) + 1) + "x\n")
+    target = tmp_path / "p.csv"
+    done = planner("validate", path, "-o", target, "--json")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["repeated_ids"] == ["row-0"]
+    told = {"id": "row-0", "what": ["measured_step_time_s is '-3', no number above 0"]}
+    assert answer["unread"] == [told]
+    found = predictions(target)
+    assert found[1]["relative_error"] == "" != found[1]["predicted_step_time_s"]
+    assert "1 cells more than the header" in found[3]["skipped_reason"]
+    assert not any("nan" in value or "inf" in value for row in found for value in row.values())
+    text = planner("validate", path).out
+    assert "Read without:" in text
+    assert "Ids that stand more than once:" in text
+
+
+def test_repeats_of_a_configuration_do_not_predict_each_other(
+    planner: Planner, tmp_path: Path
+) -> None:
+    repeats = [rows()[0] | {"id": str(index)} for index in range(5)]
+    done = planner("calibrate", "steps", table(tmp_path / "rows.csv", repeats))
+    assert done.code == 2
+    assert "1 different rows" in done.err
 
 
 def test_what_is_no_text_is_refused(planner: Planner, tmp_path: Path) -> None:

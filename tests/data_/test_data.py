@@ -72,8 +72,8 @@ def test_the_machines_of_the_brief_are_bundled() -> None:
     assert {
         "atlas-800-9000", "atlas-800t-a2", "cloudmatrix384", "dgx-a100", "dgx-h100",
     } <= set(cluster_names())  # fmt: skip
-    assert len(chip_names()) == 31
-    assert len(server_names()) == 11
+    assert len(chip_names()) == 33
+    assert len(server_names()) == 14
     used = {entry.use for name in cluster_names() for entry in named_machine(name).entries}
     assert used == set(server_names()), "every server stands in a cluster that a search can name"
 

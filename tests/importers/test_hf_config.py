@@ -179,6 +179,14 @@ def test_an_unknown_architecture_is_taken_for_a_decoder_and_says_so() -> None:
     )
 
 
+def test_an_unknown_architecture_without_a_gate_has_none() -> None:
+    for kind, act in (("gpt_neox", "gelu_fast"), ("newest", "gelu")):
+        fields = {**DECODER, "model_type": kind, "hidden_act": act}
+        graph = import_config(fields, "n", "a test", {"sequence": 8})
+        assert not any("gate" in name for name in parameters(graph))
+        assert "a plain feed-forward block" in graph.notes[0]
+
+
 @pytest.mark.parametrize(
     "field", ["type_vocab_size", "image_size", "encoder_layers", "mamba_d_state", "linear_key_dim"]
 )

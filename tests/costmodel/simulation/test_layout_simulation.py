@@ -50,6 +50,7 @@ PIPELINES = (
 )
 SHARDED = (
     small_run(dp=16, zero_stage=3),
+    small_run(dp=32, zero_stage=3, zero_group=8),
     small_run(dp=4, tp=4, zero_stage=3),
     small_run(dp=4, pp=2, zero_stage=3),
 )
@@ -143,6 +144,8 @@ def test_a_better_machine_never_slows_a_layout(
     ("run", "field"),
     [(small_run(tp=8), "link_bytes_per_s"), (small_run(pp=4, tp=8), "port_bytes_per_s"),
      (small_run(dp=16, zero_stage=3), "port_bytes_per_s"),
+     (small_run(dp=32, zero_stage=3, zero_group=8), "port_bytes_per_s"),
+     (small_run(pp=4, tp=4), "port_bytes_per_s"),
      (small_run(dp=64, micro_batches=1), "port_bytes_per_s")],
     ids=name_of,
 )  # fmt: skip

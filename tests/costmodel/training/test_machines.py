@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.training.families import family_of
 from costmodel.training.machines import machine_called, machine_of, machines
 from costmodel.training.records import LayoutError
+from tests.costmodel.training.runs import run
 from topology.catalogue import chip_names, named_chip
 
 
@@ -55,6 +59,20 @@ def test_a_name_with_more_letters_is_another_machine(name: str, more: str) -> No
         ("Ascend 910C / Atlas A3 (script name)", "ascend-910c"),
         ("NVIDIA V100 32GB (DGX-2)", "v100-dgx2"),
         ("TPU v6e Trillium", "tpu-v6e"),
+        ("TPU v4", "tpu-v4"),
+        ("TPU7x", "tpu-v7x"),
+        ("Atlas 800T A2", "ascend-910b3"),
+        ("Atlas 900 A2 PoDc", "ascend-910b"),
+        ("Ascend 910B2C", "ascend-910b"),
+        ("CloudMatrix384", "ascend-910c"),
+        ("DGX-2", "v100-dgx2"),
+        ("TPU v3-256", "tpu-v3"),
+        ("NVIDIA H800 80GB", "h800"),
+        ("8x NVIDIA A800-SXM4-80GB", "a800-80g"),
+        ("NVIDIA H20 96GB", "h20-96g"),
+        ("NVIDIA H200", "h200"),
+        ("V100 32GB (DGX-1)", "v100-dgx1"),
+        ("AMD Instinct MI300X", "mi300x"),
     ],
 )
 def test_whole_words_of_a_text_name_a_machine(text: str, name: str) -> None:
@@ -62,7 +80,16 @@ def test_whole_words_of_a_text_name_a_machine(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["NVIDIA H1000", "GH200", "NVIDIA A100 80GB PCIe", "Ascend 910B9", "H100 NVL", "XB200"]
+    "text",
+    [
+        "NVIDIA H1000",
+        "GH200",
+        "NVIDIA A100 80GB PCIe",
+        "Ascend 910B9",
+        "H100 NVL",
+        "XB200",
+        "A800 PCIe",
+    ],
 )
 def test_part_of_a_word_names_none(text: str) -> None:
     with pytest.raises(LayoutError, match=r"is not in .*nearest: "):
@@ -81,3 +108,16 @@ def test_rates_of_narrow_types_are_those_of_the_chip() -> None:
                 assert known.peak_flops[short] == pytest.approx(peaks[name], rel=1e-3)
                 compared += 1
     assert compared >= 10
+
+
+def test_constants_of_the_nearest_age_stand_in() -> None:
+    """A stack without runs on a chip takes what it does on chips of about that age."""
+    found = {
+        name: family_of(replace(run(machine=name), profile="megatron-core"))
+        for name in ("a100-80g", "v100-32g", "mi300x", "h800", "b200")
+    }
+    names = {name: family.name for name, (family, _) in found.items()}
+    assert set(names.values()) == {"megatron-core-hopper", "megatron-core-blackwell"}
+    assert [name for name, family in names.items() if family.endswith("blackwell")] == ["b200"]
+    inherited = {name for name, (_, why) in found.items() if why}
+    assert inherited == {"a100-80g", "v100-32g", "mi300x"}

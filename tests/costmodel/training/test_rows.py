@@ -95,6 +95,17 @@ def test_what_was_measured_is_not_read() -> None:
         ({"zero_stage": "7"}, "known: 0 to 3"),
         ({"zero_stage": "-1"}, "known: 0 to 3"),
         ({"zero_stage": "hsdp"}, "known: 0 to 3"),
+        ({"hidden": "8", "heads": "40"}, "hidden 8 is less than 40 heads"),
+        ({"devices": "1_6"}, "column 'devices' is '1_6'"),
+        ({"notes": "num-experts=eight"}, "num-experts=eight is no number"),
+        ({"notes": "num-experts=8.5"}, "num-experts in 'notes' is 8.5"),
+        ({"notes": "num-experts=-8"}, "num-experts in 'notes' is -8"),
+        ({"notes": "kv-channels=1e99"}, "kv-channels=1e99 is no number"),
+        ({"notes": "num-experts=8; n-shared-experts=-2"}, "n-shared-experts in 'notes' is -2"),
+        ({"notes": "num-experts=8; first-k-dense-replace=40"}, "40 of 40 layers are dense"),
+        ({"notes": "num-layer-list=a,b"}, "num-layer-list=a,b is no list of whole numbers"),
+        ({"notes": "noop-layers=0,40"}, "noop-layers=0,40 are not layers of 40"),
+        ({"notes": "noop-layers=1,1"}, "noop-layers=1,1 are not layers of 40"),
         ({"notes": "INCONSISTENT: dp*tp*pp*cp != devices"}, "inconsistent"),
         ({"dp": "", "devices": ""}, "neither 'dp' nor 'devices'"),
     ],
@@ -195,6 +206,55 @@ def test_what_a_row_leaves_out_is_assumed_and_said() -> None:
     found = read_row(ROW | {"vocab": "", "ffn_hidden": "", "recompute": "", "micro_batch": ""})
     assert set(found.assumed) == {"vocab", "ffn_hidden", "recompute", "micro_batch"}
     assert (found.run.model.vocab, found.run.model.ffn) == (32000, 13824)
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        ("offset=[1,1,0,0]", "offset=1,1,0,0 does not make 4 stages of 40 layers"),
+        ("offset=[1,-1]", "offset=1,-1 does not make 4 stages of 40 layers"),
+        ("recompute=[50,0,0,0]", "recompute=50,0,0,0 are not parts of 40 layers"),
+        ("recompute=[-1,2,0,0]", "recompute=-1,2,0,0 are not parts of 40 layers"),
+        ("FSDP sharding group 3", "a sharding group of 3 does not divide 2 replicas"),
+        ("offset=[[1,0],[0,-1]]", "is no list of whole numbers"),
+        ("select_recompute=[x,y]", "select_recompute=[x,y] is no list of whole numbers"),
+        ("recompute-num-layers=all", "recompute-num-layers=all is no number"),
+        ("etp=3", "experts over 3 tensor parallel ranks"),
+    ],
+)
+def test_notes_that_do_not_fit_the_row_are_named_and_not_followed(notes: str, told: str) -> None:
+    change = {"pp": "4", "tp": "2"}
+    found, plain = read_row(ROW | change | {"notes": notes}), read_row(ROW | change | {"notes": ""})
+    assert found.run.layout == plain.run.layout
+    (what,) = found.unread
+    assert told in what
+    assert found.guesses == plain.guesses + 1
+
+
+@pytest.mark.parametrize("notes", ["offset=0", "offset=[1,-1,0,0]", "recompute=[6,3,2,3]", "etp=2"])
+def test_notes_that_fit_are_followed_in_silence(notes: str) -> None:
+    assert read_row(ROW | {"pp": "4", "tp": "2", "notes": notes}).unread == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "stage"),
+    [("NVIDIA-NeMo/Megatron-Bridge", 1), ("pytorch/torchtitan", 3), ("llm-foundry", 3),
+     ("MaxText", 3), ("vTrain", 0)],
+)  # fmt: skip
+def test_unstated_sharding_is_what_the_recipes_of_a_stack_do(source: str, stage: int) -> None:
+    row = ROW | {"source": source, "hardware": "NVIDIA A100 80GB", "notes": ""}
+    assert read_row(row).run.layout.zero_stage == stage
+    assert ("zero_stage" in read_row(row).assumed) == (stage > 0)
+    assert read_row(row | {"zero_stage": "0"}).run.layout.zero_stage == 0
+
+
+def test_software_that_nobody_names_makes_the_interval_wider() -> None:
+    named, other = (
+        read_row(ROW | {"hardware": "NVIDIA H100", "source": source, "zero_stage": "1"})
+        for source in ("Megatron-Bridge", "a paper")
+    )
+    assert named.run == other.run
+    assert other.guesses >= named.guesses + 10
 
 
 def test_replicas_follow_from_devices() -> None:

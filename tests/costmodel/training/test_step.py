@@ -103,6 +103,8 @@ def test_a_better_machine_is_never_slower(made: object, column: str) -> None:
         ({"tp": 8}, "link_bytes_per_s"),
         ({"dp": 64, "global_batch": 64}, "port_bytes_per_s"),
         ({"pp": 4, "dp": 8, "global_batch": 64}, "port_bytes_per_s"),
+        ({"pp": 4, "tp": 4, "global_batch": 64}, "port_bytes_per_s"),
+        ({"dp": 64, "zero_stage": 3, "zero_group": 8, "global_batch": 64}, "port_bytes_per_s"),
     ],
 )
 def test_a_faster_link_on_the_critical_path_makes_the_step_faster(
@@ -183,6 +185,22 @@ def test_ranks_that_send_a_part_each_share_the_transfer() -> None:
         step_times(without_latency(RunTable.of([one])), free).transfer[0] for one in (whole, parts)
     ]
     assert times[1] == pytest.approx(times[0] / 4, rel=1e-9)
+
+
+def test_a_pipeline_in_one_server_does_not_feel_its_ports() -> None:
+    table = RunTable.of([run(GPT, pp=4, tp=2)])
+    assert total(faster(table, "port_bytes_per_s")) == total(table)
+
+
+def test_groups_that_share_parameters_reduce_gradients_between_them() -> None:
+    """One group of all replicas has nothing left to reduce; more groups each hold a larger part."""
+    times = [
+        float(step_times(RunTable.of([run(dp=64, zero_stage=3, zero_group=group)]),
+                         replace(CONSTANTS, dp_hidden=0.0)).gradients[0])
+        for group in (0, 64, 32, 8)
+    ]  # fmt: skip
+    assert times[:2] == [0.0, 0.0]
+    assert 0.0 < times[2] < times[3]
 
 
 def without_latency(table: RunTable) -> RunTable:

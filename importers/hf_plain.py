@@ -1,0 +1,62 @@
+"""What architectures are whose blocks nobody builds here: enough to count their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from importers.hf_fields import Fields
+
+__all__ = ["PLAIN", "Plain", "plain_decoder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What sizes alone leave unsaid."""
+
+    gated: bool = True
+    tied: bool = False
+    """Where the configuration does not say."""
+    causal: bool = True
+    activation_kernels: int = 1
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Sizes where the configuration says nothing, by their meaning in `hf_fields`."""
+
+
+_UNGATED = Plain(gated=False)
+_UNGATED_TIED = Plain(gated=False, tied=True)
+_ENCODER = Plain(gated=False, tied=True, causal=False)
+_TIED = Plain(tied=True)
+PLAIN: Mapping[str, Plain] = MappingProxyType(
+    {
+        **dict.fromkeys(("gpt_neox", "gptj", "codegen", "phi", "nemotron", "persimmon"), _UNGATED),
+        **dict.fromkeys(
+            ("opt", "bloom", "falcon", "RefinedWeb", "RefinedWebModel", "gpt_bigcode", "gpt_neo",
+             "mpt", "starcoder2", "xglm"),
+            _UNGATED_TIED,
+        ),
+        **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "electra"), _ENCODER),
+        **dict.fromkeys(("cohere", "cohere2"), _TIED),
+        "gpt_oss": Plain(activation_kernels=5),
+        **dict.fromkeys(
+            ("baichuan", "chatglm", "dbrx", "deepseek", "exaone", "glm4", "glm4_moe", "granite",
+             "grok-1", "internlm", "internlm2", "llama4_text", "minicpm", "olmo", "olmo2",
+             "olmoe", "phi3", "phimoe", "qwen", "stablelm"),
+            Plain(),
+        ),
+    }
+)  # fmt: skip
+"""By `model_type`, as the configurations of the transformers library and of the hub have it."""
+
+_UNGATED_ACTIVATIONS = ("gelu", "relu", "quick_gelu")
+"""How activations begin that stand in feed-forward blocks of two products."""
+
+
+def plain_decoder(config: Mapping[str, object], where: str) -> Plain:
+    """An architecture of `PLAIN`, or what its activation lets one guess."""
+    known = PLAIN.get(str(config.get("model_type")))
+    if known is not None:
+        return known
+    activation = Fields(config, where, {}).text("activation", "silu")
+    return Plain(gated=not activation.startswith(_UNGATED_ACTIVATIONS))

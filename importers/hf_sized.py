@@ -1,0 +1,180 @@
+"""Architectures by the sizes of their configurations alone, for who needs no operators.
+
+A layout of a transformer is priced by its sizes. That takes no blocks, so more architectures are
+known here than `importers.hf_families` builds; of those of both only what is said there holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from importers.errors import ModelError
+from importers.hf_families import FAMILIES
+from importers.hf_fields import Fields
+from importers.hf_network import strangeness, text_part
+from importers.hf_plain import PLAIN, Plain, plain_decoder
+
+__all__ = ["Sized", "sized"]
+
+_ALL_LOCAL = 10**6
+"""More layers than any model has: none looks further than its window."""
+
+
+_GLOBAL_EVERY = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
+"""One layer in so many sees the whole sequence, where the configuration does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What a layout needs to know of a network."""
+
+    fields: Fields
+    gated: bool
+    tied: bool
+    causal: bool
+    activation_kernels: int
+    key_heads: int
+    feed_forward: int
+    experts: int
+    """Routed experts; 0 for a dense model."""
+    expert_width: int
+    shared_width: int
+    dense_layers: int
+    window: int
+    """Rows that a local layer looks back, 0 for none."""
+    global_every: int
+    notes: tuple[str, ...]
+    """What was assumed, and what is left out."""
+
+
+def sized(config: Mapping[str, object], name: str) -> Sized:
+    """The sizes of a transformer of text with one stack of layers.
+
+    Args:
+        config: fields of its config.json.
+        name: for messages.
+
+    Raises:
+        ModelError: a size is missing or cannot be, or it is no such transformer.
+    """
+    notes: list[str] = []
+    config = _spelled(text_part(config, notes))
+    kind = str(config.get("model_type"))
+    plain = _plain(config, name, notes)
+    fields = Fields(config, name, plain.defaults)
+    if fields.count("hidden") < fields.count("heads"):
+        raise fields.wrong("heads", f"is more than the width of {fields.count('hidden')}")
+    stated = "head width" in fields or "plain width" in fields
+    if not stated and fields.count("hidden") % fields.count("heads"):
+        raise fields.wrong("heads", f"does not divide the width of {fields.count('hidden')}")
+    experts = _experts(fields)
+    window, every = _window(fields, kind)
+    if config.get("num_nextn_predict_layers"):
+        notes.append("layers that predict further tokens are left out")
+    return Sized(
+        fields=fields,
+        gated=plain.gated,
+        tied=fields.flag("tied", default=plain.tied),
+        causal=plain.causal,
+        activation_kernels=plain.activation_kernels,
+        key_heads=_key_heads(fields, kind),
+        feed_forward=_feed_forward(fields, kind),
+        window=window,
+        global_every=every,
+        notes=tuple(notes),
+        **experts,
+    )
+
+
+def _plain(config: Mapping[str, object], where: str, notes: list[str]) -> Plain:
+    """What the architecture leaves unsaid; a guess where it is not known."""
+    kind = str(config.get("model_type"))
+    family = FAMILIES.get(kind)
+    if family is not None:
+        return Plain(family.gated, family.tied, family.form == "decoder", defaults=family.defaults)
+    plain = plain_decoder(config, where)
+    if kind in PLAIN:
+        return plain
+    strange = strangeness(config, Fields(config, where, {}))
+    if strange:
+        raise ModelError(
+            f"an architecture {kind!r:.60} is not known, and {strange}",
+            where,
+            "give the config.json of a transformer of text",
+        )
+    notes.append(
+        f"an architecture {kind!r:.60} is not known: it is taken for a decoder "
+        f"{'with' if plain.gated else 'without'} a gate in its feed-forward blocks"
+    )
+    return plain
+
+
+def _spelled(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The fields of attention and feed-forward blocks beside the others; Qwen's and Llama 4's
+    widths by their usual names.
+    """
+    found: dict[str, object] = {}
+    for part in ("attn_config", "ffn_config"):
+        inner = config.get(part)
+        found.update(inner if isinstance(inner, dict) else {})
+    found.update(config)
+    dense, expert = found.get("intermediate_size_mlp"), found.get("intermediate_size")
+    if found.get("model_type") == "llama4_text" and dense is not None:
+        found |= {"intermediate_size": dense, "moe_intermediate_size": expert}
+        found.setdefault("num_shared_experts", 1)
+    return found
+
+
+def _key_heads(fields: Fields, kind: str) -> int:
+    """Heads of keys and values; one where a field says that all queries share it."""
+    config, heads = fields.config, fields.count("heads")
+    if config.get("multi_query_attention") is False or config.get("multi_query") is False:
+        return heads if kind != "falcon" else fields.count("key heads", heads)
+    if config.get("multi_query") and not config.get("new_decoder_architecture"):
+        return 1
+    return fields.count("key heads", heads)
+
+
+def _feed_forward(fields: Fields, kind: str) -> int:
+    """Width of a dense feed-forward block; Qwen of 2023 counts both halves of it."""
+    ratio = fields.count("feed-forward ratio", 4)
+    width = fields.count("feed-forward", ratio * fields.count("hidden"))
+    return width // 2 if kind == "qwen" else width
+
+
+def _experts(fields: Fields) -> dict[str, int]:
+    """Experts, their widths, and how many layers are dense."""
+    count = fields.count("experts", 0)
+    if count <= 1:
+        return {"experts": 0, "expert_width": 0, "shared_width": 0, "dense_layers": 0}
+    layers, first = fields.count("layers"), fields.count("first expert layer", 0)
+    interval = fields.field("expert interval")
+    if interval is not None and isinstance(fields.config[interval], list):
+        routed = sum(each > 0 for each in fields.whole_numbers("expert interval")[:layers])
+    else:
+        routed = max(layers - first, 0) // fields.count("expert interval", 1)
+    routed -= sum(each >= first for each in set(fields.whole_numbers("dense layers")))
+    if routed < 1:
+        raise fields.wrong("experts", "has no layer to stand in: all are dense")
+    width = fields.count("expert width", fields.count("feed-forward"))
+    return {
+        "experts": count,
+        "expert_width": width,
+        "shared_width": fields.count("shared width", fields.count("shared experts", 0) * width),
+        "dense_layers": layers - routed,
+    }
+
+
+def _window(fields: Fields, kind: str) -> tuple[int, int]:
+    """The window of local layers, and one in how many layers has none."""
+    config = fields.config
+    if fields.field("window") is None or config.get("use_sliding_window") is False:
+        return 0, 1
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and kinds:
+        whole = kinds.count("full_attention")
+        every = len(kinds) // whole if whole else _ALL_LOCAL
+    else:
+        every = fields.count("window pattern", _GLOBAL_EVERY.get(kind, _ALL_LOCAL))
+    return (fields.count("window"), every) if every > 1 else (0, 1)
