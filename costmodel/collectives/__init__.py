@@ -1,7 +1,8 @@
 """Time of collective communication. Every formula of it stands in this package and nowhere else.
 
 Of the plain formulas up: `algorithms` inside one tier, `hierarchy` over tiers, `hccl` and `nccl`
-as those libraries choose, `model` for the groups of a mesh, `contention` for any traffic.
+as those libraries choose, `model` for the groups of a mesh, `contention` for any traffic,
+`two_levels` for many groups inside and across servers at once.
 """
 
 from costmodel.collectives.curves import Curve, CurveTable

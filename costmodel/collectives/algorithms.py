@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from costmodel.collectives.curves import Curve
 from costmodel.collectives.kinds import Collective
+from costmodel.collectives.shares import doublings, others
 from topology.cluster import TierKind
 
 __all__ = ["ALGORITHMS", "AUTO", "Stage", "stage_curve", "torus_curve"]
@@ -52,12 +53,12 @@ class Stage:
     @property
     def steps(self) -> int:
         """ceil(log2 p)."""
-        return (self.ranks - 1).bit_length()
+        return int(doublings(self.ranks))
 
     @property
     def others(self) -> float:
         """(p - 1) / p: the share of a vector that is not one's own."""
-        return (self.ranks - 1) / self.ranks
+        return others(self.ranks)
 
     @property
     def fan_s_per_byte(self) -> float:

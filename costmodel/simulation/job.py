@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from costmodel.simulation.programme import Part, Work
+
+
+class Slower(NamedTuple):
+    """By how much computation and transfers take longer beside each other: kernels are slower,
+    and some wait.
+    """
+
+    computing_s: float
+    moving_s: float
+
+
+NOT_SLOWER = Slower(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,10 @@ class Block:
     """Communication of a forward pass that computation hides; it costs nothing."""
     hidden_backward: tuple[Part, ...] = ()
     """The same of a backward pass, with what is sent again before it."""
+    slower_forward: Slower = NOT_SLOWER
+    """A forward pass beside a gather."""
+    slower_backward: Slower = NOT_SLOWER
+    """A backward pass beside a gather and a reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +82,9 @@ class Sharding:
     """Gradients are reduced after every micro-batch; else after the last one."""
     buckets: float = 1.0
     """Layers whose gradients are sent together."""
-    shown: float = 0.0
-    """Share of what a pass gathers and reduces by which its computation takes longer, as kernels
-    are slower beside a collective."""
+    beside: float = 1.0
+    """Share of what is exchanged once in a step that is sent beside the passes. The rest is sent
+    while nothing is computed: gradients behind the last pass, parameters behind the update."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from costmodel.simulation.programme import Part, Work
-from costmodel.training.step import StepTimes, step_times
+from costmodel.training.step import Joins, StepTimes, step_times
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -61,7 +61,11 @@ class LayerParts:
 
 
 def layer_parts(
-    table: RunTable, constants: StepConstants, tiers: Mapping[str, str], slowed: Slowed
+    table: RunTable,
+    constants: StepConstants,
+    tiers: Mapping[str, str],
+    slowed: Slowed,
+    joins: Joins,
 ) -> LayerParts:
     """Take the mean layer of a run apart.
 
@@ -70,8 +74,9 @@ def layer_parts(
         constants: what machine and software reach.
         tiers: tier that the communication of each cause crosses.
         slowed: factor on the time of each work.
+        joins: how times that run beside each other are joined.
     """
-    return _Apart(table, constants, tiers, slowed).parts()
+    return _Apart(table, constants, tiers, slowed, joins).parts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,11 @@ class _Passes:
     again: float
 
     @classmethod
-    def of(cls, table: RunTable, constants: StepConstants) -> _Passes:
+    def of(cls, table: RunTable, constants: StepConstants, joins: Joins) -> _Passes:
         off = {"recompute_full": np.zeros(1), "recompute_core": np.zeros(1)}
-        once = step_times(table.with_columns(off), constants)
-        again = float((step_times(table, constants).layer_backward - once.layer_backward)[0])
+        once = step_times(table.with_columns(off), constants, joins)
+        whole = step_times(table, constants, joins)
+        again = float((whole.layer_backward - once.layer_backward)[0])
         return cls(float(once.layer_forward[0]), float(once.layer_backward[0]), again)
 
 
@@ -96,6 +102,7 @@ class _Apart:
     constants: StepConstants
     tiers: Mapping[str, str]
     slowed: Slowed
+    joins: Joins
     kinds: list[_Kind] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,12 +123,12 @@ class _Apart:
     def _falling(self) -> Iterator[_Passes]:
         """The passes as they are, then without one kind of communication after the other."""
         table, constants = self.table, self.constants
-        yield _Passes.of(table, constants)
+        yield _Passes.of(table, constants, self.joins)
         for kind in self.kinds:
             constants = replace(constants, **{kind.shares[0]: 1.0})
             if kind.column:
                 table = table.with_columns({kind.column: np.ones(1)})
-            yield _Passes.of(table, constants)
+            yield _Passes.of(table, constants, self.joins)
 
     def _split(self, computing: Work, seconds: Sequence[float]) -> tuple[Part, ...]:
         """What is left without any communication, then each kind by what it adds.
@@ -139,10 +146,10 @@ class _Apart:
 
     def _hidden(self, of: Callable[[StepTimes], np.ndarray]) -> tuple[Part, ...]:
         out = []
-        now = float(of(step_times(self.table, self.constants))[0])
+        now = float(of(step_times(self.table, self.constants, self.joins))[0])
         for kind in self.kinds:
             shown = replace(self.constants, **dict.fromkeys(kind.shares, 0.0))
-            gone = float(of(step_times(self.table, shown))[0]) - now
+            gone = float(of(step_times(self.table, shown, self.joins))[0]) - now
             if gone > 1e-12:
                 out.append(self._part(self._placed(kind), gone))
         return tuple(out)

@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.simulation.job import Block, Job, Sharding, Stage
+from costmodel.simulation.job import NOT_SLOWER, Block, Job, Sharding, Slower, Stage
 from costmodel.simulation.layer_parts import layer_parts
+from costmodel.simulation.layout_stages import Place, places_of, stage_layers
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.layers import ends_s, tokens
 from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
-from costmodel.training.sizes import expert_parts, gathered_parameters, local_parameters
-from costmodel.training.step import StepTimes, step_times
-from costmodel.training.table import RunTable
+from costmodel.training.sizes import expert_parts, local_parameters
+from costmodel.training.step import (
+    BESIDE,
+    IN_TURN,
+    Joins,
+    StepTimes,
+    beside_s,
+    hidden_gradients,
+    step_times,
+)
+from costmodel.training.table import FloatArray, RunTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from costmodel.training.constants import StepConstants
     from costmodel.training.records import TrainingRun
 
@@ -33,7 +39,7 @@ INSIDE, ACROSS = "server", "network"
 """Tiers: the links inside a server, and those between servers."""
 _HOST = "micro-batch"
 """What the host does for each micro-batch outside the layers."""
-_HEAD_FORWARD = 1 / 3
+HEAD_FORWARD = 1 / 3
 """Share of the head's time that is its forward pass: one of three products."""
 
 
@@ -55,9 +61,28 @@ class LayoutConstants:
     memory: MemoryConstants = field(default_factory=MemoryConstants)
 
 
-def layout_job(run: TrainingRun, constants: LayoutConstants, options: Options | None = None) -> Job:
-    """The job of one step; every stage stands for all ranks that share its layers."""
-    return _Layout(run, constants.step, constants.memory, options or Options()).job()
+def layout_job(
+    run: TrainingRun,
+    constants: LayoutConstants,
+    options: Options | None = None,
+    *,
+    overlap: bool = True,
+) -> Job:
+    """The job of one step; every stage stands for all ranks that share its layers.
+
+    Args:
+        run: model, layout, machine.
+        constants: what machine and software reach and keep.
+        options: what the layout leaves open.
+        overlap: whether anything runs beside anything else inside a layer.
+    """
+    step, joins = (constants.step, BESIDE) if overlap else (constants.step.in_turn(), IN_TURN)
+    return _Layout(run, step, constants.memory, options or Options(), joins).job()
+
+
+def schedule_of(run: TrainingRun, options: Options) -> str:
+    """Name of the schedule of a run."""
+    return options.schedule or ("interleaved" if run.layout.vpp > 1 else "1f1b")
 
 
 @dataclass(slots=True)
@@ -66,25 +91,31 @@ class _Layout:
     constants: StepConstants
     memory: MemoryConstants
     options: Options
+    joins: Joins
     whole: RunTable = field(init=False)
     table: RunTable = field(init=False)
     """Without what sharded parameters cost beside a pass, which is simulated."""
     raw: StepTimes = field(init=False)
-    """With nothing hidden."""
+    """With no gradients and no messages hidden."""
+    shared: StepTimes = field(init=False)
+    """With sharded parameters."""
 
     def __post_init__(self) -> None:
         self.whole = RunTable.of([self.run])
         below = np.minimum(self.whole.zero_stage, 2.0)
         self.table = self.whole.with_columns({"zero_stage": below, "overlap": np.zeros(1)})
-        self.raw = step_times(self.table, self._shown(dp_hidden=0.0, pp_shown=1.0))
+        shown = replace(self.constants, dp_hidden=0.0, pp_shown=1.0)
+        self.raw = step_times(self.table, shown, self.joins)
+        self.shared = step_times(self.whole, self.constants, self.joins)
 
     @property
     def schedule(self) -> str:
-        usual = "interleaved" if self.run.layout.vpp > 1 else "1f1b"
-        return self.options.schedule or usual
+        return schedule_of(self.run, self.options)
 
-    def _shown(self, **changes: float) -> StepConstants:
-        return replace(self.constants, **changes)
+    @property
+    def gathers_each_pass(self) -> bool:
+        """Whether parameters rest in shards and are gathered for every pass."""
+        return self.run.layout.zero_stage >= 3 and not bool(self.whole.gather_once[0])
 
     def job(self) -> Job:
         run, layout, schedule = self.run, self.run.layout, self.schedule
@@ -120,12 +151,13 @@ class _Layout:
         """One mean layer."""
         causes = ("tensor parallel", "experts", "context parallel")
         tiers = {cause: self._tier_of(cause) for cause in causes}
-        parts = layer_parts(self.table, self.constants, tiers, self._uneven)
+        parts = layer_parts(self.table, self.constants, tiers, self._uneven, self.joins)
         # The gradients of inputs and of weights take as long as each other in every product.
         computing, *moved = parts.backward
         half = computing._replace(seconds=computing.seconds / 2)
         kept, working = self._kept()
         gather_s, sync_s = self._per_layer()
+        slower_forward, slower_backward = self._slower()
         return Block(
             "layers",
             1.0,
@@ -139,7 +171,30 @@ class _Layout:
             sync_s=sync_s,
             hidden_forward=parts.hidden_forward,
             hidden_backward=parts.hidden_backward,
+            slower_forward=slower_forward,
+            slower_backward=slower_backward,
         )
+
+    def _slower(self) -> tuple[Slower, Slower]:
+        """Both passes of a layer beside what it gathers and reduces."""
+        if not self.gathers_each_pass or self.joins == IN_TURN:
+            return NOT_SLOWER, NOT_SLOWER
+        gather_s = float(self.shared.layer_gather[0])
+        forward_s, backward_s = float(self.raw.layer_forward[0]), float(self.raw.layer_backward[0])
+        return self._slower_pass(forward_s, gather_s), self._slower_pass(backward_s, 2.0 * gather_s)
+
+    def _slower_pass(self, alone_s: float, moved_s: float) -> Slower:
+        """The longer one takes what the estimate says of both; a slower chip or link makes neither
+        of them shorter.
+        """
+        less_s = np.array([min(alone_s, moved_s)])
+
+        def both_s(alone: FloatArray, moved: FloatArray) -> float:
+            return float(np.minimum(beside_s(alone, moved, self.constants), alone + moved)[0])
+
+        computing_s = both_s(np.array([alone_s]), less_s) - alone_s
+        moving_s = both_s(less_s, np.array([moved_s])) - moved_s
+        return Slower(max(computing_s, 0.0), max(moving_s, 0.0))
 
     def _uneven(self, work: Work) -> float:
         """How much longer the busiest expert rank takes; for computation its experts' share."""
@@ -175,24 +230,16 @@ class _Layout:
         dense, routed = local_parameters(self.table)
         layers = float(self.table.most_layers[0]) if layout.pp > 1 else model.layers
         ends = model.vocab * model.hidden / layout.tp
-        both = 1.0 if layout.pp > 1 or model.tied else 2.0
+        both = 2.0 if layout.pp == 1 and self._own_head else 1.0
         return float(dense[0] + routed[0] - both * ends) / layers, ends
 
     def _per_layer(self) -> tuple[float, float]:
         """Seconds to gather the parameters of a layer and to reduce its gradients."""
-        if self.run.layout.zero_stage >= 3:
-            gather_s = self._sharded_gather_s()
+        if self.gathers_each_pass:
+            gather_s = float(self.shared.layer_gather[0])
             return gather_s, gather_s
         total = float(self.raw.gradients[0]) * self._parameters()[0] / self._fullest()
         return (total / 2, total / 2) if self.run.layout.zero_stage else (0.0, total)
-
-    def _sharded_gather_s(self) -> float:
-        layout = self.run.layout
-        ranks = np.asarray([float(layout.zero_group or layout.dp * layout.cp)])
-        links = Links.of(self.constants)
-        members = group(self.table, ranks, self.table.tp)
-        nbytes = 2.0 * gathered_parameters(self.table)
-        return float(all_gather_s(self.table, links, nbytes, members)[0])
 
     def _fullest(self) -> float:
         """Parameters of the fullest device, as the estimate counts them."""
@@ -200,59 +247,53 @@ class _Layout:
         return float(dense[0] + routed[0])
 
     def _sharding(self) -> Sharding:
-        layout = self.run.layout
-        ranks = layout.zero_group or layout.dp * layout.cp
-        scattered = layout.zero_stage >= 1
-        kind = "reduce_scatter" if scattered else "all_reduce"
+        layout, each_pass = self.run.layout, self.gathers_each_pass
+        replicas = layout.dp * layout.cp
+        ranks = layout.zero_group or replicas if each_pass else replicas
+        kind = "reduce_scatter" if layout.zero_stage >= 1 else "all_reduce"
         each = self._parameters()[0]
-        each_pass = layout.zero_stage >= 3 and not bool(self.whole.gather_once[0])
         return Sharding(
             tier=self._tier(layout.tp, ranks),
             sync=Work("gradient sync", kind),
             gather_each_pass=each_pass,
             sync_each_micro=each_pass,
-            shown=self.constants.fetch_shown if each_pass else 0.0,
+            beside=float(hidden_gradients(self.whole, self.constants)[0]),
             buckets=1.0 if layout.zero_stage >= 3 else max(1.0, BUCKET_BYTES // (2.0 * each)),
         )
 
     # Stages
 
     def _stages(self, bidirectional: bool) -> list[Stage]:
-        layout = self.run.layout
-        layers, layer = self._split(), self._layer()
+        layer = self._layer()
         embedding, head = self._ends(layer)
-        each = self.constants.host_micro_s / layout.vpp / 2
+        each = self.constants.host_micro_s / self.run.layout.vpp / 2
         host = _end(_HOST, each, each)
-        chunks: list[list[tuple[Block, ...]]] = []
-        for stage in range(layout.pp):
-            own = []
-            for chunk in range(layout.vpp):
-                blocks = [host, replace(layer, count=layers[stage] / layout.vpp)]
-                if stage == 0 and chunk == 0:
-                    blocks.insert(1, embedding)
-                if stage == layout.pp - 1 and chunk == layout.vpp - 1:
-                    blocks.append(head)
-                own.append(tuple(blocks))
-            chunks.append(own)
-        if bidirectional:
-            chunks = [[chunks[i][0], chunks[-1 - i][0]] for i in range(layout.pp)]
-        return [self._stage(i, own) for i, own in enumerate(chunks)]
 
-    def _stage(self, number: int, chunks: Sequence[tuple[Block, ...]]) -> Stage:
-        layout = self.run.layout
+        def blocks(place: Place) -> tuple[Block, ...]:
+            own = [host, replace(layer, count=place.layers)]
+            return (*own[:1], *[embedding] * place.embedding, *own[1:], *[head] * place.head)
+
+        places = places_of(self.run, bidirectional=bidirectional)
+        return [
+            Stage(
+                f"stage {number}" if self.run.layout.pp > 1 else "device",
+                tuple(blocks(place) for place in own),
+                sum(map(self._state_bytes, self._held(number))) + self.memory.context_bytes,
+                float(self.raw.optimizer[0]) * sum(map(self._share, own)),
+            )
+            for number, own in enumerate(places)
+        ]
+
+    def _share(self, place: Place) -> float:
+        """Parameters of a chunk over those of the fullest device."""
         each, ends = self._parameters()
-        count = sum(
-            each * block.count if block.name == "layers" else ends
-            for blocks in chunks
-            for block in blocks
-            if block.name != _HOST
-        )
-        return Stage(
-            f"stage {number}" if layout.pp > 1 else "device",
-            tuple(chunks),
-            sum(self._state_bytes(own) for own in self._held(number)) + self.memory.context_bytes,
-            float(self.raw.optimizer[0]) * count / self._fullest(),
-        )
+        tables = place.embedding + (place.head and self._own_head)
+        return (each * place.layers + ends * tables) / self._fullest()
+
+    @property
+    def _own_head(self) -> bool:
+        """Whether the head has a table of its own: not if one stage holds a tied one."""
+        return self.run.layout.pp > 1 or not self.run.model.tied
 
     def _held(self, number: int) -> tuple[int, ...]:
         """Stages whose layers a device holds: its own, in two directions the opposite one too."""
@@ -267,22 +308,7 @@ class _Layout:
         use = memory_use(self.whole, self.memory, (place,))
         held = float(use.parameters[0] + use.gradients[0] + use.optimizer[0])
         full = float(self.table.most_layers[0])
-        return held * self._split()[number] / full if place == "middle" else held
-
-    def _split(self) -> list[float]:
-        """Layers of each stage, as the estimate splits them."""
-        table, stages = self.table, self.run.layout.pp
-        listed = self.run.layout.stage_layers
-        if listed:
-            return [float(n) for n in listed]
-        if stages == 1:
-            return [float(self.run.model.layers)]
-        first, last = float(table.first_layers[0]), float(table.last_layers[0])
-        middle = self.run.model.layers - first - last
-        if stages == 2:
-            return [first, last]
-        low, more = divmod(middle, stages - 2)
-        return [first, *(low + (i < more) for i in range(stages - 2)), last]
+        return held * stage_layers(self.run)[number] / full if place == "middle" else held
 
     def _ends(self, layer: Block) -> tuple[Block, Block]:
         """Embedding and head, which the first and the last stage run beside their layers."""
@@ -291,12 +317,13 @@ class _Layout:
         share = ends / each
         gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
         first = _end("embedding", embedding / 2, embedding / 2)
-        last = _end("head", head * _HEAD_FORWARD, head * (1 - _HEAD_FORWARD))
+        last = _end("head", head * HEAD_FORWARD, head * (1 - HEAD_FORWARD))
         logits = float(logit_bytes(self.table, self.memory)[0]) * float(tokens(self.table)[0])
         kept = logits * self.run.model.vocab / self.run.layout.tp
+        own = float(self._own_head)
         return (
             replace(first, gather_s=gather_s, sync_s=sync_s),
-            replace(last, gather_s=gather_s, sync_s=sync_s, kept_bytes=kept),
+            replace(last, gather_s=gather_s * own, sync_s=sync_s * own, kept_bytes=kept),
         )
 
 

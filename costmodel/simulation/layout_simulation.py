@@ -11,6 +11,7 @@ from costmodel.simulation.collector import paused_collector
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import run
 from costmodel.simulation.job import Job
+from costmodel.simulation.layout_estimate import in_turn_s
 from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
 from costmodel.simulation.memory import pipeline_memory
 from costmodel.simulation.pipeline import PipelineStep, pipeline_programme
@@ -106,7 +107,7 @@ def _simulated(
             "  fix: make the batch a multiple of micro-batch times replicas"
         )
     known = calibrated(training) if constants is None else constants
-    job = layout_job(training, known, options)
+    job = layout_job(training, known, options, overlap=effects.overlap)
     times = simulate_job(job, effects)
     account = account_of(times.timeline, times.step_s)
     varied = None
@@ -121,7 +122,7 @@ def _simulated(
         account=account,
         memory=pipeline_memory(times.step, times.timeline),
         load=_load(training),
-        estimate_s=float(step_times(RunTable.of([training]), known.step).total[0]),
+        estimate_s=_estimate_s(training, known, options, overlap=effects.overlap),
         bubble=bubble_of(job, effects, account.waiting_s) if layout.pp > 1 else None,
         varied_s=varied,
         facts={
@@ -131,8 +132,20 @@ def _simulated(
             "software": training.profile,
         },
         notes=_notes(training) if constants is None else (),
-        estimate_means="in closed form, with fitted overlap",
+        estimate_means=(
+            "in closed form, with fitted overlap"
+            if effects.overlap
+            else "in which nothing overlaps"
+        ),
     )
+
+
+def _estimate_s(
+    training: TrainingRun, known: LayoutConstants, options: Options | None, *, overlap: bool
+) -> float:
+    if not overlap:
+        return in_turn_s(training, known.step, options or Options())
+    return float(step_times(RunTable.of([training]), known.step).total[0])
 
 
 def _notes(training: TrainingRun) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class _Lowering:
             if job.overhead_s:
                 overhead = chained([Part(Work("overhead"), job.overhead_s)])
                 self._compute(stage, "step", overhead, ())
-            for passes in together(order):
+            for passes in together(order) if self.effects.overlap else ([each] for each in order):
                 self._run(stage, passes)
         self._connect()
         self._updates()
@@ -202,18 +202,20 @@ class _Lowering:
             task = self._compute(stage, label, own.chain, (), own.hidden)
             return Ends(task, task)
         blocks = self.job.stages[stage].chunks[each.chunk]
+        begin = len(self.programme)
         tasks = [
             self._piece(stage, each, piece, gathered=gathered, synced=synced)
             for piece in pieces(blocks, self.job.sharding.buckets, each)
         ]
-        return Ends(tasks[0], tasks[-1])
+        # Where nothing overlaps, a stage gathers when its input is there.
+        return Ends(tasks[0] if self.effects.overlap else begin, tasks[-1])
 
     def _piece(self, stage: int, each: Pass, piece: Piece, *, gathered: bool, synced: bool) -> int:
         """Some layers of a pass, and what travels for them."""
         replicas, ran = self.replicas[stage], self.ran[stage]
         needs = replicas.gather(piece, ran[-1] if ran else -1) if gathered else []
         parts, hidden = parts_of(piece, each)
-        parts += replicas.slowed(piece, gathers=gathered, syncs=synced)
+        parts += replicas.slowed(piece, each, gathers=gathered, syncs=synced)
         label = f"{each.direction}{each.micro} {piece.block.name}".rstrip()
         task = self._compute(stage, label, chained(parts), needs, hidden)
         if gathered:
@@ -336,7 +338,7 @@ class _Lowering:
     def _updates(self) -> None:
         """Update the parameters, after all stages have their gradients or each by itself."""
         pairs = zip(self.ran, self.replicas, strict=True)
-        ready = [ran[-1:] + replicas.finish() for ran, replicas in pairs]
+        ready = [ran[-1:] + replicas.finish(ran[-1]) for ran, replicas in pairs]
         if not SCHEDULES[self.job.schedule].skewed:
             everyone = sorted({task for own in ready for task in own})
             barrier = self.programme.add("all stages", Work("barrier"), 0.0, (), everyone)
@@ -345,3 +347,4 @@ class _Lowering:
             if own.update_s:
                 part = Part(Work("optimizer update"), own.update_s)
                 self._compute(stage, "update", chained([part]), needs)
+            self.replicas[stage].gather_late([*needs, self.ran[stage][-1]])

@@ -2,7 +2,9 @@
 
 Gathers are ahead of the layers that need them, reductions behind those that made them. At a port
 where both take turns, gradients of a piece wait until the gathers ahead are issued: computation
-waits for those, and for gradients nothing does until the update.
+waits for those, and for gradients nothing does until the update. What software does not send
+beside the passes, though it is exchanged once in a step, is reduced when all passes of the stage
+are over and gathered behind the update.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import NamedTuple
 from costmodel.simulation.job import Sharding
 from costmodel.simulation.passes import Piece
 from costmodel.simulation.programme import Part, Programme, Use, Work
+from costmodel.simulation.schedules import Direction, Pass
 
 _SLOWER = Work("slower beside transfers")
 
@@ -46,6 +49,10 @@ class Replicas:
     using: list[int] = field(default_factory=list)
     """Computations with gathered parameters, in order."""
     ready: deque[_Ready] = field(default_factory=deque)
+    late_gather_s: float = 0.0
+    """Of parameters that are gathered behind the update."""
+    late_sync_s: float = 0.0
+    """Of gradients that are reduced behind the last pass."""
     reduced: list[int] = field(default_factory=list)
     joined: list[int] = field(default_factory=list)
     """Transfers, at which all replicas wait for one another."""
@@ -61,21 +68,21 @@ class Replicas:
         """
         if not piece.block.gather_s:
             return []
-        needs: list[int] = []
-        if self.sharding.gather_each_pass:
+        seconds, needs = piece.layers * piece.block.gather_s, list[int]()
+        if not self.sharding.gather_each_pass:
+            self.late_gather_s += seconds * (1.0 - self._beside)
+            seconds *= self._beside
+            if not seconds:
+                return []
+        else:
             ahead = len(self.using) - 1 - self.prefetch
             while self.ready and self.ready[0].gathered <= ahead:
                 self._reduce(self.ready.popleft())
             needs = [self.using[ahead]] if ahead >= 0 else []
             needs = needs if self.prefetch else [before]
+        needs = [task for task in needs if task >= 0]
         return [
-            self._transfer(
-                piece,
-                self.sharding.gather,
-                piece.block.gather_s,
-                self.gathers,
-                [task for task in needs if task >= 0],
-            )
+            self._transfer(piece.block.name, self.sharding.gather, seconds, self.gathers, needs)
         ]
 
     def used(self, piece: Piece, task: int) -> None:
@@ -88,34 +95,51 @@ class Replicas:
         if not piece.block.sync_s:
             return
         made = _Ready(len(self.using), piece, after)
-        if self.sharding.gather_each_pass:
+        if not self.sharding.sync_each_micro:
+            self.late_sync_s += piece.layers * piece.block.sync_s * (1.0 - self._beside)
+            if not self._beside:
+                return
+        if self.sharding.gather_each_pass and self.overlap:
             self.ready.append(made)
         else:
             self._reduce(made)
 
-    def finish(self) -> list[int]:
-        """Issue all reductions that are left; what the update waits for."""
+    def finish(self, after: int) -> list[int]:
+        """Issue all reductions that are left, behind a computation; what the update waits for."""
         while self.ready:
             self._reduce(self.ready.popleft())
+        if self.late_sync_s:
+            work, seconds = self.sharding.sync, self.late_sync_s
+            task = self._transfer("gradients", work, seconds, self.reductions, [after])
+            self.reduced.append(task)
         return self.reduced[-1:]
 
-    def slowed(self, piece: Piece, *, gathers: bool, syncs: bool) -> list[Part]:
-        """What a computation takes longer beside the exchange of its piece.
+    def gather_late(self, needs: Sequence[int]) -> None:
+        """Gather behind the update what is left."""
+        if self.late_gather_s:
+            work, seconds = self.sharding.gather, self.late_gather_s
+            self._transfer("parameters", work, seconds, self.gathers, needs)
 
-        The links are in use meanwhile, so that no transfer gains by it. Where nothing runs beside
-        anything, it is a part of the transfers themselves.
+    def slowed(self, piece: Piece, each: Pass, *, gathers: bool, syncs: bool) -> list[Part]:
+        """What a pass takes longer beside the exchange of other pieces, which takes longer too.
+
+        The first gather has no computation beside it, the first computation no reduction.
         """
-        share = self.sharding.shown * piece.layers
-        both = (
-            (self.sharding.gather, self.gathers, share * piece.block.gather_s * gathers),
-            (self.sharding.sync, self.reductions, share * piece.block.sync_s * syncs),
-        )
-        found = [(self._placed(work), stream, seconds) for work, stream, seconds in both if seconds]
-        if not self.overlap:
-            return [Part(work, seconds) for work, _, seconds in found]
-        for work, stream, seconds in found:
-            self.programme.add(piece.block.name, work, seconds, (stream,), (), self.uses)
-        return [Part(_SLOWER, sum(seconds for _, _, seconds in found))] if found else []
+        if not self.overlap or not self.sharding.gather_each_pass:
+            return []
+        forward = each.direction is Direction.FORWARD
+        slower = piece.block.slower_forward if forward else piece.block.slower_backward
+        share = piece.layers if forward else piece.layers / 2
+        ahead = gathers and self.prefetch > 0 and bool(self.using)
+        behind = syncs and bool(self.ready or self.reduced)
+        exchange = ((self.sharding.gather, self.gathers, ahead),
+                    (self.sharding.sync, self.reductions, behind))  # fmt: skip
+        for work, stream, runs in exchange:
+            if runs and slower.moving_s:
+                placed, seconds = self._placed(work), share * slower.moving_s
+                self.programme.add(piece.block.name, placed, seconds, (stream,), (), self.uses)
+        seconds = share * slower.computing_s * (ahead + behind)
+        return [Part(_SLOWER, seconds)] if seconds else []
 
     def delay(self, seconds: float) -> bool:
         """Lengthen what runs beside a message of so many seconds; whether anything does."""
@@ -126,20 +150,24 @@ class Replicas:
             self.programme.seconds[self.reduced[-1]] += seconds
         return bool(self.reduced)
 
+    @property
+    def _beside(self) -> float:
+        return self.sharding.beside if self.overlap else 0.0
+
     def _reduce(self, ready: _Ready) -> None:
-        piece, sync_s = ready.piece, ready.piece.block.sync_s
+        piece, sync = ready.piece, self.sharding.sync
+        share = 1.0 if self.sharding.sync_each_micro else self._beside
+        seconds = piece.layers * piece.block.sync_s * share
         self.reduced.append(
-            self._transfer(piece, self.sharding.sync, sync_s, self.reductions, [ready.after])
+            self._transfer(piece.block.name, sync, seconds, self.reductions, [ready.after])
         )
 
     def _transfer(
-        self, piece: Piece, work: Work, each_s: float, stream: int, needs: list[int]
+        self, label: str, work: Work, seconds: float, stream: int, needs: Sequence[int]
     ) -> int:
-        seconds = each_s * piece.layers * (1.0 - self.sharding.shown) + self.owed_s
-        self.owed_s = 0.0
-        task = self.programme.add(
-            piece.block.name, self._placed(work), seconds, (stream,), needs, self.uses
-        )
+        seconds, self.owed_s = seconds + self.owed_s, 0.0
+        placed = self._placed(work)
+        task = self.programme.add(label, placed, seconds, (stream,), needs, self.uses)
         self.joined.append(task)
         return task
 

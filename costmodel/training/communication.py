@@ -1,4 +1,6 @@
-"""Times of the collectives of a training step, for groups given by members inside and outside."""
+"""The groups of conventional layouts and the links of their machines; times of collectives are
+those of `costmodel.collectives`.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from costmodel.collectives.two_levels import TwoLevelGroup as Group
+from costmodel.collectives.two_levels import TwoLevels
+
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["Group", "Links", "group"]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Ranks that communicate: members that share a server, times servers."""
-
-    inner: FloatArray
-    outer: FloatArray
+__all__ = ["Group", "Links", "all_gather_s", "all_to_all_s", "dispatch_s", "group", "transfer_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,21 @@ class Links:
         rates = (constants.link, constants.port, constants.strided)
         return cls(*(np.asarray(rate) for rate in rates))
 
+    def on(self, table: RunTable) -> TwoLevels:
+        """The machines of some runs as their collectives see them."""
+        rates = table.machine
+        return TwoLevels(
+            rates.mesh,
+            rates.link_bytes_per_s * self.link_efficiency,
+            rates.link_latency_s,
+            rates.port_bytes_per_s * self.port_efficiency,
+            rates.port_latency_s,
+            rates.server,
+            rates.meshed,
+            rates.ring_bytes_per_s * self.link_efficiency,
+            self.strided,
+        )
+
 
 def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     """The group of `size` ranks that are `stride` ranks apart, ranks numbered server by server."""
@@ -48,63 +60,21 @@ def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     return Group(inner, np.ceil(size / inner))
 
 
-def _inside_bytes_per_s(table: RunTable, links: Links, inner: FloatArray) -> FloatArray:
-    """What one of `inner` ranks in a server sends.
-
-    Over its port, over a link of the mesh to each other, or around rings where no mesh joins all.
-    """
-    rates = table.machine
-    ports = np.where(rates.mesh > 0, np.maximum(inner - 1.0, 1.0), 1.0)
-    rate = np.where(inner > rates.meshed, rates.ring_bytes_per_s, rates.link_bytes_per_s * ports)
-    return rate * links.link_efficiency
-
-
 def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
-    """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long.
-
-    Inside a server a port carries (p - 1) / p n; a mesh does so over p - 1 links at once. Between
-    servers every device sends its share over its own port. One follows the other, as in
-    two-level algorithms. A ring through some devices of a server, but not all, leaves by a port
-    that is beside none of them but the first (NVIDIA/nccl, issues 412 and 687).
-    """
-    rates, inner, outer = table.machine, members.inner, members.outer
-    link = _inside_bytes_per_s(table, links, inner)
-    port = rates.port_bytes_per_s * links.port_efficiency
-    inside = (inner - 1.0) / inner * nbytes / link + (inner > 1) * rates.link_latency_s
-    steps = np.ceil(np.log2(np.maximum(outer, 1.0)))
-    some = (inner > 1) & (inner < rates.server)
-    port = port * np.where(some, links.strided, 1.0)
-    across = (outer - 1.0) / outer * nbytes / inner / port + steps * rates.port_latency_s
-    return inside + across
+    """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long."""
+    return links.on(table).all_gather_s(nbytes, members)
 
 
 def all_to_all_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
     """Seconds of an exchange of `nbytes` held by every rank."""
-    rates, inner, outer = table.machine, members.inner, members.outer
-    size = inner * outer
-    link = _inside_bytes_per_s(table, links, inner)
-    port = rates.port_bytes_per_s * links.port_efficiency
-    inside = (inner - 1.0) / size * nbytes / link + (inner > 1) * rates.link_latency_s
-    across = (size - inner) / size * nbytes / port + (outer > 1) * rates.port_latency_s
-    return inside + across
+    return links.on(table).all_to_all_s(nbytes, members)
 
 
 def dispatch_s(
     table: RunTable, links: Links, nbytes: FloatArray, members: Group, visits: FloatArray
 ) -> FloatArray:
-    """Seconds to send tokens of `nbytes` to the devices of `visits` experts each, evenly spread.
-
-    A token crosses once to each server that has one of its experts and there once to each such
-    device, as in DeepEP and HybridEP; so do the sums of results on their way back.
-    """
-    rates, inner, outer = table.machine, members.inner, members.outer
-    size = inner * outer
-    link = _inside_bytes_per_s(table, links, inner)
-    port = rates.port_bytes_per_s * links.port_efficiency
-    devices = outer * (inner - 1.0) * (1.0 - (1.0 - 1.0 / size) ** visits)
-    servers = (outer - 1.0) * (1.0 - (1.0 - 1.0 / outer) ** visits)
-    inside = devices * nbytes / link + (inner > 1) * rates.link_latency_s
-    return inside + servers * nbytes / port + (outer > 1) * rates.port_latency_s
+    """Seconds to send tokens of `nbytes` to the devices of `visits` experts each, evenly spread."""
+    return links.on(table).dispatch_s(nbytes, members, visits)
 
 
 def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:
@@ -112,9 +82,8 @@ def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatA
 
     Of a pipeline that is longer than a server, this share of the ranks sends to another server.
     """
-    rates = table.machine
+    rates, levels = table.machine, links.on(table)
     longer = stride * table.pp > rates.server
     across = np.where(longer, np.minimum(stride / rates.server, 1.0), 0.0)
-    inside = nbytes / (rates.link_bytes_per_s * links.link_efficiency) + rates.link_latency_s
-    outside = nbytes / (rates.port_bytes_per_s * links.port_efficiency) + rates.port_latency_s
+    inside, outside = (levels.send_s(nbytes, np.asarray(near)) for near in (True, False))
     return (1.0 - across) * inside + across * outside

@@ -113,6 +113,14 @@ class StepConstants:
         times = {name: getattr(self, name) * factor for name in _TIMES}
         return replace(self, **rates, **times)
 
+    def in_turn(self) -> Self:
+        """The same where nothing runs beside anything else: all that is sent is waited for, once.
+
+        What gathers slow beside them is nothing then, and a pipeline idles as its closed form says.
+        """
+        return replace(self, **dict.fromkeys(_BESIDE, 0.0), pp_shown=1.0, bubble=1.0)
+
 
 _RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port", "swap")
 _TIMES = ("host_s", "host_tp_s", "host_micro_s", "start_s", "step_s")
+_BESIDE = ("tp_hidden", "fused_hidden", "dp_hidden", "ep_hidden", "cp_hidden", "fetch_shown")

@@ -194,7 +194,8 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     dense = family.get("dense", 0) if dense is None else dense
     capacity = notes.number("moe-capacity")
     for key, value, least in (
-        ("n-shared-experts", shared, 0), ("first-k-dense-replace", dense, -1),
+        ("n-shared-experts", 0 if shared is None else shared, 0),
+        ("first-k-dense-replace", dense, -1),
         ("capacity_factor", 1.0 if capacity is None else capacity, 0.01),
     ):  # fmt: skip
         if value < least:

@@ -34,14 +34,30 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["StepTimes", "step_times"]
+__all__ = [
+    "BESIDE", "IN_TURN", "Joins", "StepTimes", "beside_s", "hidden_gradients", "step_times",
+    "times_in_turn",
+]  # fmt: skip
 
 _FULLY_SHARDED = 3
 """ZeRO stage whose parameters are gathered layer by layer."""
 
-_SHARPNESS = 5.0
-"""Exponent of the norm that joins host and device time: nearly the larger of the two. A layer has
-kernels of all lengths, so that some wait for the host where most do not."""
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """Exponents of the norms that join times which run beside each other: nearly the larger of two
+    where they are large, the sum at 1.
+    """
+
+    host: float = 5.0
+    """Of host and device time. A layer has kernels of all lengths, so that some wait for the host
+    where most do not."""
+
+    fetch: float = 6.0
+    """Of a pass and the gathering of its sharded parameters."""
+
+
+BESIDE, IN_TURN = Joins(), Joins(1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +87,32 @@ class StepTimes:
     layer_backward: FloatArray
     """Backward pass, recomputation included."""
 
+    layer_gather: FloatArray
+    """Gathering the sharded parameters of one layer for one pass, or reducing their gradients;
+    nothing where they are gathered once in a step. It is a part of the passes."""
 
-def step_times(table: RunTable, c: StepConstants) -> StepTimes:
-    """Price the runs of a table."""
+
+def times_in_turn(table: RunTable, c: StepConstants) -> StepTimes:
+    """Price the runs of a table if nothing overlapped: every time counts in full."""
+    loud = table.with_columns({"overlap": np.zeros_like(table.overlap)})
+    return step_times(loud, c.in_turn(), IN_TURN)
+
+
+def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> StepTimes:
+    """Price the runs of a table.
+
+    What embedding and head gather and reduce of sharded parameters counts where nothing overlaps;
+    beside their passes all of it is hidden. One stage holds a tied table once.
+    """
     links = Links.of(c)
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
-    forward, backward = _layer_passes(table, c, links)
     age = np.where(table.old_release > 0, c.old_release, 1.0)
-    forward, backward = forward * age, backward * age
+    forward, backward, gather = (part * age for part in _layer_passes(table, c, links, joins))
     embedding, head = ends_s(table, c)
+    if joins == IN_TURN:
+        shared = 3.0 * gather * table.vocab * table.hidden / table.tp / gathered_parameters(table)
+        own_head = (table.pp > 1) | (table.tied <= 0)
+        embedding, head = embedding + shared, head + np.where(own_head, shared, 0.0)
     layer = forward + backward
     first = table.first_layers * layer + embedding
     last = table.last_layers * layer + head
@@ -96,7 +129,7 @@ def step_times(table: RunTable, c: StepConstants) -> StepTimes:
     steady = micro_batches * slowest
     total = steady + bubble + transfer + gradients + optimizer + other
     return StepTimes(
-        total, steady, bubble, transfer, gradients, optimizer, other, forward, backward
+        total, steady, bubble, transfer, gradients, optimizer, other, forward, backward, gather
     )
 
 
@@ -105,8 +138,12 @@ def _joined(device: FloatArray, host: FloatArray | float, sharpness: float) -> F
     return (device**sharpness + np.asarray(host) ** sharpness) ** (1.0 / sharpness)
 
 
-def _layer_passes(table: RunTable, c: StepConstants, links: Links) -> tuple[FloatArray, FloatArray]:
-    """Seconds of the forward and the backward pass of one micro-batch through a mean layer."""
+def _layer_passes(
+    table: RunTable, c: StepConstants, links: Links, joins: Joins
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds of the forward and the backward pass of one micro-batch through a mean layer, and of
+    gathering its sharded parameters for one of them.
+    """
     dense, moe = layer_times(table, c)
     routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
     shared, scattered = _tensor_parallel(table, c, links, routed), _expert_exchange(table, c, links)
@@ -124,26 +161,40 @@ def _layer_passes(table: RunTable, c: StepConstants, links: Links) -> tuple[Floa
     host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * 0.4 * odd * table.unfused
     host = host * np.where((table.graphs > 0) | (table.fixed_experts > 0), c.graphed, 1.0)
     host_backward = host * (1.0 + table.recompute_full)
-    forward = _joined(device_forward, host, _SHARPNESS)
-    backward = _joined(device_backward, host_backward, _SHARPNESS)
-    return _sharded(table, c, links, forward, backward)
+    forward = _joined(device_forward, host, joins.host)
+    backward = _joined(device_backward, host_backward, joins.host)
+    return _sharded(table, c, links, joins, forward, backward)
 
 
 def _sharded(
-    table: RunTable, c: StepConstants, links: Links, forward: FloatArray, backward: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Both passes beside the gathering of sharded parameters and the reduction of gradients."""
+    table: RunTable,
+    c: StepConstants,
+    links: Links,
+    joins: Joins,
+    forward: FloatArray,
+    backward: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Both passes beside the gathering of sharded parameters and the reduction of gradients, and
+    what gathers the parameters once.
+    """
     if not np.any(table.zero_stage >= _FULLY_SHARDED):
-        return forward, backward
+        return forward, backward, np.zeros_like(forward)
     size = np.where(table.zero_group > 0, table.zero_group, table.dp * table.cp)
     members = group(table, size, table.tp)
     nbytes = 2.0 * gathered_parameters(table)
     gather = all_gather_s(table, links, nbytes, members)
     shared = table.zero_stage >= _FULLY_SHARDED
-    gather = np.where(table.gather_once > 0, 0.0, gather)
-    fetch = _joined(forward, gather, 6.0) + c.fetch_shown * gather
-    both = _joined(backward, 2.0 * gather, 6.0) + c.fetch_shown * 2.0 * gather
-    return np.where(shared, fetch, forward), np.where(shared, both, backward)
+    gather = np.where(shared & (table.gather_once == 0), gather, 0.0)
+    fetch = beside_s(forward, gather, c, joins)
+    both = beside_s(backward, 2.0 * gather, c, joins)
+    return np.where(shared, fetch, forward), np.where(shared, both, backward), gather
+
+
+def beside_s(
+    alone: FloatArray, moved: FloatArray, c: StepConstants, joins: Joins = BESIDE
+) -> FloatArray:
+    """Seconds of a pass beside the transfers of sharded parameters and their gradients."""
+    return _joined(alone, moved, joins.fetch) + c.fetch_shown * moved
 
 
 def _tensor_parallel(
@@ -204,6 +255,11 @@ def _transfers(
     return np.where(table.pp > 1, crossings * each * c.pp_shown, 0.0)
 
 
+def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
+    """Share of the exchange of gradients and parameters that software sends beside the passes."""
+    return np.maximum(c.dp_hidden, 0.8 * table.overlap)
+
+
 def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArray) -> FloatArray:
     """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
 
@@ -211,7 +267,7 @@ def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArr
     seconds, to hide behind: gradients are ready in the last one, parameters needed in the first.
     """
     dense, routed = local_parameters(table)
-    hidden = np.maximum(c.dp_hidden, 0.8 * table.overlap)
+    hidden = hidden_gradients(table, c)
     replicas = table.dp * table.cp
     reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
     copies = expert_replicas(table, replicas)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from costmodel.training.machines import Machine
 from costmodel.training.records import TrainingLayout, TrainingModel, TrainingRun
 
 DENSE = TrainingModel("dense", 2048, 16, 16, 8, 128, 5632, 32000)
@@ -23,3 +25,11 @@ def small_run(
     assert isinstance(dp, int)
     made = TrainingLayout(micro_batches * dp, 1, 2048, **layout)  # type: ignore[arg-type]
     return TrainingRun(model.name, model, made, machine, "megatron-core")
+
+
+def faster(found: Machine, field: str, factor: float) -> Machine:
+    """A machine of which one rate or size is larger."""
+    if field == "peak_flops":
+        return replace(found, peak_flops={k: v * factor for k, v in found.peak_flops.items()})
+    changed: dict[str, Any] = {field: getattr(found, field) * factor}
+    return replace(found, **changed)

@@ -121,6 +121,26 @@ def test_a_flow_speeds_up_when_its_neighbour_is_done() -> None:
     assert run(programme).end_s == pytest.approx([2.0, 4.0])
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_only_where_transfers_share_a_port_can_a_faster_one_delay_what_matters(
+    shared: bool,
+) -> None:
+    """What follows the faster transfer meets the one that a long computation waits for."""
+    steps = []
+    for seconds in (2.0, 1.0):
+        programme = Programme()
+        device = programme.device("device")
+        compute, first, second = (programme.stream(device, name) for name in "abc")
+        uses = [Use(programme.resource(), 1.0)] if shared else []
+        programme.add("faster", FLOW, seconds, (first,))
+        programme.add("behind it", FLOW, 4.0, (first,), (), uses)
+        made = programme.add("makes", FLOW, 1.0, (compute,))
+        sent = programme.add("matters", FLOW, 1.0, (second,), (made,), uses)
+        programme.add("waits", FLOW, 9.0, (compute,), (sent,))
+        steps.append(run(programme).step_s)
+    assert steps == pytest.approx([11.0, 12.0] if shared else [11.0, 11.0])
+
+
 def test_a_task_of_two_streams_starts_when_it_is_first_in_both() -> None:
     programme = Programme()
     one, two = programme.device("one"), programme.device("two")

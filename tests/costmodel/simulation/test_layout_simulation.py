@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 
@@ -21,13 +20,13 @@ from costmodel.simulation.result import SimulationError
 from costmodel.simulation.variation import Distribution, Variation
 from costmodel.training import machines as machine_module
 from costmodel.training.constants import StepConstants
-from costmodel.training.machines import Machine, machine
+from costmodel.training.machines import machine
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.records import Attention, Recompute, TrainingRun
 from costmodel.training.sizes import model_parameters
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
-from tests.costmodel.simulation.runs import DENSE, LARGE, LLAMA, ROUTED, small_run
+from tests.costmodel.simulation.runs import DENSE, LARGE, LLAMA, ROUTED, faster, small_run
 
 CONSTANTS = LayoutConstants(StepConstants())
 STEP = StepConstants(
@@ -71,13 +70,6 @@ def step_s(run: TrainingRun, effects: Effects | None = None, schedule: str = "")
     return simulate_layout(run, effects or Effects(), Options(schedule), constants=SHOWN).step_s
 
 
-@pytest.mark.parametrize("run", LAYOUTS, ids=name_of)
-def test_without_overlap_and_pipeline_simulation_equals_the_estimate(run: TrainingRun) -> None:
-    found = simulate_layout(run, Effects.none(), constants=SHOWN)
-    assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
-    assert found.estimate_s == float(step_times(RunTable.of([run]), STEP).total[0])
-
-
 @pytest.mark.parametrize("run", PIPELINES, ids=name_of)
 def test_a_pass_through_all_stages_takes_what_the_estimate_says(run: TrainingRun) -> None:
     """Layers, embedding, head and what the host does, once for every micro-batch."""
@@ -98,28 +90,6 @@ def test_a_pass_through_all_stages_takes_what_the_estimate_says(run: TrainingRun
     alone = step_times(RunTable.of([one]), STEP)
     whole = float(alone.steady[0]) / one.layout.micro_batches
     assert found == pytest.approx(whole + (run.layout.pp - 1) * STEP.host_micro_s, rel=1e-9)
-
-
-def test_equal_stages_fill_and_drain_as_the_estimate_says() -> None:
-    """A model without ends on a machine that sends in no time."""
-    run = small_run(replace(DENSE, vocab=1), pp=4, dp=1)
-    step = replace(STEP, host_micro_s=0.0, pp_shown=0.0, memory=1e9, logit_bytes=0.0)
-    quiet = LayoutConstants(step)
-    job = layout_job(run, quiet)
-    layers = [sum(b.count for b in c if b.name == "layers") for s in job.stages for c in s.chunks]
-    assert layers == [4.0] * 4
-    found = simulate_layout(run, Effects.none(), constants=quiet)
-    assert found.bubble is not None
-    sent = 2 * 3 * job.send_s + 2 * 8 * job.send_s
-    assert found.step_s == pytest.approx(found.estimate_s, abs=sent + 1e-5)
-
-
-def faster(found: Machine, field: str, factor: float) -> Machine:
-    """A machine of which one rate or size is larger."""
-    if field == "peak_flops":
-        return replace(found, peak_flops={k: v * factor for k, v in found.peak_flops.items()})
-    changed: dict[str, Any] = {field: getattr(found, field) * factor}
-    return replace(found, **changed)
 
 
 @pytest.mark.parametrize("run", [*LAYOUTS, *PIPELINES, *SHARDED], ids=name_of)
@@ -329,12 +299,34 @@ def test_the_busiest_expert_rank_exchanges_so_much_more() -> None:
 
 @pytest.mark.parametrize("dp", [8, 64])
 def test_sharded_parameters_travel_beside_computation(dp: int) -> None:
-    """Nearly all of it hides. The estimate, which is fitted to such runs, says so too."""
+    """Nearly all of it hides. The estimate, which is fitted to such runs, says so too; it leaves
+    out the first gather and the last reduction, those of the vocabulary.
+    """
     run = replace(small_run(LLAMA, dp=dp, zero_stage=3, micro_batches=1), profile="fsdp")
     run = replace(run, layout=replace(run.layout, seq_len=4096))
     found = simulate_layout(run, Effects())
-    assert found.step_s == pytest.approx(found.estimate_s, rel=0.03)
+    assert found.estimate_s < found.step_s < 1.04 * found.estimate_s
     assert found.account.exposed_s < 0.1 * sum(c.total_s for c in found.account.communication)
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_as_much_of_the_gradients_hides_as_the_software_hides(
+    zero: int, hidden: float, overlap: bool
+) -> None:
+    """A run that says that it overlaps hides four fifths at least, whatever the stack does."""
+    run = small_run(LLAMA, dp=64, zero_stage=zero, micro_batches=2)
+    run = replace(run, flags=frozenset(["overlap"] if overlap else []),
+                  layout=replace(run.layout, seq_len=8192))  # fmt: skip
+    constants = LayoutConstants(replace(CONSTANTS.step, dp_hidden=hidden))
+    found = simulate_layout(run, Effects(), constants=constants)
+    assert found.step_s == pytest.approx(found.estimate_s, rel=0.02)
+    sums = [(c.exposed_s, c.total_s) for c in found.account.communication]
+    seen = sum(s for s, _ in sums) / sum(t for _, t in sums)
+    wanted = 1 - max(hidden, 0.8 * overlap)
+    # Nothing is left to hide the vocabulary behind, first and last.
+    assert wanted * (1 - 1e-9) <= seen < wanted + 0.15
 
 
 @pytest.mark.parametrize("run", [LAYOUTS[0], PIPELINES[0], SHARDED[0]], ids=name_of)

@@ -12,7 +12,7 @@ from costmodel.simulation.accounting import Account, account_of
 from costmodel.simulation.bubbles import bubble_of
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.engine import run
-from costmodel.simulation.job import Job, Sharding, Stage
+from costmodel.simulation.job import Block, Job, Sharding, Slower, Stage
 from costmodel.simulation.memory import pipeline_memory
 from costmodel.simulation.pipeline import pipeline_programme
 from costmodel.simulation.programme import Part, Work
@@ -27,6 +27,12 @@ def account(job: Job, effects: Effects) -> Account:
     step = pipeline_programme(job, effects)
     timeline = run(step.programme)
     return account_of(timeline, step.step_s(timeline))
+
+
+def slowed(own: Block, share: float) -> Block:
+    """Layers whose passes and transfers take longer by a share of what travels beside them."""
+    there, back = (share * own.gather_s, share * (own.gather_s + own.sync_s))
+    return replace(own, slower_forward=Slower(there, there), slower_backward=Slower(back, back))
 
 
 @st.composite
@@ -45,7 +51,7 @@ def jobs(draw: st.DrawFn) -> Job:
         stages.append(Stage(f"stage {number}", own, update_s=draw(seconds)))
     sharding = Sharding("net", gather_each_pass=draw(st.booleans()),
                         sync_each_micro=draw(st.booleans()),
-                        shown=draw(st.sampled_from([0.0, 0.25])))  # fmt: skip
+                        beside=draw(st.sampled_from([0.3, 1.0])))  # fmt: skip
     send = Work("stage transfer", "point_to_point", draw(st.sampled_from(["net", "near"])))
     return Job(tuple(stages), draw(st.integers(1, 6)), schedule, 1, draw(seconds), send, sharding)
 
@@ -147,21 +153,34 @@ def test_more_prefetching_never_makes_a_step_longer(job: Job, prefetch: int) -> 
 
 @pytest.mark.parametrize("mode", [Contention.NONE, Contention.QUEUE])
 def test_computation_may_be_slower_beside_what_is_gathered_and_reduced(mode: Contention) -> None:
-    own = block(1.0, 2.0, layers=3.0, gather_s=0.5, sync_s=0.5)
-    job = even_job("1f1b", 1, 1, own, sharding=replace(SHARDED, shown=0.2))
+    own = slowed(block(1.0, 2.0, layers=3.0, gather_s=0.5, sync_s=0.5), 0.2)
+    job = even_job("1f1b", 1, 1, own, sharding=SHARDED)
     assert step_s(job) == pytest.approx(9 + 9 * 0.5)
-    # Nine transfers slow computation by 0.1 s each; the first and the last are seen.
+    # Nine transfers slow computation by 0.1 s each, with the links in use, but for the first and
+    # the last, which are seen.
     found = account(job, Effects(contention=mode))
-    assert found.step_s == pytest.approx(9 + 9 * 0.1 + 2 * 0.4)
-    assert found.computing["slower beside transfers"] == pytest.approx(9 * 0.1)
-    assert sum(c.total_s for c in found.communication) == pytest.approx(9 * 0.5)
-    assert found.exposed_s == pytest.approx(2 * 0.4)
+    assert found.step_s == pytest.approx(9 + 7 * 0.1 + 2 * 0.5)
+    assert found.computing["slower beside transfers"] == pytest.approx(7 * 0.1)
+    assert sum(c.total_s for c in found.communication) == pytest.approx(9 * 0.5 + 7 * 0.1)
+    assert found.exposed_s == pytest.approx(2 * 0.5)
 
 
 def test_links_that_are_never_idle_take_all_that_is_sent() -> None:
-    own = block(0.01, 0.02, layers=20.0, gather_s=1.0, sync_s=1.0)
-    job = even_job("1f1b", 1, 1, own, sharding=replace(SHARDED, shown=0.25))
-    assert step_s(job, Effects()) >= 20 * 3 * 1.0
+    own = slowed(block(0.01, 0.02, layers=20.0, gather_s=1.0, sync_s=1.0), 0.25)
+    job = even_job("1f1b", 1, 1, own, sharding=SHARDED)
+    assert step_s(job, Effects()) >= 20 * 3 + 58 * 0.25
+
+
+@pytest.mark.parametrize("beside", [0.0, 0.25, 1.0])
+def test_what_software_does_not_send_beside_the_passes_is_seen(beside: float) -> None:
+    """Gradients behind the last pass, parameters behind the update."""
+    own = block(1.0, 2.0, layers=2.0, gather_s=0.75, sync_s=1.5)
+    job = even_job("1f1b", 1, 4, own, sharding=replace(ONCE, beside=beside), update_s=0.5)
+    late = (1 - beside) * 2 * (0.75 + 1.5)
+    found = account(job, OVERLAP)
+    assert found.step_s == pytest.approx(4 * 6 + 0.5 + beside * (0.75 + 1.5) + late)
+    assert sum(c.total_s for c in found.communication) == pytest.approx(2 * (0.75 + 1.5))
+    assert step_s(job) == pytest.approx(4 * 6 + 0.5 + 2 * (0.75 + 1.5))
 
 
 def test_parameters_gathered_once_delay_only_the_first_micro_batch() -> None:
@@ -209,12 +228,14 @@ def test_pairs_of_a_bidirectional_pipeline_hide_their_communication() -> None:
     moved = Part(Work("experts", "all_to_all", "network"), 0.5)
     own = block(1.0, 1.0, 1.0)
     chatty = replace(own, forward=(*own.forward, moved), backward=(*own.backward, moved))
-    quiet = step_s(even_job("dualpipe", 4, 20, own, chunks=2))
+    quiet = step_s(even_job("dualpipe", 4, 20, own, chunks=2), Effects())
     both = even_job("dualpipe", 4, 20, chatty, chunks=2)
-    found = account(both, Effects.none()).communication[0]
+    found = account(both, Effects()).communication[0]
     assert found.total_s == pytest.approx(20 * 2 * 0.5)
     assert 0 < found.exposed_s < 0.5 * found.total_s
-    assert step_s(both) < quiet + 20 * 2 * 0.5
+    assert step_s(both, Effects()) < quiet + 20 * 2 * 0.5
+    in_turn = account(both, Effects.none()).communication[0]
+    assert in_turn.exposed_s == in_turn.total_s
 
 
 @given(jobs())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.simulation.effects import Effects
 from costmodel.simulation.schedules import (
     SCHEDULES,
     Direction,
@@ -73,10 +74,13 @@ def test_zero_bubble_h2_has_none_where_all_passes_take_equally_long(
 def test_dual_pipe_has_its_published_bubble_where_all_passes_take_equally_long(
     half: int, more: int, time_s: float
 ) -> None:
-    """(p / 2 - 1)(FB + B - 3 W). Source: the table of github.com/deepseek-ai/DualPipe."""
+    """(p / 2 - 1)(FB + B - 3 W), FB two passes that overlap and end together.
+
+    Source: the table of github.com/deepseek-ai/DualPipe.
+    """
     stages, micro_batches = 2 * half, 4 * half + 2 * more
     own = block(time_s, time_s, time_s)
-    found = step_s(even_job("dualpipe", stages, micro_batches, own, chunks=2))
+    found = step_s(even_job("dualpipe", stages, micro_batches, own, chunks=2), Effects())
     bubble = (half - 1) * (3 + 2 - 3) * time_s
     assert found == pytest.approx(3 * time_s * micro_batches + bubble, rel=1e-9)
 

@@ -349,7 +349,7 @@ def test_a_token_crosses_at_most_once_for_each_of_its_experts(
     More: never more than a copy for each, and at most one for each device or server."""
     table = RunTable.of([run(ROUTED, "h100", dp=8, ep=8)])
     members = Group(np.array([2.0**inner]), np.array([2.0**outer]))
-    links, nbytes = Links(np.array([1e9]), np.array([1.0])), np.array([1e9])
+    links, nbytes = Links(np.array([1e9]), np.array([1.0]), np.array([1.0])), np.array([1e9])
     still = replace(table.machine, link_latency_s=np.zeros(1), port_latency_s=np.zeros(1))
     table = replace(table, machine=still)
 
@@ -397,6 +397,6 @@ def test_the_host_need_not_wait_for_experts_of_fixed_size() -> None:
 def test_more_cards_than_a_mesh_joins_go_around_rings(ranks: int, rate: float) -> None:
     table = without_latency(RunTable.of([run(machine="ascend-910a")]))
     members = Group(np.array([float(ranks)]), np.array([1.0]))
-    links = Links(np.array([0.5]), np.array([0.5]))
+    links = Links(np.array([0.5]), np.array([0.5]), np.array([1.0]))
     seconds = all_gather_s(table, links, np.array([1e9]), members)
     assert seconds[0] == pytest.approx((ranks - 1) / ranks * 1e9 / (0.5 * rate), rel=1e-9)

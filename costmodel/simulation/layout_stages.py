@@ -1,0 +1,70 @@
+"""Which layers of a conventional layout are where: stages, their chunks and both ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from costmodel.training.table import RunTable
+
+if TYPE_CHECKING:
+    from costmodel.training.records import TrainingRun
+
+
+class Place(NamedTuple):
+    """What one chunk of a stage holds."""
+
+    layers: float
+    """A fraction stands for a mean over devices."""
+    embedding: bool
+    head: bool
+
+
+def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Place]]:
+    """The chunks of every stage.
+
+    Args:
+        run: what is laid out.
+        bidirectional: chunk 1 of a stage holds what chunk 0 of the opposite stage does.
+    """
+    layout = run.layout
+    last = (layout.pp - 1, layout.vpp - 1)
+    apart = _ends_are_layers(run)
+    places = []
+    for stage, count in enumerate(stage_layers(run)):
+        own = []
+        for chunk in range(layout.vpp):
+            embedding, head = (stage, chunk) == (0, 0), (stage, chunk) == last
+            layers = count / layout.vpp
+            if apart:
+                layers = (run.model.layers + 2) / (layout.pp * layout.vpp) - embedding - head
+            own.append(Place(layers, embedding, head))
+        places.append(own)
+    if bidirectional:
+        return [[own[0], other[0]] for own, other in zip(places, places[::-1], strict=True)]
+    return places
+
+
+def stage_layers(run: TrainingRun) -> list[float]:
+    """Layers of each stage, as the estimate splits them: what is left over is in the middle, of
+    two stages in the first.
+    """
+    layout = run.layout
+    if layout.stage_layers:
+        return [float(n) for n in layout.stage_layers]
+    if layout.pp == 1:
+        return [float(run.model.layers)]
+    table = RunTable.of([run])
+    first, last = float(table.first_layers[0]), float(table.last_layers[0])
+    middle = run.model.layers - first - last
+    if layout.pp == 2:
+        return [first + middle, last]
+    low, more = divmod(middle, layout.pp - 2)
+    return [first, *(low + (i < more) for i in range(layout.pp - 2)), last]
+
+
+def _ends_are_layers(run: TrainingRun) -> bool:
+    """Whether embedding and head stand for a layer each, so that all chunks are equally long."""
+    layout, layers = run.layout, run.model.layers
+    chunks = layout.pp * layout.vpp
+    even = layers % chunks > 0 and (layers + 2) % chunks == 0
+    return even and layout.pp > 1 and not layout.stage_layers

@@ -1,0 +1,182 @@
+"""The law of conventional layouts: where nothing overlaps, simulation equals estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.layout_estimate import in_turn_s
+from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
+from costmodel.simulation.layout_simulation import simulate_job, simulate_layout
+from costmodel.simulation.layout_stages import places_of, stage_layers
+from costmodel.training import machines as machine_module
+from costmodel.training.constants import StepConstants
+from costmodel.training.machines import machine
+from costmodel.training.records import (
+    Attention,
+    Recompute,
+    TrainingLayout,
+    TrainingModel,
+    TrainingRun,
+)
+from costmodel.training.step import step_times, times_in_turn
+from costmodel.training.table import RunTable
+from tests.costmodel.simulation.runs import DENSE, LARGE, ROUTED, faster, small_run
+
+PLAIN = StepConstants()
+CONSTANTS = (PLAIN, replace(PLAIN, step_s=0.01, old_release=1.2, host_tp_s=1e-4, fetch_shown=0.3,
+                            dp_hidden=0.5, bubble=0.9))  # fmt: skip
+MODELS = tuple(
+    replace(model, layers=8)
+    for model in (
+        DENSE,
+        replace(DENSE, name="tied", gated=False, tied=True),
+        replace(DENSE, name="latent", kv_rank=512, query_rank=1536, rotary_size=64, head_size=192),
+        ROUTED,
+    )
+)
+FLAGS = ("fused-tp", "overlap", "early-stop", "old-release", "gather-once", "ep-overlap", "frozen",
+         "split-experts", "scatter-stages")  # fmt: skip
+STAGES = {
+    1: ((), (), ("1f1b",)),
+    2: ((), (1, 7), ("1f1b", "gpipe", "zb-h1", "zb-h2", "dualpipe")),
+    3: ((), (2, 5, 1), ("1f1b", "gpipe", "zb-h1", "zb-h2")),
+    4: ((), (1, 3, 3, 1), ("1f1b", "gpipe", "zb-h1", "zb-h2", "dualpipe")),
+}
+"""By number of stages: uneven splits, and schedules with one chunk on each."""
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[TrainingRun, Options]:
+    """Any layout, and a schedule that it allows."""
+    model, pp = draw(st.sampled_from(MODELS)), draw(st.sampled_from(list(STAGES)))
+    vpp = draw(st.sampled_from((1, 2))) if pp > 1 else 1
+    schedule = "" if vpp > 1 else draw(st.sampled_from(STAGES[pp][2]))
+    dp, cp = draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2)))
+    zero = draw(st.sampled_from((0, 1, 2, 3)))
+    micro_batches = 2 * pp if schedule == "dualpipe" else draw(st.sampled_from((1, 2, 5)))
+    layout = TrainingLayout(
+        2 * dp * micro_batches,
+        2,
+        1024,
+        tp=draw(st.sampled_from((1, 2, 8))),
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        cp=cp,
+        ep=dp if model.experts else 1,
+        zero_stage=zero,
+        zero_group=draw(st.sampled_from((0, dp))) if zero == 3 else 0,
+        sequence_parallel=draw(st.booleans()),
+        recompute=draw(st.sampled_from(list(Recompute))),
+        recompute_share=draw(st.sampled_from((1.0, 0.5))),
+        stage_layers=draw(st.sampled_from(((), STAGES[pp][1]))),
+    )
+    chip, profile = draw(
+        st.sampled_from((("h100", "fsdp"), ("a100-80g", "megatron"), ("ascend-910b", "mindspeed")))
+    )
+    flags = draw(st.frozensets(st.sampled_from(FLAGS)))
+    attention = draw(st.sampled_from(list(Attention)))
+    run = TrainingRun("row", model, layout, chip, profile, attention=attention, flags=flags)
+    return run, Options(schedule)
+
+
+@settings(max_examples=45)
+@given(layouts(), st.sampled_from(CONSTANTS), st.sampled_from(list(Contention)))
+def test_where_nothing_overlaps_simulation_equals_the_estimate(
+    made: tuple[TrainingRun, Options], constants: StepConstants, mode: Contention
+) -> None:
+    run, options = made
+    effects = Effects(overlap=False, contention=mode)
+    found = simulate_layout(run, effects, options, constants=LayoutConstants(constants))
+    assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
+    assert found.estimate_means == "in which nothing overlaps"
+    if run.layout.pp == 1:
+        assert found.estimate_s == float(times_in_turn(RunTable.of([run]), constants).total[0])
+
+
+@pytest.mark.parametrize(
+    ("vpp", "schedule"), [(1, "1f1b"), (1, "gpipe"), (2, "interleaved"), (4, "interleaved")]
+)
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_with_equal_stages_and_no_messages_it_is_the_closed_form(
+    vpp: int, schedule: str, zero: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing at the ends, messages that take no time, micro-batches a multiple of the stages.
+
+    Source: Narayanan et al., SC21, section 2.2.
+    """
+    instant = replace(machine("h100"), port_bytes_per_s=1e30, port_latency_s=0.0)
+    monkeypatch.setattr(machine_module, "machines", lambda: {"h100": instant})
+    run = small_run(replace(DENSE, vocab=0), pp=4, vpp=vpp, dp=8, zero_stage=zero)
+    constants = replace(PLAIN, memory=1e18, step_s=0.5)
+    closed = times_in_turn(RunTable.of([run]), constants)
+    assert zero == 3 or closed.gradients[0] > 0
+    found = in_turn_s(run, constants, Options(schedule))
+    assert found == pytest.approx(float(closed.total[0]), rel=1e-9)
+
+
+@given(layouts(), st.sampled_from(CONSTANTS))
+def test_nothing_is_faster_in_turn(made: tuple[TrainingRun, Options], c: StepConstants) -> None:
+    table = RunTable.of([made[0]])
+    beside = step_times(table, replace(c, bubble=1.0, fetch_shown=0.0)).total[0]
+    assert times_in_turn(table, c).total[0] >= beside * (1 - 1e-12)
+
+
+@settings(max_examples=30)
+@given(
+    layouts(),
+    st.sampled_from(CONSTANTS),
+    st.sampled_from(("link_bytes_per_s", "port_bytes_per_s", "peak_flops", "memory_bytes_per_s",
+                     "link_latency_s", "port_latency_s")),
+    st.sampled_from((1.05, 1.5, 4.0)),
+    st.sampled_from((0.05, 0.3, 1.0)),
+)  # fmt: skip
+def test_a_better_machine_never_slows_any_layout(
+    made: tuple[TrainingRun, Options], c: StepConstants, rate: str, factor: float, port: float
+) -> None:
+    """As `planner simulate` runs it unless told otherwise; also where ports are slow."""
+    run, options = made
+    found = faster(machine(run.machine), "port_bytes_per_s", port)
+    times = []
+    for more in (1.0, factor):
+        better = faster(found, rate, 1 / more if rate.endswith("latency_s") else more)
+        with patch.object(machine_module, "machines", lambda better=better: {run.machine: better}):
+            job = layout_job(run, LayoutConstants(c), options)
+        times.append(simulate_job(job, Effects()).step_s)
+    assert times[1] <= times[0] * (1 + 1e-12)
+
+
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 30), st.booleans())
+def test_every_layer_is_somewhere(pp: int, vpp: int, more: int, bidirectional: bool) -> None:
+    vpp = vpp if pp > 1 and not bidirectional else 1
+    run = small_run(replace(DENSE, layers=pp * vpp + more), pp=pp, vpp=vpp)
+    assert sum(stage_layers(run)) == run.model.layers
+    chunks = [chunk for own in places_of(run, bidirectional=bidirectional) for chunk in own]
+    both = 1 + bidirectional
+    assert sum(chunk.layers for chunk in chunks) == pytest.approx(run.model.layers * both)
+    assert [sum(chunk[end] for chunk in chunks) for end in (1, 2)] == [both, both]
+
+
+def test_ends_that_stand_for_a_layer_each_make_all_chunks_equally_long() -> None:
+    """126 layers and both ends are 64 chunks of two."""
+    run = small_run(LARGE, pp=8, vpp=8)
+    chunks = [chunk for own in places_of(run) for chunk in own]
+    assert all(chunk.layers + chunk.embedding + chunk.head == 2 for chunk in chunks)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+@pytest.mark.parametrize("pp", [1, 2])
+@pytest.mark.parametrize("flags", [(), ("old-release",), ("gather-once",), ("frozen",)], ids=str)
+def test_sharded_parameters_keep_the_law(
+    model: TrainingModel, pp: int, flags: tuple[str, ...]
+) -> None:
+    run = small_run(model, pp=pp, dp=4, zero_stage=3, micro_batches=2)
+    run = replace(run, flags=frozenset(flags))
+    found = simulate_layout(run, Effects(overlap=False), constants=LayoutConstants(CONSTANTS[1]))
+    assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
