@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from costmodel.simulation.schedules import SCHEDULES, Direction, Order, Shape
+from costmodel.simulation.pass_order import ChunkTimes, PassOrder
+from costmodel.simulation.routes import Route
+from costmodel.simulation.schedules import SCHEDULES, Shape
 from ir.plan import Pipeline, PipelineStage
 
 PASSES = 4_000
@@ -95,37 +97,19 @@ def part_ends_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> 
 
 def _run(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
     shape = Shape(parts, len(times.forward_s) // parts, micro_batches)
-    orders = [SCHEDULES[name].order(shape, part) for part in range(parts)]
-    run = _Run(times, parts)
-    reached = [0] * parts
-    while any(at < len(order) for at, order in zip(reached, orders, strict=True)):
-        reached = [run.advance(part, at, orders[part]) for part, at in enumerate(reached)]
-    return run.free_s
-
-
-class _Run:
-    """When each pass is over."""
-
-    def __init__(self, times: PassTimes, parts: int) -> None:
-        self.times, self.parts = times, parts
-        self.free_s = [0.0] * parts
-        self.over_s: dict[tuple[Direction, int, int], float] = {}
-
-    def advance(self, part: int, start: int, order: Order) -> int:
-        """Run a part's passes until one waits for a pass that has no time yet; where it is."""
-        last = len(self.times.forward_s) - 1
-        for at in range(start, len(order)):
-            direction, chunk, micro = order[at][:3]
-            piece, forward = chunk * self.parts + part, direction is Direction.FORWARD
-            if forward:
-                before = (direction, piece - 1, micro)
-            else:
-                before = (direction, piece + 1, micro) if piece < last else (
-                    Direction.FORWARD, piece, micro)  # fmt: skip
-            ready_s = 0.0 if forward and piece == 0 else self.over_s.get(before)
-            if ready_s is None:
-                return at
-            own_s = (self.times.forward_s if forward else self.times.backward_s)[piece]
-            self.free_s[part] = max(self.free_s[part], ready_s) + own_s
-            self.over_s[direction, piece, micro] = self.free_s[part]
-        return len(order)
+    passes = PassOrder(
+        [SCHEDULES[name].order(shape, part) for part in range(parts)],
+        [
+            [
+                ChunkTimes(forward_s, backward_s, 0.0)
+                for forward_s, backward_s in zip(
+                    times.forward_s[part::parts], times.backward_s[part::parts], strict=True
+                )
+            ]
+            for part in range(parts)
+        ],
+        0.0,
+        Route(parts, shape.chunks, bidirectional=False),
+    )
+    passes.run()
+    return passes.over_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TypeAlias
 
 import numpy as np
@@ -31,7 +30,6 @@ def columns(cases: list[Case]) -> tuple[TwoLevels, FloatArray, TwoLevelGroup]:
     """Machines, bytes and groups side by side."""
     machines = np.array([machine for machine, _, _ in cases], dtype=np.float64).T
     groups = np.array([group for _, group, _ in cases], dtype=np.float64).T
-    assert len(fields(TwoLevels)) == len(machines)
     return TwoLevels(*machines), np.array([n for _, _, n in cases]), TwoLevelGroup(*groups)
 
 
