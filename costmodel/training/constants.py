@@ -27,6 +27,10 @@ class StepConstants:
     grouped: float = 0.6
     """Rate of the products of routed experts over that of other products."""
 
+    expert_bytes: float = 0.0
+    """What a routed copy costs beside its products and its way, as bytes moved per 16-bit element
+    of its hidden state and its inner widths: activation, casts, scaling, rows that fill no tile."""
+
     memory: float = 0.8
     """Bandwidth that element-wise kernels reach over the peak."""
 

@@ -61,6 +61,7 @@ PRIORS: Mapping[str, Prior] = {
     "matmul4": Prior(0.5, 0.3, 0.1, 1.0),
     "mx": Prior(0.95, 0.1, 0.5, 1.2),
     "grouped": Prior(0.6, 0.4, 0.1, 1.0),
+    "expert_bytes": Prior(0.0, 15.0, 0.0, 200.0, linear=True),
     "memory": Prior(0.75, 0.25, 0.2, 1.0),
     "attention": Prior(0.45, 0.35, 0.05, 1.0),
     "small_heads": Prior(0.3, 0.3, 0.0, 1.0, linear=True),

@@ -96,7 +96,9 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
     moe, moe_backward, moe_last = _expert_products(table, c)
     stream = _stream_bytes(table, table.ffn)
     routed_ffn = table.expert_ffn * table.experts_per_token + table.shared_ffn
-    routed_stream = _stream_bytes(table, routed_ffn) + _dispatch_bytes(table)
+    routed_stream = (
+        _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
+    )
     times = []
     for products, backward, last, moved in (
         (dense, dense_backward, dense_last, stream),
@@ -265,3 +267,17 @@ def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:
 def _dispatch_bytes(table: RunTable) -> FloatArray:
     """Bytes to gather tokens by expert and to scatter them back: read and write of each copy."""
     return 10.0 * routed_copies(table) * table.hidden
+
+
+def _copy_bytes(table: RunTable, c: StepConstants) -> FloatArray:
+    """What the copies that a device's experts work on cost beside products, as bytes forward.
+
+    Their elements are those of the hidden state, of the first product's result and of the second's
+    operand; of 8 bits they take half. Nothing is left where one kernel does it all.
+    """
+    copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
+    hidden = expert_parts(table) * table.hidden
+    elements = copies * (hidden + (2.0 + table.gated) * table.expert_ffn)
+    short = np.where((table.fp8 > 0) | (table.fp4 > 0), 0.5, 1.0)
+    nbytes = c.expert_bytes * short * elements
+    return np.where((table.experts > 0) & (table.fused_experts <= 0), nbytes, 0.0)

@@ -95,6 +95,8 @@ def run_flags(
     does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
     if "uncompiled" in found or _before(release, stack.get("fused_loss", "")):
         does_not.add("fused-loss")
+    if _before(release, stack.get("fused_experts", "")):
+        does_not.add("fused-experts")
     return (does - does_not) | found
 
 
@@ -111,6 +113,7 @@ def software_flags(
         "split-experts": stack.get("split_experts"),
         "sends-once": stack.get("sends_once"),
         "fused-loss": stack.get("fused_loss"),
+        "fused-experts": "fused_on" in stack and re.search(stack["fused_on"], machine_name),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }
     recipe = _recipe(profile, model.lower(), machine_name, layout)

@@ -176,6 +176,9 @@ class RunTable:
     sends_once: FloatArray
     """1 where a token crosses once to each server and device, not once for each of its experts."""
 
+    fused_experts: FloatArray
+    """1 where one kernel has the products of all experts, their activation and its cast."""
+
     split_experts: FloatArray
     """1 where tensor parallel ranks split the widths of routed experts."""
 
@@ -258,6 +261,9 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
         "fixed_experts": [float("fixed-experts" in r.flags) for r in runs],
         "sends_once": [float("sends-once" in r.flags) for r in runs],
+        "fused_experts": [
+            float("fused-experts" in r.flags and r.precision == "mxfp8") for r in runs
+        ],
         "split_experts": [float("split-experts" in r.flags) for r in runs],
         "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
         "split_activation": [float("split-activation" in r.flags) for r in runs],

@@ -1,0 +1,109 @@
+"""What copies for experts cost beside their products, and where one kernel does it all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.training.constants import StepConstants
+from costmodel.training.families import families
+from costmodel.training.layers import layer_times
+from costmodel.training.machines import machine
+from costmodel.training.records import TrainingModel
+from costmodel.training.rows import read_row
+from costmodel.training.stacks import software_flags
+from costmodel.training.table import RunTable
+from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
+from tests.costmodel.training.test_rows import ROW
+
+FREE = StepConstants(expert_bytes=0.0)
+DEAR = replace(FREE, expert_bytes=30.0)
+FUSED = frozenset({"fused-experts"})
+
+
+def added_bytes(
+    model: TrainingModel, precision: str = "bf16", flags: frozenset[str] = frozenset(), tp: int = 1
+) -> float:
+    """Bytes that `expert_bytes` adds to the forward pass of a routed layer."""
+    one = run(model, "gb200", tp=tp, seq_len=4096, sequence_parallel=tp > 1)
+    table = RunTable.of([replace(one, precision=precision, flags=flags)])
+    free, dear = (layer_times(table, constants)[1].stream for constants in (FREE, DEAR))
+    return float((dear - free)[0]) * machine("gb200").memory_bytes_per_s * FREE.memory
+
+
+@given(
+    st.integers(1, 8), st.sampled_from([768, 2048, 32768]), st.booleans(), st.sampled_from([1, 4])
+)
+def test_every_element_of_a_copy_costs_so_many_bytes(
+    visits: int, width: int, gated: bool, tp: int
+) -> None:
+    """Hidden state, what the first product writes and what the second reads."""
+    model = replace(ROUTED, experts_per_token=visits, expert_ffn=width, gated=gated)
+    elements = 4096 * visits / tp * (model.hidden + (3 if gated else 2) * width)
+    assert added_bytes(model, tp=tp) == pytest.approx(30.0 * elements, rel=1e-6)
+
+
+def test_split_widths_leave_the_hidden_state_of_copies_whole() -> None:
+    split = frozenset({"split-experts"})
+    more = 30.0 * 4096 * ROUTED.experts_per_token * ROUTED.hidden * (1.0 - 1.0 / 4)
+    found = added_bytes(ROUTED, flags=split, tp=4) - added_bytes(ROUTED, tp=4)
+    assert found == pytest.approx(more, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("precision", "flags", "share"),
+    [
+        ("bf16", FUSED, 1.0),
+        ("fp8", FUSED, 0.5),
+        ("mxfp8", frozenset(), 0.5),
+        ("mxfp8", FUSED, 0.0),
+    ],
+)
+def test_shorter_operands_cost_half_and_one_kernel_nothing(
+    precision: str, flags: frozenset[str], share: float
+) -> None:
+    found = added_bytes(ROUTED, precision, flags)
+    assert found == pytest.approx(share * added_bytes(ROUTED), rel=1e-6, abs=1.0)
+
+
+@pytest.mark.parametrize("model", [LLAMA, GPT])
+def test_models_without_experts_pay_nothing(model: TrainingModel) -> None:
+    assert added_bytes(model) == 0.0
+
+
+def test_on_gpus_coarse_experts_run_nearer_to_the_rate_of_products() -> None:
+    """What is counted in bytes weighs the less the more each element is multiplied."""
+    family = families()["megatron-core-routed"]
+    constants = replace(FREE, **family.priors)
+    assert "grouped" not in family.fitted
+    slower = []
+    for hidden, width in ((2048, 768), (6144, 32768)):
+        model = replace(ROUTED, hidden=hidden, expert_ffn=width, experts=8)
+        table = RunTable.of([run(model, "h100", micro_batch=4)])
+        products = layer_times(table, constants)[1]
+        slower.append(float((products.forward / products.products)[0]))
+    assert slower[1] < 0.8 * slower[0]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "notes", "fused"),
+    [
+        ("NVIDIA GB300", "container 26.06 NeMo Container", True),
+        ("NVIDIA GB200", "container 26.08", True),
+        ("NVIDIA GB300", "container 26.04.01", False),
+        ("NVIDIA B200", "container 26.06", False),
+        ("NVIDIA H100 80GB", "container 26.08", False),
+    ],
+)
+def test_who_has_experts_in_one_kernel(hardware: str, notes: str, fused: bool) -> None:
+    bridge = {"source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": hardware, "notes": notes}
+    assert ("fused-experts" in read_row(ROW | bridge).run.flags) is fused
+
+
+def test_a_layout_without_a_row_has_the_current_release() -> None:
+    layout = run().layout
+    assert "fused-experts" in software_flags("megatron-core", "gb300", "Qwen3_235B", layout)
+    assert "fused-experts" not in software_flags("megatron-core", "h100", "Qwen3_235B", layout)
