@@ -209,34 +209,6 @@ def test_what_a_row_leaves_out_is_assumed_and_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "told"),
-    [
-        ("offset=[1,1,0,0]", "offset=1,1,0,0 does not make 4 stages of 40 layers"),
-        ("offset=[1,-1]", "offset=1,-1 does not make 4 stages of 40 layers"),
-        ("recompute=[50,0,0,0]", "recompute=50,0,0,0 are not parts of 40 layers"),
-        ("recompute=[-1,2,0,0]", "recompute=-1,2,0,0 are not parts of 40 layers"),
-        ("FSDP sharding group 3", "a sharding group of 3 does not divide 2 replicas"),
-        ("offset=[[1,0],[0,-1]]", "is no list of whole numbers"),
-        ("select_recompute=[x,y]", "select_recompute=[x,y] is no list of whole numbers"),
-        ("recompute-num-layers=all", "recompute-num-layers=all is no number"),
-        ("etp=3", "experts over 3 tensor parallel ranks"),
-    ],
-)
-def test_notes_that_do_not_fit_the_row_are_named_and_not_followed(notes: str, told: str) -> None:
-    change = {"pp": "4", "tp": "2"}
-    found, plain = read_row(ROW | change | {"notes": notes}), read_row(ROW | change | {"notes": ""})
-    assert found.run.layout == plain.run.layout
-    (what,) = found.unread
-    assert told in what
-    assert found.guesses == plain.guesses + 1
-
-
-@pytest.mark.parametrize("notes", ["offset=0", "offset=[1,-1,0,0]", "recompute=[6,3,2,3]", "etp=2"])
-def test_notes_that_fit_are_followed_in_silence(notes: str) -> None:
-    assert read_row(ROW | {"pp": "4", "tp": "2", "notes": notes}).unread == ()
-
-
-@pytest.mark.parametrize(
     ("source", "stage"),
     [("NVIDIA-NeMo/Megatron-Bridge", 1), ("pytorch/torchtitan", 3), ("llm-foundry", 3),
      ("MaxText", 3), ("vTrain", 0)],
@@ -261,124 +233,14 @@ def test_replicas_follow_from_devices() -> None:
     assert read_row(ROW | {"dp": ""}).run.layout.dp == 2
 
 
-def test_experts_from_notes() -> None:
-    notes = "num-experts=160; moe-router-topk=6; moe-intermediate-size=1536; n-shared-experts=2"
-    model = read_row(ROW | {"notes": notes + "; first-k-dense-replace=1"}).run.model
-    assert (model.experts, model.experts_per_token, model.expert_ffn) == (160, 6, 1536)
-    assert (model.shared_ffn, model.dense_layers) == (3072, 1)
-    words = "MoE 256 routed + 1 shared, top-8, moe_ffn 2048, first 3 layers dense, MLA"
-    model = read_row(ROW | {"notes": words}).run.model
-    assert (model.experts, model.experts_per_token, model.expert_ffn) == (256, 8, 2048)
-    assert (model.shared_ffn, model.dense_layers) == (2048, 3)
-
-
-def test_head_size_from_notes() -> None:
-    assert read_row(ROW | {"notes": "kv-channels=256"}).run.model.head_size == 256
-
-
-def test_stages_and_recomputed_layers_from_notes() -> None:
-    notes = "num-layer-list=9,10,11,10; recompute-method=block recompute-num-layers=5"
-    change = {"notes": notes, "recompute": "full", "pp": "4", "devices": "64"}
-    layout = read_row(ROW | change).run.layout
-    assert layout.stage_layers == (9, 10, 11, 10)
-    assert (layout.recompute, layout.recompute_share) == (Recompute.FULL, 0.5)
-
-
-def test_attention_is_what_the_stack_does_by_default() -> None:
-    assert read_row(ROW | {"notes": ""}).run.attention is Attention.UNFUSED
-    core = ROW | {"notes": "", "source": "NeMo", "hardware": "NVIDIA H100"}
-    assert read_row(core).run.attention is Attention.FLASH
-    assert (
-        read_row(core | {"notes": "use_flash_attention=False"}).run.attention is Attention.UNFUSED
-    )
-
-
 def test_ports_from_the_text_of_the_network() -> None:
     text = "8x A100 NVLink per node; 800 Gb/s inter-node per node (value in the configs)"
     run = read_row(ROW | {"hardware": "NVIDIA A100", "interconnect": text}).run
     assert run.port_bytes_per_s == pytest.approx(12.5e9)
 
 
-def test_adapters_leave_weights_frozen() -> None:
-    assert "frozen" in read_row(ROW | {"notes": "PET/LoRA fine-tune"}).run.flags
-
-
-@pytest.mark.parametrize(("release", "whole"), [("1.1.0", True), ("1.2.0", False)])
-def test_earlier_releases_compute_scores_that_nobody_sees(release: str, whole: bool) -> None:
-    for source, square in (("mindspore-lab/mindformers", whole), ("Ascend/MindSpeed-LLM", False)):
-        row = ROW | {"source": f"{source}@v{release}"}
-        assert ("whole-square" in read_row(row).run.flags) is square
-
-
-@pytest.mark.parametrize(
-    ("source", "notes", "old"),
-    [
-        ("NVIDIA-NeMo docs", "NeMo24.07 container", True),
-        ("NVIDIA-NeMo docs", "container 25.09", False),
-        ("NVIDIA-NeMo report_202412_nemo.md", "", True),
-        ("NVIDIA-NeMo report_202506_nemo.md", "", False),
-        ("NVIDIA-NeMo/Megatron-Bridge@v0.2.0", "", False),
-        ("mindformers report_202312_cards.md", "", False),
-        ("NVIDIA-NeMo/Megatron-Bridge@v24.7", "", True),
-        ("torchtitan@v0.1.0", "fsdp+compile", False),
-    ],
-)
-def test_versions_and_months_are_not_compared(source: str, notes: str, old: bool) -> None:
-    """A container 24.07 is a month, as is a report of December 2024; release 0.2 is neither."""
-    row = ROW | {"source": source, "notes": notes, "hardware": "NVIDIA H100"}
-    flags = read_row(row).run.flags
-    assert ("old-release" in flags) is old
-    if "torchtitan" in source:
-        assert "fused-loss" in flags
-
-
-@pytest.mark.parametrize(
-    ("source", "notes", "split"),
-    [
-        ("MindSpeed-LLM", "num-experts=8", True),
-        ("MindSpeed-LLM", "num-experts=8; expert-tensor-parallel-size=1", False),
-        ("MindSpeed-LLM tests/tp2pp1ep2etp1.sh", "num-experts=8", False),
-        ("Megatron-Bridge", "num-experts=8", False),
-    ],
-)
-def test_who_splits_the_widths_of_experts(source: str, notes: str, split: bool) -> None:
-    row = ROW | {"source": source, "notes": notes}
-    assert ("split-experts" in read_row(row).run.flags) is split
-
-
 def test_boards_of_one_family_differ() -> None:
     assert read_row(ROW | {"hardware": "Ascend 910B (Atlas 800T A2)"}).run.machine == "ascend-910b3"
-
-
-def test_what_a_row_says_of_shared_experts_goes_before_its_name() -> None:
-    notes = "moe-intermediate-size=320"
-    for more, width in (("", 20480), ("; n-shared-experts=2", 640)):
-        row = ROW | {"model": "Qwen2-57B-A14B", "notes": notes + more}
-        assert read_row(row).run.model.shared_ffn == width
-
-
-@pytest.mark.parametrize(
-    ("change", "fixed"),
-    [
-        ({"model": "Qwen3_30B_a3B (tokendrop)"}, True),
-        ({"notes": "moe_config={'expert_num': 8, 'capacity_factor': 1.1}"}, True),
-        ({"model": "DeepSeekV3 (dropless)"}, False),
-    ],
-)
-def test_experts_of_fixed_size_are_marked(change: dict[str, str], fixed: bool) -> None:
-    assert ("fixed-experts" in read_row(ROW | change).run.flags) is fixed
-
-
-def test_tokens_cross_once_where_the_software_sends_them_so() -> None:
-    bridge = {"source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA B200"}
-    assert "sends-once" in read_row(ROW | bridge).run.flags
-    assert "sends-once" not in read_row(ROW).run.flags
-
-
-def test_the_buffer_of_an_expert_is_read() -> None:
-    notes = "num-experts=8; moe-router-topk=2; moe_config={'capacity_factor': 1.5, 'x': 2}"
-    assert read_row(ROW | {"notes": notes}).run.model.expert_capacity == 1.5
-    assert read_row(ROW | {"notes": "num-experts=8"}).run.model.expert_capacity == 1.0
 
 
 def test_the_name_of_a_public_model_stands_for_its_sizes() -> None:
@@ -390,70 +252,9 @@ def test_the_name_of_a_public_model_stands_for_its_sizes() -> None:
     assert stated.layers == 4
 
 
-@pytest.mark.parametrize(("vpp", "hidden"), [("10", True), ("1", False)])
-def test_a_recipe_may_hold_for_interleaved_stages_only(vpp: str, hidden: bool) -> None:
-    row = ROW | {
-        "source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA GB300",
-        "model": "Qwen3_235B_A22B", "pp": "4", "tp": "1", "dp": "4", "vpp": vpp, "ep": "4",
-    }  # fmt: skip
-    assert ("ep-overlap" in read_row(row).run.flags) is hidden
-
-
 def test_a_layout_without_a_row_does_what_its_software_does() -> None:
     layout = TrainingLayout(global_batch=64, micro_batch=1, seq_len=4096, pp=4)
     assert "early-stop" in software_flags("fsdp", "a100-80g", "7B", layout)
     assert "scatter-stages" in software_flags("megatron", "a100-80g", "7B", layout)
     assert "graphs" in software_flags("megatron-core", "gb200", "7B", layout)
     assert software_flags("mindformers", "ascend-910b", "7B", layout) == {"split-experts"}
-
-
-@pytest.mark.parametrize(
-    ("source", "notes", "fused"),
-    [
-        ("benchmarks/llama3_h100_202412_torchtitan.md", "fsdp+compile", False),
-        ("benchmarks/llama3_h100_2024-12_torchtitan.md", "fsdp+compile", False),
-        ("benchmarks/llama3_h200_2025-06_torchtitan.md", "fsdp+compile", True),
-        ("benchmarks/llama3_h200_202506_torchtitan.md", "fsdp+compile", True),
-        ("benchmarks/llama3_h200_202506_torchtitan.md", "fsdp", False),
-        ("torchtitan", "fsdp+compile", True),
-        ("torchtitan@v2024.12", "fsdp+compile", False),
-    ],
-)
-def test_later_releases_compile_the_loss_with_the_model(
-    source: str, notes: str, fused: bool
-) -> None:
-    row = ROW | {"source": source, "notes": notes, "hardware": "NVIDIA H100"}
-    assert ("fused-loss" in read_row(row).run.flags) == fused
-    assert "fused-loss" in software_flags("torchtitan", "h100", "", TrainingLayout(8, 1, 2048))
-
-
-def test_an_activation_is_one_kernel_where_the_row_says_so() -> None:
-    fused = ROW | {"notes": "use-flash-attn; use-fused-swiglu"}
-    assert "split-activation" in read_row(ROW).run.flags
-    assert "split-activation" not in read_row(fused).run.flags
-    assert "split-activation" not in read_row(ROW | {"source": "megatron"}).run.flags
-    layout = TrainingLayout(8, 1, 2048)
-    assert "split-activation" not in software_flags("mindspeed", "ascend-910b", "", layout)
-
-
-@pytest.mark.parametrize(
-    ("notes", "stages", "policy", "share"),
-    [
-        ("offset=[-1, 1, 1, -1]", (9, 11, 11, 9), Recompute.NONE, 1.0),
-        ("offset=[-1, 1]", (), Recompute.NONE, 1.0),
-        ("offset=[-1, 1, 1, 1]", (), Recompute.NONE, 1.0),
-        ("offset=0", (), Recompute.NONE, 1.0),
-        ("num-layer-list=8,10,11,11", (8, 10, 11, 11), Recompute.NONE, 1.0),
-        ("recompute_config: recompute=[6, 3, 2, 3]", (), Recompute.FULL, 14 / 40),
-        ("recompute=[0, 0, 0, 0] select_recompute=[8, 4, 4, 1]", (), Recompute.SELECTIVE, 17 / 40),
-    ],
-)
-def test_what_each_stage_holds_and_computes_again(
-    notes: str, stages: tuple[int, ...], policy: Recompute, share: float
-) -> None:
-    """An offset is what a stage has beyond the equal share; lists are layers of each stage."""
-    row = ROW | {"tp": "2", "pp": "4", "dp": "2", "notes": notes}
-    layout = read_row(row).run.layout
-    assert layout.stage_layers == stages
-    assert layout.recompute is policy
-    assert layout.recompute_share == pytest.approx(share)

@@ -14,14 +14,12 @@ from costmodel.training.communication import (
     Group,
     Links,
     all_gather_s,
-    all_to_all_s,
-    dispatch_s,
 )
 from costmodel.training.constants import StepConstants
-from costmodel.training.layers import layer_times, routed_copies
+from costmodel.training.layers import layer_times
 from costmodel.training.machines import MachineRates, machine
 from costmodel.training.records import Attention, TrainingLayout, TrainingModel
-from costmodel.training.sizes import expert_parameters, stage_parameters
+from costmodel.training.sizes import stage_parameters
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -271,52 +269,6 @@ def forward(model: TrainingModel, constants: StepConstants = QUIET, **change: An
     return float(step_times(without_latency(RunTable.of([one])), constants).layer_forward[0])
 
 
-def test_ranks_with_the_same_tokens_send_all_of_them_to_experts() -> None:
-    """Without split sequences each of four ranks exchanges four times as much."""
-    table = RunTable.of([run(SPARSE, tp=4, sequence_parallel=split) for split in (True, False)])
-    assert routed_copies(table).tolist() == pytest.approx([2048.0, 4 * 2048.0])
-    fast = replace(QUIET, port=1e9)
-    exchange = [
-        forward(SPARSE, dp=4, ep=4, sequence_parallel=split, split=True)
-        - forward(SPARSE, fast, dp=4, ep=4, sequence_parallel=split, split=True)
-        for split in (True, False)
-    ]
-    assert exchange[1] == pytest.approx(4 * exchange[0], rel=1e-6)
-
-
-def test_ranks_of_whole_experts_are_next_to_one_another() -> None:
-    """Split, every fourth rank is one of theirs, on other servers; whole, four of one server."""
-    fast = replace(QUIET, port=1e9)
-    across = [
-        forward(SPARSE, dp=4, ep=4, split=split) - forward(SPARSE, fast, dp=4, ep=4, split=split)
-        for split in (False, True)
-    ]
-    assert across[0] == 0
-    assert across[1] > 0
-
-
-def test_experts_that_are_split_gather_the_copies_of_all_ranks() -> None:
-    """Beside whole experts: a gather and a scatter of four copies of each token."""
-    fast = replace(QUIET, link=1e9)
-    moved = [
-        forward(SPARSE, split=split) - forward(SPARSE, fast, split=split) for split in (False, True)
-    ]
-    table = without_latency(RunTable.of([run(SPARSE, tp=4)]))
-    links = Links.of(QUIET)
-    copies = np.array([2.0 * 2048 * 4 * SPARSE.hidden])
-    gather = all_gather_s(table, links, copies, Group(np.array([4.0]), np.array([1.0])))
-    assert moved[1] - moved[0] == pytest.approx(2 * float(gather[0]), rel=1e-6)
-
-
-def test_experts_that_nobody_splits_spare_the_second_pair_of_collectives() -> None:
-    """Dense layers, and shared experts, sum after attention and after their products."""
-    fast = replace(QUIET, link=1e9)
-    dense = replace(LLAMA, kv_heads=8)
-    shared = replace(SPARSE, shared_ffn=1024)
-    moved = [forward(each) - forward(each, fast) for each in (dense, shared, SPARSE)]
-    assert moved == pytest.approx([moved[0], moved[0], moved[0] / 2], rel=1e-6)
-
-
 def test_the_whole_square_is_twice_what_lies_below_the_diagonal() -> None:
     fused = replace(run(), attention=Attention.FLASH)
     whole = replace(fused, flags=frozenset({"whole-square"}))
@@ -339,58 +291,6 @@ def test_states_on_the_host_come_and_go() -> None:
     held, _ = stage_parameters(RunTable.of([run()]), np.array([32.0]), np.array([2.0]))
     assert moved[0] == pytest.approx(24.0 * float(held[0]) / (32e9 * CONSTANTS.swap), rel=1e-9)
     assert moved[1] == pytest.approx(moved[0] / 2, rel=1e-9)
-
-
-@given(st.integers(0, 3), st.integers(0, 4), st.integers(1, 16))
-def test_a_token_crosses_at_most_once_for_each_of_its_experts(
-    inner: int, outer: int, visits: int
-) -> None:
-    """One expert: what an exchange of copies takes, but for the way on inside the other servers.
-    More: never more than a copy for each, and at most one for each device or server."""
-    table = RunTable.of([run(ROUTED, "h100", dp=8, ep=8)])
-    members = Group(np.array([2.0**inner]), np.array([2.0**outer]))
-    links, nbytes = Links(np.array([1e9]), np.array([1.0]), np.array([1.0])), np.array([1e9])
-    still = replace(table.machine, link_latency_s=np.zeros(1), port_latency_s=np.zeros(1))
-    table = replace(table, machine=still)
-
-    def once(experts: float) -> float:
-        return float(dispatch_s(table, links, nbytes, members, np.array([experts]))[0])
-
-    copies = float(all_to_all_s(table, links, nbytes, members)[0])
-    assert once(1) == pytest.approx(copies, rel=1e-5)
-    assert once(visits) <= visits * copies * (1 + 1e-5)
-    assert once(visits) >= once(1)
-    every = (2**outer - 1) * 1e9 / float(table.machine.port_bytes_per_s[0])
-    assert once(1e9) == pytest.approx(every, rel=1e-5, abs=1e-6)
-
-
-@given(
-    st.sampled_from([1, 2, 4]), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2, 4, 8]),
-    st.booleans(),
-)  # fmt: skip
-def test_every_part_of_every_expert_is_somewhere(tp: int, dp: int, ep: int, split: bool) -> None:
-    """Parts of experts on all devices are all experts, as often as there are replicas of them."""
-    made = run(ROUTED, tp=tp, dp=dp, ep=ep, sequence_parallel=tp > 1)
-    made = replace(made, flags=frozenset({"split-experts"} if split else ()))
-    table = RunTable.of([made])
-    _, here = stage_parameters(table, table.layers, np.array([2.0]))
-    parts = tp * ep if split or tp == 1 else ep
-    everywhere = float(here[0]) * tp * dp
-    whole = float(expert_parameters(table)[0]) * ROUTED.layers
-    assert everywhere == pytest.approx(whole * tp * dp / parts, rel=1e-12)
-
-
-def test_the_host_need_not_wait_for_experts_of_fixed_size() -> None:
-    """As where captured graphs are replayed."""
-    slow = replace(CONSTANTS, host_s=1.0)
-    made = run(ROUTED, dp=2, ep=2)
-    table, fixed, graphs = (
-        RunTable.of([replace(made, flags=flags)])
-        for flags in (frozenset[str](), frozenset({"fixed-experts"}), frozenset({"graphs"}))
-    )
-    waits, goes_on, replayed = (step_times(each, slow).total[0] for each in (table, fixed, graphs))
-    assert goes_on == replayed
-    assert goes_on == pytest.approx(waits * slow.graphed, rel=0.05)
 
 
 @pytest.mark.parametrize(("ranks", "rate"), [(2, 30e9), (4, 3 * 30e9), (8, 64e9)])
