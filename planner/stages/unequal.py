@@ -34,6 +34,8 @@ SIZES_PRICED = 4
 """Sizes of micro-batch that are priced for a large network, per unit of effort."""
 ENUMERATED = 512
 """Ways to cut a small network that are all tried where memory binds, per unit of effort."""
+A_FEW = 4
+"""Micro-batches for each stage with which the search begins, and stages if none are asked for."""
 STEPS = 4
 """Prices on memory, evenly apart on a logarithmic scale."""
 
@@ -72,12 +74,13 @@ class UnequalHunt:
         """What is worth solving whole, for one size of micro-batch after another.
 
         Args:
-            micro_batch: of the best step that is known; the search begins there.
+            micro_batch: of the best step that is known; the search begins there, or where each
+                stage has a few micro-batches.
             least_s: seconds of the best step by then.
         """
         small = self.task.is_small
         most = math.inf if small else SIZES_PRICED * self.task.request.effort
-        tried, near = 0, [] if micro_batch is None else [micro_batch]
+        tried, near = 0, [self._likely() if micro_batch is None else micro_batch]
         while tried < most and not self.task.is_late:
             before_s = least_s()
             left = [size for size, floor_s in self.left.items() if floor_s < before_s]
@@ -91,6 +94,13 @@ class UnequalHunt:
             if least_s() < before_s:
                 near = [size * 2, size // 2]
         self.task.truncated |= self.task.is_late
+
+    def _likely(self) -> int:
+        """The size with which stages of the number that is asked for wait little."""
+        wanted = self.task.request.pipeline
+        rounds = A_FEW * (A_FEW if wanted == "auto" else int(wanted))
+        wide = math.log(self.task.batch / rounds)
+        return min(self.left, key=lambda size: (abs(math.log(size) - wide), size), default=1)
 
     def _micro_batches(self) -> list[int]:
         given = self.task.request.micro_batch

@@ -174,6 +174,21 @@ def test_a_shape_is_solved_once_at_all_its_cuts() -> None:
         assert all(item.every for item in priced if item.shape.sizes)
 
 
+@pytest.mark.parametrize(("pipeline", "first"), [("3", 16), ("auto", 16), ("6", 8)])
+def test_the_search_begins_where_each_stage_has_a_few_micro_batches(
+    pipeline: str, first: int
+) -> None:
+    request = SearchRequest(
+        global_batch=256, pipeline=pipeline, target="generic", stage_meshes="any"
+    )
+    task = Task(mlp(6, 256, 64, 64), machine(8), request)
+    hunt = UnequalHunt(task, Floors(task), lambda _: None)
+    (found, *_) = next(hunt.run(None, lambda: math.inf))
+    assert found.shape.micro_batch == first
+    (found, *_) = next(hunt.run(64, lambda: math.inf))
+    assert found.shape.micro_batch == 64
+
+
 def test_ways_to_cut_are_not_all_counted_where_they_are_many() -> None:
     task = Task(mlp(24, 8, 16, 16), machine(16), SearchRequest(global_batch=8, target="generic",
                                                                stage_meshes="any"))  # fmt: skip
