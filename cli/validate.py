@@ -29,7 +29,8 @@ Examples:
 ROWS.csv has the columns id, hardware, model, hidden, layers, heads, seq_len and global_batch, and
 may have source, devices, interconnect, kv_heads, ffn_hidden, vocab, micro_batch, tp, pp, vpp, dp,
 cp, ep, zero_stage, sequence_parallel, recompute, dtype, notes, measured_step_time_s,
-measured_tokens_per_s_per_device and measured_memory_gb. docs/training-model.md explains them.
+measured_tokens_per_s_per_device, measured_tflops_per_device (where it is known what the software
+counts) and measured_memory_gb. docs/training-model.md explains them.
 
 \b
 Exit status: 0 done, rows that cannot be priced included; 2 a fault in the command or the table."""

@@ -171,7 +171,7 @@ def _load(training: TrainingRun) -> Load:
         samples=float(layout.global_batch),
         tokens=tokens,
         flops=tokens * model_flops_per_token(training.model, layout.seq_len),
-        peak_flops=found.flops(training.precision),
+        peak_flops=found.peak(training.precision),
         memory_bytes=USABLE * found.memory_bytes,
     )
 

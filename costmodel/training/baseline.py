@@ -7,29 +7,39 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.sizes import attention_parameters
+from costmodel.training.stacks import counts_whole_attention
+from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costmodel.training.table import FloatArray, RunTable
+    from costmodel.training.records import TrainingRun
+    from costmodel.training.table import FloatArray
 
-__all__ = ["baseline_s", "fit_utilisation", "ideal_s", "model_flops"]
+__all__ = ["baseline_s", "counted_flops", "fit_utilisation", "ideal_s", "model_flops"]
 
 
-def model_flops(table: RunTable) -> FloatArray:
+def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     """FLOPs of one step that the model needs, without recomputation.
 
-    6 per active parameter and token, plus attention, halved where causal.
+    6 per active parameter and token, plus attention; halved where causal, unless `whole`.
     """
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
     routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
     active = table.experts_per_token * table.expert_ffn + table.shared_ffn
     width = (1.0 - routed) * table.ffn + routed * active
     layer = attention_parameters(table) + (2.0 + table.gated) * table.hidden * width
-    seen = table.seq_len * np.where(table.causal > 0, 0.5, 1.0)
+    seen = table.seq_len * np.where((table.causal > 0) & (not whole), 0.5, 1.0)
     scores = 2.0 * seen * table.heads * (table.head_size + value)
     forward = table.layers * (2.0 * layer + scores) + 2.0 * table.vocab * table.hidden
     return 3.0 * forward * table.global_batch * table.seq_len
+
+
+def counted_flops(run: TrainingRun) -> float | None:
+    """FLOPs of one step that the rates printed by the run's software count; `None` if unknown."""
+    if not counts_whole_attention(run.profile):
+        return None
+    return float(model_flops(RunTable.of([run]), whole=True)[0])
 
 
 def ideal_s(table: RunTable) -> FloatArray:

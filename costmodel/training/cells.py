@@ -51,7 +51,7 @@ _POLICIES = {
     "core attention": Recompute.SELECTIVE,
     "custom": Recompute.SELECTIVE,
     "minimal": Recompute.SELECTIVE,
-    "qkv proj offloaded": Recompute.SELECTIVE,
+    "qkv proj offloaded": Recompute.FULL,
     **dict.fromkeys(_ON, Recompute.FULL),
     **dict.fromkeys(_OFF, Recompute.NONE),
 }

@@ -100,7 +100,8 @@ class StepConstants:
     """Time in which the host issues the tensor parallel collectives of one pass of a layer."""
 
     old_release: float = 1.0
-    """Time of a layer with releases before the profile's current one, over that with it."""
+    """What the element-wise kernels of a layer move with releases before the profile's current one,
+    over what they move with it: later ones fuse more of them."""
 
     step_s: float = 0.0
     """What a step takes beside all this: data, logging, clipping."""

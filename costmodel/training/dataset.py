@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from costmodel.training.baseline import counted_flops
 from costmodel.training.cells import as_number, cell
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import COLUMNS, REQUIRED, read_row
@@ -27,7 +28,10 @@ _EXTRA = "\0"
 """Column of the number of cells that a row has beyond the header; no table has such a name."""
 
 
-_MEASURED = ("measured_step_time_s", "measured_tokens_per_s_per_device", "measured_memory_gb")
+_MEASURED = (
+    "measured_step_time_s", "measured_tokens_per_s_per_device", "measured_tflops_per_device",
+    "measured_memory_gb",
+)  # fmt: skip
 """Measured columns that are read."""
 
 
@@ -144,7 +148,7 @@ def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
                 read=read,
                 skipped=skipped,
                 configuration=_configuration(row),
-                step_s=_step_s(row),
+                step_s=_step_s(row) or _step_of_flops(row, read),
                 memory_bytes=_memory_bytes(row),
                 ran=_ran(row),
                 unread=(*(read.unread if read else ()), *_unread_measurements(row)),
@@ -201,6 +205,17 @@ def _step_s(row: Mapping[str, str]) -> float | None:
         return None
     batch, length, devices = (size or 1.0 for size in sizes)
     return batch * length / (rate * devices)
+
+
+def _step_of_flops(row: Mapping[str, str], read: ReadRow | None) -> float | None:
+    """Seconds by a stated rate of arithmetic, where all of the run and what the rate counts are
+    known.
+    """
+    rate, devices = (_measured(row, name) for name in ("measured_tflops_per_device", "devices"))
+    if rate is None or devices is None or read is None or read.guesses:
+        return None
+    flops = counted_flops(read.run)
+    return None if flops is None else flops / (rate * 1e12 * devices)
 
 
 def _memory_bytes(row: Mapping[str, str]) -> float | None:

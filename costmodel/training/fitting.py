@@ -83,7 +83,7 @@ PRIORS: Mapping[str, Prior] = {
     "swap": Prior(0.6, 0.35, 0.05, 1.0),
     "logit_bytes": Prior(30.0, 0.5, 4.0, 120.0),
     "logit_whole": Prior(1.0, 0.8, 0.5, 6.0),
-    "old_release": Prior(1.1, 0.1, 1.0, 2.0),
+    "old_release": Prior(1.5, 0.3, 1.0, 4.0),
     "step_s": Prior(5e-3, 1.0, 1e-4, 1.0),
 }
 """Priors of the constants by name; a family with a parent is centred on the parent's values."""

@@ -99,13 +99,13 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
     routed_stream = (
         _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
     )
+    more = (1.0 + 0.6 * table.uncompiled) * np.where(table.old_release > 0, c.old_release, 1.0)
     times = []
     for products, backward, last, moved in (
         (dense, dense_backward, dense_last, stream),
         (moe, moe_backward, moe_last, routed_stream),
     ):
-        seconds = stream_s(moved, table.machine) / c.memory
-        seconds = seconds * (1.0 + 0.6 * table.uncompiled)
+        seconds = stream_s(moved * more, table.machine) / c.memory
         times.append(
             LayerTimes(
                 products=linear + products,
@@ -124,7 +124,7 @@ def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     """Seconds per micro-batch at the first stage (embedding) and the last (head and loss)."""
     count = tokens(table)
     embedding = stream_s(12.0 * count * table.hidden, table.machine) / c.memory
-    flops = table.machine.flops16 * c.matmul
+    flops = _rate16(table, c)
     columns = table.vocab / table.tp
     forward = matmul_s(count, columns, table.hidden, flops, table.machine)
     inputs = matmul_s(count, table.hidden, columns, flops, table.machine)
@@ -134,11 +134,17 @@ def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     return embedding, forward + inputs + weights + loss
 
 
+def _rate16(table: RunTable, c: StepConstants) -> FloatArray:
+    """FLOP/s that large products of 16-bit operands reach."""
+    return table.machine.flops16 * table.machine.products16 * c.matmul
+
+
 def _product(
     table: RunTable, c: StepConstants, rows: FloatArray, n: FloatArray, k: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds forward and backward of rows x k times k x n."""
-    rate = np.where(table.fp4 > 0, c.matmul4, np.where(table.fp8 > 0, c.matmul8, c.matmul))
+    wide = c.matmul * table.machine.products16
+    rate = np.where(table.fp4 > 0, c.matmul4, np.where(table.fp8 > 0, c.matmul8, wide))
     flops = table.machine.flops * rate * np.where(table.mx > 0, c.mx, 1.0)
     forward = matmul_s(rows, n, k, flops, table.machine)
     inputs = matmul_s(rows, k, n, flops, table.machine)
@@ -211,9 +217,10 @@ def _expert_products(
     shared_width = np.maximum(table.shared_ffn, 1.0)
     shared, shared_back, _ = _ffn_products(table, c, shared_width, tokens(table))
     has_shared = table.shared_ffn > 0
-    forward = local * (up + down) / c.grouped + np.where(has_shared, shared, 0.0)
-    backward = local * (up_back + down_back) / c.grouped + np.where(has_shared, shared_back, 0.0)
-    last = np.where(routed, local * down / c.grouped, 0.0)
+    rate = np.where(table.batched_experts > 0, 1.0, c.grouped)
+    forward = local * (up + down) / rate + np.where(has_shared, shared, 0.0)
+    backward = local * (up_back + down_back) / rate + np.where(has_shared, shared_back, 0.0)
+    last = np.where(routed, local * down / rate, 0.0)
     return np.where(routed, forward, 0.0), np.where(routed, backward, 0.0), last
 
 
@@ -236,7 +243,7 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     rate = table.machine.flops16 * c.attention * wide**c.small_heads
     fused = work / rate
     square = table.micro_batch * heads * sequence / table.cp * sequence
-    products = 2.0 * square * (table.head_size + value) / (table.machine.flops16 * c.matmul * 0.6)
+    products = 2.0 * square * (table.head_size + value) / (_rate16(table, c) * 0.6)
     # Megatron's fused softmax takes only multiples of four rows of (batch x heads).
     fits = (table.micro_batch * heads) % 4 == 0
     more = np.where(fits, 0.0, _UNFUSED_SOFTMAX) - _DROPOUT * table.gated
@@ -273,11 +280,13 @@ def _copy_bytes(table: RunTable, c: StepConstants) -> FloatArray:
     """What the copies that a device's experts work on cost beside products, as bytes forward.
 
     Their elements are those of the hidden state, of the first product's result and of the second's
-    operand; of 8 bits they take half. Nothing is left where one kernel does it all.
+    operand; of 8 bits they take half. Nothing is left where one kernel does it all, or where
+    experts are one product and tokens reach their buffers through products too.
     """
     copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
     hidden = expert_parts(table) * table.hidden
     elements = copies * (hidden + (2.0 + table.gated) * table.expert_ffn)
-    short = np.where((table.fp8 > 0) | (table.fp4 > 0), 0.5, 1.0)
+    short = np.where(table.short_copies > 0, 0.5, 1.0)
     nbytes = c.expert_bytes * short * elements
-    return np.where((table.experts > 0) & (table.fused_experts <= 0), nbytes, 0.0)
+    whole = (table.fused_experts > 0) | (table.batched_experts > 0)
+    return np.where((table.experts > 0) & ~whole, nbytes, 0.0)

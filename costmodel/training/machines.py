@@ -77,6 +77,10 @@ class Machine:
     """Rate under load over the peak, relative to the first chip of the generation: power limits
     differ between boards of one chip."""
 
+    products: float
+    """Share of the peak that large 16-bit products reach in a long run over that of an A100; 1
+    where nobody measured them."""
+
     aliases: tuple[str, ...]
     """Other names of the machine, such as that of its chip in `data/chips`."""
 
@@ -84,6 +88,10 @@ class Machine:
     """Patterns of the words that name the machine in a text."""
 
     def flops(self, precision: str) -> float:
+        """Rate of products of this type that its power allows."""
+        return self.peak(precision) * self.sustained
+
+    def peak(self, precision: str) -> float:
         """Peak rate of products of this type, or of the type that stands in for it."""
         seen = precision
         while seen not in self.peak_flops and seen in _FALLBACK:
@@ -92,7 +100,7 @@ class Machine:
                 break
         if seen not in self.peak_flops:
             raise LayoutError(f"{self.family} has no matrix products of type {precision!r}")
-        return self.peak_flops[seen] * self.sustained
+        return self.peak_flops[seen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,9 @@ class MachineRates:
 
     flops16: FloatArray
     """Peak FLOP/s of products of 16-bit operands."""
+
+    products16: FloatArray
+    """Share of it that large products reach over that of an A100."""
 
     shapes: MatmulRates
     """How the rate of products hangs on their shape; each constant of shape (N,)."""
@@ -137,7 +148,11 @@ class MachineRates:
 def machines() -> Mapping[str, Machine]:
     """All machines by name, in the order in which their patterns are tried."""
     file: Any = yaml.safe_load(data.read_text("calibration", "training_machines.yaml"))
-    return {name: _machine(name, entry) for name, entry in file["machines"].items()}
+    products: Mapping[str, float] = file["products"]
+    return {
+        name: _machine(name, entry, products.get(entry["generation"], 1.0))
+        for name, entry in file["machines"].items()
+    }
 
 
 def machine(name: str) -> Machine:
@@ -198,6 +213,7 @@ def _rates(name: str, precision: str) -> dict[str, float]:
     return {
         "flops": found.flops(precision),
         "flops16": found.flops("bf16"),
+        "products16": found.products,
         "memory_bytes": found.memory_bytes,
         "memory_bytes_per_s": found.memory_bytes_per_s,
         "server": found.server,
@@ -217,7 +233,7 @@ def _shapes(chip: str) -> MatmulRates:
     return replace(rates, share=1.0 + float(rates.throttle))
 
 
-def _machine(name: str, entry: dict[str, Any]) -> Machine:
+def _machine(name: str, entry: dict[str, Any], products: float) -> Machine:
     link, port = entry["link"], entry["port"]
     return Machine(
         name=name,
@@ -236,6 +252,7 @@ def _machine(name: str, entry: dict[str, Any]) -> Machine:
         port_bytes_per_s=port["gb_per_s"] * 1e9,
         port_latency_s=port["latency_us"] * 1e-6,
         sustained=float(entry.get("sustained", 1.0)),
+        products=products,
         aliases=tuple(entry.get("aliases", ())),
         patterns=tuple(entry["hardware"]),
     )

@@ -23,7 +23,7 @@ _PHRASES = {
     "n-shared-experts": rf"\+ ?{_NUMBER} shared",
     "first-k-dense-replace": rf"first {_NUMBER} layers dense",
     "moe-capacity": rf"capacity[_-]factor'?[:= ]+{_NUMBER}",
-    "zero-group": rf"fsdp sharding group {_NUMBER}",
+    "zero-group": rf"(?:fsdp sharding group |fsdp=){_NUMBER}",
     "vocab": rf"\bvocab(?:ulary)? {_NUMBER}",
     "local-batch": rf"local batch {_NUMBER}",
     "release": r"(?:container|nemo ?container|nemo) ?([0-9]{2}\.[0-9]{2}(?:\.[0-9]+)?)",

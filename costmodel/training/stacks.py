@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from costmodel.training.notes import Notes
     from costmodel.training.records import TrainingLayout
 
-__all__ = ["names_stack", "run_flags", "software_flags", "stack_of"]
+__all__ = ["counts_whole_attention", "names_stack", "run_flags", "software_flags", "stack_of"]
 
 _FLAGS = {
     "fused-tp": r"\bmc2\b|-mc2\b|asynctp|async-tp",
@@ -27,7 +27,7 @@ _FLAGS = {
     "swap-optimizer": r"swap-optimizer",
     "reuse-master": r"reuse-fp32-param",
     "recompute-activation": r"recompute-activation-function|use-fused-swiglu",
-    "fixed-experts": r"capacity[_-]factor",
+    "fixed-experts": r"capacity[_-]factor|\bdropped\b",
     "frozen": r"pet/lora|\blora\b|p-?tuning",
 }
 
@@ -73,6 +73,12 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     return usual
 
 
+def counts_whole_attention(profile: str) -> bool:
+    """Whether the rates that a software prints are known to count attention as not causal."""
+    stack = next(entry for entry in _stacks()["profiles"] if entry["name"] == profile)
+    return bool(stack.get("counts_whole"))
+
+
 def run_flags(
     row: Mapping[str, str], notes: Notes, stack: dict[str, Any], layout: TrainingLayout
 ) -> frozenset[str]:
@@ -112,6 +118,8 @@ def software_flags(
         "casts": stack.get("casts"),
         "split-experts": stack.get("split_experts"),
         "sends-once": stack.get("sends_once"),
+        "batches": stack.get("batches"),
+        "short-copies": stack.get("short_copies"),
         "fused-loss": stack.get("fused_loss"),
         "fused-experts": "fused_on" in stack and re.search(stack["fused_on"], machine_name),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),

@@ -106,8 +106,7 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     """
     links = Links.of(c)
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
-    age = np.where(table.old_release > 0, c.old_release, 1.0)
-    forward, backward, gather = (part * age for part in _layer_passes(table, c, links, joins))
+    forward, backward, gather = _layer_passes(table, c, links, joins)
     embedding, head = ends_s(table, c)
     if joins == IN_TURN:
         shared = 3.0 * gather * table.vocab * table.hidden / table.tp / gathered_parameters(table)

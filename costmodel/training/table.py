@@ -20,6 +20,9 @@ __all__ = ["FloatArray", "RunTable"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+_SHORT = {"fp8", "mxfp8", "fp4"}
+"""Types of products of 8 bits and fewer."""
+
 _MODEL = (
     "hidden",
     "layers",
@@ -173,6 +176,12 @@ class RunTable:
     """1 where experts work on buffers of fixed size, so that the host need not know how many tokens
     each has before it goes on."""
 
+    batched_experts: FloatArray
+    """1 where they are one batched product."""
+
+    short_copies: FloatArray
+    """1 where the rows that experts work on are written in 8 bits, not cast by their products."""
+
     sends_once: FloatArray
     """1 where a token crosses once to each server and device, not once for each of its experts."""
 
@@ -260,6 +269,8 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
         "fixed_experts": [float("fixed-experts" in r.flags) for r in runs],
+        "short_copies": [float("short-copies" in r.flags and r.precision in _SHORT) for r in runs],
+        "batched_experts": [float({"fixed-experts", "batches"} <= r.flags) for r in runs],
         "sends_once": [float("sends-once" in r.flags) for r in runs],
         "fused_experts": [
             float("fused-experts" in r.flags and r.precision == "mxfp8") for r in runs

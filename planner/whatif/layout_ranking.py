@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from costmodel.training.baseline import model_flops
+from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
 from costmodel.training.stacks import software_flags
@@ -141,7 +142,7 @@ class RankingOptions:
         layouts = [priced.layout(index, job) for index in chosen]
         runs = [replace(job, layout=layout, flags=_flags(job, layout)) for layout in layouts]
         table = RunTable.of(runs)
-        rates = model_flops(table) / table.machine.flops
+        rates = model_flops(table) / machine(job.machine).peak(job.precision)
         used = priced.memory_bytes[chosen].tolist()
         for run, found, rate, memory in zip(runs, predict(runs), rates.tolist(), used, strict=True):
             tokens = run.layout.global_batch * run.layout.seq_len

@@ -21,7 +21,7 @@ from tests.costmodel.training.test_rows import ROW
 
 FREE = StepConstants(expert_bytes=0.0)
 DEAR = replace(FREE, expert_bytes=30.0)
-FUSED = frozenset({"fused-experts"})
+FUSED, SHORT = frozenset({"fused-experts"}), frozenset({"short-copies"})
 
 
 def added_bytes(
@@ -57,9 +57,13 @@ def test_split_widths_leave_the_hidden_state_of_copies_whole() -> None:
     ("precision", "flags", "share"),
     [
         ("bf16", FUSED, 1.0),
-        ("fp8", FUSED, 0.5),
-        ("mxfp8", frozenset(), 0.5),
-        ("mxfp8", FUSED, 0.0),
+        ("bf16", SHORT, 1.0),
+        ("fp8", frozenset(), 1.0),
+        ("fp8", FUSED | SHORT, 0.5),
+        ("mxfp8", SHORT, 0.5),
+        ("mxfp8", FUSED | SHORT, 0.0),
+        ("bf16", frozenset({"fixed-experts"}), 1.0),
+        ("bf16", frozenset({"fixed-experts", "batches"}), 0.0),
     ],
 )
 def test_shorter_operands_cost_half_and_one_kernel_nothing(
@@ -101,6 +105,30 @@ def test_on_gpus_coarse_experts_run_nearer_to_the_rate_of_products() -> None:
 def test_who_has_experts_in_one_kernel(hardware: str, notes: str, fused: bool) -> None:
     bridge = {"source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": hardware, "notes": notes}
     assert ("fused-experts" in read_row(ROW | bridge).run.flags) is fused
+
+
+def test_experts_of_one_batched_product_run_like_other_products() -> None:
+    whole, slow = StepConstants(grouped=1.0), StepConstants(grouped=0.5)
+    flags = frozenset({"fixed-experts", "batches"})
+    for each, share in ((flags, 1.0), (frozenset({"fixed-experts"}), 2.0)):
+        table = RunTable.of([replace(run(ROUTED, "tpu-v6e"), flags=each)])
+        routed = [
+            layer_times(table, constants)[1].products_backward
+            - layer_times(table, replace(constants, grouped=1e9))[1].products_backward
+            for constants in (whole, slow)
+        ]
+        if share == 1.0:
+            assert not routed[0].any()
+        assert routed[1] == pytest.approx(share * routed[0], rel=1e-6)
+
+
+def test_maxtext_batches_what_it_drops_and_casts_in_its_products() -> None:
+    row = ROW | {"source": "MaxText", "hardware": "TPU v6e", "model": "Mixtral-8x22B"}
+    assert {"fixed-experts", "batches"} <= read_row(row | {"notes": "EP 4, dropped"}).run.flags
+    kept = read_row(row | {"notes": "EP 4, dropless"}).run.flags
+    assert "fixed-experts" not in kept
+    assert "short-copies" not in kept
+    assert "short-copies" in read_row(ROW | {"source": "Megatron-Bridge"}).run.flags
 
 
 def test_a_layout_without_a_row_has_the_current_release() -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodel.operators import chip_constants
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine_called, machine_of, machines
 from costmodel.training.records import LayoutError
+from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import run
 from topology.catalogue import chip_names, named_chip
 
@@ -26,6 +28,33 @@ def test_no_name_stands_for_two_machines() -> None:
     names = [each for known in machines().values() for each in (known.name, *known.aliases)]
     assert len({machine_called(each).name for each in names}) == len(machines())
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", list(machines()))
+def test_what_power_allows_is_a_share_of_the_peak(name: str) -> None:
+    known = machines()[name]
+    for each, peak in known.peak_flops.items():
+        assert known.peak(each) == peak
+        assert known.flops(each) == pytest.approx(known.sustained * peak, rel=1e-12)
+
+
+def test_large_products_reach_what_was_measured_of_each_generation() -> None:
+    """Over the A100: share / (1 + throttle) of the products measured on one chip of each."""
+
+    def reached(chip: str) -> float:
+        rates = chip_constants(named_chip(chip)).matmul
+        return float(rates.share) / (1.0 + float(rates.throttle))
+
+    first = reached("a100_sxm_80g")
+    for name, chip in (
+        ("a100-80g", "a100_sxm_80g"),
+        ("h100", "h100_sxm_80g"),
+        ("gb200", "gb200_186g"),
+    ):
+        known = machines()[name]
+        assert known.products == pytest.approx(reached(chip) / first, abs=0.005)
+        table = RunTable.of([replace(run(machine=name), precision="bf16")])
+        assert table.machine.products16[0] == known.products
 
 
 @given(st.sampled_from(list(machines())), st.sampled_from(["0", "00", "x", "-pcie"]))

@@ -33,6 +33,11 @@ def test_notes_that_do_not_fit_the_row_are_named_and_not_followed(notes: str, to
     assert found.guesses == plain.guesses + 1
 
 
+@pytest.mark.parametrize("notes", ["FSDP sharding group 2", "fsdp=2 within a slice; DP over DCN"])
+def test_notes_say_how_many_share_states(notes: str) -> None:
+    assert read_row(ROW | {"notes": notes}).run.layout.zero_group == 2
+
+
 @pytest.mark.parametrize("notes", ["offset=0", "offset=[1,-1,0,0]", "recompute=[6,3,2,3]", "etp=2"])
 def test_notes_that_fit_are_followed_in_silence(notes: str) -> None:
     assert read_row(ROW | {"pp": "4", "tp": "2", "notes": notes}).unread == ()

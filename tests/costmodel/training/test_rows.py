@@ -156,13 +156,12 @@ def test_what_says_that_it_is_not_stated_is_as_an_empty_cell(column: str) -> Non
             "recompute",
             "full",
             ("on", "1", "yes", "full (uniform)", "full/uniform", "uniform", "Full recomputation",
-             "activation checkpointing"),
+             "activation checkpointing", "qkv_proj_offloaded"),
         ),
         (
             "recompute",
             "selective",
-            ("selective (core attn)", "Selective recompute", "core_attn", "custom", "minimal",
-             "qkv_proj_offloaded"),
+            ("selective (core attn)", "Selective recompute", "core_attn", "custom", "minimal"),
         ),
     ],
 )  # fmt: skip
