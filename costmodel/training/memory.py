@@ -197,7 +197,9 @@ def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, Float
     partly = np.where(table.recompute_core > 0, chosen, whole)
     checkpoint = 2.0 * count * table.hidden / split
     kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * partly
-    return kept, np.where(table.recompute_full > 0, whole, 0.3 * partly)
+    kept = np.where(table.offloads > 0, 0.0, kept)
+    again = (table.recompute_full > 0) | (table.offloads > 0)
+    return kept, np.where(again, whole, 0.3 * partly)
 
 
 def _every_other_product(table: RunTable, split: FloatArray) -> FloatArray:

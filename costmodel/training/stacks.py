@@ -90,6 +90,8 @@ def run_flags(
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
         found.add("split-activation")
+    if "offloads" in stack and re.search(stack["offloads"], row.get("recompute", "").lower()):
+        found.add("offloads")
     text = _stated(row, notes)
     does_not = {"split-experts"} if re.search(_WHOLE_EXPERTS, text) else set()
     release = _release(row, notes)

@@ -172,6 +172,9 @@ class RunTable:
     ep_overlap: FloatArray
     """1 where the exchange between experts runs beside computation."""
 
+    offloads: FloatArray
+    """1 where the inputs of layers that are computed again wait on the host."""
+
     fixed_experts: FloatArray
     """1 where experts work on buffers of fixed size, so that the host need not know how many tokens
     each has before it goes on."""
@@ -268,6 +271,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "casts": [float("casts" in r.flags) for r in runs],
         "graphs": [float("graphs" in r.flags) for r in runs],
         "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
+        "offloads": [float("offloads" in r.flags) for r in runs],
         "fixed_experts": [float("fixed-experts" in r.flags) for r in runs],
         "short_copies": [float("short-copies" in r.flags and r.precision in _SHORT) for r in runs],
         "batched_experts": [float({"fixed-experts", "batches"} <= r.flags) for r in runs],

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
+from costmodel.training.records import Attention, Recompute
+from costmodel.training.rows import read_row
 from costmodel.training.sizes import model_parameters
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
+from tests.costmodel.training.test_rows import ROW
 
 BARE = MemoryConstants(context_bytes=0.0)
 
@@ -64,6 +67,34 @@ def test_no_more_micro_batches_are_held_than_there_are() -> None:
 def test_full_recomputation_keeps_the_inputs_of_layers() -> None:
     use = memory_use(RunTable.of([run(GPT, recompute="full")]), BARE)
     assert use.activations[0] == pytest.approx(24 * 2 * 2048 * 2048, rel=1e-9)
+
+
+@pytest.mark.parametrize("policy", list(Recompute))
+def test_inputs_that_wait_on_the_host_leave_one_layer_at_work(policy: Recompute) -> None:
+    whole, chosen = (
+        replace(run(LLAMA, recompute=each), attention=Attention.FLASH)
+        for each in (Recompute.FULL, policy)
+    )
+    full = memory_use(RunTable.of([whole]), BARE)
+    away = memory_use(RunTable.of([replace(chosen, flags=frozenset({"offloads"}))]), BARE)
+    assert away.activations[0] == 0
+    assert away.buffers[0] == full.buffers[0]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "waits"),
+    [
+        ("custom", True),
+        ("", True),
+        ("qkv_proj_offloaded", True),
+        ("full", False),
+        ("minimal", False),
+    ],
+)
+def test_whose_inputs_wait_on_the_host(recompute: str, waits: bool) -> None:
+    row = ROW | {"source": "MaxText", "hardware": "TPU v6e", "recompute": recompute}
+    assert ("offloads" in read_row(row).run.flags) is waits
+    assert "offloads" not in read_row(ROW | {"recompute": ""}).run.flags
 
 
 def test_logits_weigh_on_the_last_stage() -> None:
