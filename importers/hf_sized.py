@@ -38,6 +38,9 @@ class Sized:
     feed_forward: int
     experts: int
     """Routed experts; 0 for a dense model."""
+    expert_groups: int
+    """Groups of experts of which a token visits `best_groups`; 0 where its choice is among all."""
+    best_groups: int
     expert_width: int
     shared_width: int
     dense_layers: int
@@ -68,7 +71,7 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
     stated = "head width" in fields or "plain width" in fields
     if not stated and fields.count("hidden") % fields.count("heads"):
         raise fields.wrong("heads", f"does not divide the width of {fields.count('hidden')}")
-    experts = _experts(fields)
+    experts = _experts(fields, kind)
     window, every = _window(fields, kind)
     if config.get("num_nextn_predict_layers"):
         notes.append("layers that predict further tokens are left out")
@@ -143,11 +146,12 @@ def _feed_forward(fields: Fields, kind: str) -> int:
     return width // 2 if kind == "qwen" else width
 
 
-def _experts(fields: Fields) -> dict[str, int]:
-    """Experts, their widths, and how many layers are dense."""
+def _experts(fields: Fields, kind: str) -> dict[str, int]:
+    """Experts, their groups and widths, and how many layers are dense."""
     count = fields.count("experts", 0)
     if count <= 1:
-        return {"experts": 0, "expert_width": 0, "shared_width": 0, "dense_layers": 0}
+        names = ("experts", "expert_groups", "best_groups", "expert_width", "shared_width")
+        return dict.fromkeys((*names, "dense_layers"), 0)
     layers, first = fields.count("layers"), fields.count("first expert layer", 0)
     interval = fields.field("expert interval")
     if interval is not None and isinstance(fields.config[interval], list):
@@ -160,10 +164,20 @@ def _experts(fields: Fields) -> dict[str, int]:
     width = fields.count("expert width", fields.count("feed-forward"))
     return {
         "experts": count,
+        **_groups(fields, kind),
         "expert_width": width,
         "shared_width": fields.count("shared width", fields.count("shared experts", 0) * width),
         "dense_layers": layers - routed,
     }
+
+
+def _groups(fields: Fields, kind: str) -> dict[str, int]:
+    """Groups that limit the choice of experts: DeepSeek-V2 has to say so, others not to."""
+    usual = "greedy" if kind == "deepseek_v2" else ""
+    groups = fields.count("groups", 1)
+    if groups == 1 or fields.config.get("topk_method", usual) == "greedy":
+        return {"expert_groups": 0, "best_groups": 0}
+    return {"expert_groups": groups, "best_groups": fields.count("best groups", groups)}
 
 
 def _window(fields: Fields, kind: str) -> tuple[int, int]:

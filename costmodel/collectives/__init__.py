@@ -2,7 +2,8 @@
 
 Of the plain formulas up: `algorithms` inside one tier, `hierarchy` over tiers, `hccl` and `nccl`
 as those libraries choose, `model` for the groups of a mesh, `contention` for any traffic,
-`two_levels` for many groups inside and across servers at once.
+`two_levels` for many groups inside and across servers at once, `visits` for the places to which a
+token goes.
 """
 
 from costmodel.collectives.curves import Curve, CurveTable

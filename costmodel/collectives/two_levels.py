@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives.curves import FloatArray
 from costmodel.collectives.shares import doublings, others
+from costmodel.collectives.visits import Routing
 
 __all__ = ["TwoLevelGroup", "TwoLevels"]
 
@@ -85,17 +86,16 @@ class TwoLevels:
         across = (size - group.inner) / size * nbytes / self.port_bytes_per_s
         return inside + (across + (group.outer > 1) * self.port_latency_s)
 
-    def dispatch_s(
-        self, nbytes: FloatArray, group: TwoLevelGroup, visits: FloatArray
-    ) -> FloatArray:
-        """Seconds to send tokens of `nbytes` to the devices of `visits` experts, evenly spread.
+    def dispatch_s(self, nbytes: FloatArray, group: TwoLevelGroup, routing: Routing) -> FloatArray:
+        """Seconds to send tokens of `nbytes` to the devices of their experts.
 
         A token crosses once to each server that has one of its experts and there once to each such
-        device, as in DeepEP and HybridEP; so do the sums of results on their way back.
+        device, as in DeepEP and HybridEP; so do the sums of results on their way back. Of the
+        servers it visits one in q is its own, of the devices one in p of a server is where it
+        lands.
         """
-        size = group.inner * group.outer
-        devices = group.outer * (group.inner - 1.0) * (1.0 - (1.0 - 1.0 / size) ** visits)
-        servers = (group.outer - 1.0) * (1.0 - (1.0 - 1.0 / group.outer) ** visits)
+        devices = others(group.inner) * routing.places(group.inner * group.outer)
+        servers = others(group.outer) * routing.places(group.outer)
         inside = devices * nbytes / self._fan_bytes_per_s(group)
         inside = inside + (group.inner > 1) * self.link_latency_s
         across = servers * nbytes / self.port_bytes_per_s

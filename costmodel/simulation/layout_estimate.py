@@ -8,19 +8,17 @@ With equal stages, no messages and a schedule that has one, this is the closed f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from costmodel.simulation.layout_job import HEAD_FORWARD, Options, schedule_of
+from costmodel.simulation.layout_job import schedule_of
 from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.pass_order import ChunkTimes, PassOrder
 from costmodel.simulation.routes import Route
 from costmodel.simulation.schedules import SCHEDULES, Schedule, Shape, orders
-from costmodel.training.layers import ends_s
+from costmodel.training.layers import HEAD_FORWARD, ends_s
 from costmodel.training.sizes import gathered_parameters, local_parameters
-from costmodel.training.step import IN_TURN, StepTimes, step_times, times_in_turn
+from costmodel.training.step import IN_TURN, StepTimes, times_in_turn, weight_s
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -30,13 +28,12 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
 
 
-def in_turn_s(run: TrainingRun, constants: StepConstants, options: Options) -> float:
+def in_turn_s(run: TrainingRun, constants: StepConstants) -> float:
     """Seconds of one step in which nothing overlaps and experts are evenly busy.
 
     Args:
         run: model, layout, machine; whole micro-batches.
         constants: what machine and software reach.
-        options: what the layout leaves open.
 
     Raises:
         ScheduleError: the schedule does not allow the layout.
@@ -44,7 +41,7 @@ def in_turn_s(run: TrainingRun, constants: StepConstants, options: Options) -> f
     times = times_in_turn(RunTable.of([run]), constants)
     if run.layout.pp == 1:
         return float(times.total[0])
-    return _Stages(run, constants, SCHEDULES[schedule_of(run, options)], times).step_s()
+    return _Stages(run, constants, SCHEDULES[schedule_of(run)], times).step_s()
 
 
 class _Once(NamedTuple):
@@ -105,7 +102,8 @@ class _Stages:
         gather_s = float(times.layer_gather[0])
         forward = host_s + place.layers * float(times.layer_forward[0])
         backward = host_s + place.layers * float(times.layer_backward[0])
-        weight = host_s / 2 + place.layers * (self._layer_weight_s() + gather_s)
+        layer_s = float(weight_s(self.table, self.constants.in_turn(), IN_TURN)[0])
+        weight = host_s / 2 + place.layers * (layer_s + gather_s)
         end_gather_s = gather_s * self._table_share()
         embedding_s, head_s = (float(end[0]) for end in ends_s(self.table, self.constants))
         for held, end_s, share in (
@@ -115,16 +113,6 @@ class _Stages:
             backward += held * (end_s * (1 - share) + 2 * end_gather_s)
             weight += held * (end_s * (1 - share) / 2 + end_gather_s)
         return ChunkTimes(forward, backward - weight, weight)
-
-    def _layer_weight_s(self) -> float:
-        """Gradients of the weights of one layer: half of what its backward pass computes."""
-        hidden = dict.fromkeys(("tp_hidden", "ep_hidden", "cp_hidden"), 1.0)
-        alone = {
-            name: np.zeros(1) for name in ("recompute_full", "recompute_core", "zero_stage")
-        } | {"ep_overlap": np.ones(1)}
-        silent = replace(self.constants.in_turn(), **hidden)
-        times = step_times(self.table.with_columns(alone), silent, IN_TURN)
-        return float(times.layer_backward[0]) / 2
 
     def _table_share(self) -> float:
         """Parameters of a vocabulary table over those of a layer, on one device."""

@@ -13,11 +13,11 @@ import numpy as np
 
 from costmodel.simulation.job import NOT_SLOWER, Block, Job, Sharding, Slower, Stage
 from costmodel.simulation.layer_parts import layer_parts
-from costmodel.simulation.layout_stages import Place, places_of, stage_layers
+from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.layers import ends_s, tokens
-from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use
+from costmodel.training.layers import HEAD_FORWARD, ends_s, tokens
+from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use, state_bytes
 from costmodel.training.sizes import expert_parts, local_parameters
 from costmodel.training.step import (
     BESIDE,
@@ -31,6 +31,8 @@ from costmodel.training.step import (
 from costmodel.training.table import FloatArray, RunTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from costmodel.training.constants import StepConstants
     from costmodel.training.records import TrainingRun
 
@@ -39,16 +41,12 @@ INSIDE, ACROSS = "server", "network"
 """Tiers: the links inside a server, and those between servers."""
 _HOST = "micro-batch"
 """What the host does for each micro-batch outside the layers."""
-HEAD_FORWARD = 1 / 3
-"""Share of the head's time that is its forward pass: one of three products."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a layout leaves open."""
 
-    schedule: str = ""
-    """Empty: 1F1B, interleaved with several chunks."""
     expert_imbalance: float = 1.0
     """Work of the busiest expert rank over that of an average one."""
 
@@ -80,9 +78,9 @@ def layout_job(
     return _Layout(run, step, constants.memory, options or Options(), joins).job()
 
 
-def schedule_of(run: TrainingRun, options: Options) -> str:
+def schedule_of(run: TrainingRun) -> str:
     """Name of the schedule of a run."""
-    return options.schedule or ("interleaved" if run.layout.vpp > 1 else "1f1b")
+    return run.layout.schedule or ("interleaved" if run.layout.vpp > 1 else "1f1b")
 
 
 @dataclass(slots=True)
@@ -110,7 +108,7 @@ class _Layout:
 
     @property
     def schedule(self) -> str:
-        return schedule_of(self.run, self.options)
+        return schedule_of(self.run)
 
     @property
     def gathers_each_pass(self) -> bool:
@@ -218,7 +216,10 @@ class _Layout:
 
     def _kept(self) -> tuple[float, float]:
         """Bytes that a mean layer keeps, and that it needs while it runs backward."""
-        alone = self.whole.with_columns({"pp": np.ones(1), "vpp": np.ones(1)})
+        names = ("all_forward", "put_off", "both_ways")
+        alone = self.whole.with_columns(
+            {"pp": np.ones(1), "vpp": np.ones(1)} | dict.fromkeys(names, np.zeros(1))
+        )
         use = memory_use(alone, self.memory)
         return float(use.activations[0]) / self.run.model.layers, float(use.buffers[0])
 
@@ -231,7 +232,8 @@ class _Layout:
         layers = float(self.table.most_layers[0]) if layout.pp > 1 else model.layers
         ends = model.vocab * model.hidden / layout.tp
         both = 2.0 if layout.pp == 1 and self._own_head else 1.0
-        return float(dense[0] + routed[0] - both * ends) / layers, ends
+        stages = 1.0 + float(self.table.both_ways[0])
+        return (float(dense[0] + routed[0]) / stages - both * ends) / layers, ends
 
     def _per_layer(self) -> tuple[float, float]:
         """Seconds to gather the parameters of a layer and to reduce its gradients."""
@@ -278,7 +280,7 @@ class _Layout:
             Stage(
                 f"stage {number}" if self.run.layout.pp > 1 else "device",
                 tuple(blocks(place) for place in own),
-                sum(map(self._state_bytes, self._held(number))) + self.memory.context_bytes,
+                self._state_bytes(own) + self.memory.context_bytes,
                 float(self.raw.optimizer[0]) * sum(map(self._share, own)),
             )
             for number, own in enumerate(places)
@@ -295,20 +297,12 @@ class _Layout:
         """Whether the head has a table of its own: not if one stage holds a tied one."""
         return self.run.layout.pp > 1 or not self.run.model.tied
 
-    def _held(self, number: int) -> tuple[int, ...]:
-        """Stages whose layers a device holds: its own, in two directions the opposite one too."""
-        last = self.run.layout.pp - 1
-        both = SCHEDULES[self.schedule].bidirectional
-        return (number, last - number) if both else (number,)
-
-    def _state_bytes(self, number: int) -> float:
-        """Weights, gradients and optimizer states of the layers of a stage."""
-        last = self.run.layout.pp - 1
-        place = "first" if number == 0 else "last" if number == last else "middle"
-        use = memory_use(self.whole, self.memory, (place,))
-        held = float(use.parameters[0] + use.gradients[0] + use.optimizer[0])
-        full = float(self.table.most_layers[0])
-        return held * stage_layers(self.run)[number] / full if place == "middle" else held
+    def _state_bytes(self, places: Sequence[Place]) -> float:
+        """Weights, gradients and optimizer states of what a stage holds."""
+        layers = sum(place.layers for place in places)
+        tables = sum(place.embedding + (place.head and self._own_head) for place in places)
+        kept = state_bytes(self.whole, self.memory, np.array([layers]), np.array([float(tables)]))
+        return float(np.sum(kept))
 
     def _ends(self, layer: Block) -> tuple[Block, Block]:
         """Embedding and head, which the first and the last stage run beside their layers."""

@@ -122,7 +122,7 @@ def _simulated(
         account=account,
         memory=pipeline_memory(times.step, times.timeline),
         load=_load(training),
-        estimate_s=_estimate_s(training, known, options, overlap=effects.overlap),
+        estimate_s=_estimate_s(training, known, overlap=effects.overlap),
         bubble=bubble_of(job, effects, account.waiting_s) if layout.pp > 1 else None,
         varied_s=varied,
         facts={
@@ -140,11 +140,9 @@ def _simulated(
     )
 
 
-def _estimate_s(
-    training: TrainingRun, known: LayoutConstants, options: Options | None, *, overlap: bool
-) -> float:
+def _estimate_s(training: TrainingRun, known: LayoutConstants, *, overlap: bool) -> float:
     if not overlap:
-        return in_turn_s(training, known.step, options or Options())
+        return in_turn_s(training, known.step)
     return float(step_times(RunTable.of([training]), known.step).total[0])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.collectives.two_levels import TwoLevelGroup as Group
 from costmodel.collectives.two_levels import TwoLevels
+from costmodel.collectives.visits import Routing
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -70,11 +71,12 @@ def all_to_all_s(table: RunTable, links: Links, nbytes: FloatArray, members: Gro
     return links.on(table).all_to_all_s(nbytes, members)
 
 
-def dispatch_s(
-    table: RunTable, links: Links, nbytes: FloatArray, members: Group, visits: FloatArray
-) -> FloatArray:
-    """Seconds to send tokens of `nbytes` to the devices of `visits` experts each, evenly spread."""
-    return links.on(table).dispatch_s(nbytes, members, visits)
+def dispatch_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
+    """Seconds to send tokens of `nbytes` to the devices of their experts, once to each."""
+    routing = Routing(
+        table.experts, table.experts_per_token, table.expert_groups, table.groups_per_token
+    )
+    return links.on(table).dispatch_s(nbytes, members, routing)
 
 
 def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:

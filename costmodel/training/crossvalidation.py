@@ -167,7 +167,9 @@ def _parts(groups: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np
 
 
 def _fold(run: TrainingRun) -> int:
-    """The part that a configuration belongs to; repeats of it belong to the same."""
+    """The part that a configuration belongs to; repeats of it belong to the same, as do runs that
+    differ in the order of passes alone or in the groups of experts, which no text of a record has.
+    """
     what = (run.model, run.layout, run.machine, run.precision, run.attention)
     return zlib.crc32(repr(what).encode()) % _FOLDS
 

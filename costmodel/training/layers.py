@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["LayerTimes", "ends_s", "layer_times", "routed_copies", "tokens"]
+__all__ = ["HEAD_FORWARD", "LayerTimes", "ends_s", "layer_times", "routed_copies", "tokens"]
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
 """Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
@@ -41,6 +41,10 @@ both halves 26 backward; without, bias and activation move 8 and 8 (own count)."
 _CAST = 4.0
 """Bytes moved to cast one element from 16 bits to 8: it is read, and written as it is and
 transposed (own count)."""
+
+
+HEAD_FORWARD = 1 / 3
+"""Share of the head's time that is its forward pass: one of three products."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from costmodel.training.pass_orders import order_faults
 from costmodel.training.records import LayoutError, TrainingLayout, TrainingModel
 
-__all__ = ["check_layout"]
+__all__ = ["check_layout", "group_faults"]
 
 
 def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) -> None:
@@ -20,6 +21,7 @@ def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) ->
     """
     faults = chain(
         _pipeline(model.layers + idle, layout),
+        order_faults(layout),
         _batch(layout),
         _heads(model, layout),
         _experts(model, layout),
@@ -59,6 +61,20 @@ def _heads(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
         yield f"kv_heads {shared} does not divide {heads} heads"
 
 
+def group_faults(model: TrainingModel) -> Iterator[str]:
+    """Why routing cannot be limited to some groups of experts as a model has it, in sentences."""
+    groups, best, experts = model.expert_groups, model.groups_per_token, model.experts
+    if groups > 1 and experts % groups:
+        yield f"{groups} groups do not divide {experts} experts"
+    elif groups > 1 and not 1 <= best <= groups:
+        yield f"a token visits {best} groups of experts, of {groups}"
+    elif groups > 1 and best * (experts // groups) < model.experts_per_token:
+        yield (
+            f"{best} of {groups} groups have fewer than the {model.experts_per_token} experts of a "
+            "token"
+        )
+
+
 def _experts(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     ep, experts = layout.ep, model.experts
     if experts and model.dense_layers >= model.layers:
@@ -66,6 +82,7 @@ def _experts(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     ranks = layout.tp * layout.cp * layout.dp
     if model.experts_per_token > experts:
         yield f"{model.experts_per_token} experts for each token, of {experts}"
+    yield from group_faults(model)
     if ep > 1 and not experts:
         yield f"ep is {ep}, but no experts are stated (notes: num-experts=8)"
     elif ep > 1 and experts % ep:

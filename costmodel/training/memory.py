@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.layers import tokens
-from costmodel.training.sizes import expert_replicas, gathered_parameters, stage_parameters
+from costmodel.training.sizes import (
+    expert_replicas,
+    gathered_parameters,
+    replicas_of,
+    stage_parameters,
+)
 
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["MemoryConstants", "MemoryUse", "logit_bytes", "memory_use"]
+__all__ = ["MemoryConstants", "MemoryUse", "logit_bytes", "memory_use", "state_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ def memory_use(
 
     The first stage holds most micro-batches and the embedding, the last one the head and the
     logits. The peak is after the forward pass, with the logits, or where a layer is computed again.
+    In a pipeline in two directions a device has two opposite stages.
     """
     uses = [_stage(table, c, stage) for stage in stages]
     fullest = np.argmax(np.stack([use.total for use in uses]), axis=0)
@@ -94,20 +100,21 @@ def memory_use(
 
 def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     """Memory of the first, the fullest inner or the last stage; of all of it without stages."""
-    alone = table.pp <= 1
+    alone, both = table.pp <= 1, table.both_ways > 0
     layers = {
-        "first": table.first_layers,
-        "middle": table.most_layers,
-        "last": table.last_layers,
+        "first": table.first_layers + table.both_ways * table.last_layers,
+        "middle": table.most_layers * (1.0 + table.both_ways),
+        "last": table.last_layers + table.both_ways * table.first_layers,
     }[stage]
     layers = np.where(alone, table.layers, layers)
-    tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), float(stage != "middle"))
+    tables = float(stage != "middle") * (1.0 + table.both_ways)
+    tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), tables)
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
-    parameters, gradients, made = _states(table, c, layers, tables)
+    parameters, gradients, made = state_bytes(table, c, layers, tables)
     optimizer = np.where(table.swapped_optimizer > 0, 0.0, made)
     per_layer, again = _layer_bytes(table, c)
     kept = _in_flight(table, behind) * layers * per_layer
-    has_head = alone | (stage == "last")
+    has_head = alone | (stage == "last") | (both & (stage == "first"))
     logits = np.where(has_head, logit_bytes(table, c) * tokens(table) * table.vocab / table.tp, 0.0)
     logits = np.maximum(logits - again, 0.0)
     buffers = again + _gathered(table, layers)
@@ -126,12 +133,14 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     )
 
 
-def _states(
+def state_bytes(
     table: RunTable, c: MemoryConstants, layers: FloatArray, tables: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Parameters, gradients and optimizer states, shared as the ZeRO stage says."""
+    """Bytes of parameters, gradients and optimizer states of a device with so many layers and
+    vocabulary tables, shared as the ZeRO stage says.
+    """
     dense, routed = stage_parameters(table, layers, tables)
-    replicas = table.dp * table.cp
+    replicas = replicas_of(table)
     group = np.where(table.zero_group > 0, table.zero_group, replicas)
     expert_group = expert_replicas(table, group)
 
@@ -161,11 +170,16 @@ def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
     """Micro-batches whose activations a stage holds, `behind` stages after the first.
 
     1F1B: p minus the stages before; interleaved: (p - 1) / (p v) of p more on the first stage
-    (Korthikanti et al., section 4.2.3).
+    (Korthikanti et al., section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et
+    al., arXiv 2401.10241, table 2). DualPipe: p + 1 of one of two stages, so half as many of both
+    (DeepSeek-V3, arXiv 2412.19437, table 2).
     """
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
     more = np.where(table.vpp > 1, (table.pp - 1.0 - behind) / table.vpp, 0.0)
     deepest = table.pp - behind + more
+    deepest = np.where(table.put_off > 0, table.put_off * table.pp - (table.put_off > 1), deepest)
+    deepest = np.where(table.all_forward > 0, micro_batches, deepest)
+    deepest = np.where(table.both_ways > 0, (table.pp + 1.0) / 2.0, deepest)
     return np.where(table.pp > 1, np.minimum(micro_batches, deepest), 1.0)
 
 

@@ -31,6 +31,8 @@ _PHRASES = {
 SIZES = (
     "num-experts", "moe-router-topk", "moe-intermediate-size", "n-shared-experts",
     "first-k-dense-replace", "kv-channels", "vocab", "num-layer-list", "noop-layers",
+    "moe-router-num-groups", "moe-router-group-topk", "n-group", "n_group", "topk-group",
+    "topk_group",
 )  # fmt: skip
 """Keys without whose values a model is another one."""
 SETTINGS = (

@@ -86,6 +86,12 @@ class TrainingModel:
     experts_per_token: int = 0
     """Routed experts that one token visits."""
 
+    expert_groups: int = field(default=0, repr=False)
+    """Groups of neighbours that the experts are divided into; 0 or 1 for none."""
+
+    groups_per_token: int = field(default=0, repr=False)
+    """Groups whose experts one token may visit, where there are groups."""
+
     expert_ffn: int = 0
     """Inner width of one routed expert."""
 
@@ -176,6 +182,10 @@ class TrainingLayout:
 
     stage_layers: tuple[int, ...] = ()
     """Layers of each stage; empty for an even split."""
+
+    schedule: str = field(default="", repr=False)
+    """Order of the passes of a pipeline, of `ORDERS`; empty for 1F1B, interleaved with several
+    chunks."""
 
     @property
     def devices(self) -> int:

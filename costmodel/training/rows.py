@@ -37,6 +37,7 @@ from costmodel.training.records import (
     TrainingRun,
 )
 from costmodel.training.stacks import names_stack, run_flags, stack_of
+from costmodel.training.stated_orders import stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -203,11 +204,25 @@ def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
     return {
         "experts": count,
         "experts_per_token": top or family.get("top", 2),
+        **_groups(notes, family, count),
         "expert_ffn": width,
         "shared_ffn": int(usual if shared is None else shared * width),
         "dense_layers": max(int(dense), 0),
         "expert_capacity": max(capacity or 1.0, 1.0),
     }
+
+
+def _groups(notes: Notes, family: dict[str, Any], count: int) -> dict[str, int]:
+    """Groups that limit routing: what notes say, else the name, if it has as many experts."""
+    stated = notes.number("moe-router-num-groups", "n-group", "n_group")
+    best = notes.number("moe-router-group-topk", "topk-group", "topk_group")
+    usual = family.get("groups", (0, 0)) if count == family.get("experts") else (0, 0)
+    if stated is None and best is None:
+        return {"expert_groups": usual[0], "groups_per_token": usual[1]}
+    if stated is None or best is None:
+        given = "moe-router-group-topk" if stated is None else "moe-router-num-groups"
+        raise LayoutError(f"{given} in 'notes' needs both: groups, and how many a token visits")
+    return {"expert_groups": int(stated), "groups_per_token": int(best)}
 
 
 def _layout(
@@ -254,6 +269,7 @@ def _layout(
         recompute=recompute,
         recompute_share=share,
         stage_layers=_stage_layers(notes, model.layers, pp, unread),
+        schedule=stated_order(notes, unread) if pp > 1 else "",
     )
     whole = notes.number("etp", "expert-tensor-parallel-size")
     if whole not in {None, 1, tp}:

@@ -16,6 +16,7 @@ __all__ = [
     "layer_parameters",
     "local_parameters",
     "model_parameters",
+    "replicas_of",
     "stage_parameters",
 ]
 
@@ -61,10 +62,21 @@ def model_parameters(table: RunTable) -> FloatArray:
 
 
 def local_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
-    """Parameters of the fullest device: those of the dense part, and of its routed experts."""
+    """Parameters of the fullest device: those of the dense part, and of its routed experts.
+
+    Of a pipeline in two directions it has two stages.
+    """
     layers = np.where(table.pp > 1, table.most_layers, table.layers)
     tables = np.where((table.pp > 1) | (table.tied > 0), 1.0, 2.0)
-    return stage_parameters(table, layers, tables)
+    stages = 1.0 + table.both_ways
+    return stage_parameters(table, stages * layers, stages * tables)
+
+
+def replicas_of(table: RunTable) -> FloatArray:
+    """Devices that hold the same part of the dense parameters: in a pipeline in two directions each
+    stage stands twice.
+    """
+    return table.dp * table.cp * (1.0 + table.both_ways)
 
 
 def stage_parameters(

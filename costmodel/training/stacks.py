@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["counts_whole_attention", "names_stack", "run_flags", "software_flags", "stack_of"]
 
+_EXCHANGE = (
+    r"overlap[-_]moe[-_]expert[-_]parallel[-_]comm|moe[-_]a2a[-_]overlap|moe[-_]fb[-_]overlap"
+)
+"""The exchange between experts beside computation: names of Megatron-Core, of Megatron-Bridge's
+recipes and of MindSpeed."""
+_OFF = r" ?[=:] ?(?:false|off|no|0)\b"
+
 _FLAGS = {
     "fused-tp": r"\bmc2\b|-mc2\b|asynctp|async-tp",
     "overlap": r"overlap-grad-reduce|overlap dp",
@@ -29,6 +36,7 @@ _FLAGS = {
     "recompute-activation": r"recompute-activation-function|use-fused-swiglu",
     "fixed-experts": r"capacity[_-]factor|\bdropped\b",
     "frozen": r"pet/lora|\blora\b|p-?tuning",
+    "ep-overlap": rf"(?:{_EXCHANGE})(?!{_OFF})",
 }
 
 _WHOLE_EXPERTS = r"(?:expert-tensor-parallel-size|etp)=?1(?![0-9])"
@@ -105,6 +113,8 @@ def run_flags(
         does_not.add("fused-loss")
     if _before(release, stack.get("fused_experts", "")):
         does_not.add("fused-experts")
+    if notes.has(rf"(?:{_EXCHANGE}){_OFF}"):
+        does_not.add("ep-overlap")
     return (does - does_not) | found
 
 

@@ -3,12 +3,12 @@
     T = m t_max + sum of the other stages / v + exposed communication + optimizer
 
 with m micro-batches, t a stage's forward and backward pass of one micro-batch, v chunks per stage
-(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473).
+(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473; other orders: `pass_orders`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +22,14 @@ from costmodel.training.communication import (
     transfer_s,
 )
 from costmodel.training.kernels import stream_s
-from costmodel.training.layers import ends_s, layer_times, routed_copies, tokens
+from costmodel.training.layers import HEAD_FORWARD, ends_s, layer_times, routed_copies, tokens
+from costmodel.training.pass_orders import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
     expert_parts,
     expert_replicas,
     gathered_parameters,
     local_parameters,
+    replicas_of,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BESIDE", "IN_TURN", "Joins", "StepTimes", "beside_s", "hidden_gradients", "step_times",
-    "times_in_turn",
+    "times_in_turn", "weight_s",
 ]  # fmt: skip
 
 _FULLY_SHARDED = 3
@@ -113,23 +115,79 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
         own_head = (table.pp > 1) | (table.tied <= 0)
         embedding, head = embedding + shared, head + np.where(own_head, shared, 0.0)
     layer = forward + backward
-    first = table.first_layers * layer + embedding
-    last = table.last_layers * layer + head
-    single = table.layers * layer + embedding + head
-    fullest = np.maximum(np.maximum(first, last), table.most_layers * layer)
-    slowest = np.where(table.pp > 1, fullest, single) + c.host_micro_s
-    whole = single + table.pp * c.host_micro_s
-    bubble = c.bubble * np.maximum(whole - slowest, 0.0) / table.vpp
+    slowest, whole = _way(table, layer, (embedding, head), c.host_micro_s)
+    shares, pair = PLAIN, slowest
+    if np.any((table.put_off > 0) | (table.both_ways > 0)):
+        shares, pair = _taken_apart(table, c, joins, (forward, backward), (embedding, head))
+    bubble = c.bubble * np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
     bubble = np.where(table.pp > 1, bubble, 0.0)
     transfer = _transfers(table, c, links, micro_batches)
     gradients = _gradients(table, c, links, table.most_layers * layer)
     optimizer = _optimizer(table, c)
     other = np.broadcast_to(np.asarray(c.step_s), slowest.shape)
-    steady = micro_batches * slowest
+    steady = steady_s(table, micro_batches, slowest, pair)
     total = steady + bubble + transfer + gradients + optimizer + other
     return StepTimes(
         total, steady, bubble, transfer, gradients, optimizer, other, forward, backward, gather
     )
+
+
+def _way(
+    table: RunTable, layer: FloatArray, ends: tuple[FloatArray, FloatArray], host_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds of a micro-batch in the slowest stage, and in all stages together.
+
+    Where micro-batches enter at both ends, a device works on two opposite stages in turn.
+    """
+    embedding, head = ends
+    first = table.first_layers * layer + embedding
+    last = table.last_layers * layer + head
+    single = table.layers * layer + embedding + head
+    outer = np.where(table.both_ways > 0, (first + last) / 2.0, np.maximum(first, last))
+    fullest = np.maximum(outer, table.most_layers * layer)
+    slowest = np.where(table.pp > 1, fullest, single) + host_s
+    return slowest, single + table.pp * host_s
+
+
+def _taken_apart(
+    table: RunTable,
+    c: StepConstants,
+    joins: Joins,
+    passes: tuple[FloatArray, FloatArray],
+    ends: tuple[FloatArray, FloatArray],
+) -> tuple[Shares, FloatArray]:
+    """Parts of a micro-batch's way, and seconds of a forward and a backward pass that run
+    interleaved in the slowest stage: the longer of what they compute and what they send.
+    """
+    (forward, backward), (embedding, head) = passes, ends
+    layer, host_s, nothing = forward + backward, c.host_micro_s, np.zeros_like(embedding)
+    _, whole = _way(table, layer, ends, host_s)
+    silent = _layer_passes(*_silent(table, c), Links.of(c), joins)
+    sent = np.where(table.both_ways > 0, layer - silent[0] - silent[1], 0.0)
+    sent = np.zeros_like(sent) if joins == IN_TURN else sent
+    computing = _way(table, layer - sent, ends, host_s)
+    sending = _way(table, sent, (nothing, nothing), 0.0)
+    pair, pairs = (np.maximum(*both) for both in zip(computing, sending, strict=True))
+    behind = embedding / 2.0 + (1.0 - HEAD_FORWARD) * head + table.pp * host_s / 2.0
+    weight = table.layers * weight_s(table, c, joins) + behind / 2.0
+    return Shares((table.layers * backward + behind) / whole, weight / whole, pairs / whole), pair
+
+
+def _silent(table: RunTable, c: StepConstants) -> tuple[RunTable, StepConstants]:
+    """The same runs if all communication inside layers were hidden."""
+    hidden = dict.fromkeys(("tp_hidden", "ep_hidden", "cp_hidden"), 1.0)
+    overlapped = table.with_columns({"ep_overlap": np.ones_like(table.ep_overlap)})
+    return overlapped, replace(c, **hidden)
+
+
+def weight_s(table: RunTable, c: StepConstants, joins: Joins) -> FloatArray:
+    """Seconds of the gradients of the weights of a mean layer: half of what its backward pass
+    computes, for they take as long as those of its inputs in every product.
+    """
+    off = ("recompute_full", "recompute_core", "zero_stage")
+    alone = table.with_columns({name: np.zeros_like(table.hidden) for name in off})
+    _, backward, _ = _layer_passes(*_silent(alone, c), Links.of(c), joins)
+    return backward / 2.0
 
 
 def _joined(device: FloatArray, host: FloatArray | float, sharpness: float) -> FloatArray:
@@ -178,7 +236,7 @@ def _sharded(
     """
     if not np.any(table.zero_stage >= _FULLY_SHARDED):
         return forward, backward, np.zeros_like(forward)
-    size = np.where(table.zero_group > 0, table.zero_group, table.dp * table.cp)
+    size = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
     members = group(table, size, table.tp)
     nbytes = 2.0 * gathered_parameters(table)
     gather = all_gather_s(table, links, nbytes, members)
@@ -222,9 +280,11 @@ def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatAr
     """Exposed dispatch and combination of one pass through a routed layer."""
     members = group(table, table.ep, expert_parts(table))
     nbytes = 2.0 * routed_copies(table) * table.hidden
-    visits = np.maximum(table.experts_per_token, 1.0)
-    once = dispatch_s(table, links, nbytes / visits, members, visits)
-    each = np.where(table.sends_once > 0, once, all_to_all_s(table, links, nbytes, members))
+    each = all_to_all_s(table, links, nbytes, members)
+    if np.any((table.sends_once > 0) & (table.ep > 1)):
+        copies = np.maximum(table.experts_per_token, 1.0)
+        once = dispatch_s(table, links, nbytes / copies, members)
+        each = np.where(table.sends_once > 0, once, each)
     return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
 
 
@@ -267,7 +327,7 @@ def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArr
     """
     dense, routed = local_parameters(table)
     hidden = hidden_gradients(table, c)
-    replicas = table.dp * table.cp
+    replicas = replicas_of(table)
     reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
     copies = expert_replicas(table, replicas)
     stride = expert_parts(table) * table.ep
@@ -285,7 +345,7 @@ def _between_groups(table: RunTable, links: Links, parameters: FloatArray) -> Fl
     """Reduction of the gradients' shares over the groups of replicas that share parameters; none
     where all replicas are one group, whose reduction runs beside the backward pass.
     """
-    replicas = table.dp * table.cp
+    replicas = replicas_of(table)
     size = np.where(table.zero_group > 0, table.zero_group, replicas)
     groups = np.maximum(replicas / size, 1.0)
     members = group(table, groups, table.tp * size)
@@ -305,7 +365,7 @@ def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
     States that are kept on the host come for the update and go back after it.
     """
     dense, routed = local_parameters(table)
-    replicas = table.dp * table.cp
+    replicas = replicas_of(table)
     parts = np.where(table.zero_stage >= 1, replicas, 1.0)
     expert_parts = np.where(table.zero_stage >= 1, expert_replicas(table, replicas), 1.0)
     updated = np.where(table.frozen > 0, 0.01, 1.0) * (dense / parts + routed / expert_parts)

@@ -35,6 +35,8 @@ _MODEL = (
     "tied",
     "experts",
     "experts_per_token",
+    "expert_groups",
+    "groups_per_token",
     "expert_ffn",
     "shared_ffn",
     "dense_layers",
@@ -83,6 +85,8 @@ class RunTable:
     tied: FloatArray
     experts: FloatArray
     experts_per_token: FloatArray
+    expert_groups: FloatArray
+    groups_per_token: FloatArray
     expert_ffn: FloatArray
     shared_ffn: FloatArray
     dense_layers: FloatArray
@@ -212,6 +216,16 @@ class RunTable:
     gather_once: FloatArray
     """1 where sharded parameters are gathered once per step, not per micro-batch."""
 
+    all_forward: FloatArray
+    """1 where all forward passes of a pipeline come before all backward passes."""
+
+    put_off: FloatArray
+    """Gradients of weights are put off to fill the bubble: 1 with the memory of 1F1B's first stage
+    on each (ZB-H1), 2 with twice as much (ZB-H2)."""
+
+    both_ways: FloatArray
+    """1 where micro-batches enter a pipeline at both ends, so that two devices have each stage."""
+
     machine: MachineRates
     """Rates of the machine of each run."""
 
@@ -284,7 +298,13 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "split_activation": [float("split-activation" in r.flags) for r in runs],
         "fused_loss": [float("fused-loss" in r.flags) for r in runs],
         "gather_once": [float("gather-once" in r.flags) for r in runs],
+        "all_forward": [float(r.layout.schedule == "gpipe") for r in runs],
+        "put_off": [_PUT_OFF.get(r.layout.schedule, 0.0) for r in runs],
+        "both_ways": [float(r.layout.schedule == "dualpipe") for r in runs],
     }
+
+
+_PUT_OFF = {"zb-h1": 1.0, "zb-h2": 2.0}
 
 
 def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:

@@ -14,6 +14,7 @@ from costmodel.simulation.layout_job import Options
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.schedules import SCHEDULES
+from costmodel.training.layout_check import group_faults
 from costmodel.training.machines import Machine, machine_called, machines
 from costmodel.training.records import (
     LayoutError,
@@ -32,7 +33,10 @@ _DEGREES = {
     "batch": "global_batch", "micro": "micro_batch", "seq": "seq_len", "zero-group": "zero_group",
 }  # fmt: skip
 _LARGEST = 10**9
-KEYS = (*_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance")
+KEYS = (
+    *_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance",
+    "ep-overlap",
+)  # fmt: skip
 DEFAULT_SEQUENCE = 4096
 DEFAULT_CLUSTER = "atlas-800t-a2"
 
@@ -84,9 +88,16 @@ def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
         recompute=Recompute(again),
         recompute_share=share,
         stage_layers=stages,
+        schedule=_schedule(parts.get("schedule", "")),
     )
     check(layout, model)
     return layout
+
+
+def _schedule(name: str) -> str:
+    if name and name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES, "--layout schedule=")
+    return name
 
 
 def _whole(text: str, key: str) -> int:
@@ -168,6 +179,11 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
             layout.zero_group and (layout.dp * layout.cp) % layout.zero_group,
             f"zero-group={layout.zero_group} does not divide dp*cp={layout.dp * layout.cp}",
         ),
+        *((True, fault) for fault in group_faults(model)),
+        (
+            layout.schedule == "dualpipe" and layout.vpp > 1,
+            f"dualpipe has one chunk of layers on each stage, vpp is {layout.vpp}",
+        ),
         (
             layout.ep > 1 and (not model.experts or model.experts % layout.ep),
             f"{model.experts} experts do not split over ep={layout.ep}",
@@ -209,12 +225,24 @@ def machine_named(name: str) -> Machine:
 
 
 def job_options(text: str) -> Options:
-    """What a layout says of the schedule and of uneven experts."""
-    parts = parsed(text)
-    schedule = parts.get("schedule", "")
-    if schedule and schedule not in SCHEDULES:
-        raise unknown_name("schedule", schedule, SCHEDULES, "--layout schedule=")
-    return Options(schedule, factor(parts, "imbalance"))
+    """What a layout says of uneven experts."""
+    return Options(factor(parsed(text), "imbalance"))
+
+
+def _flags(
+    parts: Mapping[str, str], usual: frozenset[str], layout: TrainingLayout
+) -> frozenset[str]:
+    """What the software does of itself, and whether the exchange between experts overlaps."""
+    if "ep-overlap" not in parts:
+        return usual
+    if layout.ep == 1:
+        raise UserError(
+            "ep-overlap is of an exchange between experts, but ep is 1",
+            "--layout",
+            "leave ep-overlap out, or give ep of 2 or more",
+        )
+    said = frozenset({"ep-overlap"})
+    return usual | said if _flag(parts["ep-overlap"], "ep-overlap") else usual - said
 
 
 def _software(name: str | None, found: Machine) -> str:
@@ -270,7 +298,8 @@ class LayoutOptions:
             raise UserError(
                 f"imbalance is of experts, but {name} has none", "--layout", "leave imbalance out"
             )
-        flags = software_flags(profile, found.name, model.name, layout)
+        usual = software_flags(profile, found.name, model.name, layout)
+        flags = _flags(parts, usual, layout)
         return TrainingRun(
             model.name, model, layout, found.name, profile, precision=self.precision, flags=flags
         )

@@ -52,6 +52,8 @@ def _model(found: Sized, name: str) -> TrainingModel:
         tied=found.tied,
         experts=found.experts,
         experts_per_token=fields.count("experts per token") if found.experts else 0,
+        expert_groups=found.expert_groups,
+        groups_per_token=found.best_groups,
         expert_ffn=found.expert_width,
         shared_ffn=found.shared_width,
         dense_layers=found.dense_layers,

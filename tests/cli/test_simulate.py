@@ -116,6 +116,16 @@ def test_experts_may_be_uneven(planner: Planner) -> None:
     assert times[0] < times[1]
 
 
+def test_the_exchange_between_experts_may_overlap(planner: Planner) -> None:
+    layout = "dp=16,ep=16,seq=1024,batch=16"
+    times = [
+        answer(planner("simulate", "--layout", layout + more, "--cluster", "h100", "deepseek-v3",
+                       "--json"))["step_time_s"]
+        for more in (",ep-overlap=0", "", ",ep-overlap")
+    ]  # fmt: skip
+    assert times[0] == times[1] > times[2]
+
+
 def test_a_config_json_names_its_model(planner: Planner, tmp_path: Path) -> None:
     path = tmp_path / "tiny" / "config.json"
     path.parent.mkdir()
@@ -162,6 +172,8 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "sp=maybe", "llama3-8b"), "neither 0 nor 1"),
         (("--layout", "pp=2,batch=9000000,dp=1", "llama3-8b"), "larger micro-batches"),
         (("--layout", "pp=3,schedule=dualpipe,batch=12", "llama3-8b"), "even number of stages"),
+        (("--layout", "pp=2,vpp=2,schedule=dualpipe", "llama3-8b"), "one chunk of layers"),
+        (("--layout", "dp=2,ep-overlap", "mixtral-8x7b"), "but ep is 1"),
         (("--layout", "tp=2", "llama9"), "neither a file nor a published model 'llama9'"),
         (("--layout", "tp=2", "t5-base"), "text to text"),
         (("--layout", "tp=2", "llama3-8b", "--cluster", "abacus"), "unknown machine 'abacus'"),

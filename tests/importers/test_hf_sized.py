@@ -148,6 +148,28 @@ def test_some_layers_are_dense() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "change", "groups"),
+    [
+        ("deepseek_v3", {}, (4, 2)),
+        ("deepseek_v3", {"n_group": 1, "topk_group": 1}, (0, 0)),
+        ("deepseek_v3", {"topk_method": "greedy"}, (0, 0)),
+        ("deepseek_v2", {}, (0, 0)),
+        ("deepseek_v2", {"topk_method": "group_limited_greedy"}, (4, 2)),
+        ("newest", {}, (4, 2)),
+        ("newest", {"topk_group": None}, (4, 4)),
+        ("newest", {"num_experts": 0}, (0, 0)),
+    ],
+)
+def test_groups_that_limit_routing_are_read(
+    kind: str, change: dict[str, Any], groups: tuple[int, int]
+) -> None:
+    grouped = {"n_group": 4, "topk_group": 2, "moe_intermediate_size": 64} | experts(8, 2)
+    config = {**DECODER, "model_type": kind} | grouped | change
+    model, _ = training_model(config, "test")
+    assert (model.expert_groups, model.groups_per_token) == groups
+
+
+@pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"mamba_d_state": 16}, "mamba_d_state says that it is no plain decoder"),

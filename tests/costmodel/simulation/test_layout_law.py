@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.layout_estimate import in_turn_s
-from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
+from costmodel.simulation.layout_job import LayoutConstants, layout_job
 from costmodel.simulation.layout_simulation import simulate_job, simulate_layout
 from costmodel.simulation.layout_stages import places_of, stage_layers
 from costmodel.training import machines as machine_module
@@ -38,10 +38,11 @@ MODELS = tuple(
         replace(DENSE, name="tied", gated=False, tied=True),
         replace(DENSE, name="latent", kv_rank=512, query_rank=1536, rotary_size=64, head_size=192),
         ROUTED,
+        replace(ROUTED, name="grouped", expert_groups=4, groups_per_token=1),
     )
 )
 FLAGS = ("fused-tp", "overlap", "early-stop", "old-release", "gather-once", "ep-overlap", "frozen",
-         "split-experts", "scatter-stages")  # fmt: skip
+         "split-experts", "scatter-stages", "sends-once")  # fmt: skip
 STAGES = {
     1: ((), (), ("1f1b",)),
     2: ((), (1, 7), ("1f1b", "gpipe", "zb-h1", "zb-h2", "dualpipe")),
@@ -52,8 +53,8 @@ STAGES = {
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[TrainingRun, Options]:
-    """Any layout, and a schedule that it allows."""
+def layouts(draw: st.DrawFn) -> TrainingRun:
+    """Any layout with a schedule that it allows."""
     model, pp = draw(st.sampled_from(MODELS)), draw(st.sampled_from(list(STAGES)))
     vpp = draw(st.sampled_from((1, 2))) if pp > 1 else 1
     schedule = "" if vpp > 1 else draw(st.sampled_from(STAGES[pp][2]))
@@ -76,24 +77,23 @@ def layouts(draw: st.DrawFn) -> tuple[TrainingRun, Options]:
         recompute=draw(st.sampled_from(list(Recompute))),
         recompute_share=draw(st.sampled_from((1.0, 0.5))),
         stage_layers=draw(st.sampled_from(((), STAGES[pp][1]))),
+        schedule=schedule,
     )
     chip, profile = draw(
         st.sampled_from((("h100", "fsdp"), ("a100-80g", "megatron"), ("ascend-910b", "mindspeed")))
     )
     flags = draw(st.frozensets(st.sampled_from(FLAGS)))
     attention = draw(st.sampled_from(list(Attention)))
-    run = TrainingRun("row", model, layout, chip, profile, attention=attention, flags=flags)
-    return run, Options(schedule)
+    return TrainingRun("row", model, layout, chip, profile, attention=attention, flags=flags)
 
 
 @settings(max_examples=45)
 @given(layouts(), st.sampled_from(CONSTANTS), st.sampled_from(list(Contention)))
 def test_where_nothing_overlaps_simulation_equals_the_estimate(
-    made: tuple[TrainingRun, Options], constants: StepConstants, mode: Contention
+    run: TrainingRun, constants: StepConstants, mode: Contention
 ) -> None:
-    run, options = made
     effects = Effects(overlap=False, contention=mode)
-    found = simulate_layout(run, effects, options, constants=LayoutConstants(constants))
+    found = simulate_layout(run, effects, constants=LayoutConstants(constants))
     assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
     assert found.estimate_means == "in which nothing overlaps"
     if run.layout.pp == 1:
@@ -113,17 +113,18 @@ def test_with_equal_stages_and_no_messages_it_is_the_closed_form(
     """
     instant = replace(machine("h100"), port_bytes_per_s=1e30, port_latency_s=0.0)
     monkeypatch.setattr(machine_module, "machines", lambda: {"h100": instant})
-    run = small_run(replace(DENSE, vocab=0), pp=4, vpp=vpp, dp=8, zero_stage=zero)
+    model = replace(DENSE, vocab=0)
+    run = small_run(model, pp=4, vpp=vpp, dp=8, zero_stage=zero, schedule=schedule)
     constants = replace(PLAIN, memory=1e18, step_s=0.5)
     closed = times_in_turn(RunTable.of([run]), constants)
     assert zero == 3 or closed.gradients[0] > 0
-    found = in_turn_s(run, constants, Options(schedule))
+    found = in_turn_s(run, constants)
     assert found == pytest.approx(float(closed.total[0]), rel=1e-9)
 
 
 @given(layouts(), st.sampled_from(CONSTANTS))
-def test_nothing_is_faster_in_turn(made: tuple[TrainingRun, Options], c: StepConstants) -> None:
-    table = RunTable.of([made[0]])
+def test_nothing_is_faster_in_turn(run: TrainingRun, c: StepConstants) -> None:
+    table = RunTable.of([run])
     beside = step_times(table, replace(c, bubble=1.0, fetch_shown=0.0)).total[0]
     assert times_in_turn(table, c).total[0] >= beside * (1 - 1e-12)
 
@@ -138,16 +139,15 @@ def test_nothing_is_faster_in_turn(made: tuple[TrainingRun, Options], c: StepCon
     st.sampled_from((0.05, 0.3, 1.0)),
 )  # fmt: skip
 def test_a_better_machine_never_slows_any_layout(
-    made: tuple[TrainingRun, Options], c: StepConstants, rate: str, factor: float, port: float
+    run: TrainingRun, c: StepConstants, rate: str, factor: float, port: float
 ) -> None:
     """As `planner simulate` runs it unless told otherwise; also where ports are slow."""
-    run, options = made
     found = faster(machine(run.machine), "port_bytes_per_s", port)
     times = []
     for more in (1.0, factor):
         better = faster(found, rate, 1 / more if rate.endswith("latency_s") else more)
         with patch.object(machine_module, "machines", lambda better=better: {run.machine: better}):
-            job = layout_job(run, LayoutConstants(c), options)
+            job = layout_job(run, LayoutConstants(c))
         times.append(simulate_job(job, Effects()).step_s)
     assert times[1] <= times[0] * (1 + 1e-12)
 

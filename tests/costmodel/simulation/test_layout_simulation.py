@@ -55,6 +55,11 @@ SHARDED = (
 )
 
 
+def ordered(run: TrainingRun, schedule: str) -> TrainingRun:
+    """The run with another order of passes."""
+    return replace(run, layout=replace(run.layout, schedule=schedule))
+
+
 def name_of(value: object) -> str | None:
     """A run in few words."""
     if not isinstance(value, TrainingRun):
@@ -67,7 +72,7 @@ def name_of(value: object) -> str | None:
 
 
 def step_s(run: TrainingRun, effects: Effects | None = None, schedule: str = "") -> float:
-    return simulate_layout(run, effects or Effects(), Options(schedule), constants=SHOWN).step_s
+    return simulate_layout(ordered(run, schedule), effects or Effects(), constants=SHOWN).step_s
 
 
 @pytest.mark.parametrize("run", PIPELINES, ids=name_of)
@@ -215,8 +220,7 @@ def test_uneven_experts_slow_routed_models_alone() -> None:
     routed, dense = small_run(ROUTED, dp=16, ep=8), small_run(dp=16)
     for run, changed in ((routed, True), (dense, False)):
         even, uneven = (
-            simulate_layout(run, Effects(), Options("", f), constants=SHOWN).step_s
-            for f in (1.0, 1.5)
+            simulate_layout(run, Effects(), Options(f), constants=SHOWN).step_s for f in (1.0, 1.5)
         )
         assert (uneven > even) == changed
 
@@ -283,7 +287,7 @@ def test_the_exchange_between_experts_hides_in_the_pairs_of_dualpipe() -> None:
     run = small_run(ROUTED, pp=4, dp=8, ep=8, zero_stage=1, micro_batches=32)
     found = {}
     for schedule in ("1f1b", "dualpipe"):
-        account = simulate_layout(run, Effects(), Options(schedule), constants=SHOWN).account
+        account = simulate_layout(ordered(run, schedule), Effects(), constants=SHOWN).account
         (found[schedule],) = (c for c in account.communication if c.kind == "all_to_all")
     assert found["1f1b"].exposed_s == pytest.approx(found["1f1b"].total_s)
     assert found["dualpipe"].total_s == pytest.approx(found["1f1b"].total_s)
@@ -292,7 +296,7 @@ def test_the_exchange_between_experts_hides_in_the_pairs_of_dualpipe() -> None:
 
 def test_the_busiest_expert_rank_exchanges_so_much_more() -> None:
     run = small_run(ROUTED, dp=16, ep=8)
-    even, uneven = (passes_of(layout_job(run, SHOWN, Options("", f))) for f in (1.0, 1.5))
+    even, uneven = (passes_of(layout_job(run, SHOWN, Options(f))) for f in (1.0, 1.5))
     assert uneven["experts"] == pytest.approx(1.5 * even["experts"])
     assert 1.0 < uneven["compute forward"] / even["compute forward"] < 1.5
 
@@ -362,7 +366,7 @@ def test_a_layout_that_a_schedule_does_not_allow_is_refused(
     run: TrainingRun, schedule: str
 ) -> None:
     with pytest.raises(SimulationError, match="fix: choose another schedule= in --layout"):
-        simulate_layout(run, Effects(), Options(schedule))
+        simulate_layout(ordered(run, schedule), Effects())
 
 
 def test_a_part_of_a_micro_batch_is_refused() -> None:
@@ -380,10 +384,10 @@ def test_too_many_passes_are_refused() -> None:
 
 @pytest.mark.parametrize(("pp", "schedule"), list(product((2, 4), ("dualpipe",))))
 def test_a_bidirectional_pipeline_holds_both_ends_on_each_device(pp: int, schedule: str) -> None:
-    run = small_run(pp=pp, micro_batches=16)
-    job = layout_job(run, CONSTANTS, Options(schedule))
-    one = layout_job(run, CONSTANTS, Options("1f1b"))
+    run = ordered(small_run(pp=pp, micro_batches=16), schedule)
+    job = layout_job(run, CONSTANTS)
+    one = layout_job(ordered(run, "1f1b"), CONSTANTS)
     context = pp * CONSTANTS.memory.context_bytes
     total = sum(s.state_bytes for s in one.stages) - context
     assert sum(s.state_bytes for s in job.stages) - context == pytest.approx(2 * total)
-    assert simulate_layout(run, Effects(), Options(schedule)).step_s > 0
+    assert simulate_layout(run, Effects()).step_s > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.training.records import Attention, Recompute, TrainingLayout
+from costmodel.training.records import Attention, LayoutError, Recompute, TrainingLayout
 from costmodel.training.rows import read_row
 from costmodel.training.stacks import software_flags
 from tests.costmodel.training.test_rows import ROW
@@ -212,3 +212,92 @@ def test_what_each_stage_holds_and_computes_again(
     assert layout.stage_layers == stages
     assert layout.recompute is policy
     assert layout.recompute_share == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("model", "notes", "groups"),
+    [
+        ("DeepSeekV3", "num-experts=256", (8, 4)),
+        ("DeepSeekV3", "num-experts=256; moe-router-num-groups=4; moe-router-group-topk=2", (4, 2)),
+        ("DeepSeekV3", "num-experts=256; n-group=1; topk-group=1", (1, 1)),
+        ("DeepSeekV3", "num-experts=64", (0, 0)),
+        ("DeepSeek-V2-60B", "num-experts=160; moe-router-topk=6", (8, 3)),
+        ("Kimi_K2", "num-experts=384", (0, 0)),
+        ("Qwen3_30B_a3B", "", (0, 0)),
+    ],
+)
+def test_groups_that_limit_routing_are_those_of_the_notes_or_the_name(
+    model: str, notes: str, groups: tuple[int, int]
+) -> None:
+    found = read_row(ROW | {"model": model, "notes": notes}).run.model
+    assert (found.expert_groups, found.groups_per_token) == groups
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        ("moe-router-num-groups=3; moe-router-group-topk=2", "3 groups do not divide 8 experts"),
+        ("moe-router-num-groups=4; moe-router-group-topk=5", "visits 5 groups of experts, of 4"),
+        ("moe-router-num-groups=8; moe-router-group-topk=1", "fewer than the 2 experts of a token"),
+        ("moe-router-num-groups=8", "needs both: groups, and how many a token visits"),
+        ("moe-router-num-groups=8; moe-router-group-topk=all", "=all is no number"),
+    ],
+)
+def test_groups_that_cannot_be_skip_the_row(notes: str, told: str) -> None:
+    with pytest.raises(LayoutError, match=told):
+        read_row(ROW | {"notes": f"num-experts=8; moe-router-topk=2; {notes}"})
+
+
+@pytest.mark.parametrize(
+    ("notes", "hidden"),
+    [
+        ("overlap-moe-expert-parallel-comm", True),
+        ("overlap_moe_expert_parallel_comm=True", True),
+        ("moe_a2a_overlap=true", True),
+        ("moe-fb-overlap", True),
+        ("moe_a2a_overlap=False", False),
+        ("overlap-grad-reduce", False),
+    ],
+)
+def test_a_row_may_say_that_the_exchange_between_experts_overlaps(notes: str, hidden: bool) -> None:
+    assert ("ep-overlap" in read_row(ROW | {"notes": notes}).run.flags) is hidden
+
+
+def test_a_row_may_say_that_it_does_not_do_as_the_recipe() -> None:
+    row = ROW | {
+        "source": "Megatron-Bridge", "hardware": "NVIDIA GB300", "model": "Kimi_K2", "ep": "4",
+        "tp": "1", "pp": "1", "dp": "16", "devices": "16",
+    }  # fmt: skip
+    assert "ep-overlap" in read_row(row).run.flags
+    assert "ep-overlap" not in read_row(row | {"notes": "moe_a2a_overlap=false"}).run.flags
+
+
+@pytest.mark.parametrize(
+    ("notes", "order", "unread"),
+    [
+        ("DualPipe", "dualpipe", 0),
+        ("pretrained with DualPipe, 8-way", "dualpipe", 0),
+        ("schedule=dualpipe", "dualpipe", 0),
+        ("pipeline-schedule=zb-h1", "zb-h1", 0),
+        ("ZB-H2", "zb-h2", 0),
+        ("GPipe", "gpipe", 0),
+        ("1F1B", "", 0),
+        ("pipeline_parallel_schedule=Interleaved1F1B", "", 0),
+        ("schedules-method=dualpipev", "", 1),
+        ("DualPipeV", "", 1),
+        ("pipeline_parallel_schedule=ZBVZeroBubble", "", 1),
+        ("no schedule stated", "", 0),
+    ],
+)
+def test_the_order_of_passes_is_read(notes: str, order: str, unread: int) -> None:
+    row = ROW | {"pp": "4", "tp": "2", "dp": "2", "devices": "16", "notes": notes}
+    found = read_row(row)
+    assert found.run.layout.schedule == order
+    assert len(found.unread) == unread
+    assert read_row(row | {"pp": "1", "dp": "8"}).run.layout.schedule == ""
+
+
+def test_an_order_that_the_layout_does_not_allow_skips_the_row() -> None:
+    row = ROW | {"pp": "4", "tp": "2", "dp": "2", "devices": "16", "global_batch": "8"}
+    with pytest.raises(LayoutError, match="not 4 stages and 4 micro-batches"):
+        read_row(row | {"notes": "DualPipe", "micro_batch": "1"})

@@ -1,0 +1,85 @@
+"""Closed forms of what the order of passes makes of a pipeline, for many layouts at once.
+
+Gradients of weights that are put off fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
+arXiv 2401.10241, table 2). Micro-batches that enter at both ends halve it, and a forward and a
+backward pass that run interleaved hide what both send (DeepSeek-V3, arXiv 2412.19437, section
+3.2.1; github.com/deepseek-ai/DualPipe).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from costmodel.training.records import TrainingLayout
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["ORDERS", "PLAIN", "Shares", "idle_share", "order_faults", "steady_s"]
+
+ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe")
+"""Names of the orders that are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Parts of a forward and a backward pass together, each of shape (N,) or ()."""
+
+    backward: FloatArray | float
+    weight: FloatArray | float
+    """The gradients of the weights."""
+
+    pair: FloatArray | float
+    """What both take where they run interleaved."""
+
+
+PLAIN = Shares(0.0, 0.0, 1.0)
+"""Of orders that take no pass apart."""
+
+
+def idle_share(table: RunTable, shares: Shares) -> FloatArray:
+    """Seconds that a stage idles over those of one micro-batch on all other stages.
+
+    Of p - 1 equal ones: 1F1B p - 1, interleaved (p - 1) / v, ZB-H1 (p - 1)(f + b - w), ZB-H2
+    (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with B = b + w.
+    """
+    idle = (1.0 - (table.put_off + (table.put_off > 0)) * shares.weight) / table.vpp
+    half = (table.pp / 2.0 - 1.0) / np.maximum(table.pp - 1.0, 1.0)
+    paired = half * (shares.pair + shares.backward - 3.0 * shares.weight)
+    return np.maximum(np.where(table.both_ways > 0, paired, idle), 0.0)
+
+
+def steady_s(
+    table: RunTable, micro_batches: FloatArray, slowest: FloatArray, pair: FloatArray
+) -> FloatArray:
+    """Seconds that the slowest stage works on all micro-batches.
+
+    Of DualPipe m - p - 1 forward and backward passes run in pairs, the others alone.
+
+    Args:
+        table: the runs.
+        micro_batches: of a replica.
+        slowest: seconds of one of them, forward and backward.
+        pair: the same where both passes run interleaved.
+    """
+    alone = np.minimum(table.pp + 1.0, micro_batches)
+    paired = (micro_batches - alone) * pair + alone * slowest
+    return np.where(table.both_ways > 0, paired, micro_batches * slowest)
+
+
+def order_faults(layout: TrainingLayout) -> Iterator[str]:
+    """Why the order of a layout cannot be, in sentences."""
+    name, pp, count = layout.schedule, layout.pp, layout.micro_batches
+    if name and name not in ORDERS:
+        yield f"schedule {name!r} is not known; known: {', '.join(ORDERS)}"
+    if name not in {"", "interleaved"} and layout.vpp > 1:
+        yield f"{name} has one chunk of layers on each stage, vpp is {layout.vpp}"
+    if name == "dualpipe" and (pp % 2 or count % 2 or count < 2 * pp):
+        yield (
+            "dualpipe needs an even number of stages, and an even number of micro-batches that is "
+            f"at least twice as large; not {pp} stages and {count:g} micro-batches"
+        )
