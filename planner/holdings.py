@@ -4,7 +4,7 @@ compute again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,7 +65,9 @@ class Holdings:
     makers: Mapping[str, Op]
     recompute: bool
     in_flight: Sequence[int] = ()
-    """Micro-batches whose saved tensors each piece of the graph keeps; 1 if it is not said."""
+    """Micro-batches whose saved tensors each piece of the graph keeps, where the liveness says no
+    moments; 1 if it is not said."""
+    _beside: dict[int, tuple[tuple[Interval, int], ...]] = field(default_factory=dict)
     _bytes: dict[tuple[int, tuple[int, ...], str], tuple[Port, FloatArray]] = field(
         default_factory=dict
     )
@@ -88,7 +90,9 @@ class Holdings:
         if lookup(op.kind).engine is not Engine.VIEW:
             for name, port in zip(op.outputs, found.results, strict=True):
                 if port is not None:
-                    out += self._on_the_way(self._tensor(name), position, port)
+                    out += self._at_all_moments(
+                        self._on_the_way(self._tensor(name), position, port), position
+                    )
         owned = self._owned(op, position, found)
         for name, port in owned.items():
             out += self.kept(self._tensor(name), port)
@@ -130,22 +134,40 @@ class Holdings:
         """
         maker = self.makers.get(tensor.name)
         keeper = min(self.liveness.saved_by[tensor.name])
-        whole = self.liveness.lifetime(keeper)
-        start = whole[0]
+        start = self.liveness.moments_of(self.liveness.piece_of(keeper))[0][0]
         if maker is not None:
             position = self.liveness.position[maker.name]
             start = self.liveness.forward_point(position)
             block = self.liveness.remade_in(tensor.name, position)
             if block is not None:
-                return self._remade(tensor, port, position, block)
+                remade = self._remade(tensor, port, position, block)
+                return self._at_all_moments(remade, keeper)
         interval = (start, self.liveness.held_until(tensor.name))
         again_s = self._whole_again_s(tensor)
-        out = [Holding(tensor, port, interval, "activations", again_s)]
-        others = self.others(keeper)
-        if others:
-            beside = again_s is not None
-            out.append(Holding(tensor, port, whole, "activations", None, others, beside))
+        own = Holding(tensor, port, interval, "activations", again_s)
+        beside = again_s is not None
+        return self._at_all_moments([own], keeper) + [
+            Holding(tensor, port, span, "activations", None, count, beside)
+            for span, count in self.others(keeper)
+        ]
+
+    def _at_all_moments(self, held: Iterable[Holding], position: int) -> list[Holding]:
+        """What is held while the piece of an operator runs, each time that it may."""
+        out: list[Holding] = []
+        for own in held:
+            out.append(own)
+            beside = own.beside or own.again_s is not None
+            for shift in self._shifts(position)[1:]:
+                start, end = (point + shift for point in own.interval)
+                out.append(own._replace(interval=(start, end), again_s=None, beside=beside))
         return out
+
+    def _shifts(self, position: int) -> tuple[int, ...]:
+        """By how many time points the moments of a piece lie behind its first one."""
+        if not self.liveness.moments:
+            return (0,)
+        every = self.liveness.moments_of(self.liveness.piece_of(position))
+        return tuple(first - every[0][0] for first, _ in every)
 
     def _remade(self, tensor: Tensor, port: Port, position: int, block: Interval) -> list[Holding]:
         """A saved tensor that its block makes again: until it is read forward, and from the turn of
@@ -179,21 +201,42 @@ class Holdings:
         if at_rest:
             # The gradient in the layout of use, and the weight again where it is read.
             count = 1.0 + float(block is not None or liveness.is_read_back(op, tensor.name))
-            return Copies(((there, there + 1), (back, back + 1)), (1.0, count))
+            return self._copies((((there, there + 1), 1.0), ((back, back + 1), count)), position)
         if not shared or position not in liveness.saved_by.get(tensor.name, ()):
             return NO_COPIES
         if block is not None:
             turn = liveness.backward_point(block[1] - 1)
-            return Copies(((there, there + 1), (turn, back + 1)), (1.0, 1.0))
-        others = self.others(position)
-        if not others:
-            return Copies(((there, back + 1),), (1.0,))
-        return Copies(((there, back + 1), liveness.lifetime(position)), (1.0, float(others)))
+            return self._copies((((there, there + 1), 1.0), ((turn, back + 1), 1.0)), position)
+        return self._copies((((there, back + 1), 1.0),), position, self.others(position))
 
-    def others(self, position: int) -> int:
-        """Micro-batches that are on the way in the piece of an operator beside its own."""
+    def _copies(
+        self,
+        held: Iterable[tuple[Interval, float]],
+        position: int,
+        others: Sequence[tuple[Interval, int]] = (),
+    ) -> Copies:
+        """Copies of one micro-batch, each time that the piece of an operator may run, and those of
+        others.
+        """
+        every = [
+            ((start + shift, end + shift), count)
+            for (start, end), count in held
+            for shift in self._shifts(position)
+        ]
+        every += [(span, float(count)) for span, count in others]
+        return Copies(tuple(span for span, _ in every), tuple(count for _, count in every))
+
+    def others(self, position: int) -> tuple[tuple[Interval, int], ...]:
+        """When how many micro-batches are on the way in the piece of an operator beside the one
+        that runs.
+        """
         piece = self.liveness.piece_of(position)
-        return self.in_flight[piece] - 1 if self.in_flight else 0
+        if self.liveness.moments:
+            if piece not in self._beside:
+                self._beside[piece] = self.liveness.beside(piece)
+            return self._beside[piece]
+        count = self.in_flight[piece] - 1 if self.in_flight else 0
+        return ((self.liveness.lifetime(position), count),) if count else ()
 
     def _whole_again_s(self, tensor: Tensor) -> float | None:
         """Time to make a tensor once more on one device, looking through views; None if it

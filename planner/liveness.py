@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -44,9 +45,17 @@ class Liveness:
     blocks: tuple[Interval, ...] = ()
     """Ranges of positions in order that the backward pass computes again as a whole: of what they
     make only what leaves them is kept, beside what enters them."""
+    moments: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """For every piece when it may run: how many micro-batches of each of the pieces that share its
+    devices are on the way beside its own. Each moment has time points for itself; one if not
+    said."""
+    first_points: tuple[int, ...] = ()
+    """First time point of every piece, and behind the last one; where moments are said."""
 
     @property
     def time_points(self) -> int:
+        if self.first_points:
+            return self.first_points[-1]
         return len(self.graph.ops) * (2 if self.derived else 1)
 
     def piece_of(self, position: int) -> int:
@@ -75,14 +84,49 @@ class Liveness:
         start, end = self._piece(position)
         if self.neighbours:
             start, end = self.neighbours[self.piece_of(position)]
+        if self.first_points:
+            return self._first_point(start), self.first_points[self.piece_of(end - 1) + 1]
         return (start * 2, end * 2) if self.derived else (start, end)
 
     def forward_point(self, position: int) -> int:
-        return position + self._piece(position)[0] if self.derived else position
+        start = self._piece(position)[0]
+        return self._first_point(position) + position - start if self.derived else position
 
     def backward_point(self, position: int) -> int:
         start, end = self._piece(position)
-        return start + 2 * end - 1 - position
+        return self._first_point(position) + 2 * end - start - 1 - position
+
+    def _first_point(self, position: int) -> int:
+        if self.first_points:
+            return self.first_points[self.piece_of(position)]
+        return 2 * self._piece(position)[0]
+
+    def moments_of(self, piece: int) -> tuple[Interval, ...]:
+        """The time points of every moment at which a piece may run."""
+        if not self.pieces:
+            return ((0, self.time_points),)
+        start, end = self.pieces[piece]
+        count = 2 * (end - start)
+        first = self.first_points[piece] if self.first_points else 2 * start
+        many = len(self.moments[piece]) if self.moments else 1
+        return tuple((first + k * count, first + (k + 1) * count) for k in range(many))
+
+    def beside(self, piece: int) -> tuple[tuple[Interval, int], ...]:
+        """When how many micro-batches of a piece are on the way beside one that runs, where moments
+        are said; equal ones in a row together.
+        """
+        if not self.moments:
+            return ()
+        start, end = self.neighbours[piece] if self.neighbours else self.pieces[piece]
+        first = self.piece_of(start)
+        found: list[tuple[Interval, int]] = []
+        for other in range(first, self.piece_of(end - 1) + 1):
+            counts = (counts[piece - first] for counts in self.moments[other])
+            for span, count in zip(self.moments_of(other), counts, strict=True):
+                same = bool(found) and found[-1][1] == count
+                since = found.pop()[0][0] if same else span[0]
+                found.append(((since, span[1]), count))
+        return tuple((span, count) for span, count in found if count)
 
     def operand_gradients(self, op: Op) -> tuple[bool, ...]:
         """For every operand whether this operator computes its gradient."""
@@ -105,6 +149,7 @@ def analyse(
     pieces: tuple[Interval, ...] = (),
     neighbours: tuple[Interval, ...] = (),
     blocks: tuple[Interval, ...] = (),
+    moments: tuple[tuple[tuple[int, ...], ...], ...] = (),
 ) -> Liveness:
     """Liveness of a graph that `add_ends` has ended.
 
@@ -115,6 +160,7 @@ def analyse(
         pieces: as in `Liveness`, and so are the next two.
         neighbours: pieces on the same devices.
         blocks: what is computed again as a whole.
+        moments: when every piece may run, as in `Liveness`.
     """
     derived = training and not graph.is_training_step
     if gradient is None:
@@ -134,9 +180,14 @@ def analyse(
         for name, reader in _entering(graph, block):
             saved[name] = sorted({*saved.get(name, ()), reader})
     kept = {n: tuple(v) for n, v in saved.items()}
+    points = [
+        2 * (end - start) * len(own) for (start, end), own in zip(pieces, moments, strict=False)
+    ]
+    first_points = tuple(accumulate(points, initial=0)) if moments else ()
     return Liveness(
-        graph, derived, gradient, kept, last, position, read, pieces, neighbours, blocks
-    )
+        graph, derived, gradient, kept, last, position, read, pieces, neighbours, blocks,
+        moments, first_points,
+    )  # fmt: skip
 
 
 def _entering(graph: OpGraph, block: Interval) -> Iterator[tuple[str, int]]:

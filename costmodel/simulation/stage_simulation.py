@@ -14,14 +14,15 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import Timeline, run
 from costmodel.simulation.job import Block, Job, Stage
 from costmodel.simulation.memory import FloatArray, MemoryCurve, curve_of
+from costmodel.simulation.on_the_way import moments
 from costmodel.simulation.plan_checks import PLAN_AGAIN, check_collectives, load_of
 from costmodel.simulation.plan_programme import BACKWARD, FORWARD, RECOMPUTE
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.result import Simulation, SimulationError
-from costmodel.simulation.schedules import Direction
+from costmodel.simulation.schedules import Direction, Shape
 from costmodel.simulation.stage_programme import StagedStep, StagePass, staged_programme
 from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
-from ir.plan import Plan
+from ir.plan import Pipeline, Plan
 from ir.plan_stages import has_equal_stages, pipeline_of, stage_plan, stage_size, stage_times
 
 _ROUNDING = 1e-9
@@ -128,24 +129,32 @@ def _memory(plan: Plan, step: StagedStep, timeline: Timeline) -> Iterator[Memory
     """Memory of every part of the machine: what the plan says with all micro-batches that may be on
     the way, less the activations of those that are not.
 
-    A micro-batch keeps what a forward pass adds from its first operator to its last. With chunks
-    what the plan says stands as it is.
+    A micro-batch keeps what a forward pass adds from its first operator to its last.
     """
     pipeline = pipeline_of(plan)
     for part in range(pipeline.parts):
         stages = range(part, len(pipeline.stages), pipeline.parts)
         points = [stage_plan(plan, number).memory_bytes for number in stages]
-        least = min(min(own) for own in points)
+        kept = [max(own[len(own) // 2 - 1] - own[0], 0.0) for own in points]
+        beside = _beside(pipeline, part, kept)
+        least = min(own[0] - more for own, more in zip(points, beside, strict=True))
         deltas: list[tuple[FloatArray, FloatArray]] = []
-        for number, own in zip(stages, points, strict=True):
+        for number, own, one, more in zip(stages, points, kept, beside, strict=True):
             passes = [p for p in step.passes if p.stage == number]
-            stage = pipeline.stages[number]
-            kept = 0.0
-            if pipeline.chunks == 1:
-                kept = max(own[stage.end - stage.start - 1] - own[0], 0.0)
-                least = own[0] - (stage.in_flight - 1) * kept
-            deltas += _levels(own, kept, least + stage.in_flight * kept, passes, timeline)
+            deltas += _levels(own, one, least + more + one, passes, timeline)
         yield curve_of(f"stage {part}", [(np.zeros(1), np.array([least])), *deltas])
+
+
+def _beside(pipeline: Pipeline, part: int, kept: Sequence[float]) -> list[float]:
+    """Bytes of other micro-batches that stand at most while each chunk of a part runs one."""
+    if pipeline.chunks == 1:
+        return [(pipeline.stages[part].in_flight - 1) * kept[0]]
+    shape = Shape(pipeline.parts, pipeline.chunks, pipeline.micro_batches)
+    every = moments(pipeline.schedule, shape, part)
+    return [
+        max(math.fsum(n * own for n, own in zip(counts, kept, strict=True)) for counts in each)
+        for each in every
+    ]
 
 
 def _levels(

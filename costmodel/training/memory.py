@@ -169,14 +169,16 @@ _FULLY_SHARDED = 3
 def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
     """Micro-batches whose activations a stage holds, `behind` stages after the first.
 
-    1F1B: p minus the stages before; interleaved: (p - 1) / (p v) of p more on the first stage
-    (Korthikanti et al., section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et
-    al., arXiv 2401.10241, table 2). DualPipe: p + 1 of one of two stages, so half as many of both
-    (DeepSeek-V3, arXiv 2412.19437, table 2).
+    1F1B: p minus the stages before. Interleaved: as many chunks as there are passes ahead, and one:
+    2 (p - 1 - behind) + (v - 1) p + 1 of v to a stage (Narayanan et al., SC 2021, section 2.2, and
+    Megatron-LM); on the first stage (p - 1) / (p v) of p more than 1F1B (Korthikanti et al.,
+    section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et al., arXiv 2401.10241,
+    table 2). DualPipe: p + 1 of one of two stages, so half as many of both (DeepSeek-V3, arXiv
+    2412.19437, table 2).
     """
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
-    more = np.where(table.vpp > 1, (table.pp - 1.0 - behind) / table.vpp, 0.0)
-    deepest = table.pp - behind + more
+    ahead = 2.0 * (table.pp - 1.0 - behind) + (table.vpp - 1.0) * table.pp
+    deepest = np.where(table.vpp > 1, (ahead + 1.0) / table.vpp, table.pp - behind)
     deepest = np.where(table.put_off > 0, table.put_off * table.pp - (table.put_off > 1), deepest)
     deepest = np.where(table.all_forward > 0, micro_batches, deepest)
     deepest = np.where(table.both_ways > 0, (table.pp + 1.0) / 2.0, deepest)

@@ -46,6 +46,7 @@ from planner.stages.chain import pipeline_time_s
 from planner.stages.cuts import cuts_of
 from planner.stages.held import marked_places, pinned_candidates
 from planner.stages.machine import send_s
+from planner.stages.menu import Shape, moments_of_pieces
 from planner.stages.offload import on_device, with_offload
 from planner.stages.pieces import Pieces, Span, name_in, pieces_of, plain_name
 from planner.stages.prices import setting_of as setting_of_pieces
@@ -139,7 +140,8 @@ def _pieces(plan: Plan, numbers: range) -> Pieces:
     cuts = {cut.position: cut for cut in cuts_of(liveness) if cut.position in ends}
     stages = (pipeline.stages[number] for number in numbers)
     spans = [Span(stage.start, stage.end, None, stage.blocks) for stage in stages]
-    return pieces_of(liveness, cuts, spans, numbers, pipeline.chunks)
+    shape = Shape(pipeline.parts, 1, pipeline.micro_batches, pipeline.chunks)
+    return pieces_of(liveness, cuts, spans, numbers, moments_of_pieces(shape, numbers))
 
 
 def _planned(plan: Plan, part: int, lowered: Lowered) -> tuple[int, ...]:

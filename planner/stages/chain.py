@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -147,6 +147,46 @@ def cut_chain(
     return replace(best, bound_s=bound_s, slowest_s=float(floors[first]))
 
 
+def least_in_order_s(
+    shared: StageTable,
+    steady: StageTable,
+    devices: int,
+    micro_batches: int,
+    stages: tuple[int, int],
+    spacing: float,
+    even_s: Callable[[int, float], float],
+) -> float:
+    """Seconds that a step takes at least in the order of its passes, however it is cut.
+
+    With t the slowest stage it takes m t, and no less than its stages do together, of those with
+    none above t. The one rises with t, the other falls: the least of the larger is where they meet.
+
+    Args:
+        shared: times with a share of what happens once in a step.
+        steady: without it.
+        devices: to be used, all of them.
+        micro_batches: of one step.
+        stages: the shortest and the longest pipeline.
+        spacing: relative distance of the times tried as the slowest.
+        even_s: seconds of a step of so many stages whose times have such a sum, at least.
+    """
+    most = min(stages[1], shared.segments, devices // min(shared.sizes))
+    sums = _Sums(shared, devices, micro_batches, range(stages[0] - 1, most), steady)
+    every = sums.times_s()
+    times = _spaced(every, spacing)
+    floors = [every[0], *times[:-1]] if spacing else every
+
+    def together_s(place: int) -> float:
+        least = sums.of_each_count(float(times[place]))
+        return min(even_s(behind + 1, sum_s) for behind, sum_s in least.items())
+
+    first = bisect_left(
+        range(len(times)), True, key=lambda k: micro_batches * floors[k] >= together_s(k)
+    )
+    below_s = together_s(first - 1) if first else math.inf
+    return min(micro_batches * float(floors[first]) if first < len(times) else math.inf, below_s)
+
+
 def _step_s(slowest_s: float, sum_s: float, micro_batches: int, chunks: int) -> float:
     """Seconds of a step at least whose slowest stage takes no less, nor all of them together."""
     return micro_batches * slowest_s + max(sum_s - slowest_s, 0.0) / chunks
@@ -170,6 +210,8 @@ class _Sums:
     micro_batches: int
     behind: range
     """How many stages may come behind the first one."""
+    summed: StageTable | None = None
+    """What is added up, where it is not what the bound is for."""
 
     def times_s(self) -> FloatArray:
         """All that a stage may take, ascending."""
@@ -185,18 +227,28 @@ class _Sums:
 
     def least(self, bound_s: float) -> tuple[float, tuple[Stage, ...]] | None:
         """Stages of the least sum, none slower than the bound."""
+        best, rows, found = np.inf, [], -1
+        for behind, (sum_s, taken) in enumerate(self._rounds(bound_s)):
+            rows.append(taken)
+            if behind in self.behind and sum_s < best:
+                best, found = sum_s, behind
+        return None if found < 0 else (best, tuple(self._traced(rows[: found + 1])))
+
+    def of_each_count(self, bound_s: float) -> dict[int, float]:
+        """The least sum by how many stages come behind the first one; infinite if there is none."""
+        found = enumerate(self._rounds(bound_s))
+        return {behind: sum_s for behind, (sum_s, _) in found if behind in self.behind}
+
+    def _rounds(self, bound_s: float) -> Iterator[tuple[float, IntArray]]:
+        """The least sum of one stage, of two, and so on; and the end and submesh of each stage."""
         count = self.table.segments
         # cost[i, d, a]: segments i to the end on d devices, behind a stage on submesh a, in exactly
         # so many stages as rounds are done.
         cost = np.full((count + 1, self.devices + 1, len(self.table.sizes)), np.inf)
         cost[count, 0] = 0.0
-        best, rows, found = np.inf, [], -1
         for behind in range(self.behind.stop):
             cost, taken = self._one_more(cost, min(self.micro_batches, behind + 1), bound_s)
-            rows.append(taken)
-            if behind in self.behind and cost[0, self.devices, 0] < best:
-                best, found = float(cost[0, self.devices, 0]), behind
-        return None if found < 0 else (best, tuple(self._traced(rows[: found + 1])))
+            yield float(cost[0, self.devices, 0]), taken
 
     def _one_more(self, cost: FloatArray, held: int, bound_s: float) -> tuple[FloatArray, IntArray]:
         """One stage in front of what is known: costs, and the end and submesh that each takes.
@@ -210,8 +262,12 @@ class _Sums:
         for size, devices in enumerate(table.sizes):
             rest = cost[None, :, : self.devices + 1 - devices, size]
             for before in kinds if devices <= self.devices else ():
-                times = own_s[:, :, size] + table.after_s(size, before)[:, None]
-                times = np.where(times <= bound_s, times, np.inf)
+                slowest = own_s[:, :, size] + table.after_s(size, before)[:, None]
+                times = slowest
+                if self.summed is not None:
+                    received = self.summed.after_s(size, before)[:, None]
+                    times = self.summed.time_s[:, :, size] + received
+                times = np.where(slowest <= bound_s, times, np.inf)
                 totals = times[:, :, None] + rest
                 ends = totals.argmin(axis=1)
                 least = np.take_along_axis(totals, ends[:, None, :], axis=1)[:, 0, :]

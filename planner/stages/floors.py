@@ -23,7 +23,7 @@ from planner.stages.memory_floors import (
 )
 from planner.stages.menu import Shape
 from planner.stages.pieces import pieces_of
-from planner.stages.prices import piece_costs
+from planner.stages.prices import piece_times
 from planner.stages.shape_prices import entry_s
 from planner.stages.task import Task
 from topology.cluster import Cluster
@@ -178,6 +178,6 @@ class _Whole:
         problem = priced_whole(self.lowered, price, self.task.request.recompute)
         found = self.task.solve(problem)
         choice = found.choice or ()
-        times = piece_costs(replace(self.lowered, problem=problem), choice, self.pieces).time_s
+        times = piece_times(replace(self.lowered, problem=problem), choice, self.pieces)
         slack_s = max(found.cost_s - found.bound_s, 0.0) * (1 + self.spare)
         return float(times[0] + self.spare * (times[0] - times[-1])) - slack_s, choice

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.simulation.on_the_way import on_the_way
 from planner.lowered import Lowered, Node, NodeKind
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.stages.chain import FloatArray
-from planner.stages.menu import Shape, in_flight
+from planner.stages.menu import Shape, moments_of
 from planner.stages.pieces import piece_of_name
 
 FIRST, FACTOR, HIGHEST = 0.1, 3.0, 30.0
@@ -57,18 +58,14 @@ class Held(NamedTuple):
 
 def kept(shape: Shape) -> tuple[float, ...]:
     """Micro-batches whose activations each part of the machine keeps at least, however its chunks
-    share the network: while one of them turns all that it has in flight are kept, and of every
-    other one all but one. The least is that of the worst mix of such moments.
+    share the network: those of the chunk that has fewest on the way, at the moment when that is
+    most. A part that has all its activations in the chunk with the least maximum keeps no more.
 
     >>> kept(Shape(4, 1, 3)), kept(Shape(2, 1, 8, 2))
     ((3.0, 3.0, 2.0, 1.0), (2.0, 1.0))
     """
-    flight, parts = in_flight(shape), shape.stages
-    found = []
-    for part in range(parts):
-        others = np.sort(np.array(flight[part::parts], dtype=np.float64)) - 1
-        found.append(float(np.min((np.cumsum(others) + 1) / np.arange(1, len(others) + 1))))
-    return tuple(found)
+    parts = (on_the_way(moments_of(shape, part)) for part in range(shape.stages))
+    return tuple(float(max(map(min, every))) for every in parts)
 
 
 def least_kept(shapes: Sequence[Shape]) -> tuple[float, ...]:

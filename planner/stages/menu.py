@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.simulation.schedules import SCHEDULES, Direction
+from costmodel.simulation.on_the_way import Moments, moments, most_of_each
 from costmodel.simulation.schedules import Shape as ScheduleShape
 from planner.dialects import mindspore_devices_allowed
 from planner.request import RequestError, SearchRequest
@@ -151,15 +152,21 @@ def in_flight(shape: Shape) -> tuple[int, ...]:
     if shape.chunks == 1:
         first = shape.micro_batches
         return tuple(min(first, shape.stages - stage) for stage in range(shape.stages))
-    every = min(shape.micro_batches, shape.stages * 4)
-    order = SCHEDULES["interleaved"].order
-    most = [[0] * shape.chunks for _ in range(shape.stages)]
-    for stage, own in enumerate(most):
-        now = [0] * shape.chunks
-        for item in order(ScheduleShape(shape.stages, shape.chunks, every), stage):
-            now[item.chunk] += 1 if item.direction is Direction.FORWARD else -1
-            own[item.chunk] = max(own[item.chunk], now[item.chunk])
+    most = [most_of_each(moments_of(shape, part)) for part in range(shape.stages)]
     return tuple(most[k % shape.stages][k // shape.stages] for k in range(shape.pieces))
+
+
+def moments_of(shape: Shape, part: int) -> tuple[Moments, ...]:
+    """For each chunk of a part of the machine when most of its activations are kept."""
+    name = "1f1b" if shape.chunks == 1 else "interleaved"
+    return moments(name, ScheduleShape(shape.stages, shape.chunks, shape.micro_batches), part)
+
+
+def moments_of_pieces(shape: Shape, numbers: Sequence[int]) -> tuple[Moments, ...]:
+    """The same of some pieces; empty without chunks, where `in_flight` says all."""
+    if shape.chunks == 1:
+        return ()
+    return tuple(moments_of(shape, k % shape.stages)[k // shape.stages] for k in numbers)
 
 
 def _runs(cluster: Cluster, devices: int, *, cut_counts: bool) -> bool:

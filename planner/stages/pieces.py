@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.simulation.on_the_way import Moments
 from ir.graph import Op, Role, Tensor
 from ir.layout import Layout
 from planner.liveness import Interval, Liveness, analyse
@@ -99,7 +100,7 @@ def pieces_of(
     cuts: Mapping[int, Cut],
     spans: Sequence[Span],
     numbers: Sequence[int] = (),
-    chunks: int = 1,
+    moments: Sequence[Moments] = (),
 ) -> Pieces:
     """Pieces of a network side by side; they may overlap.
 
@@ -108,17 +109,20 @@ def pieces_of(
         cuts: by position; every end of a span within the network is one.
         spans: what each piece has.
         numbers: of the pieces, by which they are named; 0, 1, ... if it is not said.
-        chunks: so many pieces in a row share their devices.
+        moments: when each piece may run, and what is on the way beside it in the pieces that share
+            its devices, as many in a row as a moment says; each has devices of its own if not said.
     """
-    maker = _Maker(liveness, cuts, chunks)
+    maker = _Maker(liveness, cuts, moments)
     for piece, span in zip(numbers or range(len(spans)), spans, strict=True):
         maker.add(piece, span)
     return maker.made()
 
 
 class _Maker:
-    def __init__(self, liveness: Liveness, cuts: Mapping[int, Cut], chunks: int) -> None:
-        self.whole, self.cuts, self.chunks = liveness, cuts, chunks
+    def __init__(
+        self, liveness: Liveness, cuts: Mapping[int, Cut], moments: Sequence[Moments]
+    ) -> None:
+        self.whole, self.cuts, self.moments = liveness, cuts, tuple(moments)
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.inputs: list[str] = []
@@ -200,14 +204,16 @@ class _Maker:
             pieces=tuple(self.ranges),
             neighbours=self._neighbours(),
             blocks=tuple(self.blocks),
+            moments=self.moments,
         )
         return Pieces(liveness, tuple(self.received), tuple(self.sent), tuple(self.shared))
 
     def _neighbours(self) -> tuple[Interval, ...]:
-        if self.chunks == 1:
+        if not self.moments:
             return ()
-        firsts = [n - n % self.chunks for n in range(len(self.ranges))]
-        return tuple((self.ranges[f][0], self.ranges[f + self.chunks - 1][1]) for f in firsts)
+        chunks = len(self.moments[0][0])
+        firsts = [n - n % chunks for n in range(len(self.ranges))]
+        return tuple((self.ranges[f][0], self.ranges[f + chunks - 1][1]) for f in firsts)
 
 
 def _tied(liveness: Liveness) -> dict[str, Interval]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -19,6 +20,7 @@ from planner.stages.folding import Segments
 from planner.stages.pieces import Pieces, piece_of_name, pieces_of, plain_name, wire_layout
 
 FloatArray: TypeAlias = NDArray[np.float64]
+FloatTuple: TypeAlias = tuple[float, ...]
 
 PRICES = (0.003, 8.0)
 """Where a price on memory lies, in units of the time of a micro-batch by the bytes of the model."""
@@ -58,10 +60,23 @@ def piece_ranges(liveness: Liveness) -> dict[int, Interval]:
     return {piece_of_name(ops[start].name): (start, end) for start, end in liveness.pieces}
 
 
-def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCosts:
-    """Time and memory of every piece, by its number."""
+def piece_times(lowered: Lowered, choice: Sequence[int], pieces: int) -> FloatArray:
+    """Seconds of a micro-batch of every piece, by its number; shape (pieces,)."""
     problem = lowered.problem
-    time_s, kept = np.zeros(pieces), np.zeros(pieces)
+    found = np.zeros(pieces)
+    owner = [piece_of_name(node.name) for node in lowered.nodes]
+    for piece, table, chosen in zip(owner, problem.node_table_of, choice, strict=True):
+        found[piece] += problem.node_tables[table].time_s[chosen]
+    for (source, target), table in zip(problem.edges, problem.edge_table_of, strict=True):
+        matrix = problem.edge_tables[table].time_s
+        found[owner[source]] += matrix[choice[source], choice[target]]
+    return found
+
+
+def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCosts:
+    """Time and memory of every piece on devices of its own, by its number."""
+    problem = lowered.problem
+    kept = np.zeros(pieces)
     ranges = piece_ranges(lowered.liveness)
     owner = [piece_of_name(node.name) for node in lowered.nodes]
     in_flight = dict(zip(ranges, lowered.setting.in_flight, strict=True))
@@ -69,7 +84,6 @@ def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCo
     for node, (table, chosen) in enumerate(zip(problem.node_table_of, choice, strict=True)):
         own = problem.node_tables[table]
         piece = owner[node]
-        time_s[piece] += own.time_s[chosen]
         if in_flight[piece] > 1:
             held = zip(lowered.nodes[node].memory_causes, own.memory_bytes, strict=True)
             saved = [vector for cause, vector in held if cause == "activations"]
@@ -78,16 +92,14 @@ def piece_costs(lowered: Lowered, choice: Sequence[int], pieces: int) -> PieceCo
     edges = zip(problem.edges, problem.edge_table_of, problem.edge_intervals, strict=True)
     for (source, target), table, spans in edges:
         piece, at = owner[source], (choice[source], choice[target])
-        matrix = problem.edge_tables[table]
-        time_s[piece] += matrix.time_s[at]
         if in_flight[piece] > 1 and whole[piece] in spans[1:]:
-            kept[piece] += matrix.memory_bytes[1][at]
+            kept[piece] += problem.edge_tables[table].memory_bytes[1][at]
     profile = problem.memory_profile(choice)
     numbers = range(pieces)
     others = np.array([in_flight.get(n, 1) - 1 for n in numbers], dtype=np.float64)
     peak = np.array([profile[slice(*whole.get(n, (0, 0)))].max(initial=0.0) for n in numbers])
     each = np.divide(kept, others, out=np.zeros(pieces), where=others > 0)
-    return PieceCosts(time_s, peak - kept, each)
+    return PieceCosts(piece_times(lowered, choice, pieces), peak - kept, each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +204,13 @@ def priced_memory(lowered: Lowered, prices: Sequence[float]) -> Priced:
     """
     problem = lowered.problem
     owner = [piece_of_name(node.name) for node in lowered.nodes]
-    known: dict[tuple[int, float], int] = {}
+    shares = _Shares(lowered.liveness)
+    known: dict[tuple[int, FloatTuple], int] = {}
     nodes: list[NodeTable] = []
     halves: list[NDArray[np.intp] | None] = []
     node_table_of: list[int] = []
     for number, table in enumerate(problem.node_table_of):
-        key = (table, prices[owner[number]])
+        key = (table, shares.paid(prices[owner[number]], problem.node_intervals[number]))
         if known.setdefault(key, len(nodes)) == len(nodes):
             made, half = _priced_node(lowered.nodes[number], problem.node_tables[table], key[1])
             nodes.append(made)
@@ -209,11 +222,12 @@ def priced_memory(lowered: Lowered, prices: Sequence[float]) -> Priced:
     edge_table_of: list[int] = []
     for number, table in enumerate(problem.edge_table_of):
         source, target = problem.edges[number]
-        key = (table, prices[owner[source]])
+        spans = problem.edge_intervals[number]
+        key = (table, shares.paid(prices[owner[source]], spans))
         if known.setdefault(key, len(edges)) == len(edges):
-            matrix, spans = problem.edge_tables[table], problem.edge_intervals[number]
-            held = zip(spans, matrix.memory_bytes, strict=True)
-            cost = matrix.time_s + key[1] * _sum([m for (a, b), m in held if b - a > 1])
+            matrix = problem.edge_tables[table]
+            held = zip(spans, key[1], matrix.memory_bytes, strict=True)
+            cost = matrix.time_s + _sum([paid * m for (a, b), paid, m in held if b - a > 1])
             rows, columns = sizes[node_table_of[source]], sizes[node_table_of[target]]
             edges.append(EdgeTable(cost[:rows, :columns]))
         edge_table_of.append(known[key])
@@ -230,12 +244,41 @@ def priced_memory(lowered: Lowered, prices: Sequence[float]) -> Priced:
     return Priced(made_problem, tuple(halves[table] for table in node_table_of))
 
 
+class _Shares:
+    """What is paid for memory that stands at some of the moments at which a part's pieces run."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self.liveness = liveness
+        self.starts: list[int] = []
+        for piece in range(len(liveness.pieces) if liveness.moments else 0):
+            self.starts += [first for first, _ in liveness.moments_of(piece)]
+        self.known: dict[tuple[float, tuple[Interval, ...]], FloatTuple] = {}
+
+    def paid(self, price: float, spans: tuple[Interval, ...]) -> FloatTuple:
+        """The price of each span by its share of the moments; of all if none are said."""
+        if not self.starts or not spans:
+            return (price,) * len(spans)
+        found = self.known.get((price, spans))
+        if found is None:
+            piece = self._piece_at(spans[0][0])
+            every = self._moments_in(*self.liveness.lifetime(self.liveness.pieces[piece][0]))
+            found = tuple(price * self._moments_in(*span) / every for span in spans)
+            self.known[price, spans] = found
+        return found
+
+    def _piece_at(self, point: int) -> int:
+        return bisect_right(self.liveness.first_points, point) - 1
+
+    def _moments_in(self, start: int, end: int) -> int:
+        return bisect_left(self.starts, end) - bisect_right(self.starts, start) + 1
+
+
 def _priced_node(
-    node: Node, own: NodeTable, price: float
+    node: Node, own: NodeTable, prices: FloatTuple
 ) -> tuple[NodeTable, NDArray[np.intp] | None]:
     """A table with a price on memory, one candidate for both choices of computing again."""
-    held = zip(node.memory_causes, own.memory_bytes, strict=True)
-    cost = own.time_s + price * _sum([v for cause, v in held if cause in PERSISTENT])
+    held = zip(node.memory_causes, prices, own.memory_bytes, strict=True)
+    cost = own.time_s + _sum([paid * v for cause, paid, v in held if cause in PERSISTENT])
     if not node.recomputes:
         return NodeTable(cost, axes=own.axes), None
     count = len(cost) // 2

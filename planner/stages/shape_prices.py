@@ -10,15 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.simulation.on_the_way import on_the_way
 from planner.stages.bounds import Least, cut_step_s, even_step_s, least_step_s
 from planner.stages.chain import FloatArray
 from planner.stages.chunk_cuts import best_cuts, merit, moved_cuts, parts_s
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.machine import send_s
-from planner.stages.menu import Shape, in_flight
+from planner.stages.menu import Shape, moments_of
 from planner.stages.near_cuts import cut_near, is_near
+from planner.stages.ordered_cuts import ordered_cuts
 from planner.stages.prices import IntervalCosts
-from planner.stages.sequence import Ends, least_sum_s
+from planner.stages.sequence import Ends, cut_evenly, least_sum_s
 from planner.stages.solved import slowest, wire_bytes
 from planner.stages.task import SMALL_NETWORK, Micro, Task
 from topology.mesh import Mesh
@@ -136,8 +138,11 @@ class _Pricing:
         )
         if fitting is None:
             return Priced(shape, bound_s, math.inf, (), least[1], every=every)
-        step_s, ends, shares, price = fitting
-        step_s -= self._counted_again_s(ends, shape)
+        if shape.chunks > 1 and not wished and fitting.step_s < least_s:
+            step_s, ends, shares, price = self._in_order(options, fitting.ends, shape)
+        else:
+            step_s, ends, shares, price = fitting
+            step_s -= self._counted_again_s(ends, shape)
         return Priced(shape, bound_s, step_s, ends, least[1], shares, price, every)
 
     def _counted_again_s(self, ends: Ends, shape: Shape) -> float:
@@ -236,19 +241,33 @@ class _Pricing:
 
     def _fitting(self, options: Sequence[_Option], shape: Shape) -> _Found | None:
         """The best cuts, each piece in the best option that keeps enough micro-batches."""
+        tables = self._within(options, shape)
+        found = self._near([own.min(axis=0) for own in tables], shape)
+        return None if found is None else _chosen(options, tables, *found)
+
+    def _within(self, options: Sequence[_Option], shape: Shape) -> list[FloatArray]:
+        """For each piece what intervals take in every option that keeps enough micro-batches, shape
+        (options, L, L + 1).
+        """
         times = np.array([np.maximum(option.time_s, self.free.time_s) for option in options])
         limit = self.task.limit_bytes / shape.chunks
         room = np.array([option.costs.most_in_flight(limit) for option in options])
         kept = _kept(shape)
         tables = {each: np.where(room >= each, times, np.inf) for each in set(kept)}
-        least = {each: table.min(axis=0) for each, table in tables.items()}
-        found = self._near([least[each] for each in kept], shape)
-        if found is None:
-            return None
-        pieces = zip(kept, (0, *found[1][:-1]), found[1], strict=True)
-        chosen = [int(tables[each][:, i, j].argmin()) for each, i, j in pieces]
-        shares = tuple(options[number].share for number in chosen)
-        return _Found(found[0], found[1], shares, max(options[number].price for number in chosen))
+        return [tables[each] for each in kept]
+
+    def _in_order(self, options: Sequence[_Option], ends: Ends, shape: Shape) -> _Found:
+        """Cuts of chunks moved as long as that helps, by the order of all passes; from the best by
+        the closed form, and from those whose slowest piece takes least.
+        """
+        tables, times = self._within(options, shape), shape.micro_batches
+        shared_s, steady_s = (np.nan_to_num(own, posinf=0.0) for own in self.least[:2])
+        once_s = np.maximum(shared_s - steady_s, 0.0)
+        least = [own.min(axis=0) - once_s for own in tables]
+        starts = dict.fromkeys((ends, cut_evenly(least) or ends))
+        passes_s, ends = min(ordered_cuts(least, start, shape) for start in starts)
+        step_s = passes_s + times * max(parts_s([once_s] * shape.pieces, ends, shape))
+        return _chosen(options, tables, step_s, ends)
 
     def _every(self, shape: Shape) -> tuple[tuple[float, Ends], ...]:
         """All cuts of a shape of a small network if they are few."""
@@ -265,16 +284,23 @@ class _Pricing:
         return tuple(sorted(found))
 
 
-def _kept(shape: Shape) -> tuple[float, ...]:
-    """Micro-batches that each piece keeps, those of the chunks of a device spread evenly.
+def _chosen(
+    options: Sequence[_Option], tables: Sequence[FloatArray], step_s: float, ends: Ends
+) -> _Found:
+    """Cuts with the best option for each piece."""
+    pieces = zip(tables, (0, *ends[:-1]), ends, strict=True)
+    chosen = [options[int(own[:, i, j].argmin())] for own, i, j in pieces]
+    shares = tuple(option.share for option in chosen)
+    return _Found(step_s, ends, shares, max(option.price for option in chosen))
 
-    A device never keeps the most of all its chunks at once, but of one at a time.
+
+def _kept(shape: Shape) -> tuple[float, ...]:
+    """Micro-batches that each piece keeps, those of the chunks of a device spread evenly: as many
+    together as with equal chunks.
     """
-    flight, parts = in_flight(shape), shape.stages
-    if shape.chunks == 1:
-        return tuple(map(float, flight))
-    every = [sum(flight[part::parts]) - shape.chunks + 1 for part in range(parts)]
-    return tuple(every[piece % parts] / shape.chunks for piece in range(shape.pieces))
+    parts = (on_the_way(moments_of(shape, part)) for part in range(shape.stages))
+    every = [max(map(sum, own)) / shape.chunks for own in parts]
+    return tuple(every[piece % shape.stages] for piece in range(shape.pieces))
 
 
 def entry_s(task: Task, micro: Micro, mesh: Mesh) -> FloatArray:

@@ -41,6 +41,15 @@ class Group:
         """Positions of each piece among all operators side by side."""
         return piece_ranges(self.lowered.liveness)
 
+    @property
+    def moments(self) -> dict[int, tuple[Interval, ...]]:
+        """Time points of each piece, once for every moment at which it may run."""
+        liveness = self.lowered.liveness
+        return {
+            piece: liveness.moments_of(liveness.piece_of(start))
+            for piece, (start, _) in self.ranges.items()
+        }
+
     def parameters(self) -> Iterator[tuple[Node, PortState]]:
         """Parameters of all pieces, and where they rest."""
         for node, chosen in zip(self.lowered.nodes, self.choice, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ir.dtypes import dtype_bytes
 from ir.plan import (
     CAUSE_UPDATED,
@@ -50,10 +52,12 @@ class Side:
         return tuple((axis.name, axis.size, axis.tier) for axis in self.group.mesh.axes)
 
     def memory_of(self) -> Iterator[tuple[int, Sequence[float]]]:
-        """Pieces, each with its memory while its operators run, forward and then backward."""
-        profile = self.evidence.memory_bytes(self.collectives)
-        for piece, (start, end) in self.group.ranges.items():
-            yield piece, profile[2 * start : 2 * end]
+        """Pieces, each with its memory while its operators run, forward and then backward, when
+        most is on the way.
+        """
+        profile = np.array(self.evidence.memory_bytes(self.collectives))
+        for piece, own in self.group.moments.items():
+            yield piece, np.max([profile[start:end] for start, end in own], axis=0).tolist()
 
 
 def stages_of(

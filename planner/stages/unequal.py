@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.stages.bounds import PieceLeast, given_step_s
-from planner.stages.chain import Chain, FloatArray, StageTable, cut_chain
+from planner.stages.bounds import PieceLeast, even_step_s, given_step_s
+from planner.stages.chain import Chain, FloatArray, StageTable, cut_chain, least_in_order_s
 from planner.stages.floors import Floors
 from planner.stages.interval_tables import IntervalTables
 from planner.stages.menu import Shape, divisors
@@ -158,12 +158,11 @@ class _Pricing:
         if not self.tables:
             return
         free = [table.free() for table in self.tables]
-        slack_s = self.shape.micro_batches * max(table.slack_s for table in self.tables)
         table = self._table([costs.time_s for costs in free], ())
         least = self._cut(table)
         if least is None:
             return
-        bound_s = max(self.shape.micro_batches * least.slowest_s - slack_s, 0.0)
+        bound_s = self._bound_s(least, table)
         found = Priced(self._shape(least), bound_s, math.inf, (), _ends(least))
         every: dict[Shape, Priced] = {}
         if bound_s < least_s:
@@ -176,6 +175,21 @@ class _Pricing:
         own = every.pop(found.shape, None)
         yield found if own is None else replace(found, every=own.every)
         yield from every.values()
+
+    def _bound_s(self, least: Chain, table: StageTable) -> float:
+        """Seconds of a step at least, memory left aside: of its slowest stage, and in a large
+        network, where not all stages are looked at, of all of them together.
+        """
+        shape, found = self.shape, self.shape.micro_batches * least.slowest_s
+        if not self.small:
+            steady = self._least(table)[1]
+            in_order_s = least_in_order_s(
+                table, steady, self.units, shape.micro_batches, self.stages, SPACING,
+                lambda count, sum_s: even_step_s(0.0, sum_s, replace(shape, stages=count)),
+            )  # fmt: skip
+            found = max(found, in_order_s)
+        slack_s = sum(own.slack_s for own in self.tables)
+        return max(found - shape.micro_batches * slack_s, 0.0)
 
     def _table(self, times: Sequence[FloatArray], within: Sequence[FloatArray]) -> StageTable:
         unit, tables = self.sizes[-1], self.tables

@@ -12,13 +12,10 @@ from planner.fewer import narrowed
 from planner.liveness import Interval
 from planner.lowered import Lowered
 from planner.solvers import Solution
-from planner.stages.menu import Shape, in_flight
+from planner.stages.menu import Shape, in_flight, moments_of_pieces
 from planner.stages.other_cost import follows_cost, least_cost
 from planner.stages.pieces import Pieces, Span, pieces_of
-from planner.stages.prices import (
-    piece_costs,
-    piece_ranges,
-)
+from planner.stages.prices import piece_ranges, piece_times
 from planner.stages.record import drafted
 from planner.stages.solved import Group, Solved, sends_s
 from planner.stages.task import Task
@@ -246,7 +243,8 @@ class _Whole:
     def _pieces(self, counts: Counts, numbers: Sequence[int]) -> Pieces:
         micro = self.task.true_micro(self.shape.micro_batch)
         spans = [Span(*self.spans[k], None, self.blocks[k][: counts[k]]) for k in numbers]
-        return pieces_of(micro.liveness, micro.by_position, spans, numbers, self.shape.chunks)
+        moments = moments_of_pieces(self.shape, numbers)
+        return pieces_of(micro.liveness, micro.by_position, spans, numbers, moments)
 
     def _lowered(self, counts: Counts, *, recompute: bool, part: int | None = None) -> Lowered:
         """All pieces side by side, or those of one part of the machine; its own in a row."""
@@ -274,9 +272,9 @@ class _Whole:
         task, shape = self.task, self.shape
         micro = task.true_micro(shape.micro_batch)
         choice = found.choice or ()
-        costs = piece_costs(lowered, choice, shape.pieces)
+        own_s = piece_times(lowered, choice, shape.pieces)
         cuts = tuple(micro.by_position[start] for start, _ in self.spans[1:])
-        entries = zip(costs.time_s, self._entries_s(lowered), strict=True)
+        entries = zip(own_s, self._entries_s(lowered), strict=True)
         times = [float(own) + entry for own, entry in entries]
         account = self._account(lowered)
         fits = fits_memory(lowered, choice) and account.is_within(choice)

@@ -74,8 +74,10 @@ def _drawn(curve: MemoryCurve) -> dict[str, Any]:
 
 def _over_operators(evidence: Evidence, plain: Callable[[str], str]) -> dict[str, Any]:
     """Levels by cause while the operators run, and who holds most at the peak."""
-    levels = _levels(evidence)
-    total = sum(levels.values(), np.zeros(evidence.lowered.problem.time_points))
+    found = _levels(evidence)
+    order = _in_order(evidence, sum(found.values(), np.zeros(evidence.lowered.problem.time_points)))
+    levels = {cause: level[order] for cause, level in found.items()}
+    total = sum(levels.values(), np.zeros(len(order)))
     kept = _kept_points(total)
     names = [plain(op.name) for op in evidence.lowered.liveness.graph.ops]
     peak_at = int(total.argmax()) if len(total) else 0
@@ -88,8 +90,21 @@ def _over_operators(evidence: Evidence, plain: Callable[[str], str]) -> dict[str
             for cause, level in sorted(levels.items(), key=lambda kv: -float(kv[1].max()))
         },
         "peak_at": peak_at,
-        "holders": _holders(evidence, peak_at, plain),
+        "holders": _holders(evidence, int(order[peak_at]) if len(order) else 0, plain),
     }
+
+
+def _in_order(evidence: Evidence, total: FloatArray) -> NDArray[np.intp]:
+    """Time points forward in order, then backward in reverse, of each piece when most is held."""
+    liveness = evidence.lowered.liveness
+    there: list[int] = []
+    back: list[int] = []
+    for piece in range(max(len(liveness.pieces), 1)):
+        moments = liveness.moments_of(piece)
+        start, end = max(moments, key=lambda span: total[slice(*span)].max(initial=0.0))
+        there += range(start, (start + end) // 2)
+        back = [*range((start + end) // 2, end), *back]
+    return np.array([*there, *back], dtype=np.intp)
 
 
 def _name_at(names: list[str], point: int) -> str:

@@ -15,9 +15,9 @@ from planner.evidence import space_of
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
 from planner.stages.cuts import Cut, cuts_of
-from planner.stages.menu import Shape, in_flight
+from planner.stages.menu import Shape, in_flight, moments_of_pieces
 from planner.stages.pieces import Pieces, Span, pieces_of
-from planner.stages.prices import piece_costs
+from planner.stages.prices import piece_times
 from planner.stages.record import Least, drafted, plan_of
 from planner.stages.solved import Group, Solved
 from planner.stages.task import Micro, Task
@@ -47,12 +47,12 @@ def drawn_stages(
         numbers = [k for s in parts for k in range(s, shape.pieces, shape.stages)]
         pieces = pieces_of(
             micro.liveness, {c.position: c for c in cuts}, [Span(*spans[k]) for k in numbers],
-            numbers, shape.chunks,
+            numbers, moments_of_pieces(shape, numbers),
         )  # fmt: skip
         group = _drawn_group(task, shape, pieces, numbers, seed)
         groups.append(group)
         shared += pieces.shared
-        times += piece_costs(group.lowered, group.choice, shape.pieces).time_s
+        times += piece_times(group.lowered, group.choice, shape.pieces)
     solved = Solved(
         shape, micro.graph, spans, cuts, task.cluster, tuple(groups), tuple(times.tolist()), True,
         shared=tuple(shared),

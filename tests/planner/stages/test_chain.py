@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.stages.chain import StageTable, cut_chain, pipeline_time_s
+from planner.stages.chain import StageTable, cut_chain, least_in_order_s, pipeline_time_s
 
 Row = list[tuple[int, int, int]]
 """Stages: first segment, end, number of the submesh."""
@@ -100,6 +101,38 @@ def test_it_equals_enumeration(
     ends = [s.end for s in found.stages]
     assert [s.start for s in found.stages] == [0, *ends[:-1]]
     assert ends[-1] == table.segments
+
+
+@given(problems(), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+def test_what_all_stages_do_together_bounds_a_step_too(
+    problem: tuple[StageTable, int, int, int, tuple[int, int] | None], spacing: float, seed: int
+) -> None:
+    """As enumeration says without a spacing; with one it is no more."""
+    shared, devices, micro_batches, _, stages = problem
+    shared = replace(shared, within_s=())
+    draw = np.random.default_rng(seed).random(shared.time_s.shape)
+    steady = replace(shared, time_s=np.where(np.isfinite(shared.time_s), 9 * draw, np.inf))
+    fewest, most = stages or (1, devices)
+
+    def even_s(count: int, sum_s: float) -> float:
+        return (micro_batches + count - 1) * sum_s / count
+
+    expected = min(
+        (
+            max(micro_batches * max(times_of(shared, row, micro_batches)),
+                even_s(len(row), sum(times_of(steady, row, micro_batches))))
+            for row in rows(shared, devices) if fewest <= len(row) <= most
+        ), default=math.inf,
+    )  # fmt: skip
+    if cut_chain(shared, devices, micro_batches, stages=(fewest, most)) is None:
+        return
+    found = least_in_order_s(
+        shared, steady, devices, micro_batches, (fewest, most), spacing, even_s
+    )
+    if spacing:
+        assert found <= expected * (1 + 1e-9)
+    else:
+        assert found == pytest.approx(expected)
 
 
 def test_the_bound_holds_where_all_times_lie_closer_than_the_spacing() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.simulation.on_the_way import on_the_way
 from planner.request import SearchRequest
 from planner.stages.floors import Floors
 from planner.stages.memory_floors import kept
-from planner.stages.menu import Shape, in_flight
+from planner.stages.menu import Shape, in_flight, moments_of
 from planner.stages.solved import Solved
 from planner.stages.task import Task
 from planner.stages.whole import solved
@@ -111,11 +112,14 @@ def test_blocks_that_are_computed_again_keep_nothing_that_has_a_price(stages: in
 def test_a_part_keeps_as_many_micro_batches_however_its_chunks_share_the_network(
     stages: int, chunks: int, rounds: int, data: st.DataObject
 ) -> None:
-    """While a chunk turns all that it has in flight are kept, of every other one all but one."""
+    """And no more where all activations are in the chunk of which fewest are on the way."""
     shape = Shape(stages, 1, stages * rounds, chunks)
     flight = in_flight(shape)
     for part, least in enumerate(kept(shape)):
-        own = flight[part::stages]
         saved = data.draw(st.lists(st.floats(0, 1), min_size=chunks, max_size=chunks))
-        others = sum((f - 1) * s for f, s in zip(own, saved, strict=True))
-        assert others + max(saved) >= least * sum(saved) - 1e-9
+        most = max(
+            sum(n * s for n, s in zip(counts, saved, strict=True))
+            for counts in on_the_way(moments_of(shape, part))
+        )
+        assert most >= least * sum(saved) - 1e-9
+        assert least == min(flight[part::stages])
