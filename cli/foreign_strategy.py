@@ -39,6 +39,12 @@ def foreign_plan(file: Path) -> Foreign | None:
     content = _text(file)
     if content is None:
         return None
+    if '"parallel-plan-torch-stages"' in content:
+        raise UserError(
+            "the file holds pipeline stages, which are not taken over",
+            text,
+            "pass the plan.json that it was made from to simulate, verify and diff",
+        )
     if '"parallel-plan-torch"' in content:
         from exporters.mindspore_records import StrategyFileError  # noqa: PLC0415
         from exporters.torch import from_json  # noqa: PLC0415

@@ -35,6 +35,10 @@ Attention = Annotated[
 ]
 REST = ("semi-auto", "auto", "propagation")
 NO_PLAN_FITS = 1
+_APART = (
+    "attention is priced operator by operator, as the file cuts it; with --attention fused it is "
+    "one kernel, as in a plan of search"
+)
 
 EPILOG = """\b
 Examples:
@@ -145,6 +149,9 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     except InfeasibleError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(NO_PLAN_FITS) from error
+    if attention is None and taken == "decomposed" and _has_attention(plan):
+        plan = replace(plan, notes=(*plan.notes, _APART))
+        notes = (*notes, _APART)
     _deliver(computer.noted(plan), notes, output, as_json=as_json)
 
 
@@ -196,6 +203,17 @@ def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported
         return pins_of_operators(ready, content, listed_primitives(model, ready.symbols), devices)
     except StrategyFileError as error:
         raise error.inside(str(file)) from error
+
+
+def _has_attention(plan: Plan) -> bool:
+    """Whether a product reads a softmax: what is one kernel elsewhere."""
+    readers = plan.graph.consumers()
+    return any(
+        reader.kind == "MatMul"
+        for op in plan.graph.ops
+        if op.kind == "Softmax"
+        for reader in readers.get(op.outputs[0], ())
+    )
 
 
 def _noted(plan: Plan, found: Imported, by_batch: int, file: Path) -> Plan:

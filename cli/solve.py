@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli import options
+from cli import options, solve_options
 from cli.arguments import at_least_one, time_limit_s
 from cli.files import check_folder, write_files
 from cli.progress import Progress
@@ -33,13 +33,13 @@ Exit status: 0 solved, 1 no choice that fits was found, 2 a fault in the command
 
 
 def solve(
-    instance: options.Instance,
+    instance: solve_options.Instance,
     *,
-    time_limit: options.SolveTimeLimit = None,
-    effort: options.SolveEffort = None,
-    threads: options.Threads = 2,
-    seed: options.Seed = 0,
-    output: options.SolutionFile = None,
+    time_limit: solve_options.SolveTimeLimit = None,
+    effort: solve_options.SolveEffort = None,
+    threads: solve_options.Threads = 2,
+    seed: solve_options.Seed = 0,
+    output: solve_options.SolutionFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Choose one candidate for every node of an instance: least cost within memory.

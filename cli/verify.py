@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli import options
+from cli import options, verify_options
 from cli.arguments import one_of
 from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
@@ -40,12 +40,12 @@ def verify(  # noqa: PLR0913  one parameter per option
     model: options.Model,
     plan: options.PlanPath,
     *,
-    scale: options.Scale = "small",
-    executor: options.Executor = "reference",
-    mindspore_python: options.MindSporePython = None,
-    backend: options.Backend = "reference",
-    devices: options.VirtualDevices = None,
-    seed: options.Seed = 0,
+    scale: verify_options.Scale = "small",
+    executor: verify_options.Executor = "reference",
+    mindspore_python: verify_options.MindSporePython = None,
+    backend: verify_options.Backend = "reference",
+    devices: verify_options.VirtualDevices = None,
+    seed: verify_options.Seed = 0,
     server: Server = None,
     as_json: options.Json = False,
 ) -> None:

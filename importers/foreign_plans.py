@@ -117,10 +117,9 @@ def read_foreign(text: str, where: str) -> ForeignPlan | None:
         return _galvatron(data, where)
     if data and all(isinstance(k, str) for k in data) and data.keys() & _MEGATRON.keys():
         return _megatron(data, where)
-    placements = data.get("placements", data)
-    if isinstance(placements, dict) and placements and all(map(_is_placed, placements.values())):
-        return _dtensor(placements, data.get("mesh") if placements is not data else None, where)
-    return None
+    if "placements" in data:
+        return _dtensor(_placed(data["placements"], where), data.get("mesh"), where)
+    return _dtensor(data, None, where) if data and all(map(_is_placed, data.values())) else None
 
 
 def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
@@ -237,6 +236,18 @@ def _is_placed(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(each, str) and _PLACEMENT.fullmatch(each.replace(" ", "")) for each in value
     )
+
+
+def _placed(placements: object, where: str) -> Mapping[str, list[str]]:
+    """Placements of parameters; an error names one that is none."""
+    fix = 'write {"placements": {NAME: ["Shard(0)", "Replicate()"]}}'
+    if not isinstance(placements, dict) or not placements:
+        raise ModelError("the placements are no object of names", f"{where}: placements", fix)
+    for name, value in placements.items():
+        if not _is_placed(value):
+            told = f"{json.dumps(value)[:80]} are no placements of a parameter"
+            raise ModelError(told, f"{where}: {name[:80]}", fix)
+    return placements
 
 
 def _dtensor(placements: Mapping[str, list[str]], mesh: object, where: str) -> ForeignPlan:

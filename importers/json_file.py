@@ -29,14 +29,9 @@ def read_json_object(path: Path, most_bytes: int, fix: str) -> Mapping[str, obje
         ModelError: no file, too large, too deep, or no JSON object.
     """
     try:
-        if path.is_dir():
-            raise ModelError(f"{path} is a folder", str(path), "name the file inside it")
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is no regular file", str(path), "copy it to a file")
-        size = path.stat().st_size
-        if size > most_bytes:
-            raise ModelError(f"{path.name} is larger than {most_bytes} bytes", str(path), fix)
-        text = path.read_bytes()
+        text = _bytes(path, most_bytes, fix)
+    except ModelError:
+        raise
     except (OSError, ValueError) as error:  # ValueError for a name that no file can have
         reason = getattr(error, "strerror", None) or error
         what = f"cannot read {path}: {reason}"
@@ -50,3 +45,13 @@ def read_json_object(path: Path, most_bytes: int, fix: str) -> Mapping[str, obje
     if not isinstance(found, dict):
         raise ModelError(f"{path.name} holds no JSON object", str(path), fix)
     return found
+
+
+def _bytes(path: Path, most_bytes: int, fix: str) -> bytes:
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder", str(path), "name the file inside it")
+    if path.exists() and not path.is_file():
+        raise ModelError(f"{path} is no regular file", str(path), "copy it to a file")
+    if path.stat().st_size > most_bytes:
+        raise ModelError(f"{path.name} is larger than {most_bytes} bytes", str(path), fix)
+    return path.read_bytes()

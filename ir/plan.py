@@ -15,6 +15,9 @@ CAUSE_UPDATED = "updated parameters"
 """Cause of the communication that brings the parts of a parameter together once in a step, after
 each device has updated its own (ZeRO 1 and 2)."""
 
+CAUSE_HOST = "optimizer state from and to the host"
+"""Cause of the copies of optimizer state that rests in the memory of the host."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedLayout:

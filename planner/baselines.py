@@ -26,6 +26,7 @@ from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import PortState
 from planner.restriction import original_choice, restricted
 from planner.solvers import Budget, solver_by_name
+from topology.units import format_memory
 
 IndexArray = NDArray[np.intp]
 
@@ -94,8 +95,8 @@ def _priced(
     excess = Evidence(lowered, choice).buffer_excess_bytes()
     step_s, peak = problem.cost_s(choice), problem.peak_bytes(choice) + excess
     fits = problem.fits(peak)
-    needed, limit = peak / 2**30, problem.memory_limit_bytes / 2**30
-    reason = "" if fits else f"needs {needed:.1f} GiB of {limit:.1f} GiB per device"
+    limit = format_memory(problem.memory_limit_bytes)
+    reason = "" if fits else f"needs {format_memory(peak)} of {limit} per device"
     return Baseline(scheme.name, fits, step_s, peak, reason), choice
 
 

@@ -12,7 +12,7 @@ from planner.lowered import Lowered
 from planner.request import InfeasibleError, SearchRequest
 from planner.solvers import Solution
 from topology.cluster import Cluster
-from topology.units import format_bytes
+from topology.units import format_bytes, format_memory
 
 GB = 1e9
 
@@ -64,11 +64,6 @@ def _amount(nbytes: float, digits: int) -> str:
     return f"{nbytes / GB:,.{digits}f} GB" if nbytes >= GB else format_bytes(nbytes)
 
 
-def _binary(nbytes: float) -> str:
-    """The same in binary gigabytes."""
-    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 else format_bytes(nbytes)
-
-
 def next_job_size(devices: int) -> int:
     """Smallest usual job of at least that many devices: 1, 2, 4 or whole servers of eight.
 
@@ -106,7 +101,8 @@ def infeasible(
     if request.training and request.optimizer.value.startswith("adam"):
         remedies.append("--optimizer sgd (no moments)")
     return InfeasibleError(
-        f"{found}: the smallest one found needs {_binary(needed)} per device of {_binary(limit)}",
+        f"{found}: the smallest one found needs {format_memory(needed)} per device of "
+        f"{format_memory(limit)}",
         needed_bytes=needed,
         available_bytes=limit,
         contributors=causes,

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
-from costmodel.simulation.order_time import in_order_s
-from ir.plan import Bound, Estimate, Plan, PlannedCollective, PlannedOperator, SharedParameter
+from costmodel.simulation.step_in_order import in_order_s
+from ir.plan import (
+    CAUSE_HOST,
+    Bound,
+    Estimate,
+    Plan,
+    PlannedCollective,
+    PlannedOperator,
+    SharedParameter,
+)
 from ir.plan_stages import has_equal_stages, part_times, pipeline_of, received, retimed, stage_plan
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
@@ -16,7 +24,6 @@ from planner.lowering import lower
 from planner.moving import moved, setting_of, timed_on
 from planner.request import RequestError
 from planner.stages.machine import send_s, send_tier
-from planner.stages.record import HOST
 from planner.stages.ring_moved import seen_there
 from topology.cluster import Cluster
 from topology.part import stage_cluster
@@ -241,7 +248,7 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
         add("recompute", op.recompute_s)
     for tensor in (t for t in plan.tensors if t.stage in own):
         add("optimizer update", tensor.update_s)
-        add(HOST, tensor.host_s)
+        add(CAUSE_HOST, tensor.host_s)
         add("recompute", tensor.recompute_s)
     sent = (s for stage in sorted(own) for s in received(plan, stage))
     for item in (*(c for c in plan.collectives if c.stage in own), *sent):

@@ -41,6 +41,7 @@ from planner.token_cuts import ruled_out, without
 from planner.wishes import Wishes
 from topology.cluster import Cluster
 from topology.mesh import Mesh
+from topology.units import format_memory
 
 FINER_MESH_WORK = 1_000_000
 """Finer meshes are tried where eliminating the first one visits at most so many table entries, per
@@ -252,8 +253,8 @@ class _Hunt:
         setting, lowered = free.lowered.setting, free.lowered
         needed, limit = free.solution.peak_bytes, limit_bytes or setting.memory_limit_bytes
         self.report(
-            f"mesh {shape_of(setting.mesh)}: the fastest plan needs {needed / 2**30:.1f} GiB "
-            f"of {limit / 2**30:.1f} GiB"
+            f"mesh {shape_of(setting.mesh)}: the fastest plan needs {format_memory(needed)} "
+            f"of {format_memory(limit)}"
         )
         if self.liveness.derived:
             lowered = self._lower(replace(setting, recompute=True), lowered.basis)

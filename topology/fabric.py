@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from topology.cluster_file import FabricEntry
 from topology.errors import ClusterError
-from topology.links import Fabric, LinkGraph, ServerLinks
+from topology.link_graph import LinkGraph
+from topology.links import Fabric, ServerLinks
 from topology.server_file import NicEntry, ServerFile
 from topology.units import parse_bandwidth, parse_ratio, parse_seconds
 from topology.wiring import nic_ports

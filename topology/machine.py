@@ -20,7 +20,8 @@ from topology.errors import ClusterError
 from topology.fabric import link_graph
 from topology.kinds import common_chip, limits
 from topology.library import Library, named_library
-from topology.links import LinkGraph, ServerLinks
+from topology.link_graph import LinkGraph
+from topology.links import ServerLinks
 from topology.network_tiers import few_tiers, network_tiers
 from topology.server_file import Placement, ServerFile
 from topology.tiers import Level, common_tier, levels_of, tiers_of

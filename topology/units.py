@@ -116,6 +116,15 @@ def format_bytes(nbytes: float) -> str:
     return _format(nbytes, [(1.0, "B"), *steps])
 
 
+def format_memory(nbytes: float) -> str:
+    """Bytes of a device: GiB with one digit, or a smaller unit where these would say little.
+
+    >>> format_memory(199.66 * 2**30), format_memory(58 * 2**30), format_memory(40 * 2**10)
+    ('199.7 GiB', '58.0 GiB', '40 KiB')
+    """
+    return f"{nbytes / 2**30:,.1f} GiB" if nbytes >= 2**30 else format_bytes(nbytes)
+
+
 def format_seconds(time_s: float) -> str:
     """Seconds in the unit that keeps the number readable.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from costmodel.collectives.curves import FloatArray
 from costmodel.collectives.kinds import Collective
 from topology.errors import ClusterError
-from topology.links import Flows, LinkGraph, Pattern
+from topology.link_graph import Flows, LinkGraph, Pattern
 
 __all__ = ["GroupTraffic", "concurrent_time_s", "fair_rates", "flow_rates"]
 

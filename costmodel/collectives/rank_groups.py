@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives.contention import flow_rates
 from costmodel.collectives.curves import FloatArray
-from topology.links import Flows, LinkGraph, Pattern
+from topology.link_graph import Flows, LinkGraph, Pattern
 
 __all__ = ["RankGroup", "rank_group", "ring_bandwidth"]
 

@@ -12,7 +12,7 @@ from costmodel.collectives.nccl_constants import Constants
 from costmodel.collectives.rank_groups import ring_bandwidth
 from costmodel.link_calibration.measurements import CalibrationError, GroupShape
 from topology.cluster import Cluster, Tier, TierKind
-from topology.links import LinkGraph
+from topology.link_graph import LinkGraph
 from topology.machine import Machine
 from topology.mesh import tier_mesh
 

@@ -16,7 +16,7 @@ from costmodel.simulation.going_round import going_round
 from costmodel.simulation.plan_index import CAUSE_GATHER, CAUSE_SYNC, PlanIndex, Unit, fused
 from costmodel.simulation.ports import Ports
 from costmodel.simulation.programme import COMPUTE, Programme, Use, Work
-from ir.plan import Plan, PlannedCollective, PlannedOperator
+from ir.plan import CAUSE_HOST, Plan, PlannedCollective, PlannedOperator
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 
@@ -25,7 +25,6 @@ Tasks: TypeAlias = frozenset[int]
 
 FORWARD, BACKWARD = "compute forward", "compute backward"
 RECOMPUTE, UPDATE = "recompute", "optimizer update"
-FROM_HOST = "optimizer state from and to the host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,21 +308,25 @@ class Lowering:
         return needs
 
     def updates(self, needs: Tasks) -> None:
-        """Update the parameters once all gradients are there, as the norm of all of them wants."""
-        first = needs
+        """Update the parameters once all gradients are there, as the norm of all of them wants.
+
+        Without an optimizer an update takes no time; what is gathered behind it is gathered.
+        """
+        ready = first = needs
         for tensor in self.plan.parameters:
             before = needs
             if tensor.host_s > 0:
                 before |= {self._from_host(tensor.name, tensor.host_s, first)}
                 first = frozenset()
+            over = ready
             if tensor.update_s > 0:
-                task = self._compute(tensor.name, UPDATE, tensor.update_s, before)
-                self._chain(self.index.updated(tensor.name), frozenset([task]))
+                over = frozenset([self._compute(tensor.name, UPDATE, tensor.update_s, before)])
                 needs = frozenset()
+            self._chain(self.index.updated(tensor.name), over)
 
     def _from_host(self, label: str, seconds: float, needs: Iterable[int]) -> int:
         """Optimizer state on its way from the host and back, on the link to it."""
-        work = Work(FROM_HOST, "copy", "host")
+        work = Work(CAUSE_HOST, "copy", "host")
         if not self.effects.overlap:
             self.last_compute = self.programme.add(label, work, seconds, (self.compute,), needs)
             return self.last_compute

@@ -99,16 +99,23 @@ def _one_forward_one_backward(shape: Shape, stage: int) -> Order:
 def _interleaved(shape: Shape, stage: int) -> Order:
     """Each device holds v chunks of layers and visits them in turn, p micro-batches at a time.
 
+    A turn that is not full would leave stages waiting for one another; Megatron-LM refuses it too.
+
     Source: Narayanan et al., SC21, arXiv 2104.04473, section 2.2; the number of passes ahead is
     Megatron-LM's.
     """
     if shape.chunks == 1:
         return _one_forward_one_backward(shape, stage)
+    if shape.micro_batches % shape.stages:
+        raise ScheduleError(
+            f"chunks take turns with {shape.stages} micro-batches at a time, one for each stage; "
+            f"{shape.micro_batches} micro-batches are no multiple of that"
+        )
     table = [
         (chunk, micro)
         for first in range(0, shape.micro_batches, shape.stages)
         for chunk in range(shape.chunks)
-        for micro in range(first, min(first + shape.stages, shape.micro_batches))
+        for micro in range(first, first + shape.stages)
     ]
     ahead = min(len(table), 2 * (shape.stages - stage - 1) + (shape.chunks - 1) * shape.stages)
     forward = [Pass(_F, chunk, micro) for chunk, micro in table]

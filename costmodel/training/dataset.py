@@ -179,9 +179,8 @@ def measured_medians(entries: Sequence[Entry]) -> tuple[float | None, ...]:
     for entry in entries:
         if entry.step_s is not None:
             repeats[entry.configuration].append(entry.step_s)
-    return tuple(
-        None if entry.step_s is None else median(repeats[entry.configuration]) for entry in entries
-    )
+    known = {configuration: median(steps) for configuration, steps in repeats.items()}
+    return tuple(None if entry.step_s is None else known[entry.configuration] for entry in entries)
 
 
 def _configuration(row: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from importers.stablehlo.attributes import attribute, record, sequence, unquoted
 from importers.stablehlo.locations import Locations
-from importers.stablehlo.pieces import attribute_alone, letters, ranges, skip_to_close, skipped
+from importers.stablehlo.pieces import attribute_alone, letters, ranges, skipped
 from importers.stablehlo.program import (
-    Argument,
     Attribute,
     Function,
     Module,
@@ -21,8 +20,8 @@ from importers.stablehlo.program import (
     Region,
     TensorType,
 )
+from importers.stablehlo.signatures import Signatures
 from importers.stablehlo.tokens import MLIR, Tokens
-from importers.stablehlo.types import tensor_type
 
 MAX_OPERATIONS = 400_000
 MAX_DEPTH = 24
@@ -56,9 +55,9 @@ class _Parser:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.locations = Locations(tokens)
+        self.signatures = Signatures(tokens, self.locations)
         self.count = 0
         self.functions: dict[str, Function] = {}
-        self.line, self.seen = 1, 0
 
     def module(self) -> Module:
         tokens = self.tokens
@@ -102,8 +101,8 @@ class _Parser:
         while tokens.at("public", "private", "nested"):
             tokens.take()
         name = unquoted(tokens.kind("symbol", "the name of a function").text[1:])
-        arguments = self._arguments()
-        results = self._results() if tokens.maybe("->") else ()
+        arguments = self.signatures.arguments()
+        results = self.signatures.results() if tokens.maybe("->") else ()
         if tokens.maybe("attributes"):
             record(tokens)
         operations = self._block(0) if tokens.at("{") else ()
@@ -123,63 +122,6 @@ class _Parser:
             else:
                 tokens.take()
 
-    def _arguments(self) -> tuple[Argument, ...]:
-        tokens = self.tokens
-        tokens.take("(")
-        found: list[Argument] = []
-        while not tokens.maybe(")"):
-            if found:
-                tokens.take(",")
-            if tokens.next.kind == "type":
-                return self._declared_types(found)
-            value = tokens.kind("value", "an argument").text
-            tokens.take(":")
-            kind = self._type()
-            given = record(tokens) if tokens.at("{") else {}
-            label = self.locations.here()
-            known = given.get("jax.arg_info") or given.get("jax.argument")
-            found.append(Argument(value, kind, str(known) if known else label))
-        return tuple(found)
-
-    def _declared_types(self, found: list[Argument]) -> tuple[Argument, ...]:
-        """A declaration without a body has types alone."""
-        skip_to_close(self.tokens)
-        return tuple(found)
-
-    def _results(self) -> tuple[str, ...]:
-        tokens = self.tokens
-        if not tokens.maybe("("):
-            self._type()
-            return ("",)
-        found: list[str] = []
-        while not tokens.maybe(")"):
-            if found:
-                tokens.take(",")
-            self._type()
-            given = record(tokens) if tokens.at("{") else {}
-            found.append(str(given.get("jax.result_info", "")))
-        return tuple(found)
-
-    def _type(self) -> TensorType:
-        """A type of a value; what is none that networks compute with has no dims."""
-        tokens = self.tokens
-        if tokens.next.kind == "type":
-            text = tokens.take().text
-            return tensor_type(text, f"{tokens.where}, line {self._line()}")
-        token = tokens.take()
-        if tokens.at("<"):
-            skipped(tokens)
-        if token.kind not in {"alias", "word"}:
-            raise tokens.expected("a type")
-        return TensorType((), token.text)
-
-    def _line(self) -> int:
-        """Line of the next word; counted onwards, for a text may be long."""
-        start = self.tokens.next.start
-        self.line += self.tokens.text.count("\n", self.seen, start)
-        self.seen = start
-        return self.line
-
     def _block(self, depth: int) -> tuple[Operation, ...]:
         tokens = self.tokens
         if depth > MAX_DEPTH:
@@ -195,7 +137,7 @@ class _Parser:
         self.count += 1
         if self.count > MAX_OPERATIONS:
             raise tokens.fault(f"the program has more than {MAX_OPERATIONS} operations")
-        line = self._line()
+        line = self.signatures.line()
         results = self._left_side()
         if tokens.next.kind not in {"word", "string"}:
             raise tokens.expected("an operation")
@@ -340,7 +282,7 @@ class _Parser:
         tokens = self.tokens
         groups: list[tuple[str, ...]] = []
         while tokens.at("("):
-            groups.append(tuple(a.value for a in self._arguments()))
+            groups.append(tuple(a.value for a in self.signatures.arguments()))
         if not groups or any(len(g) != 2 for g in groups):
             raise tokens.expected("two arguments for each operand of a reduction")
         arguments = (*(g[0] for g in groups), *(g[1] for g in groups))
@@ -356,7 +298,7 @@ class _Parser:
         if tokens.next.kind == "alias":
             tokens.take()
             if tokens.at("("):
-                arguments = tuple(a.value for a in self._arguments())
+                arguments = tuple(a.value for a in self.signatures.arguments())
             tokens.take(":")
         found: list[Operation] = []
         while not tokens.maybe("}"):
@@ -366,23 +308,9 @@ class _Parser:
 
     def _signature(self, body: _Body) -> None:
         """Types: those behind an arrow, or the ones that are named."""
-        body.types = self._types()
+        body.types = self.signatures.types()
         if self.tokens.maybe("->"):
-            body.types = self._types()
-
-    def _types(self) -> list[TensorType]:
-        tokens = self.tokens
-        found: list[TensorType] = []
-        if tokens.maybe("("):
-            while not tokens.maybe(")"):
-                if found:
-                    tokens.take(",")
-                found.append(self._type())
-            return found
-        found.append(self._type())
-        while tokens.maybe(","):
-            found.append(self._type())
-        return found
+            body.types = self.signatures.types()
 
     def _goes_on(self, body: _Body) -> bool:
         """Whether bodies or attributes follow the types, as those of loops and reductions do."""

@@ -25,6 +25,7 @@ from costmodel.training.records import (
 )
 from costmodel.training.stacks import software_flags
 from planner.asking.errors import UserError, unknown_name
+from planner.asking.named_parts import named_parts
 from planner.asking.simulation import SimulationOptions, reported
 from planner.asking.training_model import training_model
 
@@ -47,15 +48,7 @@ def parsed(text: str) -> dict[str, str]:
     Raises:
         UserError: an unknown name, or one given twice.
     """
-    out: dict[str, str] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, _, value = (text.strip() for text in part.partition("="))
-        if key not in KEYS:
-            raise unknown_name("part of a layout", key, KEYS, f"--layout {text}")
-        if key in out:
-            raise UserError(f"{key} is given twice", f"--layout {text}", "give it once")
-        out[key] = value
-    return out
+    return named_parts(text, KEYS, "part of a layout", "--layout")
 
 
 def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
@@ -68,8 +61,10 @@ def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
     sizes.setdefault("micro_batch", 1)
     sizes.setdefault("seq_len", DEFAULT_SEQUENCE)
     replicas = sizes.get("dp", 1) * sizes["micro_batch"]
-    sizes.setdefault("global_batch", replicas * max(1, 4 * (sizes.get("pp", 1) - 1)))
-    stages = tuple(
+    stages = sizes.get("pp", 1)
+    usual = 4 * stages if sizes.get("vpp", 1) > 1 else max(1, 4 * (stages - 1))
+    sizes.setdefault("global_batch", replicas * usual)
+    layers = tuple(
         _whole(n, "stages") for n in parts.get("stages", "").split("/") if parts.get("stages")
     )
     again = parts.get("recompute", "none")
@@ -87,7 +82,7 @@ def layout_of(parts: Mapping[str, str], model: TrainingModel) -> TrainingLayout:
         sequence_parallel=_flag(parts.get("sp"), "sp"),
         recompute=Recompute(again),
         recompute_share=share,
-        stage_layers=stages,
+        stage_layers=layers,
         schedule=_schedule(parts.get("schedule", "")),
     )
     check(layout, model)
@@ -160,10 +155,10 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
         (layout.seq_len % layout.cp, f"seq={layout.seq_len} is no multiple of cp={layout.cp}"),
         (layout.vpp > 1 and layout.pp == 1, "vpp needs pp of 2 or more"),
         (
-            layout.vpp > 1 and layout.micro_batches < layout.pp,
+            layout.vpp > 1 and layout.micro_batches % layout.pp,
             (
-                f"{layout.micro_batches:g} micro-batches do not fill {layout.pp} stages of "
-                f"{layout.vpp} chunks; {layout.pp} or more"
+                f"{layout.micro_batches:g} micro-batches are no multiple of pp={layout.pp}, as "
+                f"stages of {layout.vpp} chunks want that take turns"
             ),
         ),
         (

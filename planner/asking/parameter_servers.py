@@ -20,6 +20,7 @@ from costmodel.simulation.parameter_server import (
 from costmodel.simulation.served_layout import Servers, served_training
 from costmodel.training.records import TrainingRun
 from planner.asking.errors import UserError, unknown_name
+from planner.asking.named_parts import named_parts
 from topology.errors import UnitError
 from topology.units import parse_bandwidth
 
@@ -45,7 +46,7 @@ def served(run: TrainingRun, text: str) -> Served:
     Raises:
         UserError: something in the text cannot be.
     """
-    parts = _parsed(text)
+    parts = named_parts(text, KEYS, "part of --servers", "--servers")
     if run.layout.dp > MAX_WORKERS:
         raise UserError(
             f"{run.layout.dp} workers; at most {MAX_WORKERS} are simulated", "--servers", "lower dp"
@@ -58,18 +59,6 @@ def served(run: TrainingRun, text: str) -> Served:
     except ServerError as error:
         raise UserError(str(error), f"--servers {text}", "see `planner simulate --help`") from error
     return Served(run, training, rate, changed, horizon_s)
-
-
-def _parsed(text: str) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, _, value = part.partition("=")
-        if key not in KEYS:
-            raise unknown_name("part of --servers", key, KEYS, f"--servers {text}")
-        if key in out:
-            raise UserError(f"{key} is given twice", f"--servers {text}", "give it once")
-        out[key] = value
-    return out
 
 
 def _servers(parts: Mapping[str, str]) -> Servers:

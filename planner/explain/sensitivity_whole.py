@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from costmodel.simulation.order_time import in_order_s
+from costmodel.simulation.step_in_order import in_order_s
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Pipeline, Plan

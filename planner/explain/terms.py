@@ -9,11 +9,11 @@ from functools import cached_property
 
 from costmodel.collectives import CollectiveModel
 from costmodel.redistribution import UNREACHABLE_S
+from ir.plan import CAUSE_HOST
 from planner.edges import CAUSE_INSIDE
 from planner.explain.causes import CauseKind
 from planner.lowered import Lowered, NodeKind
 from planner.stages.offload import host_bytes, host_s
-from planner.stages.record import HOST
 
 ROUNDING = 1e-12
 """Relative size below which what is left of a sum is rounding."""
@@ -113,7 +113,7 @@ class Terms:
             state = node.port.states[node.port.of[candidate]]
             host = host_s(self.lowered, host_bytes(self.lowered, node, state))
         if host:
-            yield Term(CauseKind.NODE, index, HOST, "", "", host)
+            yield Term(CauseKind.NODE, index, CAUSE_HOST, "", "", host)
         what = "recompute" if node.kind is NodeKind.TENSOR else "optimizer update"
         yield from self._rest(CauseKind.NODE, index, what, total - host, total)
 

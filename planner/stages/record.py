@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from costmodel.operators import chip_constants
-from costmodel.simulation.order_time import in_order_s
+from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import (
+    CAUSE_HOST,
     Bound,
     Estimate,
     Pipeline,
@@ -33,7 +34,6 @@ from planner.stages.states import StateInParts
 
 BUBBLE = "other stages at work"
 """Cause of the time in which the slowest stage waits."""
-HOST = "optimizer state from and to the host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +238,8 @@ def _tell_host(time: dict[str, float], group: Group, part: int, parts: int) -> N
         for node, state in group.parameters()
         if piece_of_name(node.name) % parts == part
     )
-    time[HOST] = host_s(group.lowered, held)
-    time["optimizer update"] = max(time["optimizer update"] - time[HOST], 0.0)
+    time[CAUSE_HOST] = host_s(group.lowered, held)
+    time["optimizer update"] = max(time["optimizer update"] - time[CAUSE_HOST], 0.0)
 
 
 def _causes_of(side: Side, part: int, parts: int) -> dict[str, float]:

@@ -18,6 +18,7 @@ from planner.asking.errors import UserError
 from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_SEQUENCE, LayoutOptions, parsed
 from planner.request import InfeasibleError
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
+from topology.units import format_memory
 
 MOST_DEVICES = 1 << 20
 LARGEST = 10**9 - 1
@@ -168,8 +169,7 @@ class RankingOptions:
                 remedies.append(f"--devices {devices} is enough")
                 break
         what = (
-            f"the leanest layout needs {needed / 2**30:.1f} GiB per device of "
-            f"{limit / 2**30:.1f} GiB"
+            f"the leanest layout needs {format_memory(needed)} per device of {format_memory(limit)}"
         )
         return InfeasibleError(what, needed, limit, {}, tuple(remedies))
 

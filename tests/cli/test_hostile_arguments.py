@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import helper
 
 Planner = Callable[..., Any]
 
@@ -91,6 +92,18 @@ def test_a_folder_is_no_model(planner: Planner, tmp_path: Path) -> None:
     run = planner("inspect", tmp_path)
     assert run.code == 2
     assert "folder" in run.err
+
+
+def test_a_name_that_nobody_would_read_whole_is_shortened(planner: Planner, tmp_path: Path) -> None:
+    lost = helper.make_node("Relu", ["lost"], ["y"], name="n" * 100_000)
+    y = helper.make_tensor_value_info("y", 1, [4])
+    graph = helper.make_graph([lost], "g", [], [y])
+    model = tmp_path / "long.onnx"
+    model.write_bytes(helper.make_model(graph).SerializeToString())
+    run = planner("inspect", model)
+    assert run.code == 2
+    assert "n ... n" in run.err
+    assert len(run.err) < 4_000
 
 
 def test_a_file_is_no_output_folder(mlp: Path, planner: Planner, tmp_path: Path) -> None:

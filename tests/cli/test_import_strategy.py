@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import parser
 
 from ir.plan_file import read_plan
 from planner.checkpoint_only import checkpoint_only_s
@@ -69,6 +70,23 @@ def test_the_rest_by_batch_takes_what_the_export_says_of_a_checkpoint_alone(
     planner("import-strategy", searched / "strategy.ckpt", MINDIR, *SEARCH, "-o", target)
     alone_s = checkpoint_only_s(read_plan(searched / "plan.json"))
     assert read_plan(target).estimate.step_time_s == pytest.approx(alone_s)
+
+
+def test_a_note_says_where_attention_is_taken_apart(planner: Planner, tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["": 20]>
+    net (float[8, 4, 16, 32] x) => (float[8, 4, 16, 32] y)
+    <float[32, 32] q = ["location": "w"], float[32, 32] k = ["location": "w"]> {
+        a = MatMul(x, q) b = MatMul(x, k) t = Transpose<perm=[0, 1, 3, 2]>(b)
+        s = MatMul(a, t) p = Softmax<axis=-1>(s) y = MatMul(p, x)
+    }"""
+    model, target = tmp_path / "net.onnx", tmp_path / "back.json"
+    model.write_bytes(parser.parse_model(text).SerializeToString())
+    assert planner("search", model, "--devices", "4", "-o", tmp_path).code == 0
+    call = ("import-strategy", tmp_path / "strategy.ckpt", model, "--devices", "4", "-o", target)
+    assert "--attention fused" in planner(*call).err
+    assert any("--attention fused" in note for note in read_plan(target).notes)
+    assert "--attention fused" not in planner(*call, "--attention", "fused").err
+    assert not any("--attention fused" in note for note in read_plan(target).notes)
 
 
 def test_a_plan_that_does_not_fit_leaves_nothing(

@@ -107,6 +107,12 @@ def test_parts_of_a_layout_are_understood(planner: Planner, more: str) -> None:
     assert answer(planner("simulate", "--layout", text, "llama3-8b", "--json"))["step_time_s"] > 0
 
 
+@pytest.mark.parametrize("stages", [5, 8])
+def test_the_usual_batch_lets_chunks_take_turns(planner: Planner, stages: int) -> None:
+    run = planner("simulate", "--layout", f"pp={stages},vpp=2", "llama3-8b", "--json")
+    assert answer(run)["step_time_s"] > 0
+
+
 def test_experts_may_be_uneven(planner: Planner) -> None:
     times = [
         answer(planner("simulate", "--layout", f"dp=8,ep=8,seq=1024,batch=16,imbalance={x}",
@@ -162,7 +168,7 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "ep=2,dp=2", "llama3-8b"), "0 experts do not split over ep=2"),
         (("--layout", "stages=1/2,pp=2", "llama3-8b"), "are not 2 stages of 32 layers"),
         (("--layout", "vpp=2", "llama3-8b"), "vpp needs pp"),
-        (("--layout", "pp=4,vpp=2,batch=3", "llama3-8b"), "do not fill 4 stages of 2 chunks"),
+        (("--layout", "pp=4,vpp=2,batch=3", "llama3-8b"), "no multiple of pp=4"),
         (("--layout", "recompute-share=0.5", "llama3-8b"), "but recompute is none"),
         (("--layout", "imbalance=1.5", "llama3-8b"), "llama3-8b has none"),
         (("--layout", "recompute=some", "llama3-8b"), "unknown recomputation 'some'"),

@@ -101,6 +101,8 @@ def test_contexts_heads_and_stages_are_read() -> None:
         ({"tp": -1}, "no degree"),
         ({"w": ["R"], "v": ["R", "R"]}, "1 and 2 placements"),
         ({"mesh": [2], "placements": {"v": ["R", "R"]}}, "mesh has 1"),
+        ({"mesh": [2], "placements": {"v": ["S(-1)"]}}, r"S\(-1\)\S* are no placements"),
+        ({"mesh": [2], "placements": {}}, "no object of names"),
     ],
 )
 def test_faults_are_named(data: dict[str, object], fault: str) -> None:

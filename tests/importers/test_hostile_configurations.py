@@ -140,6 +140,7 @@ def test_a_file_that_is_no_configuration_is_refused(
         import_hf_config(path)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
+    assert str(caught.value).count("fix:") == 1
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

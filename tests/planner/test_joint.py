@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.simulation.order_time import in_order_s
+from costmodel.simulation.step_in_order import in_order_s
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json, read_plan

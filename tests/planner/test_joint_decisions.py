@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from costmodel.simulation.order_time import in_order_s
+from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import CAUSE_UPDATED, Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from planner.joint import search_whole

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from exporters.errors import ExportError
+from exporters.formats import FORMATS
 from ir.plan import Plan
 from ir.plan_file import read_plan
 from planner.asking.faults import user_errors
@@ -28,6 +30,7 @@ from service.settings import Settings
 from service.views.memory import memory_view
 from service.views.summary import summary_view
 from service.views.timeline import timeline_view
+from service.work.tasks.exports import SUFFIXES
 from tests.builders import mlp
 from tests.service_views.chinese import cause_is_known, chinese_of, sentences, without_chinese
 from tests.service_views.plans_of import FAST, plan_of
@@ -41,13 +44,15 @@ PLANS = ("attention", "products", "layers", "staged")
 ASKED = (
     "service", "planner/asking/texts.py", "planner/asking/machines.py", "planner/asking/errors.py",
     "planner/asking/request.py", "planner/whatif/axes.py", "planner/preparation.py",
-    "planner/explain/questions.py", "ir/batch.py",
+    "planner/explain/questions.py", "planner/whatif/tasks.py", "ir/batch.py",
 )  # fmt: skip
 """What the forms of the page run into first."""
 
 
 @cache
 def plan(name: str) -> Plan:
+    if name == "inference":
+        return search(mlp(3, batch=64), CLUSTER, replace(FAST, training=False))
     if name != "staged":
         return plan_of(name)
     request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
@@ -132,6 +137,19 @@ def test_what_the_service_refuses_has_chinese(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert all(answer.status_code >= 400 for answer in answers)
     told = [answer.json()["message"] for answer in answers]
+    assert not [line for text in told for line in without_chinese(text)]
+
+
+@pytest.mark.parametrize("name", [*PLANS, "inference"])
+def test_what_an_export_refuses_has_chinese(name: str, tmp_path: Path) -> None:
+    told = []
+    for form in FORMATS.values():
+        suffix = SUFFIXES.get(form.name, (".json",))[0]
+        try:
+            form.writer(plan(name), None)(tmp_path / f"{form.name}{suffix}")
+        except ExportError as refused:
+            told.append(str(refused))
+    assert told
     assert not [line for text in told for line in without_chinese(text)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.topology.machines import SERVER, alone, file, link, machine
 from topology import ClusterError
 from topology.catalogue import named_machine
-from topology.links import Flows, LinkGraph, Pattern
+from topology.link_graph import Flows, LinkGraph, Pattern
 
 
 def names(graph: LinkGraph, flows: Flows, flow: int) -> list[str]:

@@ -5,6 +5,7 @@ import { ZH } from "./zh";
 import { SAID_OF_REFUSALS } from "./said_refusals";
 import { SAID_OF_PLANS } from "./said_plans";
 import { SAID_OF_UPLOADS } from "./said_uploads";
+import { SAID_OF_EXPORTS } from "./said_exports";
 
 export type Said = [english: string, chinese: string];
 
@@ -19,7 +20,7 @@ const known = new Map<string, string>();
 let patterns: Pattern[] | undefined;
 
 function compiled(): Pattern[] {
-  const rows: Said[] = [...SAID_OF_PLANS, ...SAID_OF_REFUSALS, ...SAID_OF_UPLOADS];
+  const rows: Said[] = [...SAID_OF_PLANS, ...SAID_OF_REFUSALS, ...SAID_OF_UPLOADS, ...SAID_OF_EXPORTS];
   const own = ([english]: Said) => english.replaceAll(HOLE, "").length;
   return rows.sort((a, b) => own(b) - own(a)).map(([english, chinese]) => ({
     expression: new RegExp(`^${english.split(HOLE).map(escaped).join("(.+?)")}$`),

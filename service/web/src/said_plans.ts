@@ -55,7 +55,8 @@ export const SAID_OF_PLANS: Said[] = [
   ["it does not say that keys and values go round (ring attention): its times need that", "它无法表达键和值的环行（ring attention）：而其时间以此为前提"],
 
   // Remarks of baselines
-  ["needs {} GiB of {} GiB per device", "每设备需要 {1} GiB，上限 {2} GiB"],
+  ["attention is priced operator by operator, as the file cuts it; with --attention fused it is one kernel, as in a plan of search", "注意力按文件的切分逐个算子计价；用 --attention fused 则与搜索的方案一样按一个融合核计价"],
+  ["needs {} of {} per device", "每设备需要 {1}，上限 {2}"],
   ["the batch of {} does not split {} ways", "批大小 {1} 不能切成 {2} 份"],
   ["its layouts cannot be reached from one another here", "在这里它的布局之间无法转换"],
   ["{w} {} has no candidate that follows it", "{1} {2} 没有符合它的候选"],
@@ -113,8 +114,8 @@ export const SAID_OF_PLANS: Said[] = [
   ["memory binds in the stage that holds most, {}: a GiB more would save its devices {} a step", "内存在占用最多的阶段是瓶颈（{1}）：每多一 GiB，其设备每步节省 {2}"],
 
   // Where nothing fits
-  ["no plan fits: the smallest one found needs {} GiB per device of {} GiB", "没有放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
-  ["no plan that fits was found in time: the smallest one found needs {} GiB per device of {} GiB", "时限内没有找到放得下的方案：找到的最小方案每设备需要 {1} GiB，上限 {2} GiB"],
+  ["no plan fits: the smallest one found needs {} per device of {}", "没有放得下的方案：找到的最小方案每设备需要 {1}，上限 {2}"],
+  ["no plan that fits was found in time: the smallest one found needs {} per device of {}", "时限内没有找到放得下的方案：找到的最小方案每设备需要 {1}，上限 {2}"],
   ["{} of states (weights, gradients) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
   ["{} of states (weights, gradients, optimizer) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度、优化器）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
   ["--memory {}, if the devices had it", "--memory {1}，如果设备有这么多"],
@@ -143,7 +144,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["{} operators, {} parameters on {} devices of {}", "{1} 个算子、{2} 个参数，{4} 的 {3} 个设备"],
   ["{} operators, {} cuts, {} ways to cut a batch of {} on {} devices of {}", "{1} 个算子、{2} 个切点，在 {6} 的 {5} 个设备上切分批大小 {4} 的方式有 {3} 种"],
   ["mesh {}: {} nodes, {} candidates", "网格 {1}：{2} 个节点，{3} 个候选"],
-  ["mesh {}: the fastest plan needs {} GiB of {} GiB", "网格 {1}：最快的方案需要 {2} GiB，上限 {3} GiB"],
+  ["mesh {}: the fastest plan needs {} of {}", "网格 {1}：最快的方案需要 {2}，上限 {3}"],
   ["the same in seconds, and the fastest plan for comparison", "换算成秒，并给出最快的方案作比较"],
   ["interrupted: ending with what is quick to find", "被中断：用很快能找到的结果收尾"],
   ["nothing fits: looking for the least change with which something does", "放不下：正在寻找使其放得下的最小改动"],

@@ -60,7 +60,8 @@ def layouts(draw: st.DrawFn) -> TrainingRun:
     schedule = "" if vpp > 1 else draw(st.sampled_from(STAGES[pp][2]))
     dp, cp = draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2)))
     zero = draw(st.sampled_from((0, 1, 2, 3)))
-    micro_batches = 2 * pp if schedule == "dualpipe" else draw(st.sampled_from((1, 2, 5)))
+    turns = draw(st.sampled_from((1, 2, 5)))
+    micro_batches = 2 * pp if schedule == "dualpipe" else turns * (pp if vpp > 1 else 1)
     layout = TrainingLayout(
         2 * dp * micro_batches,
         2,

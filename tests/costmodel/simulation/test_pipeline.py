@@ -53,7 +53,8 @@ def jobs(draw: st.DrawFn) -> Job:
                         sync_each_micro=draw(st.booleans()),
                         beside=draw(st.sampled_from([0.3, 1.0])))  # fmt: skip
     send = Work("stage transfer", "point_to_point", draw(st.sampled_from(["net", "near"])))
-    return Job(tuple(stages), draw(st.integers(1, 6)), schedule, 1, draw(seconds), send, sharding)
+    micro_batches = draw(st.integers(1, 6)) * (len(stages) if chunks > 1 else 1)
+    return Job(tuple(stages), micro_batches, schedule, 1, draw(seconds), send, sharding)
 
 
 @given(jobs(), st.booleans(), st.sampled_from(Contention), st.sampled_from([0.0, 0.3]))

@@ -95,6 +95,8 @@ def test_every_pass_runs_once_and_backward_after_forward(
         stages, chunks, micro_batches = 2 * stages, 2, 4 * stages + 2 * (micro_batches // 2)
     elif schedule.single_chunk:
         chunks = 1
+    else:
+        micro_batches *= stages
     for order in orders(name, Shape(stages, chunks, micro_batches)):
         seen = Counter((p.direction, p.chunk, p.micro) for p in order)
         assert set(seen.values()) == {1}
@@ -144,6 +146,7 @@ def test_interleaving_holds_as_many_chunks_as_published(stages: int, chunks: int
         ("1f1b", Shape(2, 1, 0), "stages, chunks and micro-batches are 1 or more"),
         ("dualpipe", Shape(3, 2, 8), "even number of stages"),
         ("dualpipe", Shape(4, 2, 6), "not 4 stages and 6 micro-batches"),
+        ("interleaved", Shape(8, 2, 28), "28 micro-batches are no multiple"),
     ],
 )
 def test_numbers_that_a_schedule_does_not_allow_are_named(

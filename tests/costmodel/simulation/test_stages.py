@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Contention, Effects
-from costmodel.simulation.order_time import in_order_s
 from costmodel.simulation.pipeline import pipeline_programme
 from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.stage_simulation import _silent_job
+from costmodel.simulation.step_in_order import in_order_s
 from costmodel.simulation.trace import trace_json
 from costmodel.simulation.variation import Distribution, Variation
-from ir.plan import Pipeline, Plan
+from ir.plan import CAUSE_UPDATED, Pipeline, Plan
 from ir.plan_stages import part_times, retimed, stage_times
 from planner.moving_stages import moved_stages
 from planner.request import RequestError
@@ -132,6 +132,14 @@ def test_a_step_without_overlap_takes_the_estimate(shape: Shape, target: str) ->
     for seed, zero in enumerate(("0", "1", "2", "3", "auto")):
         plan = drawn_stages(mlp(8, 4, 512, 1024), 8, shape, target, seed, zero)
         assert alone(plan).step_s == pytest.approx(plan.estimate.step_time_s, rel=CLOSE)
+
+
+def test_so_it_does_where_nothing_is_updated_but_gathered_behind_it() -> None:
+    """ZeRO 1 without an optimizer: updates take no time."""
+    plan = drawn(Shape(2, 4, 4), 1, "1")
+    assert any(item.cause == CAUSE_UPDATED for item in plan.collectives)
+    idle = retimed(replace(plan, tensors=tuple(replace(t, update_s=0.0) for t in plan.tensors)))
+    assert alone(idle).step_s == pytest.approx(in_order_s(pipeline(idle)), rel=CLOSE)
 
 
 @pytest.mark.parametrize("sizes", [(), (2, 4, 2)])

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ir.plan import Plan
+from ir.plan import CAUSE_HOST, Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.plan_stages import part_times, pipeline_of, send_times
 from planner.asking.wishes import with_restriction
@@ -25,7 +25,6 @@ from planner.request import RequestError, SearchRequest
 from planner.restriction import restricted
 from planner.solvers import Budget, solver_by_name
 from planner.splits import splits_in
-from planner.stages.record import HOST
 from planner.stages.states import StateInParts
 from tests.builders import mlp
 from topology.catalogue import named_cluster
@@ -72,7 +71,7 @@ def test_every_part_costs_and_holds_what_the_file_says(plans: dict[str, Plan], n
         terms = Terms(case.lowered).of_choice(case.choice)
         assert math.fsum(term.time_s for term in terms) == pytest.approx(work_s, rel=1e-9)
         held = math.fsum(t.host_s for t in plan.parameters if t.stage % pipeline.parts == part)
-        told = math.fsum(term.time_s for term in terms if term.what == HOST)
+        told = math.fsum(term.time_s for term in terms if term.what == CAUSE_HOST)
         assert told == pytest.approx(held, rel=1e-9)
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from costmodel.simulation.order_time import in_order_s
 from costmodel.simulation.schedules import SCHEDULES, Direction
 from costmodel.simulation.schedules import Shape as ScheduleShape
+from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import Pipeline, PipelineStage
 from planner.joint import search_whole
 from planner.request import InfeasibleError, SearchRequest

@@ -15,7 +15,7 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.stage_simulation import simulate_staged
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
-from ir.plan import Plan
+from ir.plan import CAUSE_HOST, Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from ir.plan_stages import part_times, retimed
 from planner import joint
@@ -27,7 +27,6 @@ from planner.stages import task as tasks
 from planner.stages.menu import Shape
 from planner.stages.offload import STATES, OnHost, brought_back, host_bytes, with_offload
 from planner.stages.pieces import plain_name
-from planner.stages.record import HOST
 from planner.stages.task import Task
 from planner.stages.whole import solved
 from tests.builders import mlp
@@ -152,7 +151,7 @@ def test_the_plan_says_what_is_on_the_host_and_how_long_it_takes() -> None:
         assert pieces in {1, 2}
         assert tensor.host_s == pytest.approx(tensor.host_bytes / 25.6e9)
     own = plan.estimate.time_by_cause
-    assert own[HOST] > 0
+    assert own[CAUSE_HOST] > 0
     assert sum(own.values()) == pytest.approx(plan.estimate.step_time_s)
     plain = whole(None, devices=4, pipeline="2", micro_batch="2", interleave="1", zero="0")
     assert "host_bytes" not in plan_to_json(plain)
@@ -173,11 +172,13 @@ def test_the_simulation_has_a_stream_for_it() -> None:
     plan = retimed(plan)
     alone = simulate_staged(plan, Effects(overlap=False))
     assert alone.step_s == pytest.approx(sum(part_times(plan)) * 4, rel=1e-6)
-    assert any(c.cause == HOST for c in alone.account.communication)
+    assert any(c.cause == CAUSE_HOST for c in alone.account.communication)
     beside = simulate_staged(plan, Effects())
     update_s = sum(t.update_s for t in plan.parameters)
     copies = [
-        number for number, work in enumerate(beside.timeline.programme.works) if work.cause == HOST
+        number
+        for number, work in enumerate(beside.timeline.programme.works)
+        if work.cause == CAUSE_HOST
     ]
     passes_s = alone.step_s - sum(t.update_s + t.host_s for t in plan.parameters)
     assert float(beside.timeline.start_s[copies].min()) >= passes_s * (1 - 1e-9)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.simulation.order_time import PassTimes, order_time_s
+from costmodel.simulation.step_in_order import PassTimes, part_ends_s
 from planner.stages.chain import FloatArray
 from planner.stages.menu import Shape
 from planner.stages.ordered_cuts import FORWARD, order_s, ordered_cuts
@@ -20,7 +20,7 @@ SHAPES = [Shape(2, 1, 4, 2), Shape(2, 1, 6, 3), Shape(3, 1, 6, 2), Shape(4, 1, 1
 def in_order_s(pieces_s: FloatArray, shape: Shape) -> float:
     forward, backward = FORWARD * pieces_s, (1 - FORWARD) * pieces_s
     times = PassTimes(forward.tolist(), backward.tolist())
-    return order_time_s("interleaved", times, shape.stages, shape.micro_batches)
+    return max(part_ends_s("interleaved", times, shape.stages, shape.micro_batches))
 
 
 def drawn(shape: Shape, seed: int) -> FloatArray:

@@ -9,19 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.simulation.order_time import (
+from costmodel.simulation.step_in_order import (
     PASSES,
     ROUNDS,
     PassTimes,
     _run,
     in_order_s,
-    order_time_s,
     part_ends_s,
 )
 from ir.plan import Pipeline, PipelineStage, SharedParameter
 from planner.stages.chain import pipeline_time_s
 
 PARTS, CHUNKS = st.sampled_from([2, 3, 4]), st.integers(2, 3)
+
+
+def passes_s(times: PassTimes, parts: int, micro_batches: int) -> float:
+    """Seconds from the first pass to the last one, where chunks take turns."""
+    return max(part_ends_s("interleaved", times, parts, micro_batches))
 
 
 @given(parts=PARTS, chunks=CHUNKS, rounds=st.integers(1, 20), share=st.floats(0.1, 3.0))
@@ -31,7 +35,7 @@ def test_equal_pieces_take_the_closed_form(
     times = PassTimes([1.0] * (parts * chunks), [share] * (parts * chunks))
     whole = [chunks * (1.0 + share)] * parts
     expected = pipeline_time_s(whole, rounds * parts, chunks)
-    assert order_time_s("interleaved", times, parts, rounds * parts) == pytest.approx(expected)
+    assert passes_s(times, parts, rounds * parts) == pytest.approx(expected)
 
 
 @given(data=st.data(), parts=PARTS, chunks=CHUNKS, rounds=st.integers(1, 14))
@@ -41,16 +45,16 @@ def test_it_lies_between_the_work_of_a_part_and_the_slowest_piece_everywhere(
     pieces, micro = parts * chunks, rounds * parts
     forward = data.draw(st.lists(st.floats(0.5, 2.0), min_size=pieces, max_size=pieces))
     backward = data.draw(st.lists(st.floats(0.5, 2.0), min_size=pieces, max_size=pieces))
-    spent_s = order_time_s("interleaved", PassTimes(forward, backward), parts, micro)
+    spent_s = passes_s(PassTimes(forward, backward), parts, micro)
     busy = [sum(forward[p::parts]) + sum(backward[p::parts]) for p in range(parts)]
     slowest = [max(forward)] * pieces, [max(backward)] * pieces
-    most_s = order_time_s("interleaved", PassTimes(*slowest), parts, micro)
+    most_s = passes_s(PassTimes(*slowest), parts, micro)
     assert micro * max(busy) * (1 - 1e-12) <= spent_s <= most_s * (1 + 1e-12)
 
 
 def test_a_long_step_goes_on_as_a_short_one() -> None:
     times = PassTimes([1.0, 1.5, 0.7, 2.0], [2.0, 2.5, 1.7, 4.0])
-    steps = [order_time_s("interleaved", times, 2, m) for m in (18, 20, 22, 40)]
+    steps = [passes_s(times, 2, m) for m in (18, 20, 22, 40)]
     round_s = steps[1] - steps[0]
     assert steps[2] - steps[1] == pytest.approx(round_s)
     assert steps[3] - steps[2] == pytest.approx(9 * round_s)
@@ -58,7 +62,7 @@ def test_a_long_step_goes_on_as_a_short_one() -> None:
 
 def test_parts_that_are_equal_in_all_but_not_in_each_turn_wait() -> None:
     times = PassTimes([3.0, 1.0, 1.0, 3.0], [6.0, 2.0, 2.0, 6.0])
-    assert order_time_s("interleaved", times, 2, 8) > 1.05 * pipeline_time_s([12.0, 12.0], 8, 2)
+    assert passes_s(times, 2, 8) > 1.05 * pipeline_time_s([12.0, 12.0], 8, 2)
 
 
 def staged(times: PassTimes, ends: Sequence[tuple[float, float]], micro: int) -> Pipeline:

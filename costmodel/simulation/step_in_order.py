@@ -58,20 +58,14 @@ def _update_s(stage: PipelineStage) -> float:
     return stage.update_s if stage.sync_s or stage.update_s else stage.once_s
 
 
-def order_time_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> float:
-    """Seconds from the first pass to the last one; arguments as for `part_ends_s`.
-
-    >>> order_time_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
-    27.0
-    """
-    return max(part_ends_s(name, times, parts, micro_batches))
-
-
 def part_ends_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
     """When the last pass of every part of the machine is over, in seconds.
 
     Piece i is on part i mod `parts`. A long step is that of a shorter one and as many repeats
     more, once each repeat takes as long as the one before it.
+
+    >>> part_ends_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
+    [27.0, 25.0]
 
     Args:
         name: of a schedule with whole backward passes, in one direction.
