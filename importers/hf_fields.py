@@ -18,8 +18,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                   "encoder_attention_heads"),
         "decoder heads": ("decoder_attention_heads",),
         "key heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv",
-                      "kv_n_heads"),
-        "head width": ("head_dim", "d_kv", "kv_channels"),
+                      "kv_n_heads", "num_attention_groups"),
+        "head width": ("head_dim", "d_kv", "kv_channels", "attention_head_dim"),
         "value width": ("v_head_dim",),
         "feed-forward": ("intermediate_size", "ffn_dim", "d_ff", "n_inner", "ffn_hidden_size",
                          "encoder_ffn_dim"),
@@ -32,8 +32,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "experts per token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk",
                               "moe_top_k", "moe_k", "num_selected_experts"),
         "expert width": ("moe_intermediate_size", "expert_ffn_hidden_size", "expert_hidden_size"),
-        "shared experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts"),
-        "shared width": ("shared_expert_intermediate_size", "shared_intermediate_size"),
+        "shared experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts",
+                           "num_shared_expert"),
+        "shared width": ("shared_expert_intermediate_size", "shared_intermediate_size",
+                         "share_expert_dim"),
         "first expert layer": ("first_k_dense_replace", "moe_layer_start_index"),
         "expert interval": ("moe_layer_freq", "moe_layer_interval", "decoder_sparse_step",
                             "interleave_moe_layer_step"),
@@ -105,12 +107,12 @@ class Fields:
         return self.defaults.get(meaning) if name is None else self.config[name]
 
     def count(self, meaning: str, default: int | None = None) -> int:
-        """A size, at least one unless the default is less.
+        """A size, at least one unless the default is less; a list of it, once for each layer, too.
 
         Raises:
             ModelError: it is missing without a default, no whole number, or beyond any network.
         """
-        value = self._given(meaning)
+        value = _same(self._given(meaning))
         if value is None and default is not None:
             return default
         if value is None:
@@ -165,6 +167,12 @@ class Fields:
         shown = repr(self._given(meaning))
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         return ModelError(f"{name} is {shown}, which {what}", self.where, f"correct {name}")
+
+
+def _same(value: object) -> object:
+    """What a list has for every layer, where all have the same."""
+    alike = isinstance(value, list) and value and all(each == value[0] for each in value)
+    return value[0] if isinstance(value, list) and alike else value
 
 
 def _finite(value: float) -> bool:

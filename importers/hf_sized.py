@@ -126,7 +126,20 @@ def _spelled(config: Mapping[str, object]) -> Mapping[str, object]:
     if found.get("model_type") == "llama4_text" and dense is not None:
         found |= {"intermediate_size": dense, "moe_intermediate_size": expert}
         found.setdefault("num_shared_experts", 1)
-    return found
+    return found | _longcat(found)
+
+
+def _longcat(config: Mapping[str, object]) -> dict[str, object]:
+    """LongCat-Flash: two dense blocks stand beside the experts of a layer, and of those that a
+    token takes, some do nothing and have no parameters.
+    """
+    names = ("ffn_hidden_size", "n_routed_experts", "zero_expert_num", "moe_topk")
+    sizes = [each for each in map(config.get, names) if isinstance(each, int)]
+    if config.get("model_type") != "longcat_flash" or len(sizes) < len(names) or min(sizes) < 1:
+        return {}
+    width, count, idle, best = sizes
+    real = max(round(best * count / (count + idle)), 1)
+    return {"shared_expert_intermediate_size": 2 * width, "moe_topk": real}
 
 
 def _key_heads(fields: Fields, kind: str) -> int:
@@ -161,7 +174,8 @@ def _experts(fields: Fields, kind: str) -> dict[str, int]:
     routed -= sum(each >= first for each in set(fields.whole_numbers("dense layers")))
     if routed < 1:
         raise fields.wrong("experts", "has no layer to stand in: all are dense")
-    width = fields.count("expert width", fields.count("feed-forward"))
+    stated = "expert width" in fields
+    width = fields.count("expert width") if stated else fields.count("feed-forward")
     return {
         "experts": count,
         **_groups(fields, kind),

@@ -49,9 +49,10 @@ _POLICIES = {
     "selective core attention": Recompute.SELECTIVE,
     "core attn": Recompute.SELECTIVE,
     "core attention": Recompute.SELECTIVE,
-    "custom": Recompute.SELECTIVE,
+    "custom": Recompute.FULL,
     "minimal": Recompute.SELECTIVE,
     "qkv proj offloaded": Recompute.FULL,
+    "save qkv proj": Recompute.FULL,
     **dict.fromkeys(_ON, Recompute.FULL),
     **dict.fromkeys(_OFF, Recompute.NONE),
 }

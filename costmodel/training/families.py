@@ -12,7 +12,7 @@ import data
 from costmodel.training.machines import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from costmodel.training.records import TrainingRun
 
@@ -88,6 +88,9 @@ def families() -> dict[str, Family]:
 def family_of(run: TrainingRun) -> tuple[Family, str]:
     """The family whose constants hold for a run, and how far it is from the run itself.
 
+    On chips without runs of a profile, those of the software that its constants began at go before
+    its own on other chips: what a product reaches is the chip's.
+
     Returns:
         The family, and an empty text if profile, chips and kind of model agree; else what differs.
     """
@@ -101,6 +104,9 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     for family in fit:
         if generation in family.generations:
             return family, ""
+    older = next((each for one in fit for each in _ancestors(one, generation)), None)
+    if older:
+        return older, f"constants of {older.name}: no runs of {run.profile} on these chips"
     if fit:
         near = min(fit, key=lambda family: _years_apart(family, generation))
         return near, f"constants of {near.name}: no runs of {run.profile} on these chips"
@@ -109,6 +115,14 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
             return family, f"constants of {family.name}: no runs of {run.profile}"
     first = next(iter(families().values()))
     return first, f"constants of {first.name}: neither {run.profile} nor these chips are known"
+
+
+def _ancestors(family: Family, generation: str) -> Iterator[Family]:
+    """The families that a family's constants come from and that have runs of these chips."""
+    while family.parent:
+        family = families()[family.parent]
+        if generation in family.generations:
+            yield family
 
 
 @cache

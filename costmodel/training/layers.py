@@ -58,6 +58,9 @@ class LayerTimes:
     last: FloatArray
     """The last forward product alone."""
 
+    inward: FloatArray
+    """The forward products that make queries, keys and values alone."""
+
     core: FloatArray
     """Attention core, forward."""
 
@@ -95,26 +98,27 @@ def routed_copies(table: RunTable) -> FloatArray:
 def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes]:
     """Times of a dense layer and of a routed one; equal where a model has only one kind."""
     core, core_backward = _core(table, c)
-    linear, linear_backward = _attention_products(table, c)
+    linear, linear_backward, inward = _attention_products(table, c)
     dense, dense_backward, dense_last = _ffn_products(table, c, table.ffn, tokens(table))
     moe, moe_backward, moe_last = _expert_products(table, c)
-    stream = _stream_bytes(table, table.ffn)
+    older = np.where(table.old_release > 0, c.old_release, 1.0)
+    stream = older * _stream_bytes(table, table.ffn)
     routed_ffn = table.expert_ffn * table.experts_per_token + table.shared_ffn
     routed_stream = (
-        _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
+        older * _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
     )
-    more = (1.0 + 0.6 * table.uncompiled) * np.where(table.old_release > 0, c.old_release, 1.0)
     times = []
     for products, backward, last, moved in (
         (dense, dense_backward, dense_last, stream),
         (moe, moe_backward, moe_last, routed_stream),
     ):
-        seconds = stream_s(moved * more, table.machine) / c.memory
+        seconds = stream_s(moved, table.machine) / c.memory * (1.0 + 0.6 * table.uncompiled)
         times.append(
             LayerTimes(
                 products=linear + products,
                 products_backward=linear_backward + backward,
                 last=last,
+                inward=inward,
                 core=core,
                 core_backward=core_backward,
                 stream=seconds,
@@ -159,8 +163,12 @@ def _product(
     return forward, inputs + np.where(table.frozen > 0, 0.0, weights)
 
 
-def _attention_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
-    """Projections into and out of attention; those of latent attention where it has ranks."""
+def _attention_products(
+    table: RunTable, c: StepConstants
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Projections into and out of attention, those of latent attention where it has ranks: forward,
+    backward, and forward those into it alone.
+    """
     rows = tokens(table)
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
     latent = table.kv_rank > 0
@@ -180,7 +188,8 @@ def _attention_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, 
         kv_rank = np.maximum(table.kv_rank, 1.0)
         pairs.append(_masked(_product(table, c, rows, keys, kv_rank), latent))
     forward = sum((pair[0] for pair in pairs[1:]), pairs[0][0])
-    return forward, sum((pair[1] for pair in pairs[1:]), pairs[0][1])
+    backward = sum((pair[1] for pair in pairs[1:]), pairs[0][1])
+    return forward, backward, forward - pairs[1][0]
 
 
 def _masked(

@@ -37,8 +37,6 @@ def _pipeline(layers: int, layout: TrainingLayout) -> Iterator[str]:
         yield f"{chunks if vpp > 1 else f'{pp} pipeline stages'} for {layers} layers"
     if vpp > 1 and pp == 1:
         yield f"vpp is {vpp}, but there is no pipeline: pp is 1"
-    if vpp > 1 and layout.micro_batches < pp:  # does not fill one turn of an interleaved schedule
-        yield f"{layout.micro_batches:g} micro-batches for {chunks}; {pp} or more"
 
 
 def _batch(layout: TrainingLayout) -> Iterator[str]:

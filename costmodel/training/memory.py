@@ -212,6 +212,7 @@ def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, Float
         chosen = np.where(routed > 0, chosen, count * _every_other_product(table, split))
     partly = np.where(table.recompute_core > 0, chosen, whole)
     checkpoint = 2.0 * count * table.hidden / split
+    checkpoint = checkpoint + table.keeps_attention * count * heads / table.tp
     kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * partly
     kept = np.where(table.offloads > 0, 0.0, kept)
     again = (table.recompute_full > 0) | (table.offloads > 0)

@@ -76,6 +76,11 @@ def order_faults(layout: TrainingLayout) -> Iterator[str]:
     name, pp, count = layout.schedule, layout.pp, layout.micro_batches
     if name and name not in ORDERS:
         yield f"schedule {name!r} is not known; known: {', '.join(ORDERS)}"
+    if name in {"", "interleaved"} and layout.vpp > 1 and count % pp:
+        yield (
+            f"chunks take turns with {pp} micro-batches at a time, one for each stage; {count:g} "
+            "micro-batches are no multiple of that"
+        )
     if name not in {"", "interleaved"} and layout.vpp > 1:
         yield f"{name} has one chunk of layers on each stage, vpp is {layout.vpp}"
     if name == "dualpipe" and (pp % 2 or count % 2 or count < 2 * pp):

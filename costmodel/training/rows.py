@@ -243,6 +243,8 @@ def _layout(
         assumed.append("micro_batch")
         whole = profile["micro_batch"] == "all" and pp == 1
         micro = max(batch // dp, 1) if whole else 1
+    elif "per_device_batch" in profile and micro * tp * cp * dp == batch:
+        micro *= tp * cp
     vpp = degree(row, "vpp") or 1
     recompute, share = _recompute(
         row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), remarks

@@ -43,6 +43,19 @@ _WHOLE_EXPERTS = r"(?:expert-tensor-parallel-size|etp)=?1(?![0-9])"
 """Tensor parallel ranks that split tokens, not the widths of experts."""
 
 
+_UNTIL = {"old-release": "current", "whole-square": "causal_since"}
+_SINCE = {
+    "fused-loss": "fused_loss",
+    "fused-experts": "fused_experts",
+    "ep-overlap": "recipes_since",
+    "graphs": "recipes_since",
+    "sends-once": "recipes_since",
+}
+"""Flags that hold before, or from, the release that a profile has under a key."""
+
+_OFFLOADS = r"remat[^;]*offload"
+"""What notes say where kept tensors go to the memory of the host."""
+
 _DROPS = r"token.?drop"
 """What the name of a model says where tokens beyond the capacity of an expert are dropped."""
 
@@ -92,30 +105,39 @@ def run_flags(
 ) -> frozenset[str]:
     """What a run does beside its layout: see `TrainingRun.flags`."""
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
+    policy = row.get("recompute", "").strip().lower()
+    if "keeps" in stack and re.search(stack["keeps"], policy):
+        found.add("keeps-attention")
     if re.search(_DROPS, row.get("model", "").lower()):
         found.add("fixed-experts")
     if "compiled" in stack and not notes.has(stack["compiled"]):
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
         found.add("split-activation")
-    if "offloads" in stack and re.search(stack["offloads"], row.get("recompute", "").lower()):
+    if _offloads(row, notes, stack):
         found.add("offloads")
-    text = _stated(row, notes)
-    does_not = {"split-experts"} if re.search(_WHOLE_EXPERTS, text) else set()
+    if layout.tp > 1 and notes.number("etp", "expert-tensor-parallel-size") == layout.tp:
+        found.add("split-experts")
     release = _release(row, notes)
-    if _before(release, stack.get("current", "")):
-        found.add("old-release")
-    if _before(release, stack.get("causal_since", "")):
-        found.add("whole-square")
+    found |= {name for name, key in _UNTIL.items() if _before(release, stack.get(key, ""))}
     hardware = machine_of(row.get("hardware", "")).name
     does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
-    if "uncompiled" in found or _before(release, stack.get("fused_loss", "")):
+    does_not = {name for name, key in _SINCE.items() if _before(release, stack.get(key, ""))}
+    if "uncompiled" in found:
         does_not.add("fused-loss")
-    if _before(release, stack.get("fused_experts", "")):
-        does_not.add("fused-experts")
     if notes.has(rf"(?:{_EXCHANGE}){_OFF}"):
         does_not.add("ep-overlap")
+    if re.search(_WHOLE_EXPERTS, _stated(row, notes)):
+        does_not.add("split-experts")
     return (does - does_not) | found
+
+
+def _offloads(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:
+    """Whether what recomputation begins at waits on the host."""
+    policy = row.get("recompute", "").strip().lower()
+    return notes.has(_OFFLOADS) or (
+        "offloads" in stack and re.search(stack["offloads"], policy) is not None
+    )
 
 
 def software_flags(

@@ -122,7 +122,9 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     bubble = c.bubble * np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
     bubble = np.where(table.pp > 1, bubble, 0.0)
     transfer = _transfers(table, c, links, micro_batches)
-    gradients = _gradients(table, c, links, table.most_layers * layer)
+    alone = joins == IN_TURN
+    hidden = np.zeros_like(table.overlap) if alone else hidden_gradients(table, c)
+    gradients = _gradients(table, links, hidden, table.most_layers * layer)
     optimizer = _optimizer(table, c)
     other = np.broadcast_to(np.asarray(c.step_s), slowest.shape)
     steady = steady_s(table, micro_batches, slowest, pair)
@@ -210,7 +212,8 @@ def _layer_passes(
     mixed_backward = (1 - routed) * dense.backward + routed * moe.backward
     device_forward = mixed_forward + communication
     last = (1 - routed) * dense.last + routed * moe.last
-    repeated = device_forward - table.early_stop * last
+    kept = (1 - routed) * (dense.inward + dense.core) + routed * (moe.inward + moe.core)
+    repeated = device_forward - table.early_stop * last - table.keeps_attention * kept
     again = table.recompute_full * repeated + table.recompute_core * dense.core
     device_backward = mixed_backward + communication + ring + again
     # Without the fused kernel (see layers) softmax alone is a handful of launches more.
@@ -315,18 +318,23 @@ def _transfers(
 
 
 def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
-    """Share of the exchange of gradients and parameters that software sends beside the passes."""
-    return np.maximum(c.dp_hidden, 0.8 * table.overlap)
+    """Share of the exchange of gradients and parameters that software sends beside the passes.
+
+    Where parameters are sharded layer by layer, so are gradients reduced, between groups of ranks
+    too (hybrid sharding): as much shows as of gathering.
+    """
+    layered = (table.zero_stage >= _FULLY_SHARDED) & (table.gather_once == 0)
+    shown = np.where(layered, c.fetch_shown, 1.0)
+    return np.maximum(np.maximum(c.dp_hidden, 0.8 * table.overlap), 1.0 - shown)
 
 
-def _gradients(table: RunTable, c: StepConstants, links: Links, window: FloatArray) -> FloatArray:
+def _gradients(table: RunTable, links: Links, hidden: FloatArray, window: FloatArray) -> FloatArray:
     """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
 
     What runs beside computation has the passes of one micro-batch through a stage, `window`
     seconds, to hide behind: gradients are ready in the last one, parameters needed in the first.
     """
     dense, routed = local_parameters(table)
-    hidden = hidden_gradients(table, c)
     replicas = replicas_of(table)
     reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
     copies = expert_replicas(table, replicas)

@@ -76,6 +76,34 @@ MODELS: dict[str, tuple[float, dict[str, Any]]] = {
               intermediate_size_mlp=16384, interleave_moe_layer_step=1)
         | experts(16, 1),
     ),
+    "PanguProMoE": (
+        72.0,
+        sizes(5120, 48, 40, 153376, num_key_value_heads=8, moe_intermediate_size=1344,
+              shared_expert_intermediate_size=5376)
+        | experts(64, 8),
+    ),
+    "hunyuan_v1_moe": (
+        80.4,
+        sizes(4096, 32, 32, 128167, num_key_value_heads=8, attention_head_dim=128,
+              intermediate_size=3072, num_experts=64, moe_topk=[8] * 32,
+              num_shared_expert=[1] * 32, moe_intermediate_size=[3072] * 32,
+              tie_word_embeddings=True),
+    ),
+    "longcat_flash": (
+        560.0,
+        {"hidden_size": 6144, "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048,
+         "num_layers": 28, "num_attention_heads": 64, "vocab_size": 131072, "kv_lora_rank": 512,
+         "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+         "n_routed_experts": 512, "zero_expert_num": 256, "moe_topk": 12},
+    ),
+    "minimax_m2": (
+        229.0,
+        sizes(3072, 62, 48, 200064, num_key_value_heads=8, head_dim=128, intermediate_size=1536)
+        | experts(256, 8),
+    ),
+    "smollm3": (
+        3.08, sizes(2048, 36, 16, 128256, num_key_value_heads=4, intermediate_size=11008)
+    ),
     "qwen2_moe": (
         57.4,
         sizes(3584, 28, 28, 151936, num_key_value_heads=4, intermediate_size=18944,
@@ -137,6 +165,18 @@ def test_an_unknown_architecture_says_what_it_is_taken_for() -> None:
     assert "without a gate" in plain.notes[0]
 
 
+def test_experts_that_do_nothing_are_none_of_those_that_compute() -> None:
+    config = {"model_type": "longcat_flash", **MODELS["longcat_flash"][1]}
+    model, _ = training_model(config, "test")
+    assert (model.experts, model.experts_per_token, model.shared_ffn) == (512, 8, 24576)
+
+
+def test_a_size_may_stand_once_for_every_layer_if_all_are_equal() -> None:
+    config = {"model_type": "hunyuan_v1_moe", **MODELS["hunyuan_v1_moe"][1]}
+    with pytest.raises(ModelError, match=r"moe_intermediate_size is .*no whole number"):
+        training_model(config | {"moe_intermediate_size": [3072, 1536]}, "test")
+
+
 def test_some_layers_are_dense() -> None:
     routed = {**DECODER, "model_type": "qwen2_moe", "num_hidden_layers": 8} | experts(4, 2)
     changes: list[tuple[dict[str, object], int]] = [
@@ -173,6 +213,7 @@ def test_groups_that_limit_routing_are_read(
     ("change", "told"),
     [
         ({"mamba_d_state": 16}, "mamba_d_state says that it is no plain decoder"),
+        ({"hybrid_override_pattern": "M*E"}, "hybrid_override_pattern says that it is no plain"),
         ({"num_attention_heads": 1024}, "more than the width"),
         ({"num_attention_heads": 7}, "does not divide the width"),
         ({"hidden_size": 0}, "not between"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costmodel.operators import chip_constants
 from costmodel.training.families import family_of
-from costmodel.training.machines import machine_called, machine_of, machines
+from costmodel.training.machines import machine, machine_called, machine_of, machines
 from costmodel.training.records import LayoutError
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import run
@@ -137,6 +137,20 @@ def test_rates_of_narrow_types_are_those_of_the_chip() -> None:
                 assert known.peak_flops[short] == pytest.approx(peaks[name], rel=1e-3)
                 compared += 1
     assert compared >= 10
+
+
+def test_tpus_before_the_v6e_reach_more_of_their_peak() -> None:
+    assert machine("tpu-v5p").flops("bf16") == 459e12
+    assert machine("tpu-v6e").flops("bf16") == pytest.approx(0.67 * 918e12)
+
+
+def test_chips_go_before_software_where_another_stack_has_run_on_them() -> None:
+    """torchtitan on an A100: the constants that its own began at, as they are on that chip."""
+    on_a100 = replace(run(machine="a100-80g"), profile="torchtitan")
+    family, why = family_of(on_a100)
+    assert family.name == "fsdp-ampere"
+    assert why == "constants of fsdp-ampere: no runs of torchtitan on these chips"
+    assert family_of(replace(on_a100, machine="b200"))[0].name == "torchtitan-hopper"
 
 
 def test_constants_of_the_nearest_age_stand_in() -> None:

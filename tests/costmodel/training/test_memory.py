@@ -97,6 +97,17 @@ def test_whose_inputs_wait_on_the_host(recompute: str, waits: bool) -> None:
     assert "offloads" not in read_row(ROW | {"recompute": ""}).run.flags
 
 
+def test_what_recomputation_begins_at_may_be_more_than_the_input_or_on_the_host() -> None:
+    layout = replace(run(LLAMA).layout, recompute=Recompute.FULL)
+    flags = [frozenset[str](), frozenset({"keeps-attention"}), frozenset({"offloads"})]
+    runs = [replace(run(LLAMA), layout=layout, flags=each) for each in flags]
+    plain, attention, none = memory_use(RunTable.of(runs), BARE).activations
+    # Queries, keys, values and the result are four times the input.
+    kept = plain - none
+    assert attention - none == pytest.approx(5.0 * kept)
+    assert kept == pytest.approx(32 * 2.0 * 2048 * 4096)
+
+
 def test_logits_weigh_on_the_last_stage() -> None:
     large = replace(GPT, vocab=500_000)
     use = memory_use(RunTable.of([run(large, pp=4, micro_batch=8, recompute="full")]), BARE)

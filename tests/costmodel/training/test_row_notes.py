@@ -92,7 +92,7 @@ def test_earlier_releases_compute_scores_that_nobody_sees(release: str, whole: b
         ("NVIDIA-NeMo docs", "NeMo24.07 container", True),
         ("NVIDIA-NeMo docs", "container 25.09", False),
         ("NVIDIA-NeMo report_202412_nemo.md", "", True),
-        ("NVIDIA-NeMo report_202506_nemo.md", "", False),
+        ("NVIDIA-NeMo report_202510_nemo.md", "", False),
         ("NVIDIA-NeMo/Megatron-Bridge@v0.2.0", "", False),
         ("mindformers report_202312_cards.md", "", False),
         ("NVIDIA-NeMo/Megatron-Bridge@v24.7", "", True),
@@ -115,6 +115,8 @@ def test_versions_and_months_are_not_compared(source: str, notes: str, old: bool
         ("MindSpeed-LLM", "num-experts=8; expert-tensor-parallel-size=1", False),
         ("MindSpeed-LLM tests/tp2pp1ep2etp1.sh", "num-experts=8", False),
         ("Megatron-Bridge", "num-experts=8", False),
+        ("Megatron-Bridge", "num-experts=8; etp=8", True),
+        ("Megatron-Bridge", "num-experts=8; etp=1", False),
     ],
 )
 def test_who_splits_the_widths_of_experts(source: str, notes: str, split: bool) -> None:
@@ -135,6 +137,8 @@ def test_what_a_row_says_of_shared_experts_goes_before_its_name() -> None:
         ({"model": "Qwen3_30B_a3B (tokendrop)"}, True),
         ({"notes": "moe_config={'expert_num': 8, 'capacity_factor': 1.1}"}, True),
         ({"model": "DeepSeekV3 (dropless)"}, False),
+        ({"notes": "FSDP 64 x EP 4, dropped; older"}, True),
+        ({"notes": "dropless"}, False),
     ],
 )
 def test_experts_of_fixed_size_are_marked(change: dict[str, str], fixed: bool) -> None:
@@ -145,6 +149,66 @@ def test_tokens_cross_once_where_the_software_sends_them_so() -> None:
     bridge = {"source": "NVIDIA-NeMo/Megatron-Bridge", "hardware": "NVIDIA B200"}
     assert "sends-once" in read_row(ROW | bridge).run.flags
     assert "sends-once" not in read_row(ROW).run.flags
+    later = {"notes": "container 25.09"}, {"notes": "container 25.04"}
+    assert ["sends-once" in read_row(ROW | bridge | each).run.flags for each in later] == [
+        True, False,
+    ]  # fmt: skip
+
+
+def test_what_recipes_set_holds_from_their_first_release_on() -> None:
+    row = ROW | {"source": "NeMo", "hardware": "NVIDIA GB200", "model": "DeepSeek-V3"}
+    later, before, unsaid = (
+        read_row(row | {"notes": notes}).run.flags
+        for notes in ("container 25.09", "container 25.04", "")
+    )
+    assert later < unsaid
+    assert later - before == {"ep-overlap", "graphs", "sends-once"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "notes", "keeps", "offloads"),
+    [
+        ("custom", "", True, True),
+        ("", "", True, True),
+        ("save_qkv_proj", "", True, False),
+        ("qkv_proj_offloaded", "", True, True),
+        ("custom", "remat custom offloads queries", True, True),
+        ("full", "remat full offloads the input of a layer", False, True),
+        ("full", "act CPU offload=False", False, False),
+    ],
+)
+def test_what_recomputation_begins_at(policy: str, notes: str, keeps: bool, offloads: bool) -> None:
+    run = read_row(ROW | {"source": "MaxText", "recompute": policy, "notes": notes}).run
+    assert run.layout.recompute is Recompute.FULL
+    assert ("keeps-attention" in run.flags, "offloads" in run.flags) == (keeps, offloads)
+
+
+def test_maxtext_states_the_batch_of_a_device() -> None:
+    """8 x 2 devices with 4 sequences each are replicas of 32; Megatron's 4 are a replica's."""
+    row = ROW | {"micro_batch": "4", "tp": "8", "dp": "2"}
+    for source, micro in (("MaxText", 32), ("Megatron-Bridge", 4)):
+        assert read_row(row | {"source": source}).run.layout.micro_batch == micro
+    whole = row | {"source": "MaxText", "global_batch": "128"}
+    assert read_row(whole).run.layout.micro_batch == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("Llama4-Maverick 400B", (128, 1, 8192, 8192, 24)),
+        ("Llama-4-Scout-17B-16E", (16, 1, 8192, 8192, 0)),
+        ("GPT-OSS 20B", (32, 4, 2880, 0, 0)),
+        ("GLM-4.5-Air", (128, 8, 1408, 1408, 1)),
+        ("GLM-4.6", (160, 8, 1536, 1536, 3)),
+        ("GLM-4-9B", (0, 0, 0, 0, 0)),
+    ],
+)
+def test_names_say_what_experts_there_are(name: str, counts: tuple[int, ...]) -> None:
+    model = read_row(ROW | {"model": name}).run.model
+    assert counts == (
+        model.experts, model.experts_per_token, model.expert_ffn, model.shared_ffn,
+        model.dense_layers,
+    )  # fmt: skip
 
 
 def test_the_buffer_of_an_expert_is_read() -> None:

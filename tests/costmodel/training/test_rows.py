@@ -69,7 +69,7 @@ def test_what_was_measured_is_not_read() -> None:
         ({"vpp": "2"}, "vpp is 2, but there is no pipeline"),
         (
             {"vpp": "2", "pp": "4", "tp": "2", "global_batch": "12"},
-            "3 micro-batches for 4 stages of 2 chunks",
+            "4 micro-batches at a time, one for each stage; 3 micro-batches are no multiple",
         ),
         ({"tp": "16", "dp": "1"}, "tensor parallel 16 does not divide 40 heads"),
         ({"kv_heads": "80"}, "kv_heads 80 does not divide 40 heads"),
@@ -156,12 +156,12 @@ def test_what_says_that_it_is_not_stated_is_as_an_empty_cell(column: str) -> Non
             "recompute",
             "full",
             ("on", "1", "yes", "full (uniform)", "full/uniform", "uniform", "Full recomputation",
-             "activation checkpointing", "qkv_proj_offloaded"),
+             "activation checkpointing"),
         ),
         (
             "recompute",
             "selective",
-            ("selective (core attn)", "Selective recompute", "core_attn", "custom", "minimal"),
+            ("selective (core attn)", "Selective recompute", "core_attn", "minimal"),
         ),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from costmodel.training.layers import layer_times
 from costmodel.training.machines import MachineRates, machine
 from costmodel.training.records import Attention, TrainingLayout, TrainingModel
 from costmodel.training.sizes import stage_parameters
-from costmodel.training.step import step_times
+from costmodel.training.step import IN_TURN, step_times, times_in_turn
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 
@@ -135,6 +135,19 @@ def test_recomputation_costs_a_forward_pass_and_early_stop_spares_its_last_produ
     assert times[2] > 1.2 * times[0]
 
 
+@pytest.mark.parametrize("model", [LLAMA, ROUTED])
+def test_attention_that_is_kept_is_not_computed_again(model: TrainingModel) -> None:
+    """Full recomputation less the products into attention and its core."""
+    full = run(model, recompute="full")
+    table = RunTable.of([full, replace(full, flags=frozenset({"keeps-attention"}))])
+    spared = CONSTANTS.in_turn()
+    times = step_times(table, spared, IN_TURN).layer_backward
+    layers = layer_times(table, spared)
+    kept = layers[model is ROUTED].inward + layers[model is ROUTED].core
+    assert times[0] - times[1] == pytest.approx(float(kept[0]))
+    assert layers[0].inward[0] < layers[0].products[0]
+
+
 def test_frozen_weights_need_no_gradient() -> None:
     adapter = replace(run(dp=8), flags=frozenset({"frozen"}))
     ratio = total(RunTable.of([adapter])) / total(RunTable.of([run(dp=8)]))
@@ -199,6 +212,17 @@ def test_groups_that_share_parameters_reduce_gradients_between_them() -> None:
     ]  # fmt: skip
     assert times[:2] == [0.0, 0.0]
     assert 0.0 < times[2] < times[3]
+
+
+def test_groups_reduce_gradients_beside_the_backward_pass() -> None:
+    """As much shows as of gathering, while a pass is long enough; in turn all of it shows."""
+    table = RunTable.of([run(dp=64, zero_stage=3, zero_group=8, micro_batch=32)])
+    alone = times_in_turn(table, CONSTANTS).gradients[0]
+    for shown in (0.1, 0.4):
+        known = replace(CONSTANTS, dp_hidden=0.0, fetch_shown=shown)
+        assert step_times(table, known).gradients[0] == pytest.approx(shown * alone)
+    later = replace(CONSTANTS, dp_hidden=0.8, fetch_shown=0.4)
+    assert step_times(table, later).gradients[0] == pytest.approx(0.2 * alone)
 
 
 def without_latency(table: RunTable) -> RunTable:
