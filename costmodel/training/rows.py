@@ -15,29 +15,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import data
-from costmodel.training.cells import (
-    cell,
-    degree,
-    needed,
-    number,
-    recompute_words,
-    size,
-    switch,
-    zero_stage,
-)
-from costmodel.training.layout_check import check_layout
+from costmodel.training.cells import cell, needed, number, size
 from costmodel.training.machines import machine_of
 from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
-from costmodel.training.records import (
-    Attention,
-    LayoutError,
-    Recompute,
-    TrainingLayout,
-    TrainingModel,
-    TrainingRun,
-)
+from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
+from costmodel.training.row_layout import row_layout
 from costmodel.training.stacks import names_stack, run_flags, stack_of
-from costmodel.training.stated_orders import stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +84,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     machine = machine_of(row.get("hardware", ""))
     model = _model(row, notes, name, assumed)
     unread = list(notes.strange(SETTINGS))
-    layout = _layout(row, notes, model, profile, (assumed, unread))
+    layout = row_layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
     run = TrainingRun(
@@ -223,149 +206,6 @@ def _groups(notes: Notes, family: dict[str, Any], count: int) -> dict[str, int]:
         given = "moe-router-group-topk" if stated is None else "moe-router-num-groups"
         raise LayoutError(f"{given} in 'notes' needs both: groups, and how many a token visits")
     return {"expert_groups": int(stated), "groups_per_token": int(best)}
-
-
-def _layout(
-    row: Mapping[str, str],
-    notes: Notes,
-    model: TrainingModel,
-    profile: dict[str, Any],
-    remarks: tuple[list[str], list[str]],
-) -> TrainingLayout:
-    """The layout; `remarks` are what is assumed and what is not read, and grow."""
-    assumed, unread = remarks
-    tp, pp, cp = (degree(row, name) or 1 for name in ("tp", "pp", "cp"))
-    batch, dp = size(row, "global_batch"), _replicas(row, tp * pp * cp, assumed)
-    if (devices := number(row, "devices")) and tp * pp * cp * dp != devices:
-        raise LayoutError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} are not {devices} devices")
-    micro = number(row, "micro_batch")
-    if micro is None:
-        assumed.append("micro_batch")
-        whole = profile["micro_batch"] == "all" and pp == 1
-        micro = max(batch // dp, 1) if whole else 1
-    elif "per_device_batch" in profile and micro * tp * cp * dp == batch:
-        micro *= tp * cp
-    vpp = degree(row, "vpp") or 1
-    recompute, share = _recompute(
-        row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), remarks
-    )
-    stated, parallel = zero_stage(row), switch(row, "sequence_parallel")
-    if stated is None and "unstated_zero" in profile:
-        assumed.append("zero_stage")
-        stated = int(profile["unstated_zero"])
-    if parallel is None:
-        parallel = bool(profile["sequence_parallel"]) and tp > 1
-    layout = TrainingLayout(
-        global_batch=batch,
-        micro_batch=micro,
-        seq_len=size(row, "seq_len"),
-        tp=tp,
-        pp=pp,
-        vpp=vpp,
-        dp=dp,
-        cp=cp,
-        ep=degree(row, "ep") or 1,
-        zero_stage=max(stated, int(profile.get("zero", 1))) if stated else 0,
-        zero_group=_zero_group(notes, dp * cp, unread),
-        sequence_parallel=parallel,
-        recompute=recompute,
-        recompute_share=share,
-        stage_layers=_stage_layers(notes, model.layers, pp, unread),
-        schedule=stated_order(notes, unread) if pp > 1 else "",
-    )
-    whole = notes.number("etp", "expert-tensor-parallel-size")
-    if whole not in {None, 1, tp}:
-        unread.append(f"experts over {whole:g} tensor parallel ranks; 1 or all {tp} are known")
-    idle = notes.numbers("noop-layers")
-    if len(set(idle)) < len(idle) or any(not 0 <= n < size(row, "layers") for n in idle):
-        shown = ",".join(map(str, idle))[:40]
-        raise LayoutError(f"noop-layers={shown} are not layers of {size(row, 'layers')}")
-    check_layout(model, layout, len(idle))
-    return layout
-
-
-def _zero_group(notes: Notes, replicas: int, unread: list[str]) -> int:
-    """Ranks that share states; 0 for all of them."""
-    group = int(notes.number("zero-group") or 0)
-    if group and replicas % group:
-        unread.append(f"a sharding group of {group} does not divide {replicas} replicas")
-        return 0
-    return group
-
-
-def _replicas(row: Mapping[str, str], ranks: int, assumed: list[str]) -> int:
-    """Data parallel replicas of so many devices: as stated, or all that the devices make."""
-    stated, devices = degree(row, "dp"), number(row, "devices")
-    if stated is not None:
-        return stated
-    if devices is None:
-        raise LayoutError("neither 'dp' nor 'devices' is given")
-    assumed.append("dp")
-    return max(devices // ranks, 1)
-
-
-def _stage_layers(notes: Notes, layers: int, pp: int, unread: list[str]) -> tuple[int, ...]:
-    """Layers of each stage where a row lists them, or what each has beyond an equal share."""
-    listed, more = notes.numbers("num-layer-list"), notes.numbers("offset")
-    if not listed and any(more):
-        if len(more) == pp and sum(more) == layers % pp:
-            listed = tuple(layers // pp + extra for extra in more)
-        else:
-            unread.append(
-                f"offset={','.join(map(str, more))[:40]} does not make {pp} stages of {layers} "
-                "layers; they are taken as equal"
-            )
-    if not listed:
-        return ()
-    if len(listed) != pp:
-        raise LayoutError(f"num-layer-list is of {len(listed)} stages, the pipeline of {pp}")
-    if min(listed) < 0:
-        raise LayoutError("a stage of num-layer-list has fewer than 0 layers")
-    if sum(listed) not in {layers, layers + len(notes.numbers("noop-layers"))}:
-        raise LayoutError(f"num-layer-list has {sum(listed)} layers, the model {layers}")
-    return listed
-
-
-_PER_STAGE = (("recompute", Recompute.FULL), ("select_recompute", Recompute.SELECTIVE))
-"""Notes of MindFormers that list how many layers of each stage are recomputed, and what of them."""
-
-
-def _recompute(
-    row: Mapping[str, str],
-    notes: Notes,
-    split: tuple[int, int],
-    usual: str,
-    remarks: tuple[list[str], list[str]],
-) -> tuple[Recompute, float]:
-    """The policy and the share of layers that it holds for.
-
-    Megatron counts `recompute-num-layers` in each chunk of layers; `split` are the layers and the
-    chunks of the model.
-    """
-    layers, chunks = split
-    for key, policy in _PER_STAGE:
-        listed = notes.numbers(key)
-        if len(listed) > 1 and any(listed):
-            if min(listed) < 0 or sum(listed) > layers:
-                shown = ",".join(map(str, listed))[:40]
-                remarks[1].append(f"{key}={shown} are not parts of {layers} layers")
-                continue
-            return policy, sum(listed) / layers
-    found = recompute_words(row)
-    blocks = notes.number("recompute-num-layers")
-    if found is None:
-        remarks[0].append("recompute")
-        return Recompute(usual), 1.0
-    policy, some = found
-    if policy is Recompute.FULL and (some or notes.values.get("recompute-method") == "block"):
-        if blocks:
-            return policy, min(blocks * chunks / layers, 1.0)
-        if some:
-            raise LayoutError(
-                "recompute is block, but of how many layers is not stated (notes: "
-                "recompute-num-layers=2)"
-            )
-    return policy, 1.0
 
 
 _PRECISIONS = (
