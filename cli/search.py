@@ -172,7 +172,6 @@ def _deliver(
     as_json: bool,
 ) -> None:
     files = [] if output is None else write_files(output, _writers(plan, table, target))
-    losses = target_losses(plan, target) if len(files) > 1 else ()
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
@@ -181,6 +180,7 @@ def _deliver(
     from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
+    losses = target_losses(plan, target) if len(files) > 1 else ()
     with page() as out:
         print_plan(plan, files, out, losses=losses)
     explain_options.print_answers(others)

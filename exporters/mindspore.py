@@ -14,12 +14,11 @@ from exporters.errors import ExportError
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_layouts import RestingParameter
 from exporters.mindspore_names import Names, in_network, in_parts, renamed
-from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, readers
+from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, read_stage, readers
 from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem, Violation
 from exporters.mindspore_stages import scheme_losses
 from ir.ops import annotation
 from ir.plan import NamedLayout, Plan
-from ir.plan_stages import stage_plan
 
 __all__ = ["ExportError", "check_strategy", "losses", "optimizer_shard_size", "strategy_checkpoint"]
 
@@ -45,7 +44,7 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
     if plan.pipeline is None:
         return _checkpoint(plan, names)
     parts = plan.pipeline.parts
-    found = [(stage % parts, _checkpoint(stage_plan(plan, stage), names))
+    found = [(stage % parts, _checkpoint(read_stage(plan, stage), names))
              for stage in range(len(plan.pipeline.stages))]  # fmt: skip
     return StrategyCheckpoint(
         1,
@@ -102,7 +101,7 @@ def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
     if plan.pipeline is not None:
         stages = range(len(plan.pipeline.stages))
-        every = (loss for stage in stages for loss in losses(stage_plan(plan, stage)))
+        every = (loss for stage in stages for loss in losses(read_stage(plan, stage)))
         return tuple(dict.fromkeys((*every, *scheme_losses(plan))))
     found = tuple(readers(plan))
     custom = mindspore_custom.losses(plan)
@@ -111,7 +110,7 @@ def losses(plan: Plan) -> tuple[str, ...]:
         *custom,
         *_collisions(found),
         *_scattered(found),
-        *_uneven_shares(plan),
+        *_uneven_shares(plan, found),
     )
 
 
@@ -186,8 +185,8 @@ def _confused_names(found: tuple[Reader, ...]) -> Iterator[Violation]:
             yield Violation(what, f"parameter {name!r}", "give it another name with --names FILE")
 
 
-def _uneven_shares(plan: Plan) -> Iterator[str]:
-    layouts = [each.layout() for each in _resting(plan, tuple(readers(plan)))]
+def _uneven_shares(plan: Plan, found: tuple[Reader, ...]) -> Iterator[str]:
+    layouts = [each.layout() for each in _resting(plan, found)]
     sizes = {each.opt_weight_shard_size for each in layouts if each.opt_weight_shard_size}
     if optimizer_shard_size(layouts) is None:
         listed = ", ".join(str(size) for size in sorted(sizes))

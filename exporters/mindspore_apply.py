@@ -150,9 +150,10 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         ExportError: MindSpore cannot express the plan.
     """
     original, plan = plan, plan if names is None else renamed(plan, names)
-    violations = check_strategy(plan)
+    violations = () if plan.pipeline is None else check_strategy(plan)
     if violations:
         raise ExportError(*violations)
+    layouts = strategy_checkpoint(original, names).layouts
     strategies = operator_strategies(plan, names)
     text = _MODULE.format(
         model=re.sub(r"[^\w.-]", "_", plan.graph.name, flags=re.ASCII) or "the model",
@@ -162,8 +163,8 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         results=_results(plan, names),
         all_to_all=plan.request.get("all_to_all") is not False,
         **_custom_parts(plan, names),
-        **_optimizer(strategy_checkpoint(original, names).layouts),
-        parameters=_parameter_plan(strategy_checkpoint(original, names).layouts),
+        **_optimizer(layouts),
+        parameters=_parameter_plan(layouts),
     )
 
     def renamed_cell(path: str) -> str:

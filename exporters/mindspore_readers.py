@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from exporters.mindspore_primitives import PrimitiveForm, primitive_form
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.ops import OpView, lookup
 from ir.ops.fused import tensor_maps
-from ir.plan import Plan, PlannedOperator
+from ir.plan import Plan
+from ir.plan_stages import stage_plan
 from ir.rule import FactorMap, ShardingRule
+
+_Parameters: TypeAlias = tuple[tuple[Tensor, FactorMap], ...]
+_Part: TypeAlias = tuple[Op, PrimitiveForm, _Parameters]
+"""What is the same of a `Reader` in all plans of a graph."""
+
+_KEPT = "MindSpore's operators"
 
 NEVER_CUT = frozenset({"Reshape", "Flatten"})
 """Operators for which MindSpore wants no strategy: they follow their neighbours."""
@@ -23,7 +31,7 @@ class Reader:
 
     op: Op
     form: PrimitiveForm
-    parameters: tuple[tuple[Tensor, FactorMap], ...]
+    parameters: _Parameters
     """Trainable parameters that it reads, in order, each with the factors of its dimensions."""
 
     split: tuple[int, ...]
@@ -91,7 +99,8 @@ class Reader:
     @property
     def is_in_order(self) -> bool:
         """Whether that device matrix puts the cuts where the plan has them."""
-        places = [self.positions[axis] for axis in self.wide]
+        positions = self.positions
+        places = [positions[axis] for axis in self.wide]
         return places == sorted(places)
 
 
@@ -110,10 +119,35 @@ def readers(plan: Plan) -> Iterator[Reader]:
 
 def operators(plan: Plan) -> Iterator[Reader]:
     """As `readers`, with the operators that read no parameter among them."""
-    planned = {operator.name: operator for operator in plan.operators}
+    splits = {each.name: tuple(factor for _, factor in each.split) for each in plan.operators}
     sizes = tuple(size for _, size, _ in plan.mesh)
-    for op in _forward_ops(plan.graph):
-        yield from _readers_in(op, plan.graph, planned[op.name], sizes)
+    for name, parts in _forward_parts(plan.graph).items():
+        for op, form, read in parts:
+            yield Reader(op, form, read, splits[name], sizes)
+
+
+def read_stage(plan: Plan, stage: int) -> Plan:
+    """As `stage_plan`, with its operators read together with those of the whole plan."""
+    own = stage_plan(plan, stage)
+    if not own.graph.is_training_step:
+        read = _forward_parts(plan.graph)
+        own.graph.once(_KEPT, lambda graph: {op.name: read[op.name] for op in graph.ops})
+    return own
+
+
+def _forward_parts(graph: OpGraph) -> Mapping[str, Sequence[_Part]]:
+    """By operator; made once for a graph, as several files are written of a plan."""
+    return graph.once(_KEPT, _read)
+
+
+def _read(graph: OpGraph) -> Mapping[str, Sequence[_Part]]:
+    return {
+        op.name: [
+            (part.op, primitive_form(part, rule), _parameters_read(part, rule))
+            for part, rule in parts_of(OpView(op, graph))
+        ]
+        for op in _forward_ops(graph)
+    }
 
 
 def _forward_ops(graph: OpGraph) -> Sequence[Op]:
@@ -126,14 +160,6 @@ def _forward_ops(graph: OpGraph) -> Sequence[Op]:
             wanted.update(op.inputs)
             kept.append(op)
     return kept[::-1]
-
-
-def _readers_in(
-    op: Op, graph: OpGraph, planned: PlannedOperator, sizes: tuple[int, ...]
-) -> Iterator[Reader]:
-    split = tuple(factor for _, factor in planned.split)
-    for part, rule in parts_of(OpView(op, graph)):
-        yield _reader(part, rule, split, sizes)
 
 
 def parts_of(view: OpView) -> Iterator[tuple[OpView, ShardingRule]]:
@@ -158,15 +184,12 @@ def _outer_maps(view: OpView) -> Mapping[str, FactorMap]:
     return {name: mapping for name, mapping in operands if name and mapping is not None}
 
 
-def _reader(
-    view: OpView, rule: ShardingRule, split: tuple[int, ...], sizes: tuple[int, ...]
-) -> Reader:
-    read = tuple(
+def _parameters_read(view: OpView, rule: ShardingRule) -> _Parameters:
+    return tuple(
         (tensor, mapping if mapping is not None else ((),) * len(tensor.dims))
         for tensor, mapping in zip(view.inputs, rule.operands, strict=True)
         if tensor is not None and _is_trainable(view.graph, tensor.name)
     )
-    return Reader(view.op, primitive_form(view, rule), read, split, sizes)
 
 
 def _is_trainable(graph: OpGraph, name: str) -> bool:

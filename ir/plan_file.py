@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ir.graph import GraphError, graph_from_dict
+from ir.json_text import indented
 from ir.plan import (
     FORMAT,
     VERSION,
@@ -76,8 +77,8 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
 
     Args:
         plan: what is written.
-        indent: spaces of a level, as people read it; `None` writes it without any, ten times as
-            fast.
+        indent: spaces of a level, as people read it; `None` writes it without any, in half the
+            time.
     """
     values: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     layouts: dict[NamedLayout, Any] = {}
@@ -88,8 +89,9 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
         elif item.name not in {"objective", "pipeline"} or value is not None:
             values[item.name] = _record(value, layouts)
     _leave_out(values, staged=plan.pipeline is not None)
-    separators = (",", ":") if indent is None else None
-    return json.dumps(values, indent=indent, separators=separators, ensure_ascii=False) + "\n"
+    if indent is not None:
+        return indented(values, indent) + "\n"
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def _leave_out(values: dict[str, Any], *, staged: bool) -> None:
