@@ -23,7 +23,7 @@ _PHRASES = {
     "n-shared-experts": rf"\+ ?{_NUMBER} shared",
     "first-k-dense-replace": rf"first {_NUMBER} layers dense",
     "moe-capacity": rf"capacity[_-]factor'?[:= ]+{_NUMBER}",
-    "zero-group": rf"(?:fsdp sharding group |fsdp=){_NUMBER}",
+    "zero-group": rf"fsdp sharding group {_NUMBER}|\bfsdp={_NUMBER} within a slice",
     "vocab": rf"\bvocab(?:ulary)? {_NUMBER}",
     "local-batch": rf"local batch {_NUMBER}",
     "release": r"(?:container|nemo ?container|nemo) ?([0-9]{2}\.[0-9]{2}(?:\.[0-9]+)?)",
@@ -96,7 +96,7 @@ def read_notes(text: str) -> Notes:
     for key, pattern in _PHRASES.items():
         found = re.search(pattern, joined)
         if found:
-            values.setdefault(key, found.group(1))
+            values.setdefault(key, next(filter(None, found.groups())))
     return Notes(frozenset(words), values, joined)
 
 

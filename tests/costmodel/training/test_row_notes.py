@@ -38,6 +38,11 @@ def test_notes_say_how_many_share_states(notes: str) -> None:
     assert read_row(ROW | {"notes": notes}).run.layout.zero_group == 2
 
 
+@pytest.mark.parametrize("notes", ["use_fsdp=1", "fsdp=1", "--use-torch-fsdp2=1 within a slice"])
+def test_a_switch_is_no_group_that_shares_states(notes: str) -> None:
+    assert read_row(ROW | {"notes": notes}).run.layout.zero_group == 0
+
+
 @pytest.mark.parametrize("notes", ["offset=0", "offset=[1,-1,0,0]", "recompute=[6,3,2,3]", "etp=2"])
 def test_notes_that_fit_are_followed_in_silence(notes: str) -> None:
     assert read_row(ROW | {"pp": "4", "tp": "2", "notes": notes}).unread == ()
