@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.sizes import attention_parameters
-from costmodel.training.stacks import counts_whole_attention
-from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costmodel.training.records import TrainingRun
-    from costmodel.training.table import FloatArray
+    from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["baseline_s", "counted_flops", "fit_utilisation", "ideal_s", "model_flops"]
+__all__ = ["baseline_s", "fit_utilisation", "ideal_s", "model_flops"]
 
 
 def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
@@ -33,13 +30,6 @@ def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     scores = 2.0 * seen * table.heads * (table.head_size + value)
     forward = table.layers * (2.0 * layer + scores) + 2.0 * table.vocab * table.hidden
     return 3.0 * forward * table.global_batch * table.seq_len
-
-
-def counted_flops(run: TrainingRun) -> float | None:
-    """FLOPs of one step that the rates printed by the run's software count; `None` if unknown."""
-    if not counts_whole_attention(run.profile):
-        return None
-    return float(model_flops(RunTable.of([run]), whole=True)[0])
 
 
 def ideal_s(table: RunTable) -> FloatArray:

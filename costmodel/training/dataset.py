@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from costmodel.training.baseline import counted_flops
+from costmodel.training.baseline import model_flops
 from costmodel.training.cells import as_number, cell
+from costmodel.training.notes import read_notes
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import COLUMNS, REQUIRED, read_row
+from costmodel.training.stacks import counts_whole_attention
+from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -213,8 +216,10 @@ def _step_of_flops(row: Mapping[str, str], read: ReadRow | None) -> float | None
     rate, devices = (_measured(row, name) for name in ("measured_tflops_per_device", "devices"))
     if rate is None or devices is None or read is None or read.guesses:
         return None
-    flops = counted_flops(read.run)
-    return None if flops is None else flops / (rate * 1e12 * devices)
+    if not counts_whole_attention(row, read_notes(row.get("notes", ""))):
+        return None
+    flops = float(model_flops(RunTable.of([read.run]), whole=True)[0])
+    return flops / (rate * 1e12 * devices)
 
 
 def _memory_bytes(row: Mapping[str, str]) -> float | None:

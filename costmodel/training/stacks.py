@@ -94,10 +94,12 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     return usual
 
 
-def counts_whole_attention(profile: str) -> bool:
-    """Whether the rates that a software prints are known to count attention as not causal."""
-    stack = next(entry for entry in _stacks()["profiles"] if entry["name"] == profile)
-    return bool(stack.get("counts_whole"))
+def counts_whole_attention(row: Mapping[str, str], notes: Notes) -> bool:
+    """Whether the rates that the row's software prints are known to count attention as not causal:
+    up to a release, which a row that names none is taken to be of.
+    """
+    until, release = stack_of(row, notes).get("counts_whole_until", ""), _release(row, notes)
+    return bool(until) and (release is None or _before(release, until))
 
 
 def run_flags(

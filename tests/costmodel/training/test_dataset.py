@@ -33,8 +33,13 @@ def test_a_rate_of_arithmetic_stands_for_a_step_where_it_is_known_what_it_counts
 
 @pytest.mark.parametrize(
     "change",
-    [{"source": "Megatron-LM", "hardware": "NVIDIA A100 80GB"}, {"recompute": ""}, {"vocab": ""}],
-    ids=["what the software counts is unknown", "recompute assumed", "vocabulary assumed"],
+    [
+        {"source": "Megatron-LM", "hardware": "NVIDIA A100 80GB"},
+        {"source": "MaxText report_202506_tpu.md"},
+        {"recompute": ""},
+        {"vocab": ""},
+    ],
+    ids=["unknown what is counted", "counted otherwise", "recompute assumed", "vocab assumed"],
 )
 def test_nothing_follows_from_a_rate_where_a_part_is_assumed(change: dict[str, str]) -> None:
     assert step_s(MAXTEXT | change | {"measured_tflops_per_device": "132"}) is None
