@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from costmodel.training.pass_orders import order_faults
 from costmodel.training.records import LayoutError, TrainingLayout, TrainingModel
+from costmodel.training.schedule_forms import order_faults
 
 __all__ = ["check_layout", "group_faults"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from costmodel.training.cells import degree, number, recompute_words, size, switch, zero_stage
 from costmodel.training.layout_check import check_layout
 from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingModel
-from costmodel.training.stated_orders import stated_order
+from costmodel.training.stated_schedule import stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

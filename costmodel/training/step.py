@@ -3,7 +3,7 @@
     T = m t_max + sum of the other stages / v + exposed communication + optimizer
 
 with m micro-batches, t a stage's forward and backward pass of one micro-batch, v chunks per stage
-(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473; other orders: `pass_orders`).
+(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473; other orders: `schedule_forms`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from costmodel.training.communication import (
 )
 from costmodel.training.kernels import stream_s
 from costmodel.training.layers import HEAD_FORWARD, ends_s, layer_times, routed_copies, tokens
-from costmodel.training.pass_orders import PLAIN, Shares, idle_share, steady_s
+from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
     expert_parts,
     expert_replicas,

@@ -17,8 +17,8 @@ from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES, Direction, ScheduleError, Shape, orders
 from costmodel.training.constants import StepConstants
 from costmodel.training.memory import MemoryConstants, memory_use
-from costmodel.training.pass_orders import ORDERS, Shares, idle_share, order_faults, steady_s
 from costmodel.training.records import TrainingRun
+from costmodel.training.schedule_forms import ORDERS, Shares, idle_share, order_faults, steady_s
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from tests.costmodel.simulation.jobs import even_job, step_s
