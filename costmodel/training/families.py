@@ -12,11 +12,13 @@ import data
 from costmodel.training.machines import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from costmodel.training.records import TrainingRun
 
-__all__ = ["Family", "MemoryFamily", "block_of", "families", "family_of", "memory_families"]
+__all__ = [
+    "Family", "MemoryFamily", "block_of", "families", "family_of", "memory_families", "stand_in",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,32 +91,47 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     """The family whose constants hold for a run, and how far it is from the run itself.
 
     On chips without runs of a profile, those of the software that its constants began at go before
-    its own on other chips: what a product reaches is the chip's.
+    its own on other chips: what a product reaches is the chip's. So do those of the usual software
+    of these chips where its own runs are on chips of other makers alone.
 
     Returns:
         The family, and an empty text if profile, chips and kind of model agree; else what differs.
     """
     generation = machine(run.machine).generation
     kind = "routed" if run.model.experts else "dense"
+    profile = stand_in(run.profile) if kind == "dense" else run.profile
     fit = [
         family
         for family in families().values()
-        if family.profile == run.profile and family.kind in {"", kind}
+        if family.profile == profile and family.kind in {"", kind}
     ]
     for family in fit:
         if generation in family.generations:
-            return family, ""
+            own = profile == run.profile
+            return family, "" if own else f"constants of {family.name}: software not named"
+    return _nearest(fit, generation, kind, run.profile)
+
+
+def _nearest(fit: Sequence[Family], generation: str, kind: str, profile: str) -> tuple[Family, str]:
+    """The family that stands in for one of a profile on these chips, and why.
+
+    Args:
+        fit: families of the profile, on other chips.
+        generation: of the chips.
+        kind: of the model.
+        profile: of the run.
+    """
     older = next((each for one in fit for each in _ancestors(one, generation)), None)
     if older:
-        return older, f"constants of {older.name}: no runs of {run.profile} on these chips"
-    if fit:
+        return older, f"constants of {older.name}: no runs of {profile} on these chips"
+    usual = _usual(generation, kind)
+    if fit and not (usual and all(_foreign(family, generation) for family in fit)):
         near = min(fit, key=lambda family: _years_apart(family, generation))
-        return near, f"constants of {near.name}: no runs of {run.profile} on these chips"
-    for family in families().values():
-        if generation in family.generations and family.kind in {"", kind}:
-            return family, f"constants of {family.name}: no runs of {run.profile}"
+        return near, f"constants of {near.name}: no runs of {profile} on these chips"
+    if usual:
+        return usual, f"constants of {usual.name}: no runs of {profile}"
     first = next(iter(families().values()))
-    return first, f"constants of {first.name}: neither {run.profile} nor these chips are known"
+    return first, f"constants of {first.name}: neither {profile} nor these chips are known"
 
 
 def _ancestors(family: Family, generation: str) -> Iterator[Family]:
@@ -125,15 +142,34 @@ def _ancestors(family: Family, generation: str) -> Iterator[Family]:
             yield family
 
 
+def stand_in(profile: str) -> str:
+    """The profile whose constants a profile without any takes; itself if it has its own."""
+    stands: Mapping[str, str] = _file()["stands"]
+    return stands.get(profile, profile)
+
+
 @cache
-def _years() -> dict[str, int]:
+def _file() -> dict[str, Any]:
     text = data.read_text("calibration", "training_families.yaml")
-    return dict(yaml.safe_load(text)["years"])
+    return dict(yaml.safe_load(text))
+
+
+def _usual(generation: str, kind: str) -> Family | None:
+    """The family of the usual software of these chips; `None` where they have no runs."""
+    named = (families()[name] for name in _file()["usual"].get(generation, ()))
+    return next((family for family in named if family.kind in {"", kind}), None)
+
+
+def _foreign(family: Family, generation: str) -> bool:
+    """Whether all runs of a family are on chips of other makers than a generation's."""
+    makers = _file()["makers"]
+    mine = makers.get(generation, generation)
+    return all(makers.get(each, each) != mine for each in family.generations)
 
 
 def _years_apart(family: Family, generation: str) -> int:
     """Years between the chips of a family and a generation; the same for all if one is unknown."""
-    years = _years()
+    years = _file()["years"]
     return min(
         (abs(years[each] - years.get(generation, years[each])) for each in family.generations),
         default=0,
@@ -145,5 +181,5 @@ def block_of(run: TrainingRun) -> str:
     family, _ = family_of(run)
     if family.split != "servers":
         return family.name
-    several = run.layout.devices > machine(run.machine).server
+    several = run.layout.devices > (run.server or machine(run.machine).server)
     return f"{family.name}, {'several servers' if several else 'one server'}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
-from costmodel.training.families import block_of, family_of, memory_families
+from costmodel.training.families import block_of, family_of, memory_families, stand_in
 from costmodel.training.memory import memory_use
 from costmodel.training.memory_fitting import reported_bytes
 from costmodel.training.step import step_times
@@ -35,6 +35,15 @@ USABLE = 0.98
 
 _WIDER_NEW_CHIP = 1.5
 """How much wider where a family has runs of this generation, but none on this machine (assumed)."""
+
+_OTHERS = (-0.33, 0.52)
+"""Logarithms of measured over predicted time that nine of ten runs lie between under the constants
+of other software on their chips, or of other chips under theirs: every family of measured runs
+predicted by every such other, all pairs with equal weight (`benchmarks/training_others.py`). The
+interval is at least as wide where constants are others', or nobody names the software."""
+
+_SOFTWARE_GUESSED = 10
+"""Guesses from which on the software is one of them; see `ReadRow.guesses`."""
 
 _UNKNOWN = Ends((-3.0, 3.0), (-3.0, 3.0))
 """Interval of a block without any measurement, in standard deviations of a run (assumed)."""
@@ -89,7 +98,7 @@ def predict(
         factors[rows] = neighbours_of(name).factor(table, machines)
         deviations[rows] = neighbours_of(name).deviation(table, machines)
         times[rows] = step_times(table, known.constants[name]).total * factors[rows]
-    for profile, rows in _grouped([run.profile for run in runs]).items():
+    for profile, rows in _grouped([stand_in(run.profile) for run in runs]).items():
         table, constants = RunTable.of([runs[row] for row in rows]), known.memory_of(profile)
         family = memory_families().get(profile)
         counter = family.counter if family else "reserved"
@@ -132,7 +141,21 @@ def _grouped(keys: Sequence[str]) -> dict[str, list[int]]:
     return groups
 
 
-def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> tuple[str, float]:
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """How far constants are from a run's own."""
+
+    why: str
+    """Why they are not; empty where they are its own."""
+
+    wider: float
+    """How much wider the interval is."""
+
+    least: tuple[float, float]
+    """What it spans at least, in logarithms."""
+
+
+def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
     """Why the constants of a run are not its machine's, and how much wider its interval is.
 
     Args:
@@ -140,13 +163,18 @@ def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> tuple[str, float]
         guesses: number of its inputs that were guessed.
         own: whether the constants were fitted to the user's cluster.
     """
-    wider = 1.0 + _WIDER_PER_GUESS * guesses
     family, inherited = family_of(run)
-    if inherited:
-        return inherited, wider * _WIDER_INHERITED
+    unnamed = guesses >= _SOFTWARE_GUESSED
+    least = _OTHERS if not own and (inherited or unnamed) else (0.0, 0.0)
+    if inherited and not (own and unnamed):
+        # Software that nobody names is why constants are others': it counts once.
+        stated = guesses - (_SOFTWARE_GUESSED - 1) * unnamed
+        return _Borrowed(inherited, (1.0 + _WIDER_PER_GUESS * stated) * _WIDER_INHERITED, least)
+    wider = 1.0 + _WIDER_PER_GUESS * guesses
     if not own and run.machine not in neighbours_of(family.name).machines:
-        return f"constants of {family.name}: no runs on {run.machine}", wider * _WIDER_NEW_CHIP
-    return "", wider
+        why = f"constants of {family.name}: no runs on {run.machine}"
+        return _Borrowed(why, wider * _WIDER_NEW_CHIP, least)
+    return _Borrowed("", wider, least)
 
 
 def _bounded(
@@ -154,12 +182,14 @@ def _bounded(
     step_s: float,
     deviation: float,
     calibration: Calibration,
-    borrowed: tuple[str, float],
+    borrowed: _Borrowed,
 ) -> Prediction:
     """The interval around a step time; memory is left open."""
-    block, (inherited, wider) = block_of(run), borrowed
-    ends = calibration.interval.get(block, _UNKNOWN).of(deviation)
-    low, high = np.exp(np.array(ends) * deviation * wider) * step_s
+    block = block_of(run)
+    ends = np.array(calibration.interval.get(block, _UNKNOWN).of(deviation))
+    low, high = ends * deviation * borrowed.wider
+    low, high = min(low, borrowed.least[0]), max(high, borrowed.least[1])
+    low, high = np.exp([low, high]) * step_s
     return Prediction(
         step_s=step_s,
         low_s=float(min(low, step_s)),
@@ -167,5 +197,5 @@ def _bounded(
         memory_bytes=0.0,
         fits=True,
         block=block,
-        inherited=inherited,
+        inherited=borrowed.why,
     )

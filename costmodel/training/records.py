@@ -228,3 +228,7 @@ class TrainingRun:
 
     port_bytes_per_s: float = 0.0
     """Share of one device of the ports between servers, where the run states it; else 0."""
+
+    server: int = field(default=0, repr=False)
+    """Devices that the inner network joins, where the run states fewer than its machine has; else
+    0."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import data
-from costmodel.training.cells import cell, needed, number, size
+from costmodel.training.cells import as_number, cell, needed, number, size
 from costmodel.training.machines import machine_of
 from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
@@ -87,18 +87,33 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     layout = row_layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
+    server = _server(row, layout.devices, machine.server)
     run = TrainingRun(
         name=row.get("id", ""),
         model=model,
         layout=layout,
         machine=machine.name,
         profile=profile["name"],
-        port_bytes_per_s=_port(row.get("interconnect", ""), machine.server),
+        port_bytes_per_s=_port(row.get("interconnect", ""), server or machine.server),
+        server=server,
         precision=precision,
         attention=_attention(notes, profile),
         flags=run_flags(row, notes, profile, layout),
     )
     return ReadRow(run, tuple(assumed), tuple(unread))
+
+
+def _server(row: Mapping[str, str], devices: int, usual: int) -> int:
+    """Devices of each of several servers where a row states fewer than is usual; else 0.
+
+    A slice of TPUs is such a server too; part of a server is written as 0 or a fraction.
+    """
+    text = cell(row, "servers")
+    servers = as_number(text) if text else 1.0
+    if not 0 <= servers <= devices:
+        raise LayoutError(f"column 'servers' is {text[:40]!r}, not a number from 0 to {devices}")
+    each = math.ceil(devices / max(servers, 1.0))
+    return each if each < min(devices, usual) else 0
 
 
 def _port(text: str, server: int) -> float:

@@ -68,7 +68,7 @@ def _stacks() -> dict[str, Any]:
 
 
 def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
-    """Whether source or notes name a software stack that is known."""
+    """Whether source or notes name a software stack that is known, not one that is only like it."""
     text = _stated(row, notes)
     return any(re.search(entry["match"], text) for entry in _stacks()["profiles"])
 
@@ -84,13 +84,13 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     text = _stated(row, notes)
     hardware = machine_of(row.get("hardware", ""))
     for entry in stacks["profiles"]:
-        if re.search(entry["match"], text):
+        if re.search(f"{entry['match']}|{entry.get('like', entry['match'])}", text):
             modern = "modern" in entry and hardware.generation in stacks["modern_generations"]
             found: dict[str, Any] = named[entry["modern"]] if modern else entry
             return found
-    default = stacks["default"]
-    kind = next((key for key in default if hardware.name.startswith(key)), "other")
-    usual: dict[str, Any] = named[default[kind]]
+    unnamed = stacks["unnamed"]
+    kind = next((key for key in unnamed if hardware.name.startswith(key)), "other")
+    usual: dict[str, Any] = named[unnamed[kind]]
     return usual
 
 

@@ -261,7 +261,12 @@ class RunTable:
 def _rates(runs: Sequence[TrainingRun]) -> MachineRates:
     rates = machine_rates([(run.machine, run.precision) for run in runs])
     stated = np.asarray([run.port_bytes_per_s for run in runs], dtype=np.float64)
-    return replace(rates, port_bytes_per_s=np.where(stated > 0, stated, rates.port_bytes_per_s))
+    server = np.asarray([run.server for run in runs], dtype=np.float64)
+    return replace(
+        rates,
+        port_bytes_per_s=np.where(stated > 0, stated, rates.port_bytes_per_s),
+        server=np.where(server > 0, server, rates.server),
+    )
 
 
 def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:

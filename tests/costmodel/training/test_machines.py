@@ -153,6 +153,26 @@ def test_chips_go_before_software_where_another_stack_has_run_on_them() -> None:
     assert family_of(replace(on_a100, machine="b200"))[0].name == "torchtitan-hopper"
 
 
+@pytest.mark.parametrize(
+    ("profile", "name", "family"),
+    [
+        ("maxtext", "h100", "megatron-core-hopper"),
+        ("maxtext", "b200", "megatron-core-blackwell"),
+        ("maxtext", "mi300x", "maxtext-tpu"),
+        ("torchtitan", "ascend-910b", "mindspeed-910b"),
+        ("pytorch", "a100-80g", "fsdp-ampere"),
+        ("pytorch", "h200", "fsdp-hopper"),
+        ("pytorch", "tpu-v5p", "maxtext-tpu"),
+    ],
+)
+def test_the_usual_software_of_chips_goes_before_chips_of_another_maker(
+    profile: str, name: str, family: str
+) -> None:
+    found, why = family_of(replace(run(machine=name), profile=profile))
+    assert found.name == family
+    assert why.startswith(f"constants of {family}: ")
+
+
 def test_constants_of_the_nearest_age_stand_in() -> None:
     """A stack without runs on a chip takes what it does on chips of about that age."""
     found = {

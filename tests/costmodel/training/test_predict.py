@@ -74,6 +74,30 @@ def test_chips_without_rows_inherit_and_say_so() -> None:
     assert found.high_s / found.step_s > predict([RUNS[0]])[0].high_s / predict([RUNS[0]])[0].step_s
 
 
+@pytest.mark.parametrize(
+    ("profile", "guesses"), [("maxtext", 0), ("pytorch", 10), ("megatron-core", 10)]
+)
+def test_constants_of_others_leave_room_for_what_others_were_off(
+    profile: str, guesses: int
+) -> None:
+    """However well a family knows its own runs, others were measured to be further from it."""
+    (found,) = predict([replace(run(tp=8), profile=profile, machine="h100")], [guesses])
+    assert found.low_s <= found.step_s * np.exp(-0.33)
+    assert found.high_s >= found.step_s * np.exp(0.52)
+    (own,) = predict([replace(run(tp=8), profile="megatron-core", machine="h100")])
+    assert own.low_s > own.step_s * np.exp(-0.33)
+
+
+def test_software_that_nobody_names_counts_once() -> None:
+    """Its constants are others' because nobody names it: the interval is not widened for both."""
+    unnamed = replace(run(tp=8), profile="pytorch", machine="h100")
+    known = replace(unnamed, profile="fsdp")
+    ten, own = predict([unnamed], [10])[0], predict([known])[0]
+    assert ten.step_s == own.step_s
+    widened = np.log(ten.high_s / ten.step_s) / np.log(own.high_s / own.step_s)
+    assert widened == pytest.approx(max(2.2, 0.52 / np.log(own.high_s / own.step_s)))
+
+
 def test_every_family_has_constants() -> None:
     assert set(shipped_calibration().constants) == set(families())
 

@@ -7,6 +7,7 @@ import pytest
 from costmodel.training.records import Attention, LayoutError, Recompute, TrainingLayout
 from costmodel.training.rows import read_row
 from costmodel.training.stacks import software_flags
+from costmodel.training.table import RunTable
 
 ROW = {
     "id": "one",
@@ -220,12 +221,47 @@ def test_unstated_sharding_is_what_the_recipes_of_a_stack_do(source: str, stage:
 
 
 def test_software_that_nobody_names_makes_the_interval_wider() -> None:
-    named, other = (
+    named, other, like = (
         read_row(ROW | {"hardware": "NVIDIA H100", "source": source, "zero_stage": "1"})
-        for source in ("Megatron-Bridge", "a paper")
+        for source in ("Megatron-Bridge", "a paper", "a program with FSDP2")
     )
-    assert named.run == other.run
-    assert other.guesses >= named.guesses + 10
+    profiles = [each.run.profile for each in (named, other, like)]
+    assert profiles == ["megatron-core", "pytorch", "torchtitan"]
+    assert named.run.layout == other.run.layout
+    assert min(other.guesses, like.guesses) >= named.guesses + 10
+
+
+@pytest.mark.parametrize(
+    ("servers", "joined"), [("", 0), ("0", 0), ("0.5", 0), ("2", 0), ("4", 4), ("16", 1)]
+)
+def test_servers_with_fewer_devices_than_usual(servers: str, joined: int) -> None:
+    """16 devices in as many servers: those of H100 usually have eight."""
+    row = ROW | {"hardware": "NVIDIA H100", "dp": "", "devices": "16", "servers": servers}
+    run = read_row(row | {"interconnect": "400 Gb/s per node"}).run
+    assert run.layout.devices == 16
+    assert run.server == joined
+    assert RunTable.of([run]).machine.server == (joined or 8)
+    assert run.port_bytes_per_s == pytest.approx(50e9 / (joined or 8))
+
+
+@pytest.mark.parametrize("servers", ["two", "-1", "17"])
+def test_servers_that_cannot_be(servers: str) -> None:
+    row = ROW | {"hardware": "NVIDIA H100", "dp": "", "devices": "16", "servers": servers}
+    with pytest.raises(LayoutError, match="servers"):
+        read_row(row)
+
+
+def test_what_policies_of_maxtext_keep() -> None:
+    row = ROW | {"hardware": "NVIDIA H100", "source": "MaxText"}
+    kept = {
+        policy: read_row(row | {"recompute": policy}).run
+        for policy in ("minimal", "minimal_flash", "save_dot_with_context_except_mlp", "full")
+    }
+    assert [run.layout.recompute for run in kept.values()] == [
+        Recompute.SELECTIVE, Recompute.NONE, Recompute.FULL, Recompute.FULL,
+    ]  # fmt: skip
+    keeping = [policy for policy, run in kept.items() if "keeps-attention" in run.flags]
+    assert keeping == ["save_dot_with_context_except_mlp"]
 
 
 def test_replicas_follow_from_devices() -> None:
