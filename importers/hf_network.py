@@ -26,7 +26,10 @@ _OTHER_KINDS = (
     "patch_size", "num_mel_bins", "type_vocab_size", "relative_attention_num_buckets",
 )  # fmt: skip
 """Fields of networks that are no decoders of text."""
-_OTHER_LAYERS = ("mamba", "ssm_", "linear_", "rwkv", "conv_", "hybrid_override")
+_OTHER_LAYERS = (
+    "mamba", "ssm_", "linear_", "rwkv", "conv_", "hybrid_override", "attn_type_list",
+    "attn_layer_", "layers_block_type",
+)  # fmt: skip
 """How fields of layers begin that are no attention."""
 
 

@@ -30,22 +30,25 @@ _ENCODER = Plain(gated=False, tied=True, causal=False)
 _TIED = Plain(tied=True)
 PLAIN: Mapping[str, Plain] = MappingProxyType(
     {
-        **dict.fromkeys(("gpt_neox", "gptj", "codegen", "phi", "nemotron", "persimmon"), _UNGATED),
+        **dict.fromkeys(("gpt_neox", "gptj", "codegen", "phi", "nemotron", "nemotron_h",
+                         "persimmon"), _UNGATED),
         **dict.fromkeys(
             ("opt", "bloom", "falcon", "RefinedWeb", "RefinedWebModel", "gpt_bigcode", "gpt_neo",
              "mpt", "starcoder2", "xglm"),
             _UNGATED_TIED,
         ),
         **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "electra"), _ENCODER),
-        **dict.fromkeys(("cohere", "cohere2", "smollm3"), _TIED),
+        **dict.fromkeys(("cohere", "cohere2", "mamba", "smollm3"), _TIED),
         "gpt_oss": Plain(activation_kernels=5),
         **dict.fromkeys(
-            ("PanguProMoE", "baichuan", "bailing_moe", "bailing_moe_v2", "chatglm", "dbrx",
-             "deepseek", "deepseek_v32", "dots1", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4",
-             "glm4", "glm4_moe", "granite", "grok-1", "hunyuan_v1_dense", "hunyuan_v1_moe",
-             "internlm", "internlm2", "llama4_text", "longcat_flash", "minicpm", "minimax_m2",
-             "olmo", "olmo2", "olmo3", "olmoe", "phi3", "phimoe", "qwen", "seed_oss",
-             "stablelm"),
+            ("MiniMaxText01", "PanguProMoE", "baichuan", "bailing_moe", "bailing_moe_v2", "bamba",
+             "chatglm", "dbrx", "deepseek", "deepseek_v32", "dots1", "ernie4_5", "ernie4_5_moe",
+             "exaone", "exaone4", "falcon_h1", "falcon_mamba", "glm4", "glm4_moe", "granite",
+             "granitemoehybrid", "grok-1", "hunyuan_v1_dense", "hunyuan_v1_moe", "internlm",
+             "internlm2", "jamba", "kimi_linear", "llama4_text", "longcat_flash", "mamba2",
+             "minicpm", "minimax", "minimax_m1", "minimax_m2", "minimax_text_01", "olmo", "olmo2",
+             "olmo3", "olmo_hybrid", "olmoe", "phi3", "phimoe", "qwen", "qwen3_5_moe_text",
+             "qwen3_5_text", "qwen3_next", "seed_oss", "stablelm"),
             Plain(),
         ),
     }

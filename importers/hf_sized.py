@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from importers.errors import ModelError
 from importers.hf_families import FAMILIES
-from importers.hf_fields import Fields
+from importers.hf_fields import FIELDS, Fields
+from importers.hf_mixers import LayerKinds, layer_kinds, refuse_unpriced
 from importers.hf_network import strangeness, text_part
 from importers.hf_plain import PLAIN, Plain, plain_decoder
 
@@ -47,22 +48,28 @@ class Sized:
     window: int
     """Rows that a local layer looks back, 0 for none."""
     global_every: int
+    kinds: LayerKinds | None
+    """Where layers are of several kinds; `None` where all have attention and a feed-forward
+    block."""
     notes: tuple[str, ...]
     """What was assumed, and what is left out."""
 
 
 def sized(config: Mapping[str, object], name: str) -> Sized:
-    """The sizes of a transformer of text with one stack of layers.
+    """The sizes of a network of text with one stack of layers.
 
     Args:
         config: fields of its config.json.
         name: for messages.
 
     Raises:
-        ModelError: a size is missing or cannot be, or it is no such transformer.
+        ModelError: a size is missing or cannot be, or it is no such network.
     """
     notes: list[str] = []
     config = _spelled(text_part(config, notes))
+    refuse_unpriced(config, name)
+    kinds = layer_kinds(config, name)
+    config = config if kinds is None else _completed(Fields(config, name, {}), kinds)
     kind = str(config.get("model_type"))
     plain = _plain(config, name, notes)
     fields = Fields(config, name, plain.defaults)
@@ -71,7 +78,7 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
     stated = "head width" in fields or "plain width" in fields
     if not stated and fields.count("hidden") % fields.count("heads"):
         raise fields.wrong("heads", f"does not divide the width of {fields.count('hidden')}")
-    experts = _experts(fields, kind)
+    experts = _experts(fields, kind, kinds)
     window, every = _window(fields, kind)
     if config.get("num_nextn_predict_layers"):
         notes.append("layers that predict further tokens are left out")
@@ -83,11 +90,30 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
         activation_kernels=plain.activation_kernels,
         key_heads=_key_heads(fields, kind),
         feed_forward=_feed_forward(fields, kind),
+        kinds=kinds,
         window=window,
         global_every=every,
         notes=tuple(notes),
         **experts,
     )
+
+
+def _completed(fields: Fields, kinds: LayerKinds) -> dict[str, object]:
+    """The fields of a network with layers of several kinds, with usual ones in the place of those
+    that it lacks. Without attention, what shares out its heads are those of the mixer.
+    """
+    found = {name: value for name, value in fields.config.items() if value is not None}
+    found["num_hidden_layers"] = kinds.layers
+    if kinds.attention == 0 and kinds.mixer is not None:
+        channels = kinds.mixer.kind == "mamba"
+        found["num_attention_heads"] = fields.count("hidden") if channels else kinds.mixer.heads
+        found.pop("num_heads", None)
+        found["head_dim"] = 1
+    if kinds.wide:
+        found["intermediate_size"] = kinds.wide
+    if kinds.routed == 0:
+        found = {name: value for name, value in found.items() if name not in FIELDS["experts"]}
+    return found
 
 
 def _plain(config: Mapping[str, object], where: str, notes: list[str]) -> Plain:
@@ -159,7 +185,7 @@ def _feed_forward(fields: Fields, kind: str) -> int:
     return width // 2 if kind == "qwen" else width
 
 
-def _experts(fields: Fields, kind: str) -> dict[str, int]:
+def _experts(fields: Fields, kind: str, kinds: LayerKinds | None) -> dict[str, int]:
     """Experts, their groups and widths, and how many layers are dense."""
     count = fields.count("experts", 0)
     if count <= 1:
@@ -167,10 +193,13 @@ def _experts(fields: Fields, kind: str) -> dict[str, int]:
         return dict.fromkeys((*names, "dense_layers"), 0)
     layers, first = fields.count("layers"), fields.count("first expert layer", 0)
     interval = fields.field("expert interval")
-    if interval is not None and isinstance(fields.config[interval], list):
+    if kinds is not None and kinds.routed is not None:
+        routed = kinds.routed
+    elif interval is not None and isinstance(fields.config[interval], list):
         routed = sum(each > 0 for each in fields.whole_numbers("expert interval")[:layers])
     else:
         routed = max(layers - first, 0) // fields.count("expert interval", 1)
+    layers -= kinds.bare if kinds is not None else 0
     routed -= sum(each >= first for each in set(fields.whole_numbers("dense layers")))
     if routed < 1:
         raise fields.wrong("experts", "has no layer to stand in: all are dense")

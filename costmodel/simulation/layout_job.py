@@ -201,10 +201,14 @@ class _Layout:
             return 1.0
         if work.is_communication:
             return factor if work.kind == "all_to_all" else 1.0
-        width = 2.0 + model.gated
-        routed = width * model.hidden * model.expert_ffn * model.experts_per_token
+        width, mixing = 2.0 + model.gated, self.table.mixing
+        rows = model.expert_hidden or model.hidden
+        routed = width * rows * model.expert_ffn * model.experts_per_token
         rest = width * model.hidden * model.shared_ffn
-        rest += 2.0 * model.hidden * (model.heads + model.kv_heads) * model.head_size
+        own = 2.0 * model.hidden * (model.heads + model.kv_heads) * model.head_size
+        rest += own * float(mixing.attention[0])
+        if model.mixer is not None:
+            rest += model.mixer.weights_and_core(model.hidden) * float(mixing.share[0])
         share = routed / (routed + rest)
         return 1.0 + (factor - 1.0) * share
 

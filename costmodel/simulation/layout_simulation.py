@@ -178,14 +178,16 @@ def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
     """Arithmetic of products and attention, forward and backward, of one token.
 
     Twice for every weight that a token meets and the full square of attention, three times over:
-    6 N + 12 L h s for a dense model of full-width heads, plus the head.
+    6 N + 12 L h s for a dense model of full-width heads, plus the head. Mixers without softmax have
+    the products of their chunks and states in the place of that square.
 
     Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; Narayanan et al., SC21,
     arXiv 2104.04473, section 5.1.
     """
     value = model.value_size or model.head_size
     width = 2.0 + model.gated
-    projections = 1.0 * model.hidden * (model.heads + 2 * model.kv_heads) * model.head_size
+    queries = model.heads * (1 + model.query_gate)
+    projections = 1.0 * model.hidden * (queries + 2 * model.kv_heads) * model.head_size
     if model.kv_rank:
         rank = model.query_rank or model.hidden
         projections = model.hidden * model.query_rank + rank * model.heads * model.head_size
@@ -193,10 +195,16 @@ def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
         projections += model.kv_rank * model.heads * (model.head_size - model.rotary_size + value)
     projections += model.heads * value * model.hidden
     dense = width * model.hidden * model.ffn
-    chosen = model.experts_per_token * model.expert_ffn + model.shared_ffn
-    routed = width * model.hidden * chosen + model.experts * model.hidden
-    routed_layers = model.layers - model.dense_layers if model.experts else 0
+    rows = model.expert_hidden or model.hidden
+    chosen = model.experts_per_token * model.expert_ffn
+    routed = width * (rows * chosen + model.hidden * model.shared_ffn)
+    routed += model.experts * model.hidden + 2.0 * model.hidden * model.expert_hidden
+    blocks = model.layers - model.bare_layers
+    routed_layers = blocks - model.dense_layers if model.experts else 0
     scores = model.heads * (model.head_size + value) * seq_len
-    layers = model.layers * (projections + scores)
-    layers += routed_layers * routed + (model.layers - routed_layers) * dense
+    with_attention = model.layers if model.attention_layers < 0 else model.attention_layers
+    layers = with_attention * (projections + scores)
+    if model.mixer is not None:
+        layers += model.mixer.layers * model.mixer.weights_and_core(model.hidden)
+    layers += routed_layers * routed + (blocks - routed_layers) * dense
     return 6.0 * (layers + model.hidden * model.vocab)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.sizes import attention_parameters
+from costmodel.training.sizes import active_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +19,14 @@ __all__ = ["baseline_s", "fit_utilisation", "ideal_s", "model_flops"]
 def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     """FLOPs of one step that the model needs, without recomputation.
 
-    6 per active parameter and token, plus attention; halved where causal, unless `whole`.
+    6 per active parameter and token, plus attention, halved where causal, unless `whole`, and what
+    layers without softmax compute inside chunks and on their states.
     """
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
-    active = table.experts_per_token * table.expert_ffn + table.shared_ffn
-    width = (1.0 - routed) * table.ffn + routed * active
-    layer = attention_parameters(table) + (2.0 + table.gated) * table.hidden * width
+    mixing, layer = table.mixing, active_parameters(table)
     seen = table.seq_len * np.where((table.causal > 0) & (not whole), 0.5, 1.0)
-    scores = 2.0 * seen * table.heads * (table.head_size + value)
+    scores = mixing.attention * (2.0 * seen * table.heads * (table.head_size + value))
+    scores = scores + mixing.share * mixing.flops
     forward = table.layers * (2.0 * layer + scores) + 2.0 * table.vocab * table.hidden
     return 3.0 * forward * table.global_batch * table.seq_len
 

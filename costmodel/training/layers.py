@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.kernels import matmul_s, stream_s
-from costmodel.training.sizes import expert_parts
+from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -43,6 +43,11 @@ _CAST = 4.0
 transposed (own count)."""
 
 
+_CHUNKED = 0.4
+"""Share of both limits, one after the other, that kernels of states in chunks reach: with 64
+elements for each channel and 2,048 tokens, Mamba-2 is as fast as fused attention on an A100, whose
+4,096 operations for each channel it replaces by 768 and 10 bytes (arXiv 2405.21060, figure 10)."""
+
 HEAD_FORWARD = 1 / 3
 """Share of the head's time that is its forward pass: one of three products."""
 
@@ -66,7 +71,7 @@ class LayerTimes:
 
     core_backward: FloatArray
     stream: FloatArray
-    """Normalisation, activation, residual, forward."""
+    """Normalisation, activation, residual, and the core of a mixer without softmax, forward."""
 
     stream_backward: FloatArray
 
@@ -95,10 +100,14 @@ def routed_copies(table: RunTable) -> FloatArray:
     return tokens(table) * table.experts_per_token * table.expert_capacity / split
 
 
-def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes]:
-    """Times of a dense layer and of a routed one; equal where a model has only one kind."""
-    core, core_backward = _core(table, c)
-    linear, linear_backward, inward = _attention_products(table, c)
+def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes, LayerTimes]:
+    """Times of a dense layer, of a routed one, and of one without a feed-forward block.
+
+    What comes before that block is of a mean layer: softmax attention, another mixer, or none.
+    """
+    core, core_backward = (table.mixing.attention * time for time in _core(table, c))
+    linear, linear_backward, inward = _mixing_products(table, c)
+    scan, scan_backward = _scan(table, c)
     dense, dense_backward, dense_last = _ffn_products(table, c, table.ffn, tokens(table))
     moe, moe_backward, moe_last = _expert_products(table, c)
     older = np.where(table.old_release > 0, c.old_release, 1.0)
@@ -107,10 +116,13 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
     routed_stream = (
         older * _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
     )
+    nothing = np.zeros_like(table.hidden)
+    bare_stream = older * _stream_bytes(table, nothing)
     times = []
     for products, backward, last, moved in (
         (dense, dense_backward, dense_last, stream),
         (moe, moe_backward, moe_last, routed_stream),
+        (nothing, nothing, linear - inward, bare_stream),
     ):
         seconds = stream_s(moved, table.machine) / c.memory * (1.0 + 0.6 * table.uncompiled)
         times.append(
@@ -121,11 +133,11 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
                 inward=inward,
                 core=core,
                 core_backward=core_backward,
-                stream=seconds,
-                stream_backward=1.5 * seconds,
+                stream=seconds + scan,
+                stream_backward=1.5 * seconds + scan_backward,
             )
         )
-    return times[0], times[1]
+    return times[0], times[1], times[2]
 
 
 def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -173,7 +185,8 @@ def _attention_products(
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
     latent = table.kv_rank > 0
     # Latent heads keep `rotary_size` of their width apart from the compressed keys.
-    plain = (table.heads + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
+    queries = table.heads * (1.0 + table.mixing.query_gate)
+    plain = (queries + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
     first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
     out = table.heads * value / table.tp
     pairs = [
@@ -190,6 +203,41 @@ def _attention_products(
     forward = sum((pair[0] for pair in pairs[1:]), pairs[0][0])
     backward = sum((pair[1] for pair in pairs[1:]), pairs[0][1])
     return forward, backward, forward - pairs[1][0]
+
+
+def _mixing_products(
+    table: RunTable, c: StepConstants
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Products of attention and other mixers of a mean layer, as `_attention_products`."""
+    mixing = table.mixing
+    times = tuple(mixing.attention * time for time in _attention_products(table, c))
+    if np.any(mixing.share > 0):
+        rows, out = tokens(table), np.maximum(mixing.outward / table.tp, 1.0)
+        into, into_back = _product(table, c, rows, mixer_inward(table), table.hidden)
+        out_of, out_back = _product(table, c, rows, table.hidden, out)
+        own = (into + out_of, into_back + out_back, into)
+        times = tuple(a + mixing.share * b for a, b in zip(times, own, strict=True))
+    return times[0], times[1], times[2]
+
+
+def _scan(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """What mixers without softmax do between their products, in a mean layer.
+
+    The core takes the time of its products at the rate of fused attention and that of its bytes,
+    over `_CHUNKED`; what is around it that of its bytes. Backward 2.5 times: states are computed
+    again, and every product has two gradients.
+    """
+    mixing = table.mixing
+    if not np.any(mixing.share > 0):
+        return np.zeros_like(table.hidden), np.zeros_like(table.hidden)
+    wide = np.minimum(mixing.key_size / 128.0, 1.0)
+    rate = table.machine.flops16 * c.attention * wide**c.small_heads
+    moving, around = (
+        stream_s(nbytes, table.machine) / c.memory for nbytes in (mixing.moved, mixing.around)
+    )
+    chunked = (mixing.flops / rate + moving) / _CHUNKED
+    forward = mixing.share * tokens(table) / table.tp * (chunked + around)
+    return forward, 2.5 * forward
 
 
 def _masked(
@@ -225,16 +273,31 @@ def _expert_products(
     copies = tokens(table) * table.experts_per_token * table.expert_capacity
     rows = np.maximum(copies * parts / table.tp / local, 1.0)
     width = np.maximum(table.expert_ffn, 1.0) / parts
-    up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, table.hidden)
-    down, down_back = _product(table, c, rows, table.hidden, width)
+    hidden = table.mixing.expert_hidden
+    up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, hidden)
+    down, down_back = _product(table, c, rows, hidden, width)
     shared_width = np.maximum(table.shared_ffn, 1.0)
     shared, shared_back, _ = _ffn_products(table, c, shared_width, tokens(table))
     has_shared = table.shared_ffn > 0
     rate = np.where(table.batched_experts > 0, 1.0, c.grouped)
     forward = local * (up + down) / rate + np.where(has_shared, shared, 0.0)
     backward = local * (up_back + down_back) / rate + np.where(has_shared, shared_back, 0.0)
+    if np.any(table.mixing.latent > 0):
+        latent, latent_back = _latent_products(table, c)
+        forward, backward = forward + latent, backward + latent_back
     last = np.where(routed, local * down / rate, 0.0)
     return np.where(routed, forward, 0.0), np.where(routed, backward, 0.0), last
+
+
+def _latent_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Products into the width that experts work on and out of it, of each token once."""
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    rows, width = tokens(table) / split, table.mixing.expert_hidden
+    into, out = (
+        _masked(_product(table, c, rows, n, k), table.mixing.latent > 0)
+        for n, k in ((width, table.hidden), (table.hidden, width))
+    )
+    return into[0] + out[0], into[1] + out[1]
 
 
 def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -270,23 +333,24 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
 def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:
     """Bytes that the element-wise kernels of a layer move forward, at 16 bits.
 
-    Two normalisations and two residual additions touch the hidden state 11 times; rotary or bias
-    kernels read and write queries, keys and values.
+    A normalisation and a residual addition for each block, two of a layer of a transformer, touch
+    the hidden state 5.5 times; rotary or bias kernels read and write queries, keys and values.
     """
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
-    hidden = 22.0 * table.hidden / split
+    hidden = 11.0 * table.mixing.blocks * table.hidden / split
     plain, gate = (
         np.where(table.split_activation > 0, split_up, one)
         for one, split_up in zip(_ACTIVATION, _SPLIT_ACTIVATION, strict=True)
     )
     activation = (plain + gate * table.gated) * table.activation_kernels * width / table.tp
     heads = 4.0 * (table.heads + table.kv_heads) * table.head_size / table.tp
+    heads = table.mixing.attention * heads
     return tokens(table) * (hidden + activation + heads)
 
 
 def _dispatch_bytes(table: RunTable) -> FloatArray:
     """Bytes to gather tokens by expert and to scatter them back: read and write of each copy."""
-    return 10.0 * routed_copies(table) * table.hidden
+    return 10.0 * routed_copies(table) * table.mixing.expert_hidden
 
 
 def _copy_bytes(table: RunTable, c: StepConstants) -> FloatArray:
@@ -297,7 +361,7 @@ def _copy_bytes(table: RunTable, c: StepConstants) -> FloatArray:
     experts are one product and tokens reach their buffers through products too.
     """
     copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
-    hidden = expert_parts(table) * table.hidden
+    hidden = expert_parts(table) * table.mixing.expert_hidden
     elements = copies * (hidden + (2.0 + table.gated) * table.expert_ffn)
     short = np.where(table.short_copies > 0, 0.5, 1.0)
     nbytes = c.expert_bytes * short * elements

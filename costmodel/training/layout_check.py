@@ -8,7 +8,7 @@ from itertools import chain
 from costmodel.training.records import LayoutError, TrainingLayout, TrainingModel
 from costmodel.training.schedule_forms import order_faults
 
-__all__ = ["check_layout", "group_faults"]
+__all__ = ["check_layout", "group_faults", "mixer_heads"]
 
 
 def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) -> None:
@@ -53,10 +53,16 @@ def _heads(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     heads, shared = model.heads, model.kv_heads
     if model.head_size < 1:
         yield f"hidden {model.hidden} is less than {heads} heads"
-    if heads % layout.tp:
-        yield f"tensor parallel {layout.tp} does not divide {heads} heads"
+    for shared_out in (heads, mixer_heads(model)):
+        if shared_out % layout.tp:
+            yield f"tensor parallel {layout.tp} does not divide {shared_out} heads"
     if heads % shared:
         yield f"kv_heads {shared} does not divide {heads} heads"
+
+
+def mixer_heads(model: TrainingModel) -> int:
+    """Heads of a mixer without softmax, which tensor parallel ranks share out; 0 without one."""
+    return model.mixer.heads if model.mixer else 0
 
 
 def group_faults(model: TrainingModel) -> Iterator[str]:
@@ -75,7 +81,7 @@ def group_faults(model: TrainingModel) -> Iterator[str]:
 
 def _experts(model: TrainingModel, layout: TrainingLayout) -> Iterator[str]:
     ep, experts = layout.ep, model.experts
-    if experts and model.dense_layers >= model.layers:
+    if experts and model.dense_layers + model.bare_layers >= model.layers:
         yield f"{model.dense_layers} of {model.layers} layers are dense: none for {experts} experts"
     ranks = layout.tp * layout.cp * layout.dp
     if model.experts_per_token > experts:

@@ -13,9 +13,11 @@ import numpy as np
 
 from costmodel.training.layers import tokens
 from costmodel.training.sizes import (
+    dense_share,
     expert_replicas,
     gathered_parameters,
     replicas_of,
+    routed_share,
     stage_parameters,
 )
 
@@ -189,27 +191,31 @@ def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, Float
     """Bytes that one layer keeps per micro-batch, and the working set of recomputation."""
     count = tokens(table)
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    mixing, routed = table.mixing, routed_share(table)
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
-    stream = 8.0 * table.hidden / split
+    stream = 4.0 * mixing.blocks * table.hidden / split
     latent = table.kv_rank > 0
     key_heads = np.where(latent, table.heads, table.kv_heads)
-    heads = 2.0 * (table.heads + key_heads) * table.head_size
+    queries = table.heads * (1.0 + mixing.query_gate)
+    heads = 2.0 * (queries + key_heads) * table.head_size
     heads = heads + 2.0 * (key_heads + table.heads) * value
     heads = heads + np.where(latent, 4.0 * (table.query_rank + table.kv_rank) * table.tp, 0.0)
     scores = np.where(table.unfused > 0, 5.0 * table.heads * table.seq_len, 0.0)
-    scores = scores * (1.0 - table.recompute_core)
+    scores = mixing.attention * scores * (1.0 - table.recompute_core)
+    heads = mixing.attention * heads
     # The activation's result can be computed again from its input.
     inner = 2.0 * (1.0 + table.gated) + 2.0 * (1.0 - table.recompute_activation)
     dense = inner * table.ffn
-    copies = table.experts_per_token * (inner * table.expert_ffn + 4.0 * table.hidden)
+    copies = table.experts_per_token * (inner * table.expert_ffn + 4.0 * mixing.expert_hidden)
     sparse = copies + inner * table.shared_ffn
-    ffn = (1.0 - routed) * dense + routed * sparse
+    ffn = dense_share(table) * dense + routed * sparse
     moved = np.where(table.swapped_attention > 0, 0.0, 1.0)
-    whole = count * (stream + (heads * moved + scores + ffn) / table.tp) * c.activations
+    inside = heads * moved + scores + ffn + mixing.share * mixing.kept
+    whole = count * (stream + inside / table.tp) * c.activations
     chosen = whole * c.selective_kept
     if c.products_kept > 0:
-        chosen = np.where(routed > 0, chosen, count * _every_other_product(table, split))
+        known = (routed <= 0) & (mixing.share <= 0)
+        chosen = np.where(known, count * _every_other_product(table, split), chosen)
     partly = np.where(table.recompute_core > 0, chosen, whole)
     checkpoint = 2.0 * count * table.hidden / split
     checkpoint = checkpoint + table.keeps_attention * count * heads / table.tp

@@ -54,6 +54,9 @@ KNOWN = 2**0.5 * _NOISE
 LARGEST = 0.25
 """What a run misses beyond this has a cause that its row does not state, and is cut off."""
 
+_OTHER_HEADS = 1e6
+"""Far beyond any number of heads."""
+
 _PIECE = 100_000
 """Pairs of runs that are compared at once: more leave the cache and take three times as long."""
 
@@ -177,9 +180,11 @@ def _logs(sizes: FloatArray) -> FloatArray:
 def columns_of(table: RunTable, runs: int) -> FloatArray:
     """What likeness is made of, of so many runs; shape (runs, columns).
 
-    A setting that has nothing to act on, such as sharing states with nobody, counts as off.
+    A setting that has nothing to act on, such as sharing states with nobody, counts as off. Heads
+    beside mixers without softmax are other ones: such a model is like no transformer.
     """
     acts = {
+        "heads": np.where(table.mixing.share > 0, _OTHER_HEADS, 1.0),
         "zero_stage": table.dp * table.cp > 1,
         "overlap": table.dp * table.cp > 1,
         "fused_tp": table.tp > 1,

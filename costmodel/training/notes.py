@@ -32,7 +32,9 @@ SIZES = (
     "num-experts", "moe-router-topk", "moe-intermediate-size", "n-shared-experts",
     "first-k-dense-replace", "kv-channels", "vocab", "num-layer-list", "noop-layers",
     "moe-router-num-groups", "moe-router-group-topk", "n-group", "n_group", "topk-group",
-    "topk_group",
+    "topk_group", "mixer-layers", "mixer-heads", "mixer-key-heads", "mixer-key-size",
+    "mixer-value-size", "mixer-conv", "mixer-chunk", "mixer-rank", "attention-layers",
+    "moe-latent-size",
 )  # fmt: skip
 """Keys without whose values a model is another one."""
 SETTINGS = (

@@ -1,13 +1,18 @@
 """What is trained, how it is laid out over devices, and with which software: plain records.
 
-Sizes are those of a decoder-only transformer with dense or routed feed-forward layers, which is
-what published layouts describe. A run joins a model, a layout, a machine and a software profile.
+Sizes are those of a decoder with dense or routed feed-forward layers, which is what published
+layouts describe; some or all of its layers may mix tokens without softmax, or lack one of the two
+blocks of a transformer. A run joins a model, a layout, a machine and a software profile.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costmodel.training.mixers import Mixer
 
 __all__ = [
     "Attention",
@@ -128,6 +133,22 @@ class TrainingModel:
 
     causal: bool = True
     """Whether a position sees only those before it."""
+
+    attention_layers: int = field(default=-1, repr=False)
+    """Layers with softmax attention; -1 for all."""
+
+    mixer: Mixer | None = field(default=None, repr=False)
+    """What other layers mix tokens with, such as a state space."""
+
+    bare_layers: int = field(default=0, repr=False)
+    """Layers without a feed-forward block."""
+
+    query_gate: bool = field(default=False, repr=False)
+    """Whether queries come with a gate of their size, for the result of attention."""
+
+    expert_hidden: int = field(default=0, repr=False)
+    """Width of the rows that routed experts work on, where products make them from the hidden state
+    and back; 0 for the hidden state itself."""
 
 
 @dataclass(frozen=True, slots=True)

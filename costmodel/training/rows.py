@@ -20,6 +20,7 @@ from costmodel.training.machines import machine_of
 from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
+from costmodel.training.row_mixers import kinds_of_layers
 from costmodel.training.stacks import names_stack, run_flags, stack_of
 
 if TYPE_CHECKING:
@@ -153,10 +154,11 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
     stated = needed("kv-channels", notes.number("kv-channels"))
     head = stated or family.get("head") or hidden // heads
     latent = {key: family.get(key, 0) for key in ("query_rank", "kv_rank", "rotary", "value")}
+    layers = max(size(row, "layers") - len(notes.numbers("noop-layers")), 1)
     return TrainingModel(
         name=name,
         hidden=hidden,
-        layers=max(size(row, "layers") - len(notes.numbers("noop-layers")), 1),
+        layers=layers,
         heads=heads,
         kv_heads=number(row, "kv_heads") or heads,
         head_size=head,
@@ -164,7 +166,7 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         vocab=vocab,
         gated=gated,
         tied=bool(family.get("tied", False)),
-        **_experts(notes, family, ffn),
+        **(_experts(notes, family, ffn) | kinds_of_layers(notes, layers)),
         value_size=latent["value"],
         query_rank=latent["query_rank"],
         kv_rank=latent["kv_rank"],

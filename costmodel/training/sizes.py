@@ -10,46 +10,86 @@ if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
-    "attention_parameters",
+    "active_parameters",
+    "dense_share",
     "expert_parts",
     "expert_replicas",
     "layer_parameters",
     "local_parameters",
+    "mixer_inward",
     "model_parameters",
     "replicas_of",
+    "routed_share",
     "stage_parameters",
 ]
 
 
-def attention_parameters(table: RunTable) -> FloatArray:
-    """Parameters of the attention of one layer."""
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
-    plain = table.hidden * (table.heads + 2.0 * table.kv_heads) * table.head_size
+def routed_share(table: RunTable) -> FloatArray:
+    """Share of the layers that have routed experts."""
+    bare = table.mixing.bare
+    return np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers - bare, 0.0)
+
+
+def dense_share(table: RunTable) -> FloatArray:
+    """Share of the layers that have a dense feed-forward block."""
+    return 1.0 - routed_share(table) - table.mixing.bare
+
+
+def mixing_parameters(table: RunTable) -> FloatArray:
+    """Parameters of attention, other mixers and normalisation of a mean layer."""
+    mixing, value = table.mixing, np.where(table.value_size > 0, table.value_size, table.head_size)
+    queries = table.heads * (1.0 + mixing.query_gate)
+    plain = table.hidden * (queries + 2.0 * table.kv_heads) * table.head_size
     rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
     query = table.hidden * table.query_rank + rank * table.heads * table.head_size
     keys = table.hidden * (table.kv_rank + table.rotary_size)
     keys = keys + table.kv_rank * table.heads * (table.head_size - table.rotary_size + value)
     inward = np.where(table.kv_rank > 0, query + keys, plain)
-    return inward + table.heads * value * table.hidden + 2.0 * table.hidden
+    attention = mixing.attention * (inward + table.heads * value * table.hidden)
+    columns = mixing.inward + mixing.groups * mixing.group_inward + mixing.outward
+    other = mixing.share * (table.hidden * columns + mixing.small)
+    return attention + mixing.blocks * table.hidden + other
+
+
+def mixer_inward(table: RunTable) -> FloatArray:
+    """Columns of the products into a mixer without softmax on one device: ranks share its heads;
+    where there are fewer heads of keys than ranks, several have the same.
+    """
+    keys = np.maximum(table.mixing.groups, table.tp) * table.mixing.group_inward
+    return (table.mixing.inward + keys) / table.tp
 
 
 def expert_parameters(table: RunTable) -> FloatArray:
     """Parameters of all routed experts of one layer."""
-    return table.experts * (2.0 + table.gated) * table.hidden * table.expert_ffn
+    return table.experts * (2.0 + table.gated) * table.mixing.expert_hidden * table.expert_ffn
+
+
+def latent_parameters(table: RunTable) -> FloatArray:
+    """Parameters of the products into the width that experts work on, and out of it."""
+    return table.mixing.latent * 2.0 * table.hidden * table.mixing.expert_hidden
 
 
 def layer_parameters(table: RunTable) -> FloatArray:
     """Parameters of a mean layer, all routed experts included."""
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
-    width = (1.0 - routed) * table.ffn + routed * table.shared_ffn
-    dense = attention_parameters(table) + (2.0 + table.gated) * table.hidden * width
-    return dense + routed * (expert_parameters(table) + table.experts * table.hidden)
+    routed = routed_share(table)
+    width = dense_share(table) * table.ffn + routed * table.shared_ffn
+    dense = mixing_parameters(table) + (2.0 + table.gated) * table.hidden * width
+    chosen = expert_parameters(table) + table.experts * table.hidden + latent_parameters(table)
+    return dense + routed * chosen
+
+
+def active_parameters(table: RunTable) -> FloatArray:
+    """Parameters of a mean layer that one token meets, without the choice of experts."""
+    routed, narrowed = routed_share(table), table.mixing.expert_hidden / table.hidden
+    chosen = table.experts_per_token * table.expert_ffn * narrowed + table.shared_ffn
+    width = dense_share(table) * table.ffn + routed * chosen
+    met = mixing_parameters(table) + (2.0 + table.gated) * table.hidden * width
+    return met + routed * latent_parameters(table)
 
 
 def gathered_parameters(table: RunTable) -> FloatArray:
     """Parameters of a mean layer that one device needs whole: its own experts, not the others'."""
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
-    experts = routed * expert_parameters(table)
+    experts = routed_share(table) * expert_parameters(table)
     return (layer_parameters(table) - experts) / table.tp + experts / (
         expert_parts(table) * table.ep
     )
@@ -83,8 +123,7 @@ def stage_parameters(
     table: RunTable, layers: FloatArray, tables: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Parameters of a device with so many layers and vocabulary tables: dense, and routed."""
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
-    experts = routed * expert_parameters(table)
+    experts = routed_share(table) * expert_parameters(table)
     rest = layer_parameters(table) - experts
     ends = tables * table.vocab * table.hidden / table.tp
     return layers * rest / table.tp + ends, layers * experts / (expert_parts(table) * table.ep)

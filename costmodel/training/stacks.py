@@ -160,13 +160,18 @@ def software_flags(
         "fused-experts": "fused_on" in stack and re.search(stack["fused_on"], machine_name),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }
-    recipe = _recipe(profile, model.lower(), machine_name, layout)
-    return frozenset(recipe.union(name for name, on in does.items() if on))
+    recipe, left_out = _recipe(profile, model.lower(), machine_name, layout)
+    return frozenset(recipe.union(name for name, on in does.items() if on) - left_out)
 
 
-def _recipe(profile: str, model: str, hardware: str, layout: TrainingLayout) -> set[str]:
-    """Settings of the published recipe for this model on this hardware."""
+def _recipe(
+    profile: str, model: str, hardware: str, layout: TrainingLayout
+) -> tuple[set[str], set[str]]:
+    """Settings of the published recipe for this model on this hardware, and what it leaves out of
+    those that the software usually has.
+    """
     found: set[str] = set()
+    left_out: set[str] = set()
     for entry in _stacks()["recipes"]:
         if (
             entry["profile"] == profile
@@ -175,8 +180,9 @@ def _recipe(profile: str, model: str, hardware: str, layout: TrainingLayout) -> 
             and entry.get("ep", layout.ep) == layout.ep
             and (layout.vpp > 1 or not entry.get("interleaved"))
         ):
-            found.update(entry["flags"])
-    return found
+            found.update(entry.get("flags", ()))
+            left_out.update(entry.get("without", ()))
+    return found, left_out
 
 
 @dataclass(frozen=True, slots=True)

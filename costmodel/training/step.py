@@ -25,11 +25,14 @@ from costmodel.training.kernels import stream_s
 from costmodel.training.layers import HEAD_FORWARD, ends_s, layer_times, routed_copies, tokens
 from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
+    dense_share,
     expert_parts,
     expert_replicas,
     gathered_parameters,
     local_parameters,
+    mixer_inward,
     replicas_of,
+    routed_share,
 )
 
 if TYPE_CHECKING:
@@ -203,15 +206,15 @@ def _layer_passes(
     """Seconds of the forward and the backward pass of one micro-batch through a mean layer, and of
     gathering its sharded parameters for one of them.
     """
-    dense, moe = layer_times(table, c)
-    routed = np.where(table.experts > 0, 1.0 - table.dense_layers / table.layers, 0.0)
+    dense, moe, bare = layer_times(table, c)
+    routed, single, alone = routed_share(table), dense_share(table), table.mixing.bare
     shared, scattered = _tensor_parallel(table, c, links, routed), _expert_exchange(table, c, links)
     ring = _context_parallel(table, c, links)
     communication = shared + routed * scattered + ring
-    mixed_forward = (1 - routed) * dense.forward + routed * moe.forward
-    mixed_backward = (1 - routed) * dense.backward + routed * moe.backward
+    mixed_forward = single * dense.forward + routed * moe.forward + alone * bare.forward
+    mixed_backward = single * dense.backward + routed * moe.backward + alone * bare.backward
     device_forward = mixed_forward + communication
-    last = (1 - routed) * dense.last + routed * moe.last
+    last = single * dense.last + routed * moe.last + alone * bare.last
     kept = (1 - routed) * (dense.inward + dense.core) + routed * (moe.inward + moe.core)
     repeated = device_forward - table.early_stop * last - table.keeps_attention * kept
     again = table.recompute_full * repeated + table.recompute_core * dense.core
@@ -219,6 +222,7 @@ def _layer_passes(
     # Without the fused kernel (see layers) softmax alone is a handful of launches more.
     odd = (table.micro_batch * table.heads / table.tp) % 4 != 0
     host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * 0.4 * odd * table.unfused
+    host = host * (table.mixing.blocks / 2.0)
     host = host * np.where((table.graphs > 0) | (table.fixed_experts > 0), c.graphed, 1.0)
     host_backward = host * (1.0 + table.recompute_full)
     forward = _joined(device_forward, host, joins.host)
@@ -260,7 +264,8 @@ def beside_s(
 def _tensor_parallel(
     table: RunTable, c: StepConstants, links: Links, routed: FloatArray
 ) -> FloatArray:
-    """Exposed tensor parallel collectives of one pass: two all-reduces, or gathers and scatters.
+    """Exposed tensor parallel collectives of one pass: an all-reduce for each block, two of a layer
+    of a transformer, or gathers and scatters.
 
     Each waits for the last of its ranks: its start grows with the depth of a tree over them.
     Where sequences are split, experts need no second pair, unless they are split too: then all
@@ -271,18 +276,20 @@ def _tensor_parallel(
     start = c.start_s * np.log2(np.maximum(table.tp, 1.0))
     once = 2.0 * all_gather_s(table, links, nbytes, members) + start
     apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
-    copies = 2.0 * routed_copies(table) * table.tp * table.hidden
+    copies = 2.0 * routed_copies(table) * table.tp * table.mixing.expert_hidden
     gathered = 2.0 * all_gather_s(table, links, copies, members) + start
     split = routed * ((table.sequence_parallel > 0) & (table.split_experts > 0))
     hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
-    exposed = (2.0 - apart) * once * (1.0 - hidden) + split * gathered * (1.0 - c.tp_hidden)
+    exposed = (table.mixing.blocks - apart) * once * (1.0 - hidden) + split * gathered * (
+        1.0 - c.tp_hidden
+    )
     return np.where(table.tp > 1, exposed, 0.0)
 
 
 def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
     """Exposed dispatch and combination of one pass through a routed layer."""
     members = group(table, table.ep, expert_parts(table))
-    nbytes = 2.0 * routed_copies(table) * table.hidden
+    nbytes = 2.0 * routed_copies(table) * table.mixing.expert_hidden
     each = all_to_all_s(table, links, nbytes, members)
     if np.any((table.sends_once > 0) & (table.ep > 1)):
         copies = np.maximum(table.experts_per_token, 1.0)
@@ -292,11 +299,18 @@ def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatAr
 
 
 def _context_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
-    """Exposed exchange of keys and values of one pass around the context parallel ranks."""
+    """Exposed exchange of one pass over the context parallel ranks.
+
+    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
+    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
+    """
     members = group(table, table.cp, table.tp)
     width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
     nbytes = 2.0 * table.micro_batch * table.seq_len * width
-    each = all_gather_s(table, links, nbytes, members)
+    each = table.mixing.attention * all_gather_s(table, links, nbytes, members)
+    if np.any((table.mixing.share > 0) & (table.cp > 1)):
+        exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
+        each = each + table.mixing.share * all_to_all_s(table, links, exchanged, members)
     return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.training.machines import MachineRates, machine_rates
+from costmodel.training.mixing import Mixing
 from costmodel.training.records import Attention, Recompute
 
 if TYPE_CHECKING:
@@ -233,6 +234,9 @@ class RunTable:
     machine: MachineRates
     """Rates of the machine of each run."""
 
+    mixing: Mixing
+    """Kinds of layers of each run's model."""
+
     @classmethod
     def of(cls, runs: Sequence[TrainingRun]) -> Self:
         """The table of some runs, in their order."""
@@ -241,7 +245,7 @@ class RunTable:
         columns |= _states(runs)
         columns |= _splits(runs)
         arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
-        return cls(**arrays, machine=_rates(runs))
+        return cls(**arrays, machine=_rates(runs), mixing=Mixing.of([run.model for run in runs]))
 
     def with_columns(self, columns: Mapping[str, FloatArray]) -> Self:
         """The same runs with some sizes replaced, such as many layouts of one run."""
@@ -253,9 +257,10 @@ class RunTable:
         columns = {
             item.name: getattr(self, item.name)[chosen]
             for item in fields(self)
-            if item.name != "machine"
+            if item.name not in {"machine", "mixing"}
         }
-        return RunTable(**columns, machine=self.machine.take(chosen))
+        machine, mixing = self.machine.take(chosen), self.mixing.take(chosen)
+        return RunTable(**columns, machine=machine, mixing=mixing)
 
 
 def _rates(runs: Sequence[TrainingRun]) -> MachineRates:

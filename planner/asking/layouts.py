@@ -14,7 +14,7 @@ from costmodel.simulation.layout_job import Options
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.layout_check import group_faults
+from costmodel.training.layout_check import group_faults, mixer_heads
 from costmodel.training.machines import Machine, machine_called, machines
 from costmodel.training.records import (
     LayoutError,
@@ -143,7 +143,10 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
     # Embedding and head may be a chunk each: 126 layers on 128 chunks.
     most = model.layers + 2 if layout.vpp > 1 and chunks == model.layers + 2 else model.layers
     faults = [
-        (model.heads % layout.tp, f"{model.heads} heads do not split over tp={layout.tp}"),
+        *(
+            (heads % layout.tp, f"{heads} heads do not split over tp={layout.tp}")
+            for heads in sorted({model.heads, mixer_heads(model)})
+        ),
         (chunks > most, f"{model.layers} layers are fewer than pp*vpp={chunks} chunks"),
         (
             layout.global_batch % (layout.micro_batch * layout.dp),

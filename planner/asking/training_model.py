@@ -1,11 +1,14 @@
-"""The sizes of a transformer that a layout needs, from its configuration."""
+"""The sizes of a network that a layout needs, from its configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from costmodel.training.mixers import Mixer, MixerKind
 from costmodel.training.records import TrainingModel
 from importers.hf_families import FAMILIES
+from importers.hf_mixers import LayerKinds
 from importers.hf_sized import Sized, sized
 from planner.asking.errors import UserError
 
@@ -13,7 +16,7 @@ from planner.asking.errors import UserError
 def training_model(
     config: Mapping[str, object], name: str
 ) -> tuple[TrainingModel, tuple[str, ...]]:
-    """A decoder-only or encoder-only transformer, and what was assumed for it.
+    """A decoder-only or encoder-only network, and what was assumed for it.
 
     Args:
         config: fields of its config.json.
@@ -31,7 +34,17 @@ def training_model(
             "name a model of text, or plan it: planner search",
         )
     found = sized(config, name)
-    return _model(found, name), found.notes
+    return _model(found, name), (*found.notes, *_remarks(found.kinds))
+
+
+def _remarks(kinds: LayerKinds | None) -> tuple[str, ...]:
+    if kinds is None or kinds.mixer is None:
+        return ()
+    remark = (
+        f"{kinds.mixed} of {kinds.layers} layers mix tokens by {kinds.mixer.kind}, which is priced "
+        "by its products and bytes: no constant is fitted to runs of such layers"
+    )
+    return (remark,)
 
 
 def _model(found: Sized, name: str) -> TrainingModel:
@@ -65,4 +78,28 @@ def _model(found: Sized, name: str) -> TrainingModel:
         global_every=found.global_every,
         activation_kernels=found.activation_kernels,
         causal=found.causal,
+        **({} if found.kinds is None else _kinds(found.kinds)),
     )
+
+
+def _kinds(kinds: LayerKinds) -> dict[str, Any]:
+    """Fields of a model whose layers are of several kinds."""
+    sizes = kinds.mixer
+    mixer = sizes and Mixer(
+        kind=MixerKind(sizes.kind),
+        layers=kinds.mixed,
+        heads=sizes.heads,
+        key_heads=sizes.key_heads,
+        key_size=sizes.key_size,
+        value_size=sizes.value_size,
+        convolution=sizes.convolution,
+        chunk=sizes.chunk,
+        rank=sizes.rank,
+    )
+    return {
+        "attention_layers": kinds.attention,
+        "mixer": mixer,
+        "bare_layers": kinds.bare,
+        "query_gate": kinds.query_gate,
+        "expert_hidden": kinds.expert_hidden,
+    }

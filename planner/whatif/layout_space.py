@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.training.layout_check import mixer_heads
 from costmodel.training.machines import machine
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
 from planner.stages.menu import divisors
@@ -108,7 +109,7 @@ def _blocks(job: TrainingRun, devices: int) -> Iterator[FloatArray]:
 def _degrees(job: TrainingRun, devices: int) -> Iterator[tuple[int, int, int, int]]:
     model, layout = job.model, job.layout
     for tp in divisors(devices):
-        if model.heads % tp:
+        if model.heads % tp or mixer_heads(model) % tp:
             continue
         for cp in divisors(devices // tp):
             if layout.seq_len % cp:

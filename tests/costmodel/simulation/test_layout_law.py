@@ -26,7 +26,15 @@ from costmodel.training.records import (
 )
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
-from tests.costmodel.simulation.runs import DENSE, LARGE, ROUTED, faster, small_run
+from tests.costmodel.simulation.runs import (
+    DELTA,
+    DENSE,
+    LARGE,
+    ROUTED,
+    STATES,
+    faster,
+    small_run,
+)
 
 PLAIN = StepConstants()
 CONSTANTS = (PLAIN, replace(PLAIN, step_s=0.01, old_release=1.2, host_tp_s=1e-4, fetch_shown=0.3,
@@ -39,6 +47,8 @@ MODELS = tuple(
         replace(DENSE, name="latent", kv_rank=512, query_rank=1536, rotary_size=64, head_size=192),
         ROUTED,
         replace(ROUTED, name="grouped", expert_groups=4, groups_per_token=1),
+        STATES,
+        DELTA,
     )
 )
 FLAGS = ("fused-tp", "overlap", "early-stop", "old-release", "gather-once", "ep-overlap", "frozen",

@@ -296,7 +296,7 @@ def forward(model: TrainingModel, constants: StepConstants = QUIET, **change: An
 def test_the_whole_square_is_twice_what_lies_below_the_diagonal() -> None:
     fused = replace(run(), attention=Attention.FLASH)
     whole = replace(fused, flags=frozenset({"whole-square"}))
-    (one, _), (both, _) = (layer_times(RunTable.of([each]), CONSTANTS) for each in (fused, whole))
+    (one, *_), (both, *_) = (layer_times(RunTable.of([each]), CONSTANTS) for each in (fused, whole))
     assert both.core == pytest.approx(2 * one.core, rel=1e-12)
     assert both.core_backward == pytest.approx(2 * one.core_backward, rel=1e-12)
     apart = replace(run(), flags=frozenset({"whole-square"}))
