@@ -77,7 +77,7 @@ def step_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator[
             available[block_of(entry.read.run)] += 1
     yield (
         "| block | n used / all | formulas alone, unseen models | unseen layouts | "
-        "unseen models, bias | unseen widths | rank | baseline | "
+        "unseen models, mean, bias | unseen widths | rank | baseline | "
         "in interval: layouts, models, widths |"
     )
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
@@ -87,7 +87,8 @@ def step_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator[
         yield (
             f"| {block} | {len(errors.unseen)} / {available[block]} | {_pair(errors.formulas)} | "
             f"{_pair(errors.layouts)} | {_pair(errors.unseen)}, "
-            f"{100 * np.median(errors.unseen):+.1f} | {_pair(errors.widths)} | "
+            f"{100 * np.abs(errors.unseen).mean():.1f}, {100 * np.median(errors.unseen):+.1f} | "
+            f"{_pair(errors.widths)} | "
             f"{_rank(errors.rank)} | "
             f"{_pair(errors.baseline)} | {inside} |"
         )

@@ -16,6 +16,7 @@ from exporters.folding import Axes, operator_groups, parameter_groups, recompute
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from ir.plan_stages import mesh_text
+from ir.published import expected_text, published_note
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def _headline(plan: Plan, out: Console) -> None:
     training = bool(request.get("training"))
     step_s = plan.estimate.step_time_s
     what = "one training step" if training else "one forward pass"
-    certainty = "" if plan.estimate.calibrated else " (uncalibrated)"
+    expected = expected_text(plan.estimate)
+    certainty = f", by published runs {expected}" if expected else " (uncalibrated)"
     out.print(Text(f"{graph.name}: {what} in {format_seconds(step_s)}{certainty}", style="bold"))
     facts = [f"batch {plan.batch}", *_rates(plan)] if plan.batch else []
     facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
@@ -275,14 +277,8 @@ def _recomputed(plan: Plan, out: Console) -> None:
 
 
 def _notes(plan: Plan, out: Console) -> None:
-    notes = list(plan.notes)
-    if not plan.estimate.calibrated:
-        notes.append(
-            "no step was measured: other times rest on data sheets and assumed efficiencies"
-        )
-    if notes:
-        out.print(Text("\nNotes", style="bold"))
-    for note in notes:
+    out.print(Text("\nNotes", style="bold"))
+    for note in (*plan.notes, published_note(plan.estimate)):
         out.print(f"- {note}")
 
 

@@ -13,6 +13,7 @@ from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedTensor
 from ir.plan_stages import mesh_text
+from ir.published import expected_text, published_note
 from topology.units import format_bytes, format_seconds
 
 __all__ = ["to_html"]
@@ -65,7 +66,8 @@ def _header(plan: Plan) -> Markup:
         f"mesh {mesh_text(plan)}",
     ]
     step_s, peak = estimate.step_time_s, estimate.peak_memory_bytes
-    certainty = "measured rates" if estimate.calibrated else "uncalibrated"
+    expected = expected_text(estimate)
+    certainty = f"by published runs {expected}" if expected else "uncalibrated"
     tiles = [(format_seconds(step_s), f"step time, {certainty}")]
     if graph.batch and step_s > 0:
         tiles.append((f"{graph.batch / step_s:,.4g} samples/s", "throughput"))
@@ -305,5 +307,4 @@ def _quality(plan: Plan) -> Iterator[Markup]:
 
 def _notes(plan: Plan) -> Iterator[str]:
     yield from plan.notes
-    if not plan.estimate.calibrated:
-        yield "No step was measured: other times rest on data sheets and assumed efficiencies."
+    yield published_note(plan.estimate)

@@ -211,6 +211,19 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """What published training runs took, in units of what this cost model says of them."""
+
+    of: str
+    """Generation of their chips; empty where no run is of this one, so that all count."""
+    runs: int
+    low: float
+    """Nine of ten took at least so many times what the model says."""
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """What one step takes and holds, on the device that has most."""
 
@@ -225,8 +238,8 @@ class Estimate:
     """Communication groups that each device is in."""
     communicator_bytes: float = 0.0
     """Their buffers; what exceeds the cluster's reserve is in the peak."""
-    calibrated: bool = False
-    """Whether the times rest on measurements of this chip and software."""
+    published: Published | None = None
+    """How steps that were measured compare; none where no published run is like it."""
 
 
 @dataclass(frozen=True, slots=True)

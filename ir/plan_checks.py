@@ -267,7 +267,12 @@ def _shared_faults(pipeline: Pipeline) -> Iterator[Fault]:
 
 
 def estimate_faults(estimate: Estimate) -> Iterator[Fault]:
-    """Causes that do not sum to the whole."""
+    """Causes that do not sum to the whole, ends that are no interval."""
+    ends = estimate.published
+    if ends is not None:
+        ratios = (ends.low, ends.middle, ends.high)
+        if not all(math.isfinite(r) and r > 0 for r in ratios) or list(ratios) != sorted(ratios):
+            yield "low, middle and high are not in order", "estimate.published"
     wholes: Mapping[str, tuple[float, Mapping[str, float]]] = {
         "time_by_cause": (estimate.step_time_s, estimate.time_by_cause),
         "memory_by_cause": (estimate.peak_memory_bytes, estimate.memory_by_cause),

@@ -161,6 +161,8 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
             f"{where} has version {data.get('version')!r}, this program reads version {VERSION}\n"
             "  fix: use the planner that wrote it, or search again with this one"
         )
+    if isinstance(data.get("estimate"), dict):
+        data["estimate"].pop("calibrated", None)  # of earlier releases, never anything but false
     try:
         file = _adapter().validate_python(data)
         graph = graph_from_dict(file.graph)

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from costmodel.collectives import CollectiveModel
+from costmodel.published_steps import published_steps
 from ir.graph import Op, Role
 from ir.layout import Layout
-from ir.plan import Estimate, NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor, Space
+from ir.plan import (
+    Estimate,
+    NamedLayout,
+    PlannedCollective,
+    PlannedOperator,
+    PlannedTensor,
+    Published,
+    Space,
+)
 from planner.candidates import FloatArray
 from planner.edges import (
     CAUSE_FORWARD,
@@ -249,7 +258,21 @@ class Evidence:
             memory_by_cause=memory,
             communicators=groups,
             communicator_bytes=float(groups * buffer_bytes),
+            published=self._published(),
         )
+
+    def _published(self) -> Published | None:
+        """What published training runs on such chips say of the step."""
+        setting = self.lowered.setting
+        forward = [
+            float(node.candidates.forward_s[node.assignment_index(chosen)])
+            for node, chosen in zip(self.lowered.nodes, self.choice, strict=True)
+            if node.candidates is not None
+        ]
+        took = [seconds for seconds in forward if seconds > 0]
+        if not setting.training or not took:
+            return None
+        return published_steps(setting.cluster.chip, math.fsum(took) / len(took))
 
     def compute_by_cause(self, wanted: Callable[[Node], bool]) -> dict[str, float]:
         """Seconds of everything but communication, of some nodes."""

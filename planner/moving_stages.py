@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
+from costmodel.published_steps import published_steps
 from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import (
     CAUSE_HOST,
@@ -15,6 +16,7 @@ from ir.plan import (
     Plan,
     PlannedCollective,
     PlannedOperator,
+    Published,
     SharedParameter,
 )
 from ir.plan_stages import has_equal_stages, part_times, pipeline_of, received, retimed, stage_plan
@@ -266,4 +268,15 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
         step_time_s=step_s,
         time_by_cause={cause: s for cause, s in causes.items() if s > busy * 1e-12},
         memory_limit_bytes=float(limit),
+        published=_published(plan, cluster),
     )
+
+
+def _published(plan: Plan, cluster: Cluster) -> Published | None:
+    """What published runs on the other machine's chips say of the step."""
+    forward = [op.compute_s - op.backward_s for op in plan.operators]
+    took = [seconds for seconds in forward if seconds > 0]
+    if not took:
+        return None
+    mean_s = math.fsum(took) / len(took) / pipeline_of(plan).micro_batches
+    return published_steps(cluster.chip, mean_s)

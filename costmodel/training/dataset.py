@@ -52,7 +52,7 @@ class Entry:
     """Why there is no run; empty otherwise."""
 
     configuration: tuple[str, ...]
-    """All that tells configurations apart; repeats of one share it."""
+    """All that tells configurations apart, settings in notes included; repeats of one share it."""
 
     step_s: float | None
     """Measured step time, `None` if the row has none."""
@@ -150,7 +150,7 @@ def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
                 name=row.get("id", ""),
                 read=read,
                 skipped=skipped,
-                configuration=_configuration(row),
+                configuration=_configuration(row, read),
                 step_s=_step_s(row) or _step_of_flops(row, read),
                 memory_bytes=_memory_bytes(row),
                 ran=_ran(row),
@@ -186,9 +186,11 @@ def measured_medians(entries: Sequence[Entry]) -> tuple[float | None, ...]:
     return tuple(None if entry.step_s is None else known[entry.configuration] for entry in entries)
 
 
-def _configuration(row: Mapping[str, str]) -> tuple[str, ...]:
+def _configuration(row: Mapping[str, str], read: ReadRow | None) -> tuple[str, ...]:
+    """The cells of a row, and the settings that its notes and its software's release switch."""
     aside = {"id", "source", "notes"}
-    return tuple(row.get(name, "").strip() for name in COLUMNS if name not in aside)
+    cells = tuple(row.get(name, "").strip() for name in COLUMNS if name not in aside)
+    return cells if read is None else (*cells, *sorted(read.run.flags))
 
 
 def _measured(row: Mapping[str, str], column: str) -> float | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from exporters.folding import common_scope, folded, recomputed_groups
 from ir.normalise import main_dtype
-from ir.plan import Plan
+from ir.plan import Estimate, Plan
+from ir.published import published_note
 from service.views.operator_facts import OperatorFacts, operator_facts
 
 HEAVIEST = 12
@@ -35,7 +36,7 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "mesh": [list(axis) for axis in plan.mesh],
         "step_s": estimate.step_time_s,
         "samples_per_s": plan.batch / estimate.step_time_s if estimate.step_time_s > 0 else 0.0,
-        "calibrated": estimate.calibrated,
+        "expected_s": _expected(estimate),
         "time_by_cause": _times(plan),
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
@@ -48,13 +49,20 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "baselines": [asdict(b) for b in plan.baselines],
         "heaviest": _heaviest(plan),
         "recomputed": [{"what": what, "count": n} for what, n in recomputed_groups(plan)],
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, published_note(estimate)],
         "operators": len(plan.operators),
         "model_operators": leaf_count(plan),
         "parameters": len(plan.parameters),
         "elements": sum(math.prod(t.dims) for t in plan.parameters),
         "request": dict(request),
     }
+
+
+def _expected(estimate: Estimate) -> list[float] | None:
+    """Least and most seconds by published runs, none where no run is like it."""
+    found = estimate.published
+    step_s = estimate.step_time_s
+    return None if found is None else [step_s * found.low, step_s * found.high]
 
 
 def finite(value: float) -> float | None:

@@ -43,8 +43,7 @@ export function Overview(props: { id: string; summary: Summary }) {
         </Panel>
       )}
       <Panel width="w6" title={t("Notes")}>
-        <ul>{summary.notes.map((note) => <li key={note}>{said(note)}</li>)}
-          {!summary.calibrated && <li>{t("No step was measured: other times rest on data sheets and assumed efficiencies.")}</li>}</ul>
+        <ul>{summary.notes.map((note) => <li key={note}>{said(note)}</li>)}</ul>
       </Panel>
     </div>
   );

@@ -71,6 +71,8 @@ function Head(props: { id: string; summary: Summary }) {
   const { summary } = props;
   const limit = summary.limit_bytes ?? 0;
   const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
+  const ends = summary.expected_s?.map(seconds);
+  const expected = ends ? `${t("step, by published runs")} ${ends.join(" – ")}` : t("step, uncalibrated");
   const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
   return (
     <>
@@ -91,7 +93,7 @@ function Head(props: { id: string; summary: Summary }) {
         <a class="button" href={link(["new"], again)}>{t("Search again")}</a>
       </div>
       <div class="kpis">
-        <Kpi value={seconds(summary.step_s)} name={t(summary.calibrated ? "step, measured rates" : "step, uncalibrated")} />
+        <Kpi value={seconds(summary.step_s)} name={expected} />
         <Kpi value={`${count(summary.samples_per_s)}/s`} name={t("samples")} />
         <Kpi
           value={bytes(summary.peak_bytes)} share={limit ? summary.peak_bytes / limit : 0}

@@ -44,7 +44,7 @@ export interface Summary {
   mesh: [string, number, number][];
   step_s: number;
   samples_per_s: number;
-  calibrated: boolean;
+  expected_s: [number, number] | null;
   time_by_cause: { cause: string; time_s: number; purposes: Record<string, number> }[];
   peak_bytes: number;
   limit_bytes: number | null;

@@ -35,7 +35,7 @@ export const ZH: Record<string, string> = {
   // A plan
   "Overview": "概览", "Graph": "计算图", "Operators": "算子", "Timeline": "时间线", "Memory": "内存", "Mesh and cluster": "网格与集群", "What if": "假设",
   "Export": "导出", "Views of the plan": "方案的各视图", "mesh": "网格", "for": "用于", "parameters": "参数", "Search again": "再次搜索",
-  "step, measured rates": "单步时间（按实测速率）", "step, uncalibrated": "单步时间（未校准）", "samples": "样本", "peak memory of": "峰值内存，上限",
+  "step, by published runs": "单步时间，按公开的实测运行", "step, uncalibrated": "单步时间（未校准）", "samples": "样本", "peak memory of": "峰值内存，上限",
   "above the bound": "高于下界", "operators, of": "个算子，模型中共", "in the model": "个", "unknown": "未知",
   "Time of one step": "单步时间构成", "cause": "原因", "Of the slowest stage; nothing is assumed to overlap in it.": "最慢阶段的时间；假定其中没有重叠。",
   "The sum: nothing is assumed to overlap.": "直接相加：假定没有重叠。", "Peak memory of a device": "单设备峰值内存", "Memory over time": "内存随时间变化",
@@ -52,7 +52,6 @@ export const ZH: Record<string, string> = {
   "data parallel": "数据并行", "sharded data parallel": "分片数据并行", "tensor parallel in the server": "服务器内张量并行",
   "Stages of the pipeline": "流水线阶段", "micro-batches of": "个微批次，每个", "micro-batches": "个微批次", "stage": "阶段", "stages": "个阶段", "forward": "前向", "backward": "反向", "once": "每步一次",
   "Computed again in the backward pass, to save memory": "为节省内存在反向时重算", "Notes": "说明", "Explain": "解释",
-  "No step was measured: other times rest on data sheets and assumed efficiencies.": "没有实测单步时间：其余时间来自数据手册与假定的效率。",
   "Every other plan is weighed for this; with so many operators it takes a while.": "需要权衡其他所有方案；算子很多时会花一些时间。",
   "compute forward": "前向计算", "compute backward": "反向计算", "recompute": "重计算", "optimizer update": "优化器更新", "optimizer state from and to the host": "优化器状态往返主机", "all-reduce": "全规约",
   "all-gather": "全收集", "reduce-scatter": "规约散发", "all-to-all": "全交换", "point-to-point": "点对点", "broadcast": "广播",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.training.baseline import model_flops
-from costmodel.training.dataset import read_entries
+from costmodel.training.dataset import measured_medians, read_entries
 from costmodel.training.rows import read_row
 from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
@@ -59,3 +59,11 @@ def test_attention_that_is_not_halved_counts_more_only_where_it_is_causal() -> N
     assert more == pytest.approx(scores / 2.0, rel=1e-9)
     seen = table.with_columns({"causal": 0.0 * table.causal})
     assert model_flops(seen, whole=True) == pytest.approx(model_flops(seen), rel=1e-12)
+
+
+def test_runs_of_other_settings_are_no_repeats() -> None:
+    ended = {"measured_step_time_s": "2.0"}
+    notes = "MaxText; a remark", "MaxText; another remark", "MaxText; dropped"
+    rows = [MAXTEXT | ended | {"id": str(i), "notes": text} for i, text in enumerate(notes)]
+    rows[0]["measured_step_time_s"] = "1.0"
+    assert measured_medians(read_entries(rows)) == (1.5, 1.5, 2.0)

@@ -1,0 +1,372 @@
+"""What published runs took, in units of what the cost model of plans says of them.
+
+A search prices operators one by one (`planner.lowering`), not layers by fitted constants
+(`costmodel.training`). Here that model prices the layouts of published runs of dense transformers:
+the network is built from its sizes, one and two layers of it are lowered on the devices of one
+stage, tensor parallel ranks split weights and data parallel ranks the batch, and
+
+    step = L / p x layer + ends + (p - 1) / v x L / p x layer of one micro-batch
+
+with all communication in turn, as a search prints it; recomputation adds the forward pass. Sends
+between stages are left out.
+
+    python -m benchmarks.plan_steps ../shared/reference/measured_training.csv --write
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+import data
+from benchmarks.calibrate import excluded
+from costmodel.operators.constants import POOLED, generation_of
+from costmodel.published_steps import SHORT_OPERATOR_S
+from costmodel.training.dataset import measured_medians, read_entries, read_table
+from costmodel.training.families import block_of
+from costmodel.training.records import Recompute
+from importers.hf_config import import_config
+from ir.batch import BatchError
+from planner.baselines import InexpressibleError, Scheme, choice_of
+from planner.edges import CAUSE_GATHER, CAUSE_SYNC
+from planner.evidence import Evidence
+from planner.lowered import Setting
+from planner.lowering import lower
+from planner.preparation import dialect_for, input_layouts
+from planner.request import RequestError, SearchRequest
+from planner.search import made_ready
+from topology.catalogue import named_chip, named_cluster
+from topology.errors import ClusterError
+from topology.mesh import Mesh, MeshAxis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from costmodel.training.dataset import Entry
+    from costmodel.training.records import TrainingLayout, TrainingModel, TrainingRun
+    from ir.plan import PlannedCollective
+    from topology.cluster import Cluster
+
+COVERAGE = 0.92
+"""Share of the runs at hand that an interval holds; of new ones it holds a little less."""
+
+_SERVERS = {
+    "volta": "dgx-1v", "ampere": "dgx-a100", "hopper": "dgx-h100", "blackwell": "hgx-b200",
+    "ascend": "atlas-800t-a2",
+}  # fmt: skip
+_OWN_SERVERS = {"ascend_910a": "atlas-800-9000", "ascend_910c": "atlas-900-a3"}
+_DOUBTFUL = {"mindformers-910a", "mindspeed-ci-910b"}
+"""Models that do not fit the devices named, truncated models with deterministic kernels
+(docs/fidelity.md)."""
+
+_NO_LIMIT = 1e15
+_EQUAL_RUNS = 60
+_FEWEST_MODELS = 4
+"""A generation with runs of fewer models has the ends of all."""
+
+
+HEAD = """\
+# Seconds of published runs of dense transformers over what the cost model of plans says of their
+# layouts, written by
+#     python -m benchmarks.plan_steps ROWS --write
+# docs/costmodel.md says what it means, docs/fidelity.md how it was measured.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One published run beside the model of plans."""
+
+    name: str
+    block: str
+    model: str
+    generation: str
+    ratio: float
+    """Measured over priced."""
+
+    operator_s: float
+    """Mean of a forward operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the cost model of plans says of a run."""
+
+    step_s: float
+    operator_s: float
+    """Mean of a forward operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    """Seconds of all micro-batches of one stage, or of a part of it."""
+
+    step_s: float
+    forward_s: float
+    """Of it the forward pass, with its communication."""
+
+    once_s: float
+    """Of it what happens once in a step."""
+
+    compute_s: float
+    """Of it the forward pass without communication."""
+
+    operators: int
+
+    def less(self, other: _Priced) -> _Priced:
+        """What is left without another."""
+        return _Priced(
+            self.step_s - other.step_s,
+            self.forward_s - other.forward_s,
+            self.once_s - other.once_s,
+            self.compute_s - other.compute_s,
+            self.operators - other.operators,
+        )
+
+
+def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compared]:
+    """The runs that can be priced; why others cannot is counted."""
+    measured, aside = measured_medians(entries), excluded()
+    for entry, step_s in zip(entries, measured, strict=True):
+        if entry.read is None or step_s is None or entry.name in aside:
+            continue
+        run = entry.read.run
+        reason, found = _outside(run), None
+        try:
+            found = None if reason else priced_step(run)
+        except (InexpressibleError, ClusterError, RequestError, BatchError) as error:
+            reason = str(error).splitlines()[0]
+        if reason or found is None:
+            reasons[reason] += 1
+            continue
+        yield Compared(
+            name=run.name,
+            block=block_of(run),
+            model=run.model.name.lower(),
+            generation=generation_of(_chip_of(run)),
+            ratio=step_s / found.step_s,
+            operator_s=found.operator_s,
+        )
+
+
+def _outside(run: TrainingRun) -> str:
+    """Why a run is not priced; empty if it is."""
+    model, layout = run.model, run.layout
+    if block_of(run) in _DOUBTFUL:
+        return "a block whose rows contradict one another"
+    if model.experts or model.kv_rank:
+        return "experts or compressed keys"
+    if run.precision not in {"fp16", "bf16"}:
+        return "8 or 4 bits"
+    if layout.cp > 1:
+        return "context parallelism"
+    if (layout.dp * layout.tp) % 8 and layout.dp * layout.tp > 8:
+        return "a stage on parts of servers"
+    if generation_of(_chip_of(run)) not in _SERVERS:
+        return "no cluster file of such machines"
+    return ""
+
+
+def priced_step(run: TrainingRun) -> Step:
+    """What the cost model of plans says of the layout of a run without experts.
+
+    Raises:
+        InexpressibleError, ClusterError, RequestError, BatchError: it cannot be priced.
+    """
+    layout, chip = run.layout, _chip_of(run)
+    count = max(round(layout.global_batch / (layout.micro_batch * layout.dp)), 1)
+    plain = replace(run.model, name="", layers=1)
+    bare = replace(
+        layout, global_batch=count, pp=1, vpp=1, recompute=Recompute.NONE, stage_layers=(),
+        recompute_share=1.0,
+    )  # fmt: skip
+    one, two = (_priced(replace(plain, layers=n), bare, chip) for n in (1, 2))
+    layer, again = two.less(one), 0.0
+    if layout.recompute is Recompute.FULL:
+        again = layout.recompute_share * layer.forward_s
+    ends, share = one.less(layer), run.model.layers / layout.pp
+    steady = (layer.step_s + again - layer.once_s) / count
+    stages = share * (layer.step_s + again) + ends.step_s
+    step_s = stages + (layout.pp - 1) / layout.vpp * share * steady
+    return Step(step_s, layer.compute_s / count / max(layer.operators, 1))
+
+
+@cache
+def _chips() -> Mapping[str, str]:
+    record = yaml.safe_load(data.read_text("calibration", "training_machines.yaml"))
+    return {name: str(each.get("chip", name)) for name, each in record["machines"].items()}
+
+
+def _chip_of(run: TrainingRun) -> str:
+    return _chips()[run.machine]
+
+
+def _cluster(chip: str, devices: int) -> Cluster:
+    server = _OWN_SERVERS.get(chip) or _SERVERS[generation_of(chip)]
+    return replace(named_cluster(server, devices), chip=named_chip(chip))
+
+
+@cache
+def _priced(model: TrainingModel, layout: TrainingLayout, chip: str) -> _Priced:
+    """The layers of a model on the devices of one stage; `global_batch` counts micro-batches."""
+    cluster = _cluster(chip, layout.dp * layout.tp)
+    batch = layout.micro_batch * layout.dp
+    request = SearchRequest(batch=batch, target="generic", memory_limit_bytes=_NO_LIMIT)
+    sizes = {"batch": batch, "sequence": layout.seq_len}
+    halves = "bfloat16" if cluster.chip.supports("bfloat16") else "float16"
+    graph = import_config({**_config(model), "torch_dtype": halves}, "run", "run", sizes)
+    ready, dialect = made_ready(graph, cluster, request), dialect_for(request, cluster.devices)
+    mesh, scheme = _split(cluster, layout)
+    setting = Setting(
+        cluster, mesh, dialect, training=True, optimizer=request.optimizer,
+        input_layouts=input_layouts(ready.liveness.graph, mesh, dialect, request),
+        memory_limit_bytes=_NO_LIMIT, micro_batches=layout.global_batch,
+    )  # fmt: skip
+    lowered = lower(ready.liveness, setting)
+    if isinstance(ready.batch, str):
+        raise InexpressibleError(ready.batch)
+    evidence = Evidence(lowered, choice_of(lowered, scheme, ready.batch))
+    return _summed(evidence)
+
+
+def _summed(evidence: Evidence) -> _Priced:
+    sent = evidence.collectives()
+    estimate = evidence.estimate(sent)
+    causes = estimate.time_by_cause
+    compute_s = causes.get("compute forward", 0.0)
+    once_s = causes.get("optimizer update", 0.0) + sum(c.time_s for c in sent if _is_once(c))
+    forward = (c.time_s * (c.count - c.backward) / c.count for c in sent if not _is_once(c))
+    operators = evidence.operators()
+    return _Priced(
+        estimate.step_time_s,
+        compute_s + sum(forward),
+        once_s,
+        compute_s,
+        sum(op.compute_s > 0 for op in operators),
+    )
+
+
+def _is_once(sent: PlannedCollective) -> bool:
+    return sent.cause in {CAUSE_GATHER, CAUSE_SYNC}
+
+
+def _split(cluster: Cluster, layout: TrainingLayout) -> tuple[Mesh, Scheme]:
+    """Tensor parallel ranks are neighbours, data parallel ones the rest."""
+    axes: list[tuple[MeshAxis, bool]] = []
+    left = layout.tp
+    for index in reversed(range(len(cluster.tiers))):
+        tier = cluster.tiers[index]
+        inner = math.gcd(left, tier.size)
+        left //= inner
+        axes.append((MeshAxis(f"{tier.name}_tensor", inner, index), True))
+        axes.append((MeshAxis(f"{tier.name}_data", tier.size // inner, index), False))
+    if left > 1:
+        raise InexpressibleError("tensor parallel ranks do not divide the tiers")
+    kept = [each for each in reversed(axes) if each[0].size > 1] or axes[-1:]
+    split = [i for i, (axis, _) in enumerate(kept) if axis.size > 1]
+    tensor = tuple(i for i in split if kept[i][1])
+    batch = tuple(i for i in split if not kept[i][1])
+    scheme = Scheme("published", batch, tensor, shard_weights=layout.zero_stage == 3)
+    return Mesh(tuple(axis for axis, _ in kept)), scheme
+
+
+def _config(model: TrainingModel) -> dict[str, Any]:
+    """A config.json of these sizes."""
+    if model.gated:
+        return {
+            "model_type": "llama", "hidden_size": model.hidden, "num_hidden_layers": model.layers,
+            "num_attention_heads": model.heads, "num_key_value_heads": model.kv_heads,
+            "intermediate_size": model.ffn, "vocab_size": model.vocab,
+            "head_dim": model.head_size, "tie_word_embeddings": model.tied,
+            "hidden_act": "silu", "max_position_embeddings": 1 << 20, "rms_norm_eps": 1e-5,
+        }  # fmt: skip
+    return {
+        "model_type": "gpt2", "n_embd": model.hidden, "n_layer": model.layers,
+        "n_head": model.heads, "n_inner": model.ffn, "vocab_size": model.vocab,
+        "n_positions": 1 << 20, "activation_function": "gelu",
+    }  # fmt: skip
+
+
+def quantiles(runs: Sequence[Compared]) -> tuple[float, float, float]:
+    """Low end, middle and high end of the ratios; no block counts as more than 60 runs."""
+    counts = Counter(run.block for run in runs)
+    ratios = np.array([run.ratio for run in runs])
+    weights = np.array([min(1.0, _EQUAL_RUNS / counts[run.block]) for run in runs])
+    order = np.argsort(ratios, kind="stable")
+    middles = (np.cumsum(weights[order]) - 0.5 * weights[order]) / np.sum(weights)
+    tail = (1.0 - COVERAGE) / 2
+    low, middle, high = np.interp([tail, 0.5, 1.0 - tail], middles, ratios[order])
+    return float(low), float(middle), float(high)
+
+
+def held(runs: Sequence[Compared]) -> float:
+    """Share of the runs between ends that were made without their model."""
+    inside = 0
+    for run in runs:
+        low, _, high = quantiles([other for other in runs if other.model != run.model] or runs)
+        inside += low <= run.ratio <= high
+    return inside / len(runs)
+
+
+def lines(runs: Sequence[Compared]) -> Iterator[str]:
+    """The table of ratios in Markdown."""
+    yield "| generation | runs | n | measured over priced: 5 %, median, 95 % |"
+    yield "|---|---|--:|--:|"
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in runs:
+        short = ", short operators" if run.operator_s < SHORT_OPERATOR_S else ""
+        groups[run.generation, run.block + short].append(run.ratio)
+    for (generation, block), ratios in sorted(groups.items()):
+        ends = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.05, 0.5, 0.95]))
+        yield f"| {generation} | {block} | {len(ratios)} | {ends} |"
+
+
+def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
+    """The file that the package ships."""
+    groups: dict[str, list[Compared]] = defaultdict(list)
+    for run in runs:
+        if run.operator_s >= SHORT_OPERATOR_S:
+            groups[run.generation].append(run)
+            groups[POOLED].append(run)
+    content: dict[str, Any] = {}
+    for name, group in sorted(groups.items()):
+        if len({run.model for run in group}) < _FEWEST_MODELS:
+            continue
+        ends = zip(("low", "middle", "high"), quantiles(group), strict=True)
+        rounded = {key: round(value, 3) for key, value in ends}
+        print(f"{name}: {len(group)} runs, {rounded}, {100 * held(group):.0f} % of models left out")
+        content[name] = {"runs": len(group), **rounded}
+    return {"schema_version": 1, "generations": content}
+
+
+def main() -> None:
+    """Price the runs, print the table and perhaps write the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="take every n-th run")
+    parser.add_argument(
+        "--write", action="store_true", help="write data/calibration/plan_steps.yaml"
+    )
+    options = parser.parse_args()
+    rows = read_table(options.table.read_text(encoding="utf-8"), str(options.table))
+    reasons: Counter[str] = Counter()
+    runs = list(compared(read_entries(rows)[:: options.every], reasons))
+    print("\n".join(lines(runs)))
+    for reason, count in reasons.most_common():
+        print(f"{count} left out: {reason}")
+    content = calibration(runs)
+    if options.write:
+        path = Path(data.__file__).parent / "calibration" / "plan_steps.yaml"
+        path.write_text(HEAD + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

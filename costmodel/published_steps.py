@@ -1,0 +1,56 @@
+"""What published runs took, in units of what the cost model of plans says of them.
+
+Fitted by benchmarks/plan_steps.py to runs of dense transformers; docs/fidelity.md has the table.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import data
+from costmodel.operators.constants import POOLED, generation_of
+from ir.plan import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topology.cluster import Chip
+
+__all__ = ["SHORT_OPERATOR_S", "published_steps"]
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+SHORT_OPERATOR_S = 80e-6
+"""Mean time of a forward operator below which starting its kernels takes longer than they do, where
+a framework starts each from Python (vTrain's small models on A100: 1.6 to 4 times as long)."""
+
+_IDEAL = "ideal"
+
+
+def published_steps(chip: Chip, operator_s: float) -> Published | None:
+    """What published runs say of a training step on such chips.
+
+    Args:
+        chip: of the cluster.
+        operator_s: mean seconds of a forward operator.
+
+    Returns:
+        `None` for a machine of the mind and for operators shorter than those of the runs.
+    """
+    generation = generation_of(chip.name, chip.family)
+    if generation == _IDEAL or operator_s < SHORT_OPERATOR_S:
+        return None
+    known = _fitted()
+    own = generation in known
+    record = known[generation if own else POOLED]
+    return Published(of=generation if own else "", **record)
+
+
+@cache
+def _fitted() -> Mapping[str, Any]:
+    text = data.read_text("calibration", "plan_steps.yaml")
+    generations: Mapping[str, Any] = yaml.load(text, Loader=_LOADER)["generations"]  # noqa: S506
+    return generations

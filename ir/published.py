@@ -1,0 +1,36 @@
+"""What published runs say of a plan's step, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topology.units import format_seconds
+
+if TYPE_CHECKING:
+    from ir.plan import Estimate
+
+__all__ = ["expected_text", "published_note"]
+
+
+def expected_text(estimate: Estimate) -> str:
+    """Between which times a step is expected on real machines, such as `4.1 s to 6.2 s`; empty
+    where no published run is like it.
+    """
+    found = estimate.published
+    if found is None:
+        return ""
+    ends = (format_seconds(estimate.step_time_s * ratio) for ratio in (found.low, found.high))
+    return " to ".join(ends)
+
+
+def published_note(estimate: Estimate) -> str:
+    """What the seconds of a plan rest on, as one of its notes."""
+    found = estimate.published
+    if found is None:
+        return "no step was measured: other times rest on data sheets and assumed efficiencies"
+    where = f"chips of this generation ({found.of})" if found.of else "other chips"
+    return (
+        f"no step of this plan was measured; {found.runs} published training runs on {where} took "
+        f"{found.low:.2f} to {found.high:.2f} times what this model says of their layouts "
+        f"(nine of ten), {found.middle:.2f} in the middle"
+    )

@@ -1,0 +1,59 @@
+"""Published runs beside the cost model of plans: laws of the prices and of the ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.plan_steps import Compared, held, priced_step, quantiles
+from costmodel.training.records import Recompute
+from tests.costmodel.training.runs import LLAMA, run
+
+ROOT: dict[str, Any] = {"global_batch": 32, "micro_batch": 1, "dp": 4, "recompute": Recompute.NONE}
+
+
+def step_s(**layout: Any) -> float:
+    return priced_step(run(LLAMA, **(ROOT | layout))).step_s
+
+
+def test_computing_again_adds_the_forward_pass() -> None:
+    assert 1.15 < step_s(recompute=Recompute.FULL) / step_s() < 1.4
+
+
+def test_twice_the_micro_batches_take_almost_twice_as_long() -> None:
+    assert 1.8 < step_s(global_batch=64) / step_s() < 2.0
+
+
+def test_stages_share_the_layers_and_fill_once() -> None:
+    whole, halves = step_s(), step_s(pp=2)
+    micro_batches = 8
+    assert halves / whole == pytest.approx((1 + 1 / micro_batches) / 2, rel=0.15)
+    assert step_s(pp=2, vpp=2) < halves
+
+
+def test_tensor_parallel_ranks_share_the_work_but_send_more() -> None:
+    assert step_s() / 2 < step_s(tp=2) < step_s()
+
+
+def test_one_device_does_all_the_work_and_sends_nothing() -> None:
+    assert step_s(dp=1, global_batch=8) == pytest.approx(step_s(), rel=0.1)
+
+
+def compared(name: str, model: str, ratio: float) -> Compared:
+    return Compared(name, "block", model, "ampere", ratio, 1e-3)
+
+
+def test_ends_hold_most_runs_and_the_middle_half() -> None:
+    runs = [compared(f"r{i}", f"m{i % 5}", 1.0 + i / 100) for i in range(100)]
+    low, middle, high = quantiles(runs)
+    assert middle == pytest.approx(1.495, abs=0.01)
+    assert sum(low <= run.ratio <= high for run in runs) == pytest.approx(92, abs=1)
+
+
+def test_a_model_unlike_the_others_is_outside_of_ends_without_it() -> None:
+    alike = [compared(f"r{i}", f"m{i % 4}", 1.0 + i / 1000) for i in range(40)]
+    odd = [compared(f"odd{i}", "odd", 3.0) for i in range(10)]
+    assert held([*alike, *odd]) <= 0.8
+    assert held([*alike, *(replace(run, ratio=1.02) for run in odd)]) > 0.85

@@ -1,0 +1,39 @@
+"""What published runs say of steps: by generation, and where they say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.published_steps import SHORT_OPERATOR_S, published_steps
+from topology.catalogue import named_chip
+
+LONG_S = 1e-3
+
+
+@pytest.mark.parametrize(
+    ("chip", "generation"),
+    [("a100_sxm_40g", "ampere"), ("h800_sxm_80g", "hopper"), ("ascend_910b3", "ascend")],
+)
+def test_a_measured_generation_has_ends_of_its_own(chip: str, generation: str) -> None:
+    found = published_steps(named_chip(chip), LONG_S)
+    assert found is not None
+    assert found.of == generation
+    assert found.runs >= 30
+    # Otherwise the cost model, or the benchmark that wrote the file, is badly off.
+    assert 0.5 < found.low < found.middle < found.high < 2.0
+    assert 0.85 < found.middle < 1.2
+
+
+@pytest.mark.parametrize("chip", ["mi300x", "b200", "v100_sxm2_32g"])
+def test_others_have_the_ends_of_all(chip: str) -> None:
+    found, own = (published_steps(named_chip(name), LONG_S) for name in (chip, "a100_sxm_80g"))
+    assert found is not None
+    assert own is not None
+    assert found.of == ""
+    assert found.runs > own.runs
+
+
+def test_short_operators_are_like_no_run() -> None:
+    chip = named_chip("a100_sxm_80g")
+    assert published_steps(chip, 0.99 * SHORT_OPERATOR_S) is None
+    assert published_steps(chip, SHORT_OPERATOR_S) is not None

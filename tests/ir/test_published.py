@@ -1,0 +1,61 @@
+"""The words about what published runs say, and plan files in which they are impossible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ir.plan import Plan, Published
+from ir.plan_checks import estimate_faults
+from ir.plan_file import plan_from_json, plan_to_json
+from ir.published import expected_text, published_note
+from tests.plans import tiny_plan
+
+OWN = Published("ascend", 86, 0.75, 1.0, 1.25)
+
+
+def with_runs(published: Published | None) -> Plan:
+    plan = tiny_plan()
+    estimate = replace(plan.estimate, published=published)
+    return replace(plan, estimate=estimate, digest=plan.graph.digest())
+
+
+def test_ends_are_multiples_of_the_step() -> None:
+    assert expected_text(with_runs(OWN).estimate) == "2.25 s to 3.75 s"
+    assert expected_text(with_runs(None).estimate) == ""
+
+
+def test_the_note_says_whose_runs_they_are() -> None:
+    own, others, none = (
+        published_note(with_runs(each).estimate) for each in (OWN, replace(OWN, of=""), None)
+    )
+    assert (
+        "86 published training runs on chips of this generation (ascend) took 0.75 to 1.25" in own
+    )
+    assert "86 published training runs on other chips" in others
+    assert none.startswith("no step was measured")
+
+
+def test_a_plan_file_keeps_them() -> None:
+    for published in (OWN, None):
+        plan = with_runs(published)
+        assert plan_from_json(plan_to_json(plan)).estimate == plan.estimate
+
+
+def test_a_file_of_before_is_read() -> None:
+    text = plan_to_json(with_runs(None)).replace('"published": null', '"calibrated": false')
+    assert '"calibrated"' in text
+    assert plan_from_json(text).estimate.published is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"low": 1.1}, {"high": 0.9}, {"low": -1.0}, {"high": math.inf}, {"middle": math.nan}],
+)
+def test_ends_in_disorder_are_a_fault(changed: dict[str, Any]) -> None:
+    estimate = with_runs(replace(OWN, **changed)).estimate
+    assert [place for _, place in estimate_faults(estimate)] == ["estimate.published"]
+    assert not [*estimate_faults(with_runs(OWN).estimate)]
