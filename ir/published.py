@@ -13,14 +13,14 @@ __all__ = ["expected_text", "published_note"]
 
 
 def expected_text(estimate: Estimate) -> str:
-    """Between which times a step is expected on real machines, such as `4.1 s to 6.2 s`; empty
-    where no published run is like it.
+    """Between which times a step is expected on real machines, such as `4.1 s to 6.2 s`, to two
+    digits; empty where no published run is like it.
     """
     found = estimate.published
     if found is None:
         return ""
-    ends = (format_seconds(estimate.step_time_s * ratio) for ratio in (found.low, found.high))
-    return " to ".join(ends)
+    ends = (estimate.step_time_s * ratio for ratio in (found.low, found.high))
+    return " to ".join(format_seconds(float(f"{end:.2g}")) for end in ends)
 
 
 def published_note(estimate: Estimate) -> str:

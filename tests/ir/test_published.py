@@ -24,7 +24,7 @@ def with_runs(published: Published | None) -> Plan:
 
 
 def test_ends_are_multiples_of_the_step() -> None:
-    assert expected_text(with_runs(OWN).estimate) == "2.25 s to 3.75 s"
+    assert expected_text(with_runs(OWN).estimate) == "2.2 s to 3.8 s"
     assert expected_text(with_runs(None).estimate) == ""
 
 

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
-from ir.plan import Plan
+from ir.plan import Plan, Published
 from ir.plan_file import read_plan
 from planner.asking.faults import user_errors
 from planner.asking.options import SearchOptions
@@ -40,6 +40,7 @@ from topology.loading import load_machine
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = named_cluster("atlas-800t-a2", 8)
+OWN = Published("ascend", 91, low=0.5, middle=1.0, high=2.0)
 PLANS = ("attention", "products", "layers", "staged")
 ASKED = (
     "service", "planner/asking/texts.py", "planner/asking/machines.py", "planner/asking/errors.py",
@@ -69,6 +70,16 @@ def test_what_a_plan_says_has_chinese(name: str) -> None:
     causes += [*view["memory_by_cause"], *memory_view(plan(name))["causes"]]
     causes += [row["cause"] for row in timeline_view(plan(name))["communication"]]
     assert not [cause for cause in causes if not cause_is_known(cause)]
+
+
+@pytest.mark.parametrize("published", [None, OWN, replace(OWN, of="")])
+def test_what_published_runs_say_has_chinese(published: Published | None) -> None:
+    found = plan("products")
+    estimate = replace(found.estimate, published=published)
+    view = summary_view(replace(found, estimate=estimate))
+    ends = None if published is None else pytest.approx([view["step_s"] / 2, view["step_s"] * 2])
+    assert view["expected_s"] == ends
+    assert not without_chinese(view["notes"][-1])
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -129,7 +129,7 @@ def test_progress_shows_cost_and_bound(browser: Browser, server: Server) -> None
     expect(page.get_by_role("log")).to_contain_text("devices")
     expect(page.get_by_text("best step so far").locator("..")).not_to_contain_text("–")
     page.go_forward()
-    expect(page.get_by_text("step, by published runs")).to_be_visible()
+    expect(page.get_by_text("step, uncalibrated")).to_be_visible()
     assert not seen.faults
 
 
