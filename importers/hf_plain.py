@@ -20,6 +20,7 @@ class Plain:
     """Where the configuration does not say."""
     causal: bool = True
     activation_kernels: int = 1
+    expert_biases: bool = False
     defaults: Mapping[str, object] = field(default_factory=dict)
     """Sizes where the configuration says nothing, by their meaning in `hf_fields`."""
 
@@ -39,7 +40,7 @@ PLAIN: Mapping[str, Plain] = MappingProxyType(
         ),
         **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "electra"), _ENCODER),
         **dict.fromkeys(("cohere", "cohere2", "mamba", "smollm3"), _TIED),
-        "gpt_oss": Plain(activation_kernels=5),
+        "gpt_oss": Plain(activation_kernels=5, expert_biases=True),
         **dict.fromkeys(
             ("MiniMaxText01", "PanguProMoE", "baichuan", "bailing_moe", "bailing_moe_v2", "bamba",
              "chatglm", "dbrx", "deepseek", "deepseek_v32", "dots1", "ernie4_5", "ernie4_5_moe",

@@ -35,6 +35,7 @@ class Sized:
     tied: bool
     causal: bool
     activation_kernels: int
+    expert_biases: bool
     key_heads: int
     feed_forward: int
     experts: int
@@ -88,6 +89,7 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
         tied=fields.flag("tied", default=plain.tied),
         causal=plain.causal,
         activation_kernels=plain.activation_kernels,
+        expert_biases=plain.expert_biases,
         key_heads=_key_heads(fields, kind),
         feed_forward=_feed_forward(fields, kind),
         kinds=kinds,

@@ -29,7 +29,12 @@ class StepConstants:
 
     expert_bytes: float = 0.0
     """What a routed copy costs beside its products and its way, as bytes moved per 16-bit element
-    of its hidden state and its inner widths: activation, casts, scaling, rows that fill no tile."""
+    that its products take in, its hidden state and the activation's result: order, padding, casts,
+    scaling, rows that fill no tile."""
+
+    expert_host_s: float = 0.0
+    """Time in which the host issues the products of one routed expert for one pass, where each is
+    issued by itself."""
 
     memory: float = 0.8
     """Bandwidth that element-wise kernels reach over the peak."""
@@ -127,5 +132,5 @@ class StepConstants:
 
 
 _RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port", "swap")
-_TIMES = ("host_s", "host_tp_s", "host_micro_s", "start_s", "step_s")
+_TIMES = ("host_s", "host_tp_s", "host_micro_s", "expert_host_s", "start_s", "step_s")
 _BESIDE = ("tp_hidden", "fused_hidden", "dp_hidden", "ep_hidden", "cp_hidden", "fetch_shown")

@@ -186,11 +186,23 @@ def measured_medians(entries: Sequence[Entry]) -> tuple[float | None, ...]:
     return tuple(None if entry.step_s is None else known[entry.configuration] for entry in entries)
 
 
+_OF_EXPERTS = {
+    "ep-overlap", "fixed-experts", "fused-experts", "sends-once", "short-copies", "split-experts",
+}  # fmt: skip
+"""What software does for routed experts, which makes no difference to a dense model."""
+
+
 def _configuration(row: Mapping[str, str], read: ReadRow | None) -> tuple[str, ...]:
-    """The cells of a row, and the settings that its notes and its software's release switch."""
+    """What repeats of a run share: its columns, and what its software does.
+
+    A release with a kernel that an earlier one lacks is no repeat of it.
+    """
     aside = {"id", "source", "notes"}
-    cells = tuple(row.get(name, "").strip() for name in COLUMNS if name not in aside)
-    return cells if read is None else (*cells, *sorted(read.run.flags))
+    columns = (row.get(name, "").strip() for name in COLUMNS if name not in aside)
+    if read is None:
+        return tuple(columns)
+    idle = set() if read.run.model.experts else _OF_EXPERTS
+    return (*columns, *sorted(read.run.flags - idle))
 
 
 def _measured(row: Mapping[str, str], column: str) -> float | None:

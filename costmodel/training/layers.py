@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["HEAD_FORWARD", "LayerTimes", "ends_s", "layer_times", "routed_copies", "tokens"]
+__all__ = [
+    "HEAD_FORWARD", "LayerTimes", "ends_s", "experts_issued", "layer_times", "routed_copies",
+    "tokens",
+]  # fmt: skip
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
 """Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
@@ -41,6 +44,11 @@ both halves 26 backward; without, bias and activation move 8 and 8 (own count)."
 _CAST = 4.0
 """Bytes moved to cast one element from 16 bits to 8: it is read, and written as it is and
 transposed (own count)."""
+
+_BIAS = 27.0
+"""Bytes moved forward per element of a copy's hidden state where experts add biases: in 32 bits,
+a bias times a probability, expert by expert, and the sums are joined (Megatron-Core's
+`TEGroupedMLP`; own count: 28 forward and 40 backward, which is counted as 1.5 times forward)."""
 
 
 _CHUNKED = 0.4
@@ -98,6 +106,11 @@ def routed_copies(table: RunTable) -> FloatArray:
     """
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
     return tokens(table) * table.experts_per_token * table.expert_capacity / split
+
+
+def experts_issued(table: RunTable) -> FloatArray:
+    """Experts of one device whose products the host issues one by one."""
+    return np.where(_in_one(table), 0.0, _local_experts(table))
 
 
 def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTimes, LayerTimes]:
@@ -268,7 +281,7 @@ def _expert_products(
         nothing = np.zeros_like(table.hidden)
         return nothing, nothing, nothing
     routed = table.experts > 0
-    local = np.maximum(table.experts / table.ep, 1.0)
+    local = _local_experts(table)
     parts = expert_parts(table)
     copies = tokens(table) * table.experts_per_token * table.expert_capacity
     rows = np.maximum(copies * parts / table.tp / local, 1.0)
@@ -356,14 +369,23 @@ def _dispatch_bytes(table: RunTable) -> FloatArray:
 def _copy_bytes(table: RunTable, c: StepConstants) -> FloatArray:
     """What the copies that a device's experts work on cost beside products, as bytes forward.
 
-    Their elements are those of the hidden state, of the first product's result and of the second's
-    operand; of 8 bits they take half. Nothing is left where one kernel does it all, or where
-    experts are one product and tokens reach their buffers through products too.
+    Their elements are those that the two products take in, hidden state and result of the
+    activation; of 8 bits they take half. Biases are added to the second product's result. Nothing
+    is left where one kernel does it all, or where experts are one product and tokens reach their
+    buffers through products too.
     """
     copies = tokens(table) * table.experts_per_token * table.expert_capacity / table.tp
     hidden = expert_parts(table) * table.mixing.expert_hidden
-    elements = copies * (hidden + (2.0 + table.gated) * table.expert_ffn)
     short = np.where(table.short_copies > 0, 0.5, 1.0)
-    nbytes = c.expert_bytes * short * elements
-    whole = (table.fused_experts > 0) | (table.batched_experts > 0)
-    return np.where((table.experts > 0) & ~whole, nbytes, 0.0)
+    each = c.expert_bytes * short * (hidden + table.expert_ffn)
+    biases = _BIAS * table.expert_biases * hidden
+    return np.where((table.experts > 0) & ~_in_one(table), copies * (each + biases), 0.0)
+
+
+def _in_one(table: RunTable) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Whether one kernel has all experts of a device."""
+    return (table.fused_experts > 0) | (table.batched_experts > 0)
+
+
+def _local_experts(table: RunTable) -> FloatArray:
+    return np.maximum(table.experts / table.ep, 1.0)

@@ -131,6 +131,9 @@ class TrainingModel:
     activation_kernels: int = 1
     """Kernels of the activation between the products; more than 1 where no fused one exists."""
 
+    expert_biases: bool = field(default=False, repr=False)
+    """Whether routed experts add biases of their own."""
+
     causal: bool = True
     """Whether a position sees only those before it."""
 

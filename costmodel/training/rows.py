@@ -174,6 +174,7 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         window=family.get("window", 0) or (_PACKED if notes.has("packed") else 0),
         global_every=family.get("every", _LAYERS),
         activation_kernels=family.get("activation_kernels", 1),
+        expert_biases=family.get("expert_biases", False),
         causal=family.get("causal", True),
     )
 

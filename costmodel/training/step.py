@@ -21,8 +21,15 @@ from costmodel.training.communication import (
     group,
     transfer_s,
 )
+from costmodel.training.host import host_s
 from costmodel.training.kernels import stream_s
-from costmodel.training.layers import HEAD_FORWARD, ends_s, layer_times, routed_copies, tokens
+from costmodel.training.layers import (
+    HEAD_FORWARD,
+    ends_s,
+    layer_times,
+    routed_copies,
+    tokens,
+)
 from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
     dense_share,
@@ -219,11 +226,7 @@ def _layer_passes(
     repeated = device_forward - table.early_stop * last - table.keeps_attention * kept
     again = table.recompute_full * repeated + table.recompute_core * dense.core
     device_backward = mixed_backward + communication + ring + again
-    # Without the fused kernel (see layers) softmax alone is a handful of launches more.
-    odd = (table.micro_batch * table.heads / table.tp) % 4 != 0
-    host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * 0.4 * odd * table.unfused
-    host = host * (table.mixing.blocks / 2.0)
-    host = host * np.where((table.graphs > 0) | (table.fixed_experts > 0), c.graphed, 1.0)
+    host = host_s(table, c)
     host_backward = host * (1.0 + table.recompute_full)
     forward = _joined(device_forward, host, joins.host)
     backward = _joined(device_backward, host_backward, joins.host)

@@ -49,6 +49,7 @@ _MODEL = (
     "window",
     "global_every",
     "activation_kernels",
+    "expert_biases",
     "causal",
 )
 _LAYOUT = (
@@ -99,6 +100,7 @@ class RunTable:
     window: FloatArray
     global_every: FloatArray
     activation_kernels: FloatArray
+    expert_biases: FloatArray
     causal: FloatArray
     global_batch: FloatArray
     micro_batch: FloatArray

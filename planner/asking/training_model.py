@@ -77,6 +77,7 @@ def _model(found: Sized, name: str) -> TrainingModel:
         window=found.window,
         global_every=found.global_every,
         activation_kernels=found.activation_kernels,
+        expert_biases=found.expert_biases,
         causal=found.causal,
         **({} if found.kinds is None else _kinds(found.kinds)),
     )

@@ -61,9 +61,27 @@ def test_attention_that_is_not_halved_counts_more_only_where_it_is_causal() -> N
     assert model_flops(seen, whole=True) == pytest.approx(model_flops(seen), rel=1e-12)
 
 
-def test_runs_of_other_settings_are_no_repeats() -> None:
-    ended = {"measured_step_time_s": "2.0"}
-    notes = "MaxText; a remark", "MaxText; another remark", "MaxText; dropped"
-    rows = [MAXTEXT | ended | {"id": str(i), "notes": text} for i, text in enumerate(notes)]
-    rows[0]["measured_step_time_s"] = "1.0"
-    assert measured_medians(read_entries(rows)) == (1.5, 1.5, 2.0)
+@pytest.mark.parametrize(
+    ("model", "medians"),
+    [("Qwen3_235B_a22B", (21.0, 21.0, 15.0, 15.0)), ("LLaMA2-13B", (18.0, 18.0, 18.0, 18.0))],
+)
+def test_repeats_share_columns_and_what_their_software_does(
+    model: str, medians: tuple[float, ...]
+) -> None:
+    """A release with a kernel for experts that earlier ones lack is no repeat of theirs."""
+    bridge = ROW | {"source": "Megatron-Bridge", "hardware": "NVIDIA GB300", "dtype": "mxfp8"}
+    steps = {"26.04": "20", "26.04.01": "22", "26.06": "14", "26.08": "16"}
+    rows = [
+        bridge | {"model": model, "notes": f"container {release}", "measured_step_time_s": step}
+        for release, step in steps.items()
+    ]
+    assert measured_medians(read_entries(rows)) == medians
+
+
+def test_a_run_with_compiled_kernels_is_no_repeat_of_one_without() -> None:
+    titan = ROW | {"source": "torchtitan", "hardware": "NVIDIA H100", "tp": "1", "dp": "16"}
+    rows = [
+        titan | {"notes": notes, "measured_step_time_s": step}
+        for notes, step in (("FSDP", "3"), ("FSDP + compile", "2"))
+    ]
+    assert measured_medians(read_entries(rows)) == (3.0, 2.0)

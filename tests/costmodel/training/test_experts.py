@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.training.constants import StepConstants
 from costmodel.training.families import families
-from costmodel.training.layers import layer_times
+from costmodel.training.layers import experts_issued, layer_times
 from costmodel.training.machines import machine
 from costmodel.training.records import TrainingModel
 from costmodel.training.rows import read_row
 from costmodel.training.stacks import software_flags
+from costmodel.training.step import IN_TURN, step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 from tests.costmodel.training.test_rows import ROW
@@ -40,9 +41,9 @@ def added_bytes(
 def test_every_element_of_a_copy_costs_so_many_bytes(
     visits: int, width: int, gated: bool, tp: int
 ) -> None:
-    """Hidden state, what the first product writes and what the second reads."""
+    """What both products take in: the hidden state, and what the activation writes."""
     model = replace(ROUTED, experts_per_token=visits, expert_ffn=width, gated=gated)
-    elements = 4096 * visits / tp * (model.hidden + (3 if gated else 2) * width)
+    elements = 4096 * visits / tp * (model.hidden + width)
     assert added_bytes(model, tp=tp) == pytest.approx(30.0 * elements, rel=1e-6)
 
 
@@ -71,6 +72,79 @@ def test_shorter_operands_cost_half_and_one_kernel_nothing(
 ) -> None:
     found = added_bytes(ROUTED, precision, flags)
     assert found == pytest.approx(share * added_bytes(ROUTED), rel=1e-6, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "flags", "own"),
+    [("bf16", frozenset(), 27.0), ("mxfp8", SHORT, 27.0), ("mxfp8", FUSED | SHORT, 0.0)],
+)
+def test_biases_of_experts_are_added_in_32_bits(
+    precision: str, flags: frozenset[str], own: float
+) -> None:
+    """Copies in 8 bits make them no shorter; one kernel for all needs none of it."""
+    one = replace(run(ROUTED, "gb200", seq_len=4096), precision=precision, flags=flags)
+    plain, biased = (
+        layer_times(RunTable.of([replace(one, model=model)]), FREE)[1].stream[0]
+        for model in (ROUTED, replace(ROUTED, expert_biases=True))
+    )
+    moved = (biased - plain) * machine("gb200").memory_bytes_per_s * FREE.memory
+    copies = 4096 * ROUTED.experts_per_token
+    assert moved == pytest.approx(own * copies * ROUTED.hidden, rel=1e-6, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "issued"),
+    [(frozenset(), 4.0), (FUSED, 0.0), (frozenset({"fixed-experts", "batches"}), 0.0)],
+)
+def test_the_host_issues_each_local_expert(flags: frozenset[str], issued: float) -> None:
+    """Unless one kernel has them all."""
+    one = run(replace(ROUTED, experts=16), "gb200", ep=4, dp=4)
+    table = RunTable.of([replace(one, precision="mxfp8", flags=flags)])
+    assert experts_issued(table)[0] == issued
+    quick = replace(FREE, graphed=1.0)
+    slow = replace(quick, expert_host_s=0.5)
+    forward = [step_times(table, each, IN_TURN).layer_forward[0] for each in (slow, quick)]
+    assert forward[0] - forward[1] == pytest.approx(issued * 0.5, rel=1e-6)
+
+
+def test_dense_layers_wait_for_no_expert() -> None:
+    times = step_times(RunTable.of([run()]), replace(FREE, expert_host_s=1.0))
+    assert times.total == pytest.approx(step_times(RunTable.of([run()]), FREE).total)
+
+
+def layer_s(model: TrainingModel, hardware: str) -> float:
+    """Both passes of one micro-batch through one routed layer."""
+    constants = replace(FREE, **families()["megatron-core-routed"].priors)
+    times = step_times(RunTable.of([run(model, hardware, seq_len=4096)]), constants)
+    return float((times.layer_forward + times.layer_backward)[0])
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([256, 768, 2048, 4096]),
+    st.integers(1, 30),
+    st.sampled_from(["h100", "gb200", "tpu-v6e"]),
+    st.booleans(),
+)
+def test_wider_experts_take_longer(width: int, more: int, hardware: str, biases: bool) -> None:
+    narrow = replace(ROUTED, expert_ffn=width, expert_biases=biases)
+    wide = replace(narrow, expert_ffn=width + 128 * more)
+    assert layer_s(wide, hardware) > layer_s(narrow, hardware)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([8, 16, 64]),
+    st.sampled_from([2, 4, 8]),
+    st.sampled_from([768, 2880, 8192]),
+    st.sampled_from(["h100", "gb200", "tpu-v6e"]),
+)
+def test_more_experts_with_fewer_rows_never_cost_less(
+    experts: int, times: int, width: int, hardware: str
+) -> None:
+    few = replace(ROUTED, experts=experts, expert_ffn=width)
+    many = replace(few, experts=experts * times)
+    assert layer_s(many, hardware) >= layer_s(few, hardware) * (1.0 - 1e-9)
 
 
 @pytest.mark.parametrize("model", [LLAMA, GPT])
