@@ -11,9 +11,10 @@ import typer
 from cli import options
 from cli.errors import UserError
 from cli.files import check_folder, write_files
+from cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from costmodel.training.calibration import Calibration
     from costmodel.training.dataset import Entry
@@ -47,6 +48,8 @@ COLUMNS = (
 )
 GIBIBYTE = 2.0**30
 LARGEST_FILE = 256 * 2**20
+_AT_ONCE = 2000
+"""Rows that are read in about a second; more have progress."""
 
 Rows = Annotated[
     Path,
@@ -87,13 +90,17 @@ def validate(
     """
     if output is not None:
         check_folder(output.parent)
-    from costmodel.training.dataset import read_entries, read_table  # noqa: PLC0415  and numpy
+    from costmodel.training.dataset import read_table  # noqa: PLC0415  brings in numpy
     from costmodel.training.predict import predict  # noqa: PLC0415
 
-    entries = read_entries(read_table(read_text(rows, "ROWS.csv"), str(rows)))
+    table = read_table(read_text(rows, "ROWS.csv"), str(rows))
     known = None if calibration is None else _calibration(calibration)
-    reads = [entry.read for entry in entries if entry.read is not None]
-    found = iter(predict([read.run for read in reads], [read.guesses for read in reads], known))
+    with Progress() as progress:
+        entries = _entries(table, progress)
+        reads = [entry.read for entry in entries if entry.read is not None]
+        if len(table) > _AT_ONCE:
+            progress(f"predicting {len(reads)} rows")
+        found = iter(predict([read.run for read in reads], [read.guesses for read in reads], known))
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
@@ -106,6 +113,18 @@ def validate(
 
     with page() as out:
         print_summary(entries, predictions, output, out)
+
+
+def _entries(rows: Sequence[Mapping[str, str]], progress: Progress) -> list[Entry]:
+    """The rows read, with lines of progress if they are many."""
+    from costmodel.training.dataset import read_entries  # noqa: PLC0415
+
+    found: list[Entry] = []
+    for first in range(0, len(rows), _AT_ONCE):
+        if len(rows) > _AT_ONCE:
+            progress(f"reading row {first + 1} of {len(rows)}")
+        found += read_entries(rows[first : first + _AT_ONCE])
+    return found
 
 
 def read_text(path: Path, argument: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from cli.row_names import first_of, printable, row_names, short
 from costmodel.training.assessment import summaries, sweeps
 
 if TYPE_CHECKING:
@@ -29,24 +30,25 @@ def summary_json(
 ) -> str:
     """One JSON object with all summaries."""
     times, memories, confusion = summaries(entries, predictions, _blocks(predictions))
+    named = list(zip(row_names(entries), entries, strict=True))
     return json.dumps(
         {
             "status": "ok",
             "rows": len(entries),
             "predicted": sum(found is not None for found in predictions),
-            "skipped": {entry.name: entry.skipped for entry in entries if entry.skipped},
+            "skipped": {name: entry.skipped for name, entry in named if entry.skipped},
             "unread": [
-                {"id": entry.name, "what": list(entry.unread)} for entry in entries if entry.unread
+                {"id": name, "what": list(entry.unread)} for name, entry in named if entry.unread
             ],
             "assumed": {
-                entry.name: list(entry.read.assumed)
-                for entry in entries
+                name: list(entry.read.assumed)
+                for name, entry in named
                 if entry.read is not None and entry.read.assumed
             },
             "repeated_ids": _repeated(entries),
             "inherited": {
-                entry.name: found.inherited
-                for entry, found in zip(entries, predictions, strict=True)
+                name: found.inherited
+                for (name, _), found in zip(named, predictions, strict=True)
                 if found is not None and found.inherited
             },
             "blocks": [asdict(block) for block in times],
@@ -72,11 +74,12 @@ def print_summary(
     _print_times(times, out)
     _print_memory(memories, confusion, out)
     _print_sweeps(entries, predictions, out)
-    _print_lines("Skipped", [entry.skipped for entry in entries if entry.skipped], out)
-    _print_lines("Read without", [text for entry in entries for text in entry.unread], out)
+    named = list(zip(row_names(entries), entries, strict=True))
+    _print_named("Skipped", [(e.skipped, name) for name, e in named if e.skipped], out)
+    _print_named("Read without", [(text, name) for name, e in named for text in e.unread], out)
     assumed = [text for entry in entries if entry.read for text in entry.read.assumed]
     _print_lines("Not stated, defaults taken", assumed, out)
-    _print_lines("Ids that stand more than once", _repeated(entries), out)
+    _print_lines("Ids that stand more than once", list(map(short, _repeated(entries))), out)
     inherited = [found.inherited for found in predictions if found and found.inherited]
     _print_lines("Constants of others, wider intervals", inherited, out)
     if output is not None:
@@ -94,6 +97,15 @@ def _blocks(predictions: Sequence[Prediction | None]) -> list[str]:
 def _repeated(entries: Sequence[Entry]) -> list[str]:
     counts = Counter(entry.name for entry in entries)
     return [name for name, many in counts.items() if many > 1]
+
+
+def _print_named(title: str, remarks: Sequence[tuple[str, str]], out: Console) -> None:
+    """As `_print_lines`, with the rows that each line is said of."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for text, name in remarks:
+        rows[text].append(name)
+    lines = {text: f"{printable(text)}: {first_of(names)}" for text, names in rows.items()}
+    _print_lines(title, [lines[text] for text, _ in remarks], out)
 
 
 def _print_lines(title: str, lines: Sequence[str], out: Console) -> None:

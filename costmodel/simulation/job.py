@@ -38,7 +38,12 @@ class Block:
     kept_bytes: float = 0.0
     """Activations of one layer that one micro-batch keeps for the backward pass."""
     working_bytes: float = 0.0
-    """In use for a moment while the layer runs backward, such as what is computed again."""
+    """In use for a moment while the layer runs backward, such as what is computed again; what is
+    waiting and owed of the same micro-batch is among it."""
+    waiting_bytes: float = 0.0
+    """Of one micro-batch from the forward pass until the gradient of the input, such as logits."""
+    owed_bytes: float = 0.0
+    """Of one micro-batch from then until the gradients of the weights, where these come apart."""
     gather_s: float = 0.0
     """To gather its sharded parameters once."""
     sync_s: float = 0.0

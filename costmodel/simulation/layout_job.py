@@ -16,8 +16,14 @@ from costmodel.simulation.layer_parts import layer_parts
 from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.layers import HEAD_FORWARD, ends_s, tokens
-from costmodel.training.memory import MemoryConstants, logit_bytes, memory_use, state_bytes
+from costmodel.training.layers import HEAD_FORWARD, ends_s
+from costmodel.training.memory import (
+    MemoryConstants,
+    gathered_bytes,
+    held_logits,
+    layer_bytes,
+    state_bytes,
+)
 from costmodel.training.sizes import expert_parts, local_parameters
 from costmodel.training.step import (
     BESIDE,
@@ -153,7 +159,7 @@ class _Layout:
         # The gradients of inputs and of weights take as long as each other in every product.
         computing, *moved = parts.backward
         half = computing._replace(seconds=computing.seconds / 2)
-        kept, working = self._kept()
+        kept, working = (float(nbytes[0]) for nbytes in layer_bytes(self.whole, self.memory))
         gather_s, sync_s = self._per_layer()
         slower_forward, slower_backward = self._slower()
         return Block(
@@ -218,15 +224,6 @@ class _Layout:
         strides = {"tensor parallel": (1, layout.tp), "experts": (apart, layout.ep)}
         return self._tier(*strides.get(cause, (layout.tp, layout.cp)))
 
-    def _kept(self) -> tuple[float, float]:
-        """Bytes that a mean layer keeps, and that it needs while it runs backward."""
-        names = ("all_forward", "put_off", "both_ways")
-        alone = self.whole.with_columns(
-            {"pp": np.ones(1), "vpp": np.ones(1)} | dict.fromkeys(names, np.zeros(1))
-        )
-        use = memory_use(alone, self.memory)
-        return float(use.activations[0]) / self.run.model.layers, float(use.buffers[0])
-
     # Parameters
 
     def _parameters(self) -> tuple[float, float]:
@@ -275,15 +272,16 @@ class _Layout:
         each = self.constants.host_micro_s / self.run.layout.vpp / 2
         host = _end(_HOST, each, each)
 
-        def blocks(place: Place) -> tuple[Block, ...]:
-            own = [host, replace(layer, count=place.layers)]
-            return (*own[:1], *[embedding] * place.embedding, *own[1:], *[head] * place.head)
+        def blocks(place: Place, gathered: float) -> tuple[Block, ...]:
+            inner = replace(layer, count=place.layers, working_bytes=layer.working_bytes + gathered)
+            last = replace(head, working_bytes=head.working_bytes + gathered)
+            return (host, *[embedding] * place.embedding, inner, *[last] * place.head)
 
         places = places_of(self.run, bidirectional=bidirectional)
         return [
             Stage(
                 f"stage {number}" if self.run.layout.pp > 1 else "device",
-                tuple(blocks(place) for place in own),
+                tuple(blocks(place, self._gathered_bytes(own)) for place in own),
                 self._state_bytes(own) + self.memory.context_bytes,
                 float(self.raw.optimizer[0]) * sum(map(self._share, own)),
             )
@@ -301,12 +299,19 @@ class _Layout:
         """Whether the head has a table of its own: not if one stage holds a tied one."""
         return self.run.layout.pp > 1 or not self.run.model.tied
 
+    def _gathered_bytes(self, places: Sequence[Place]) -> float:
+        """What a stage holds at work of parameters that rest in shards."""
+        layers = sum(place.layers for place in places)
+        return float(gathered_bytes(self.whole, np.array([layers]))[0])
+
     def _state_bytes(self, places: Sequence[Place]) -> float:
-        """Weights, gradients and optimizer states of what a stage holds."""
+        """Weights, gradients and optimizer states of what a stage holds; states on the host not."""
         layers = sum(place.layers for place in places)
         tables = sum(place.embedding + (place.head and self._own_head) for place in places)
-        kept = state_bytes(self.whole, self.memory, np.array([layers]), np.array([float(tables)]))
-        return float(np.sum(kept))
+        held = np.array([layers]), np.array([float(tables)])
+        weights, gradients, states = state_bytes(self.whole, self.memory, *held)
+        states = np.where(self.whole.swapped_optimizer > 0, 0.0, states)
+        return float((weights + gradients + states)[0])
 
     def _ends(self, layer: Block) -> tuple[Block, Block]:
         """Embedding and head, which the first and the last stage run beside their layers."""
@@ -316,12 +321,19 @@ class _Layout:
         gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
         first = _end("embedding", embedding / 2, embedding / 2)
         last = _end("head", head * HEAD_FORWARD, head * (1 - HEAD_FORWARD))
-        logits = float(logit_bytes(self.table, self.memory)[0]) * float(tokens(self.table)[0])
-        kept = logits * self.run.model.vocab / self.run.layout.tp
+        logits = (float(nbytes[0]) for nbytes in held_logits(self.whole, self.memory))
+        at_work, waiting, owed = logits
         own = float(self._own_head)
         return (
             replace(first, gather_s=gather_s, sync_s=sync_s),
-            replace(last, gather_s=gather_s * own, sync_s=sync_s * own, kept_bytes=kept),
+            replace(
+                last,
+                gather_s=gather_s * own,
+                sync_s=sync_s * own,
+                working_bytes=at_work,
+                waiting_bytes=waiting,
+                owed_bytes=owed,
+            ),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from costmodel.simulation.accounting import account_of
@@ -12,7 +12,7 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import run
 from costmodel.simulation.job import Job
 from costmodel.simulation.layout_estimate import in_turn_s
-from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job
+from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job, schedule_of
 from costmodel.simulation.memory import pipeline_memory
 from costmodel.simulation.pipeline import PipelineStep, pipeline_programme
 from costmodel.simulation.result import Load, Simulation, SimulationError
@@ -22,6 +22,7 @@ from costmodel.training.calibration import shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine
 from costmodel.training.predict import USABLE, constants_of, predict
+from costmodel.training.schedule_forms import near_batches, order_faults
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -104,14 +105,18 @@ def _simulated(
     if training.layout.micro_batches % 1 or training.layout.micro_batches < 1:
         raise SimulationError(
             f"{training.layout.micro_batches:g} micro-batches on each replica\n  at:  the layout\n"
-            "  fix: make the batch a multiple of micro-batch times replicas"
+            "  fix: make the batch a multiple of micro-batch times replicas, such as "
+            f"{' or '.join(map(str, near_batches(training.layout)))}"
         )
+    if training.layout.global_batch not in near_batches(training.layout):
+        _check_order(training)
     known = calibrated(training) if constants is None else constants
     job = layout_job(training, known, options, overlap=effects.overlap)
     times = simulate_job(job, effects)
     account = account_of(times.timeline, times.step_s)
     varied = None
     if variation is not None and not variation.is_none:
+        variation.check(training.layout.devices)
         lanes = _lanes(training, times.step)
         varied = varied_steps_s(times.timeline, lanes, variation)
     layout = training.layout
@@ -138,6 +143,18 @@ def _simulated(
             else "in which nothing overlaps"
         ),
     )
+
+
+def _check_order(training: TrainingRun) -> None:
+    """Raise `SimulationError` if another batch would do for the schedule."""
+    batches = near_batches(training.layout)
+    other = replace(training.layout, global_batch=batches[0])
+    faults = list(order_faults(training.layout))
+    if faults and not any(order_faults(other)):
+        raise SimulationError(
+            f"{faults[0]}\n  at:  the schedule {schedule_of(training)}\n"
+            f"  fix: make the batch {' or '.join(map(str, batches))}, or choose another schedule="
+        )
 
 
 def _estimate_s(training: TrainingRun, known: LayoutConstants, *, overlap: bool) -> float:

@@ -45,9 +45,7 @@ def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Pla
 
 
 def stage_layers(run: TrainingRun) -> list[float]:
-    """Layers of each stage, as the estimate splits them: what is left over is in the middle, of
-    two stages in the first.
-    """
+    """Layers of each stage, as the estimate splits them: what is left over is in the middle."""
     layout = run.layout
     if layout.stage_layers:
         return [float(n) for n in layout.stage_layers]
@@ -56,9 +54,7 @@ def stage_layers(run: TrainingRun) -> list[float]:
     table = RunTable.of([run])
     first, last = float(table.first_layers[0]), float(table.last_layers[0])
     middle = run.model.layers - first - last
-    if layout.pp == 2:
-        return [first + middle, last]
-    low, more = divmod(middle, layout.pp - 2)
+    low, more = divmod(middle, max(layout.pp - 2, 1))
     return [first, *(low + (i < more) for i in range(layout.pp - 2)), last]
 
 

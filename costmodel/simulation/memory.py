@@ -47,10 +47,11 @@ def plan_memory(step: Step, timeline: Timeline, points: Sequence[float]) -> Memo
     for task, nbytes in zip(step.points, points, strict=True):
         times.append(float(timeline.start_s[task]) if task >= 0 else 0.0)
         levels.append(nbytes)
-    base = np.array(levels)
-    order = np.argsort(times, kind="stable")
-    at, base = np.array(times)[order], base[order]
-    deltas = [(at, np.diff(base, prepend=0.0))]
+    # Operators that take no time share a moment: what counts is the most that it holds.
+    at, moment = np.unique(times, return_inverse=True)
+    most = np.zeros(len(at))
+    np.maximum.at(most, moment, levels)
+    deltas = [(at, np.diff(most, prepend=0.0))]
     for gather, before, nbytes in step.prefetched:
         since = float(timeline.start_s[gather])
         until = float(timeline.end_s[before]) if before >= 0 else 0.0

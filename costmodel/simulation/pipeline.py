@@ -90,6 +90,8 @@ class _Chunk(NamedTuple):
     syncs: bool
     kept_bytes: float
     working_bytes: float
+    waiting_bytes: float
+    owed_bytes: float
 
 
 @dataclass(slots=True)
@@ -125,6 +127,8 @@ class _Lowering:
                     any(b.sync_s for b in blocks),
                     sum(b.kept_bytes * b.count for b in blocks),
                     max((b.working_bytes for b in blocks), default=0.0),
+                    sum(b.waiting_bytes * b.count for b in blocks),
+                    sum(b.owed_bytes * b.count for b in blocks),
                 )
 
     def _add_device(self, stage: Stage) -> None:
@@ -324,16 +328,26 @@ class _Lowering:
 
     def _hold(self, stage: int, each: Pass) -> None:
         """Activations from the forward pass until the last gradient that needs them."""
-        ends = self.passes[each.direction, stage, each.chunk, each.micro]
-        chunk = self.chunks[stage, each.chunk]
-        if each.direction is Direction.BACKWARD:
-            self.held.append(Held(stage, ends.first, ends.last, chunk.working_bytes))
-        frees = each.direction is Direction.WEIGHT or (
-            each.direction is Direction.BACKWARD and each.whole
+        if each.direction is Direction.FORWARD:
+            return
+        made, back, over = (
+            self.passes[way, stage, each.chunk, each.micro]
+            for way in (Direction.FORWARD, Direction.BACKWARD, each.direction)
         )
-        if frees:
-            start = self.passes[Direction.FORWARD, stage, each.chunk, each.micro]
-            self.held.append(Held(stage, start.first, ends.last, chunk.kept_bytes))
+        chunk = self.chunks[stage, each.chunk]
+        owed_bytes = 0.0 if each.whole else chunk.owed_bytes
+        if each.direction is Direction.BACKWARD:
+            own = max(chunk.working_bytes - chunk.waiting_bytes - owed_bytes, 0.0)
+            self._held(stage, made.first, back.last, chunk.waiting_bytes)
+            self._held(stage, back.first, back.last, own)
+        else:
+            self._held(stage, back.first, over.last, chunk.owed_bytes)
+        if each.whole or each.direction is Direction.WEIGHT:
+            self._held(stage, made.first, over.last, chunk.kept_bytes)
+
+    def _held(self, stage: int, since: int, until: int, nbytes: float) -> None:
+        if nbytes:
+            self.held.append(Held(stage, since, until, nbytes))
 
     def _updates(self) -> None:
         """Update the parameters, after all stages have their gradients or each by itself."""

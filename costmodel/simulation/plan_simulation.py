@@ -32,6 +32,7 @@ def simulate_plan(plan: Plan, effects: Effects, variation: Variation | None = No
     timeline = run(step.programme)
     varied = None
     if variation is not None and not variation.is_none:
+        variation.check(plan.devices)
         shape = tuple(size for _, size, _ in plan.mesh)
         varied = varied_steps_s(timeline, Lanes(shape, 1, step.joins), variation)
     return Simulation(

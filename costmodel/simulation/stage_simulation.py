@@ -47,6 +47,7 @@ def _simulated(plan: Plan, effects: Effects, variation: Variation | None) -> Sim
     account = account_of(timeline)
     varied = None
     if variation is not None and not variation.is_none:
+        variation.check(plan.devices)
         _check_equal(plan)
         shape = tuple(size for _, size, _ in plan.mesh)
         varied = varied_steps_s(timeline, Lanes(shape, 1, step.joins), variation)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.simulation.engine import Timeline, waits_of
+from costmodel.simulation.result import SimulationError
 
 FloatArray = NDArray[np.float64]
 
@@ -89,6 +90,14 @@ class Variation:
     @property
     def is_none(self) -> bool:
         return self.jitter is None and self.spread is None and not self.stragglers
+
+    def check(self, devices: int) -> None:
+        """Raise `SimulationError` if more devices are slow than there are."""
+        if self.stragglers > devices:
+            raise SimulationError(
+                f"{self.stragglers:,} stragglers of {devices:,} devices\n  at:  --stragglers\n"
+                f"  fix: give {devices} at most"
+            )
 
 
 @dataclass(frozen=True, eq=False)

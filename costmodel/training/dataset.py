@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
@@ -31,6 +30,8 @@ _EXTRA = "\0"
 """Column of the number of cells that a row has beyond the header; no table has such a name."""
 
 
+_LEAST, _MOST = 1e-9, 1e15
+"""Of any measurement in its unit: an error beside it stays a number that can be read."""
 _MEASURED = (
     "measured_step_time_s", "measured_tokens_per_s_per_device", "measured_tflops_per_device",
     "measured_memory_gb",
@@ -168,9 +169,9 @@ def _read(row: Mapping[str, str]) -> ReadRow:
 
 
 def _unread_measurements(row: Mapping[str, str]) -> tuple[str, ...]:
-    """Cells of measured columns that are no number above 0."""
+    """Cells of measured columns that are no number which can be one."""
     return tuple(
-        f"{name} is {cell(row, name)[:40]!r}, no number above 0"
+        f"{name} is {cell(row, name)[:40]!r}, no number from {_LEAST:g} to {_MOST:g}"
         for name in _MEASURED
         if cell(row, name) and _measured(row, name) is None
     )
@@ -206,9 +207,9 @@ def _configuration(row: Mapping[str, str], read: ReadRow | None) -> tuple[str, .
 
 
 def _measured(row: Mapping[str, str], column: str) -> float | None:
-    """A positive number of a measured column, `None` for anything else."""
+    """A number that can be one of a measured column, `None` for anything else."""
     value = as_number(cell(row, column))
-    return value if math.isfinite(value) and value > 0 else None
+    return value if _LEAST <= value <= _MOST else None
 
 
 def _step_s(row: Mapping[str, str]) -> float | None:
@@ -247,5 +248,5 @@ def _ran(row: Mapping[str, str]) -> bool | None:
         return None
     if "out of memory" in notes or "oom" in notes.replace(";", " ").split():
         return False
-    measured = [key for key in row if key.startswith("measured_") and cell(row, key)]
-    return True if measured else None
+    measured = [key for key in row if key.startswith("measured_")]
+    return True if any(_measured(row, key) is not None for key in measured) else None

@@ -7,7 +7,7 @@ Korthikanti et al., arXiv 2205.05198, with gated layers, grouped heads and route
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,17 @@ from costmodel.training.sizes import (
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["MemoryConstants", "MemoryUse", "logit_bytes", "memory_use", "state_bytes"]
+__all__ = [
+    "HeldLogits",
+    "MemoryConstants",
+    "MemoryUse",
+    "gathered_bytes",
+    "held_logits",
+    "layer_bytes",
+    "logit_bytes",
+    "memory_use",
+    "state_bytes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,9 @@ def memory_use(
     """Peak memory of the fullest stage: the first, the one behind it, or the last.
 
     The first stage holds most micro-batches and the embedding, the last one the head and the
-    logits. The peak is after the forward pass, with the logits, or where a layer is computed again.
-    In a pipeline in two directions a device has two opposite stages.
+    logits: of one micro-batch, but with GPipe of all, and where gradients of weights are put off
+    the gradients of logits too. The peak is after the forward pass, with the logits, or where a
+    layer is computed again. In a pipeline in two directions a device has two opposite stages.
     """
     uses = [_stage(table, c, stage) for stage in stages]
     fullest = np.argmax(np.stack([use.total for use in uses]), axis=0)
@@ -105,7 +116,7 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     alone, both = table.pp <= 1, table.both_ways > 0
     layers = {
         "first": table.first_layers + table.both_ways * table.last_layers,
-        "middle": table.most_layers * (1.0 + table.both_ways),
+        "middle": np.where(table.pp > 2, table.most_layers * (1.0 + table.both_ways), 0.0),
         "last": table.last_layers + table.both_ways * table.first_layers,
     }[stage]
     layers = np.where(alone, table.layers, layers)
@@ -114,12 +125,21 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
     parameters, gradients, made = state_bytes(table, c, layers, tables)
     optimizer = np.where(table.swapped_optimizer > 0, 0.0, made)
-    per_layer, again = _layer_bytes(table, c)
-    kept = _in_flight(table, behind) * layers * per_layer
+    per_layer, again = layer_bytes(table, c)
+    held = _in_flight(table, behind)
+    deep = held * layers
+    if stage != "middle":
+        # Of the stage at its end of the row p micro-batches, of the opposite one the one at work.
+        deep = np.where(both, table.pp * table.first_layers + table.last_layers, deep)
+    kept = deep * per_layer
     has_head = alone | (stage == "last") | (both & (stage == "first"))
-    logits = np.where(has_head, logit_bytes(table, c) * tokens(table) * table.vocab / table.tp, 0.0)
-    logits = np.maximum(logits - again, 0.0)
-    buffers = again + _gathered(table, layers)
+    each = held_logits(table, c)
+    others = np.where(table.all_forward > 0, each.waiting, (table.put_off > 0) * each.owed)
+    # In two directions a layer of the other one runs backward while the logits wait.
+    beside = np.where(both, each.waiting, 0.0)
+    logits = np.maximum(each.at_work - again, beside) + (held - 1.0) * others
+    logits = np.where(has_head, logits, 0.0)
+    buffers = again + gathered_bytes(table, layers)
     used = optimizer + kept + logits + buffers
     # States kept on the host are made on the device, before the first step.
     total = parameters + gradients + np.maximum(used, made) + c.context_bytes
@@ -187,7 +207,7 @@ def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
     return np.where(table.pp > 1, np.minimum(micro_batches, deepest), 1.0)
 
 
-def _layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatArray]:
+def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatArray]:
     """Bytes that one layer keeps per micro-batch, and the working set of recomputation."""
     count = tokens(table)
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
@@ -244,7 +264,35 @@ def logit_bytes(table: RunTable, c: MemoryConstants) -> FloatArray:
     return np.where(table.fused_loss > 0, c.fused_logit_bytes, apart)
 
 
-def _gathered(table: RunTable, layers: FloatArray) -> FloatArray:
+class HeldLogits(NamedTuple):
+    """Bytes of the logits of one micro-batch on one device, each of shape (N,)."""
+
+    at_work: FloatArray
+    """While head and loss run backward."""
+    waiting: FloatArray
+    """From the forward pass to that: the softmax in 32 bits, or less if no more is kept at work."""
+    owed: FloatArray
+    """From then until the head's weights have their gradient: the logits' own, in 16 bits."""
+
+
+def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
+    """What is kept of logits, and when.
+
+    Source: Megatron-LM, `vocab_parallel_cross_entropy` saves the exponentials in 32 bits, and the
+    linear layer whose weights' gradient is put off saves the gradient of its result.
+    """
+    each = logit_bytes(table, c)
+    count = tokens(table) * table.vocab / table.tp
+    owed = np.minimum(each, _LOGIT_GRADIENT_BYTES)
+    waiting = np.minimum(each - owed, _SOFTMAX_BYTES)
+    return HeldLogits(each * count, waiting * count, owed * count)
+
+
+_SOFTMAX_BYTES = 4.0
+_LOGIT_GRADIENT_BYTES = 2.0
+
+
+def gathered_bytes(table: RunTable, layers: FloatArray) -> FloatArray:
     """Gathered layers of sharded parameters: the one at work, one fetched ahead, one gradient."""
     nbytes = 2.0 * gathered_parameters(table)
     whole = np.where(table.gather_once > 0, layers, 3.0)

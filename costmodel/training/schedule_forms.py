@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingLayout
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["ORDERS", "PLAIN", "Shares", "idle_share", "order_faults", "steady_s"]
+__all__ = ["ORDERS", "PLAIN", "Shares", "idle_share", "near_batches", "order_faults", "steady_s"]
 
 ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe")
 """Names of the orders that are known."""
@@ -88,3 +88,20 @@ def order_faults(layout: TrainingLayout) -> Iterator[str]:
             "dualpipe needs an even number of stages, and an even number of micro-batches that is "
             f"at least twice as large; not {pp} stages and {count:g} micro-batches"
         )
+
+
+def near_batches(layout: TrainingLayout) -> tuple[int, ...]:
+    """The global batches next to that of a layout which its replicas and its order can share out.
+
+    >>> from costmodel.training.records import TrainingLayout
+    >>> near_batches(TrainingLayout(100, 1, 4096, pp=4, vpp=2, dp=8))
+    (96, 128)
+    """
+    paired = layout.schedule == "dualpipe"
+    turns = 2 if paired else layout.pp if layout.vpp > 1 else 1
+    unit = turns * layout.micro_batch * layout.dp
+    least = unit * layout.pp if paired else unit
+    if layout.global_batch < least:
+        return (least,)
+    low = layout.global_batch // unit * unit
+    return (low,) if low == layout.global_batch else (low, low + unit)

@@ -329,7 +329,8 @@ def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
 
     Where layers plus the two ends divide evenly and the layers alone do not, embedding and head
     stand for a layer each (Megatron's `account_for_embedding_in_pipeline_split`). Otherwise the
-    ends get what is left over least, as frameworks put the remainder in the middle.
+    ends get what is left over least, as frameworks put the remainder in the middle; one layer more
+    than there are stages in between is in the first.
     """
     first: list[float] = []
     last: list[float] = []
@@ -343,8 +344,8 @@ def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
             each = (layers + 2) / stages
             ends = (each - 1, each - 1, each) if stages > 1 else (layers, layers, layers)
         elif layers % stages:
-            low = layers // stages
-            ends = (low, low, -(-layers // stages))
+            low, more = divmod(layers, stages)
+            ends = (low + (more > stages - 2), low, low + 1)
         else:
             ends = (layers / stages,) * 3
         for column, value in zip((first, last, most), ends, strict=True):

@@ -23,6 +23,7 @@ from costmodel.training.records import (
     TrainingModel,
     TrainingRun,
 )
+from costmodel.training.schedule_forms import near_batches
 from costmodel.training.stacks import software_flags
 from planner.asking.errors import UserError, unknown_name
 from planner.asking.named_parts import named_parts
@@ -204,7 +205,16 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
     ]
     told = [text for wrong, text in faults if wrong]
     if told:
-        raise UserError("; ".join(told), "--layout", "choose degrees that divide these sizes")
+        raise UserError("; ".join(told), "--layout", _mended(layout))
+
+
+def _mended(layout: TrainingLayout) -> str:
+    """How a layout whose sizes do not divide one another can be mended."""
+    degrees = "choose degrees that divide these sizes"
+    batches = near_batches(layout)
+    if layout.global_batch in batches:
+        return degrees
+    return f"give batch={' or '.join(map(str, batches))}, or {degrees}"
 
 
 def machine_named(name: str) -> Machine:

@@ -52,13 +52,35 @@ def served(run: TrainingRun, text: str) -> Served:
             f"{run.layout.dp} workers; at most {MAX_WORKERS} are simulated", "--servers", "lower dp"
         )
     change, horizon_s = _change(parts)
+    servers = _servers(parts)
+    _check_members(run.layout.dp, servers, change)
     try:
-        training = served_training(run, _servers(parts))
+        training = served_training(run, servers)
         rate = served_rate(training)
         changed = None if change is None else changed_run(training, change, horizon_s)
     except ServerError as error:
         raise UserError(str(error), f"--servers {text}", "see `planner simulate --help`") from error
     return Served(run, training, rate, changed, horizon_s)
+
+
+def _check_members(workers: int, servers: Servers, change: Change | None) -> None:
+    """Raise `UserError` if more are slow or lost than there are."""
+    if servers.slow_workers > workers:
+        raise UserError(
+            f"{servers.slow_workers} workers are slow, of {workers}",
+            "--servers slow=",
+            f"give {workers} at most, or a larger dp",
+        )
+    if change is None:
+        return
+    there = workers if change.member is Member.WORKER else servers.count
+    if there + change.count < 1:
+        name = f"{change.member}s"
+        raise UserError(
+            f"{-change.count} of {there} {name} are lost: none is left",
+            "--servers lose=",
+            "lose fewer, or give more of them",
+        )
 
 
 def _servers(parts: Mapping[str, str]) -> Servers:
@@ -118,6 +140,13 @@ def _change(parts: Mapping[str, str]) -> tuple[Change | None, float]:
             downtime_s = _seconds(parts, "downtime", 0.0)
             member, at_s = Member(found.group(2)), float(found.group(3))
             return Change(member, sign * count, at_s, downtime_s), horizon_s
+    unheeded = [key for key in ("downtime", "horizon") if key in parts]
+    if unheeded:
+        raise UserError(
+            f"{unheeded[0]} is of a change, but nobody is lost or added",
+            "--servers",
+            f"add lose=worker@600 or add=server@600, or leave {unheeded[0]} out",
+        )
     return None, horizon_s
 
 

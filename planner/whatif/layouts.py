@@ -196,8 +196,10 @@ def _columns(rows: FloatArray, job: TrainingRun) -> dict[str, FloatArray]:
     single = stages == 1
     ends = np.where(single, layers, np.where(ends_count, each - 1, low))
     most = np.where(single, layers, np.where(ends_count, each, high))
+    # What is left over is in the middle, one layer more than there are stages there in the first.
+    more = ~single & ~ends_count & (layers % stages > stages - 2)
     return columns | {
-        "first_layers": ends,
+        "first_layers": ends + more,
         "last_layers": ends,
         "most_layers": most,
         "recompute_share": np.maximum(columns["recompute_full"], columns["recompute_core"]),

@@ -170,7 +170,8 @@ def test_what_is_not_read_is_named(planner: Planner, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     answer = json.loads(done.out)
     assert answer["repeated_ids"] == ["row-0"]
-    told = {"id": "row-0", "what": ["measured_step_time_s is '-3', no number above 0"]}
+    what = ["measured_step_time_s is '-3', no number from 1e-09 to 1e+15"]
+    told = {"id": "row-0 (row 2)", "what": what}
     assert answer["unread"] == [told]
     found = predictions(target)
     assert found[1]["relative_error"] == "" != found[1]["predicted_step_time_s"]
@@ -179,6 +180,38 @@ def test_what_is_not_read_is_named(planner: Planner, tmp_path: Path) -> None:
     text = planner("validate", path).out
     assert "Read without:" in text
     assert "Ids that stand more than once:" in text
+
+
+def test_many_rows_have_progress(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(tmp_path / "rows.csv", rows())
+    few = planner("validate", path, "--json")
+    monkeypatch.setattr("cli.validate._AT_ONCE", 3)
+    many = planner("validate", path, "--json")
+    assert few.err == ""
+    assert "reading row 1 of 8" in many.err
+    assert "predicting 7 rows" in many.err
+    assert many.out == few.out
+
+
+def test_every_row_that_is_left_out_is_named(planner: Planner, tmp_path: Path) -> None:
+    """Rows without an id too, those that share one, and one whose id would clear the screen."""
+    good = rows()[0]
+    bad = [good | {"id": name, "tp": "x"} for name in ("", "", "a", "a", "\x1b[2Jb", "c" * 300)]
+    far = [good | {"id": "far", "measured_step_time_s": value} for value in ("1e-300", "inf")]
+    path = table(tmp_path / "rows.csv", bad + far)
+    told = json.loads(planner("validate", path, "--json").out)
+    assert list(told["skipped"]) == [
+        "(row 1)", "(row 2)", "a (row 3)", "a (row 4)", "\x1b[2Jb", "c" * 300
+    ]  # fmt: skip
+    assert [each["id"] for each in told["unread"]] == ["far (row 7)", "far (row 8)"]
+    text = planner("validate", path).out
+    assert "(row 1), (row 2), a (row 3) and 3 others" in " ".join(text.split())
+    assert "\x1b" not in text
+    own = planner("calibrate", "steps", table(tmp_path / "mine.csv", rows() + bad)).out
+    assert "skipped \\x1b[2Jb: column 'tp' is 'x'" in own
+    assert "\x1b" not in own
 
 
 def test_repeats_of_a_configuration_do_not_predict_each_other(

@@ -148,18 +148,20 @@ def test_nothing_is_faster_in_turn(run: TrainingRun, c: StepConstants) -> None:
                      "link_latency_s", "port_latency_s")),
     st.sampled_from((1.05, 1.5, 4.0)),
     st.sampled_from((0.05, 0.3, 1.0)),
+    st.sampled_from((Contention.QUEUE, Contention.NONE)), st.sampled_from((0, 1, 5)), st.booleans(),
 )  # fmt: skip
 def test_a_better_machine_never_slows_any_layout(
-    run: TrainingRun, c: StepConstants, rate: str, factor: float, port: float
-) -> None:
-    """As `planner simulate` runs it unless told otherwise; also where ports are slow."""
+    run: TrainingRun, c: StepConstants, rate: str, factor: float, port: float, mode: Contention,
+    prefetch: int, overlap: bool,
+) -> None:  # fmt: skip
+    """With every setting of `planner simulate` that has the law; also where ports are slow."""
     found = faster(machine(run.machine), "port_bytes_per_s", port)
     times = []
     for more in (1.0, factor):
         better = faster(found, rate, 1 / more if rate.endswith("latency_s") else more)
         with patch.object(machine_module, "machines", lambda better=better: {run.machine: better}):
             job = layout_job(run, LayoutConstants(c))
-        times.append(simulate_job(job, Effects()).step_s)
+        times.append(simulate_job(job, Effects(overlap, mode, prefetch=prefetch)).step_s)
     assert times[1] <= times[0] * (1 + 1e-12)
 
 

@@ -369,14 +369,6 @@ def test_a_layout_that_a_schedule_does_not_allow_is_refused(
         simulate_layout(ordered(run, schedule), Effects())
 
 
-def test_a_part_of_a_micro_batch_is_refused() -> None:
-    run = small_run(dp=4)
-    for batch in (2, 33):
-        uneven = replace(run, layout=replace(run.layout, global_batch=batch))
-        with pytest.raises(SimulationError, match="fix: make the batch a multiple"):
-            simulate_layout(uneven, Effects())
-
-
 def test_too_many_passes_are_refused() -> None:
     with pytest.raises(SimulationError, match="larger micro-batches"):
         simulate_layout(small_run(pp=2, micro_batches=10**6), Effects(), constants=CONSTANTS)

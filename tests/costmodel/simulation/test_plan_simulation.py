@@ -10,7 +10,11 @@ import pytest
 
 from costmodel.simulation.buckets import Fusion, FusionMode
 from costmodel.simulation.effects import Contention, Effects
+from costmodel.simulation.engine import run
+from costmodel.simulation.memory import plan_memory
+from costmodel.simulation.plan_programme import Step
 from costmodel.simulation.plan_simulation import simulate_plan
+from costmodel.simulation.programme import Programme, Work
 from costmodel.simulation.result import Simulation, SimulationError
 from importers.hf_config import import_config
 from importers.onnx import import_onnx
@@ -145,6 +149,18 @@ def test_every_memory_point_is_at_its_operator() -> None:
     assert curve.nbytes.min() >= min(plan.memory_bytes) * (1 - 1e-12)
     assert 0 < curve.peak_at_s < found.step_s
     assert (curve.time_s[1:] > curve.time_s[:-1]).all()
+
+
+@pytest.mark.parametrize("peak", range(5))
+def test_operators_that_take_no_time_are_in_memory_too(peak: int) -> None:
+    """Two of five points share a task, and another one comes before anything runs."""
+    programme = Programme()
+    stream = programme.stream(programme.device("device"), "compute")
+    for name in ("first", "second"):
+        programme.add(name, Work("compute forward"), 1.0, (stream,))
+    step = Step(programme, (-1, 0, 0, 1, 1), (), {})
+    points = [float(10 * (number == peak) + number) for number in range(5)]
+    assert plan_memory(step, run(programme), points).peak_bytes == max(points)
 
 
 def test_prefetched_parameters_take_memory_and_save_time() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
+import numpy as np
 import pytest
 
+from costmodel.training import own_cluster
 from costmodel.training.dataset import Entry, read_entries
 from costmodel.training.own_cluster import ALL_TIMES, refit
 from costmodel.training.predict import Prediction, predict
+from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
 
 BLOCKS = {
@@ -62,6 +66,35 @@ def test_a_cluster_that_is_faster_or_slower_throughout_is_learned(
         for each, entry in zip(predictions(rest, calibration), rest, strict=True)
     ]
     assert median(errors) < 0.03
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_noise_moves_nothing(seed: int) -> None:
+    """Rows that scatter by 3 % by chance teach nothing of other rows."""
+    random = np.random.default_rng(seed)
+    measured = entries("mindspeed", [float(x) for x in np.exp(random.normal(0.0, 0.03, 9))])
+    _, (family,) = refit(measured, "rows")
+    assert family.constants == ()
+    assert family.after == family.before
+
+
+def test_many_rows_are_left_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine rows in three parts: a row is predicted with constants fitted to six others."""
+    monkeypatch.setattr(own_cluster, "_MOST_PARTS", 3)
+    lines: list[str] = []
+    fitted: list[int] = []
+    exact = own_cluster._fitted
+
+    def counted(table: RunTable, *others: Any) -> object:
+        fitted.append(len(table.layers))
+        return exact(table, *others)
+
+    monkeypatch.setattr(own_cluster, "_fitted", counted)
+    _, (family,) = refit(entries("mindspeed", 1.3), "rows", lines.append)
+    assert set(fitted) == {6, 9}
+    assert fitted.count(6) % 3 == 0
+    assert family.after < 0.02 < family.before
+    assert lines[0].startswith("9 rows: 1 constants")
 
 
 def test_times_as_predicted_move_nothing() -> None:

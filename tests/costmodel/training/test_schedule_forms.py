@@ -14,11 +14,19 @@ from costmodel.simulation.job import Block
 from costmodel.simulation.layout_job import LayoutConstants, layout_job
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.programme import Part, Work
+from costmodel.simulation.result import SimulationError
 from costmodel.simulation.schedules import SCHEDULES, Direction, ScheduleError, Shape, orders
 from costmodel.training.constants import StepConstants
 from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.records import TrainingRun
-from costmodel.training.schedule_forms import ORDERS, Shares, idle_share, order_faults, steady_s
+from costmodel.training.schedule_forms import (
+    ORDERS,
+    Shares,
+    idle_share,
+    near_batches,
+    order_faults,
+    steady_s,
+)
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from tests.costmodel.simulation.jobs import even_job, step_s
@@ -165,3 +173,42 @@ def test_as_many_micro_batches_are_kept_as_the_order_holds(order: str, pp: int) 
         for each in (run, one)
     ]
     assert kept[0] == pytest.approx(highest * kept[1], rel=1e-9)
+
+
+@given(
+    st.sampled_from([("1f1b", 1), ("interleaved", 2), ("", 3), ("dualpipe", 1)]),
+    st.sampled_from([2, 4, 6]), st.integers(1, 3), st.integers(1, 3), st.integers(1, 200),
+)  # fmt: skip
+def test_batches_that_are_named_go_and_are_the_nearest(
+    order: tuple[str, int], pp: int, dp: int, micro: int, batch: int
+) -> None:
+    made = small_run(pp=pp, vpp=order[1], dp=dp, schedule=order[0]).layout
+
+    def goes(number: int) -> bool:
+        layout = replace(made, global_batch=number, micro_batch=micro)
+        return number % (micro * dp) == 0 and not any(order_faults(layout))
+
+    found = near_batches(replace(made, global_batch=batch, micro_batch=micro))
+    below = [number for number in range(1, batch + 1) if goes(number)]
+    above = next(number for number in range(batch, 3000) if goes(number))
+    assert found == tuple(sorted({*below[-1:], above})) or found == (batch,)
+    assert (found == (batch,)) == goes(batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "near", "order"),
+    [
+        (2, "a multiple of micro-batch times replicas, such as 4", (1, 1, "")),
+        (33, "a multiple of micro-batch times replicas, such as 32 or 36", (1, 1, "")),
+        (36, "32 or 40, or choose another schedule=", (4, 1, "dualpipe")),
+        (8, "32, or choose another schedule=", (4, 1, "dualpipe")),
+        (20, "16 or 32, or choose another schedule=", (4, 2, "")),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused_with_those_that_can(
+    batch: int, near: str, order: tuple[int, int, str]
+) -> None:
+    run = small_run(dp=4, pp=order[0], vpp=order[1], schedule=order[2])
+    uneven = replace(run, layout=replace(run.layout, global_batch=batch))
+    with pytest.raises(SimulationError, match=f"fix: make the batch {near}"):
+        simulate_layout(uneven, Effects())

@@ -66,7 +66,9 @@ def test_nothing_fits_on_too_few_devices() -> None:
     assert fastest(_job(MIXTRAL), 1) is None
 
 
-@pytest.mark.parametrize(("layers", "pp", "chunks"), [(126, 16, 8), (61, 2, 8), (61, 4, 4)])
+@pytest.mark.parametrize(
+    ("layers", "pp", "chunks"), [(126, 16, 8), (61, 2, 8), (61, 4, 4), (47, 3, 1)]
+)
 def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int) -> None:
     job = _job(replace(LLAMA, layers=layers), batch=pp * 4)
     found = priced_layouts(job, pp, {"pp": pp, "vpp": chunks})
@@ -77,6 +79,6 @@ def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int) -> No
     ):
         assert layout.vpp == chunks
         assert one.step_s > 0
-    assert [one.step_s for one in predict([replace(job, layout=x) for x in layouts])] == (
-        pytest.approx(found.step_s[::7].tolist())
-    )
+    priced = predict([replace(job, layout=x) for x in layouts])
+    assert [one.step_s for one in priced] == pytest.approx(found.step_s[::7].tolist())
+    assert [one.fits for one in priced] == found.fits[::7].tolist()
