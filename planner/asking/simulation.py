@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from costmodel.simulation.buckets import Fusion, FusionMode
@@ -19,6 +19,7 @@ from planner.asking.machines import named_machine
 from planner.asking.sources import Document
 from planner.moving_stages import on_machine
 from topology.cluster import Cluster
+from topology.units import format_bytes, format_seconds
 
 MAX_SAMPLES = 1000
 _MEBIBYTE = 2**20
@@ -107,7 +108,21 @@ def simulated(
     effects, variation = options.effects(), options.variation()
     placed = options.placed(plan, machine_file)
     with reported():
-        return simulate_plan(placed, effects, variation)
+        found = simulate_plan(placed, effects, variation)
+        return found if found.fits or not effects.prefetch else _with_remedy(found, placed, effects)
+
+
+def _with_remedy(found: Simulation, plan: Plan, effects: Effects) -> Simulation:
+    """A simulation that does not fit, told whether gathering nothing ahead of use would help."""
+    late = simulate_plan(plan, replace(effects, prefetch=0), Variation())
+    if not late.fits:
+        return found
+    more = format_bytes(found.peak_memory_bytes - late.peak_memory_bytes)
+    note = (
+        f"parameters gathered ahead of use hold {more} more than the plan; "
+        f"with --prefetch 0 it fits, and a step takes {format_seconds(late.step_s)}"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 @contextmanager

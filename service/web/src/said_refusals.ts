@@ -140,6 +140,8 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["tiers of {} do not become {} devices", "{1} 的层级不能变成 {2} 个设备"], ["give a multiple or a part of the plan's devices", "请给方案设备数的倍数或约数"],
   ["{} devices of {} have tiers {}, the plan's {}", "{2} 的 {1} 个设备有层级 {3}，方案的是 {4}"],
   ["stages keep the devices that they were planned for", "阶段保持规划时的设备数"],
+  ["give batch={} or {}, or choose degrees that divide these sizes", "请给 batch={1} 或 {2}，或选择能整除这些尺寸的并行度"],
+  ["give batch={}, or choose degrees that divide these sizes", "请给 batch={1}，或选择能整除这些尺寸的并行度"],
   ["a batch of {} is no multiple of the micro-batch of {}", "批大小 {1} 不是微批次 {2} 的倍数"], ["give a multiple, or search there", "请给倍数，或在那里搜索"],
   ["{} is no bandwidth", "{1} 不是带宽"], ["write tier and factor, such as server:2", "请写层级和倍数，如 server:2"],
   ["no tier {}", "没有层级 {1}"], ["bandwidth factor {}", "带宽倍数 {1}"], ["give a positive factor such as 2", "请给正的倍数，如 2"],
