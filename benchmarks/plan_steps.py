@@ -1,16 +1,18 @@
-"""What published runs took, in units of what the cost model of plans says of them.
+r"""What published runs took, in units of what the cost model of plans says of them.
 
 A search prices operators one by one (`planner.lowering`), not layers by fitted constants
 (`costmodel.training`). Here that model prices the layouts of published runs of dense transformers:
 the network is built from its sizes, one and two layers of it are lowered on the devices of one
 stage, tensor parallel ranks split weights and data parallel ranks the batch, and
 
-    step = L / p x layer + ends + (p - 1) / v x L / p x layer of one micro-batch
+    step = L / p x layer + ends + m v x send + (p - 1) x (L / (p v) x layer + send)
 
-with all communication in turn, as a search prints it; recomputation adds the forward pass. Sends
-between stages are left out.
+with all communication in turn, as a search prints it: p stages of v chunks each, m micro-batches,
+the layer in brackets and the sends (there and back) those of one. Recomputation adds the forward
+pass. Attention runs in one kernel or in several, as it did in the run.
 
-    python -m benchmarks.plan_steps ../shared/reference/measured_training.csv --write
+    python -m benchmarks.plan_steps ../shared/reference/measured_training.csv \
+        benchmarks/other_runs.csv --write
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -32,7 +34,7 @@ from costmodel.operators.constants import POOLED, generation_of
 from costmodel.published_steps import SHORT_OPERATOR_S
 from costmodel.training.dataset import measured_medians, read_entries, read_table
 from costmodel.training.families import block_of
-from costmodel.training.records import Recompute
+from costmodel.training.records import Attention, Recompute
 from importers.hf_config import import_config
 from ir.batch import BatchError
 from planner.baselines import InexpressibleError, Scheme, choice_of
@@ -43,6 +45,7 @@ from planner.lowering import lower
 from planner.preparation import dialect_for, input_layouts
 from planner.request import RequestError, SearchRequest
 from planner.search import made_ready
+from planner.stages.machine import send_s
 from topology.catalogue import named_chip, named_cluster
 from topology.errors import ClusterError
 from topology.mesh import Mesh, MeshAxis
@@ -60,23 +63,26 @@ COVERAGE = 0.92
 
 _SERVERS = {
     "volta": "dgx-1v", "ampere": "dgx-a100", "hopper": "dgx-h100", "blackwell": "hgx-b200",
-    "ascend": "atlas-800t-a2",
+    "ascend": "atlas-800t-a2", "cdna": "mi300x-platform",
 }  # fmt: skip
-_OWN_SERVERS = {"ascend_910a": "atlas-800-9000", "ascend_910c": "atlas-900-a3"}
+_OWN_SERVERS = {
+    "ascend_910a": "atlas-800-9000", "ascend_910c": "atlas-900-a3", "gb200_186g": "gb200-nvl72",
+    "gb300": "gb200-nvl72",
+}  # fmt: skip
+_JOINED = {"gb200-nvl72": 72}
+"""Devices that the inner network joins; 8 of others."""
 _DOUBTFUL = {"mindformers-910a", "mindspeed-ci-910b"}
-"""Models that do not fit the devices named, truncated models with deterministic kernels
-(docs/fidelity.md)."""
-
+"""Models that do not fit the devices named, truncated models with deterministic kernels."""
+HALF_BYTES = 2.0
 _NO_LIMIT = 1e15
 _EQUAL_RUNS = 60
 _FEWEST_MODELS = 4
 """A generation with runs of fewer models has the ends of all."""
 
-
 HEAD = """\
 # Seconds of published runs of dense transformers over what the cost model of plans says of their
 # layouts, written by
-#     python -m benchmarks.plan_steps ROWS --write
+#     python -m benchmarks.plan_steps ROWS [ROWS ...] --write
 # docs/costmodel.md says what it means, docs/fidelity.md how it was measured.
 """
 
@@ -91,18 +97,15 @@ class Compared:
     generation: str
     ratio: float
     """Measured over priced."""
-
     operator_s: float
     """Mean of a forward operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What the cost model of plans says of a run."""
+class Step(NamedTuple):
+    """What the cost model of plans says of a run: its step, and the mean of a forward operator."""
 
     step_s: float
     operator_s: float
-    """Mean of a forward operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +115,10 @@ class _Priced:
     step_s: float
     forward_s: float
     """Of it the forward pass, with its communication."""
-
     once_s: float
     """Of it what happens once in a step."""
-
     compute_s: float
     """Of it the forward pass without communication."""
-
     operators: int
 
     def less(self, other: _Priced) -> _Priced:
@@ -139,7 +139,7 @@ def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compar
         if entry.read is None or step_s is None or entry.name in aside:
             continue
         run = entry.read.run
-        reason, found = _outside(run), None
+        reason, found = outside(run), None
         try:
             found = None if reason else priced_step(run)
         except (InexpressibleError, ClusterError, RequestError, BatchError) as error:
@@ -157,7 +157,7 @@ def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compar
         )
 
 
-def _outside(run: TrainingRun) -> str:
+def outside(run: TrainingRun) -> str:
     """Why a run is not priced; empty if it is."""
     model, layout = run.model, run.layout
     if block_of(run) in _DOUBTFUL:
@@ -168,10 +168,13 @@ def _outside(run: TrainingRun) -> str:
         return "8 or 4 bits"
     if layout.cp > 1:
         return "context parallelism"
-    if (layout.dp * layout.tp) % 8 and layout.dp * layout.tp > 8:
-        return "a stage on parts of servers"
-    if generation_of(_chip_of(run)) not in _SERVERS:
+    if "frozen" in run.flags:
+        return "weights that get no gradient"
+    chip, stage = _chip_of(run), layout.dp * layout.tp
+    if generation_of(chip) not in _SERVERS:
         return "no cluster file of such machines"
+    if _filled(chip, stage) > stage:
+        return "a stage on parts of servers"
     return ""
 
 
@@ -182,21 +185,32 @@ def priced_step(run: TrainingRun) -> Step:
         InexpressibleError, ClusterError, RequestError, BatchError: it cannot be priced.
     """
     layout, chip = run.layout, _chip_of(run)
-    count = max(round(layout.global_batch / (layout.micro_batch * layout.dp)), 1)
+    count = max(round(layout.micro_batches), 1)
     plain = replace(run.model, name="", layers=1)
     bare = replace(
         layout, global_batch=count, pp=1, vpp=1, recompute=Recompute.NONE, stage_layers=(),
         recompute_share=1.0,
     )  # fmt: skip
-    one, two = (_priced(replace(plain, layers=n), bare, chip) for n in (1, 2))
+    fused = run.attention is not Attention.UNFUSED
+    one, two = (_priced(replace(plain, layers=n), bare, chip, fused) for n in (1, 2))
     layer, again = two.less(one), 0.0
     if layout.recompute is Recompute.FULL:
         again = layout.recompute_share * layer.forward_s
     ends, share = one.less(layer), run.model.layers / layout.pp
     steady = (layer.step_s + again - layer.once_s) / count
-    stages = share * (layer.step_s + again) + ends.step_s
-    step_s = stages + (layout.pp - 1) / layout.vpp * share * steady
+    between_s = sent_s(run)
+    stages = share * (layer.step_s + again) + ends.step_s + count * layout.vpp * between_s
+    step_s = stages + (layout.pp - 1) * (share * steady / layout.vpp + between_s)
     return Step(step_s, layer.compute_s / count / max(layer.operators, 1))
+
+
+def sent_s(run: TrainingRun) -> float:
+    """Seconds in which a micro-batch comes to a stage and its gradient goes back."""
+    layout, chip = run.layout, _chip_of(run)
+    if layout.pp == 1:
+        return 0.0
+    nbytes = HALF_BYTES * layout.micro_batch * layout.seq_len * run.model.hidden / layout.tp
+    return 2 * send_s(_cluster(chip, _filled(chip, layout.devices)), nbytes)
 
 
 @cache
@@ -210,16 +224,27 @@ def _chip_of(run: TrainingRun) -> str:
 
 
 def _cluster(chip: str, devices: int) -> Cluster:
-    server = _OWN_SERVERS.get(chip) or _SERVERS[generation_of(chip)]
-    return replace(named_cluster(server, devices), chip=named_chip(chip))
+    return replace(named_cluster(_server(chip), devices), chip=named_chip(chip))
+
+
+def _server(chip: str) -> str:
+    return _OWN_SERVERS.get(chip) or _SERVERS[generation_of(chip)]
+
+
+def _filled(chip: str, devices: int) -> int:
+    """Devices of the servers that so many are on; of a part of one, that part."""
+    each = _JOINED.get(_server(chip), 8)
+    return devices if devices <= each else -(-devices // each) * each
 
 
 @cache
-def _priced(model: TrainingModel, layout: TrainingLayout, chip: str) -> _Priced:
+def _priced(model: TrainingModel, layout: TrainingLayout, chip: str, fused: bool) -> _Priced:
     """The layers of a model on the devices of one stage; `global_batch` counts micro-batches."""
     cluster = _cluster(chip, layout.dp * layout.tp)
     batch = layout.micro_batch * layout.dp
-    request = SearchRequest(batch=batch, target="generic", memory_limit_bytes=_NO_LIMIT)
+    request = SearchRequest(
+        batch=batch, target="generic", memory_limit_bytes=_NO_LIMIT, fused_attention=fused
+    )
     sizes = {"batch": batch, "sequence": layout.seq_len}
     halves = "bfloat16" if cluster.chip.supports("bfloat16") else "float16"
     graph = import_config({**_config(model), "torch_dtype": halves}, "run", "run", sizes)
@@ -309,11 +334,11 @@ def quantiles(runs: Sequence[Compared]) -> tuple[float, float, float]:
 
 def held(runs: Sequence[Compared]) -> float:
     """Share of the runs between ends that were made without their model."""
-    inside = 0
-    for run in runs:
-        low, _, high = quantiles([other for other in runs if other.model != run.model] or runs)
-        inside += low <= run.ratio <= high
-    return inside / len(runs)
+    ends = {
+        model: quantiles([other for other in runs if other.model != model] or runs)
+        for model in {run.model for run in runs}
+    }
+    return sum(ends[run.model][0] <= run.ratio <= ends[run.model][2] for run in runs) / len(runs)
 
 
 def lines(runs: Sequence[Compared]) -> Iterator[str]:
@@ -350,15 +375,17 @@ def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
 def main() -> None:
     """Price the runs, print the table and perhaps write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("tables", type=Path, nargs="+", help="in the columns of `validate`")
     parser.add_argument("--every", type=int, default=1, help="take every n-th run")
     parser.add_argument(
         "--write", action="store_true", help="write data/calibration/plan_steps.yaml"
     )
     options = parser.parse_args()
-    rows = read_table(options.table.read_text(encoding="utf-8"), str(options.table))
     reasons: Counter[str] = Counter()
-    runs = list(compared(read_entries(rows)[:: options.every], reasons))
+    runs: list[Compared] = []
+    for path in options.tables:
+        rows = read_table(path.read_text(encoding="utf-8"), str(path))
+        runs += compared(read_entries(rows)[:: options.every], reasons)
     print("\n".join(lines(runs)))
     for reason, count in reasons.most_common():
         print(f"{count} left out: {reason}")

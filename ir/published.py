@@ -13,14 +13,14 @@ __all__ = ["expected_text", "published_note"]
 
 
 def expected_text(estimate: Estimate) -> str:
-    """Between which times a step is expected on real machines, such as `4.1 s to 6.2 s`, to two
-    digits; empty where no published run is like it.
+    """Between which times a step is expected on real machines, in two digits, such as
+    `4.1 s to 6.2 s`; empty where no published run is like it.
     """
     found = estimate.published
     if found is None:
         return ""
     ends = (estimate.step_time_s * ratio for ratio in (found.low, found.high))
-    return " to ".join(format_seconds(float(f"{end:.2g}")) for end in ends)
+    return " to ".join(format_seconds(float(f"{end_s:.2g}")) for end_s in ends)
 
 
 def published_note(estimate: Estimate) -> str:
@@ -30,7 +30,7 @@ def published_note(estimate: Estimate) -> str:
         return "no step was measured: other times rest on data sheets and assumed efficiencies"
     where = f"chips of this generation ({found.of})" if found.of else "other chips"
     return (
-        f"no step of this plan was measured; {found.runs} published training runs on {where} took "
-        f"{found.low:.2f} to {found.high:.2f} times what this model says of their layouts "
-        f"(nine of ten), {found.middle:.2f} in the middle"
+        f"no step of this plan was measured; {found.runs} published runs of dense transformers on "
+        f"{where} took {found.low:.2f} to {found.high:.2f} times what this model says of their "
+        f"layouts (nine of ten), {found.middle:.2f} in the middle"
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plan_steps import Compared, held, priced_step, quantiles
-from costmodel.training.records import Recompute
+from benchmarks.plan_steps import Compared, held, outside, priced_step, quantiles, sent_s
+from costmodel.training.records import Attention, Recompute
 from tests.costmodel.training.runs import LLAMA, run
 
 ROOT: dict[str, Any] = {"global_batch": 32, "micro_batch": 1, "dp": 4, "recompute": Recompute.NONE}
@@ -39,6 +39,29 @@ def test_tensor_parallel_ranks_share_the_work_but_send_more() -> None:
 
 def test_one_device_does_all_the_work_and_sends_nothing() -> None:
     assert step_s(dp=1, global_batch=8) == pytest.approx(step_s(), rel=0.1)
+
+
+def test_what_ran_in_several_kernels_is_priced_in_several() -> None:
+    plain = run(LLAMA, **ROOT)
+    fused = replace(plain, attention=Attention.FLASH)
+    assert 1.1 < priced_step(plain).step_s / priced_step(fused).step_s < 1.4
+
+
+def test_stages_wait_for_what_they_send() -> None:
+    whole, parts = (run(LLAMA, **(ROOT | {"dp": 8, "pp": pp})) for pp in (1, 4))
+    assert sent_s(whole) == 0
+    assert sent_s(parts) > 0
+    assert sent_s(replace(parts, layout=replace(parts.layout, seq_len=8192))) > 3 * sent_s(parts)
+    within = replace(parts, layout=replace(parts.layout, dp=2))
+    assert sent_s(within) < sent_s(parts) / 2, "on the links of one server"
+
+
+def test_a_stage_on_parts_of_servers_is_left_out() -> None:
+    assert "parts of servers" in outside(run(LLAMA, dp=12))
+    assert not outside(run(LLAMA, dp=16))
+    racks = replace(run(LLAMA, dp=64), machine="gb200")
+    assert not outside(racks)
+    assert "parts of servers" in outside(replace(racks, layout=replace(racks.layout, dp=128)))
 
 
 def compared(name: str, model: str, ratio: float) -> Compared:

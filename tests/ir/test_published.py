@@ -23,8 +23,8 @@ def with_runs(published: Published | None) -> Plan:
     return replace(plan, estimate=estimate, digest=plan.graph.digest())
 
 
-def test_ends_are_multiples_of_the_step() -> None:
-    assert expected_text(with_runs(OWN).estimate) == "2.2 s to 3.8 s"
+def test_ends_are_multiples_of_the_step_in_two_digits() -> None:
+    assert expected_text(with_runs(replace(OWN, low=0.7)).estimate) == "2.1 s to 3.8 s"
     assert expected_text(with_runs(None).estimate) == ""
 
 
@@ -32,10 +32,9 @@ def test_the_note_says_whose_runs_they_are() -> None:
     own, others, none = (
         published_note(with_runs(each).estimate) for each in (OWN, replace(OWN, of=""), None)
     )
-    assert (
-        "86 published training runs on chips of this generation (ascend) took 0.75 to 1.25" in own
-    )
-    assert "86 published training runs on other chips" in others
+    assert "86 published runs of dense transformers on chips of this generation (ascend)" in own
+    assert "86 published runs of dense transformers on other chips" in others
+    assert "took 0.75 to 1.25 times" in own
     assert none.startswith("no step was measured")
 
 
