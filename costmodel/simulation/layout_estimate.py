@@ -16,7 +16,7 @@ from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.pass_order import ChunkTimes, PassOrder
 from costmodel.simulation.routes import Route
 from costmodel.simulation.schedules import SCHEDULES, Schedule, Shape, orders
-from costmodel.training.layers import HEAD_FORWARD, ends_s
+from costmodel.training.ends import HEAD_FORWARD, ends_s
 from costmodel.training.sizes import gathered_parameters, local_parameters
 from costmodel.training.step import IN_TURN, StepTimes, times_in_turn, weight_s
 from costmodel.training.table import RunTable

@@ -16,7 +16,7 @@ from costmodel.simulation.layer_parts import layer_parts
 from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.layers import HEAD_FORWARD, ends_s
+from costmodel.training.ends import HEAD_FORWARD, ends_s
 from costmodel.training.memory import (
     MemoryConstants,
     gathered_bytes,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.sizes import active_parameters
+from costmodel.training.sizes import active_parameters, further_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +20,17 @@ def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     """FLOPs of one step that the model needs, without recomputation.
 
     6 per active parameter and token, plus attention, halved where causal, unless `whole`, and what
-    layers without softmax compute inside chunks and on their states.
+    layers without softmax compute inside chunks and on their states. What predicts further tokens
+    counts as it is priced, see `layers.ends_with_s`.
     """
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
     mixing, layer = table.mixing, active_parameters(table)
     seen = table.seq_len * np.where((table.causal > 0) & (not whole), 0.5, 1.0)
     scores = mixing.attention * (2.0 * seen * table.heads * (table.head_size + value))
     scores = scores + mixing.share * mixing.flops
-    forward = table.layers * (2.0 * layer + scores) + 2.0 * table.vocab * table.hidden
+    layers = table.layers + further_layers(table)
+    heads = (1.0 + table.further) * table.vocab + 2.0 * table.further * table.hidden
+    forward = layers * (2.0 * layer + scores) + 2.0 * heads * table.hidden
     return 3.0 * forward * table.global_batch * table.seq_len
 
 

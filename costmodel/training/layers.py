@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
-    "HEAD_FORWARD", "LayerTimes", "ends_s", "experts_issued", "layer_times", "routed_copies",
-    "tokens",
+    "LayerTimes", "experts_issued", "layer_times", "product", "rate16", "routed_copies", "tokens",
 ]  # fmt: skip
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
@@ -55,9 +54,6 @@ _CHUNKED = 0.4
 """Share of both limits, one after the other, that kernels of states in chunks reach: with 64
 elements for each channel and 2,048 tokens, Mamba-2 is as fast as fused attention on an A100, whose
 4,096 operations for each channel it replaces by 768 and 10 bytes (arXiv 2405.21060, figure 10)."""
-
-HEAD_FORWARD = 1 / 3
-"""Share of the head's time that is its forward pass: one of three products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,26 +149,12 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
     return times[0], times[1], times[2]
 
 
-def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
-    """Seconds per micro-batch at the first stage (embedding) and the last (head and loss)."""
-    count = tokens(table)
-    embedding = stream_s(12.0 * count * table.hidden, table.machine) / c.memory
-    flops = _rate16(table, c)
-    columns = table.vocab / table.tp
-    forward = matmul_s(count, columns, table.hidden, flops, table.machine)
-    inputs = matmul_s(count, table.hidden, columns, flops, table.machine)
-    weights = matmul_s(table.hidden, columns, count, flops, table.machine)
-    per_logit = c.logit_bytes * np.where(table.tp > 1, 1.0, c.logit_whole)
-    loss = stream_s(per_logit * count * columns, table.machine) / c.memory
-    return embedding, forward + inputs + weights + loss
-
-
-def _rate16(table: RunTable, c: StepConstants) -> FloatArray:
+def rate16(table: RunTable, c: StepConstants) -> FloatArray:
     """FLOP/s that large products of 16-bit operands reach."""
     return table.machine.flops16 * table.machine.products16 * c.matmul
 
 
-def _product(
+def product(
     table: RunTable, c: StepConstants, rows: FloatArray, n: FloatArray, k: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds forward and backward of rows x k times k x n."""
@@ -203,16 +185,16 @@ def _attention_products(
     first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
     out = table.heads * value / table.tp
     pairs = [
-        _product(table, c, rows, first, table.hidden),
-        _product(table, c, rows, table.hidden, out),
+        product(table, c, rows, first, table.hidden),
+        product(table, c, rows, table.hidden, out),
     ]
     if np.any(latent):
         queries = table.heads * table.head_size / table.tp
         keys = table.heads * (table.head_size - table.rotary_size + value) / table.tp
         rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
-        pairs.append(_masked(_product(table, c, rows, queries, rank), latent))
+        pairs.append(_masked(product(table, c, rows, queries, rank), latent))
         kv_rank = np.maximum(table.kv_rank, 1.0)
-        pairs.append(_masked(_product(table, c, rows, keys, kv_rank), latent))
+        pairs.append(_masked(product(table, c, rows, keys, kv_rank), latent))
     forward = sum((pair[0] for pair in pairs[1:]), pairs[0][0])
     backward = sum((pair[1] for pair in pairs[1:]), pairs[0][1])
     return forward, backward, forward - pairs[1][0]
@@ -226,8 +208,8 @@ def _mixing_products(
     times = tuple(mixing.attention * time for time in _attention_products(table, c))
     if np.any(mixing.share > 0):
         rows, out = tokens(table), np.maximum(mixing.outward / table.tp, 1.0)
-        into, into_back = _product(table, c, rows, mixer_inward(table), table.hidden)
-        out_of, out_back = _product(table, c, rows, table.hidden, out)
+        into, into_back = product(table, c, rows, mixer_inward(table), table.hidden)
+        out_of, out_back = product(table, c, rows, table.hidden, out)
         own = (into + out_of, into_back + out_back, into)
         times = tuple(a + mixing.share * b for a, b in zip(times, own, strict=True))
     return times[0], times[1], times[2]
@@ -264,8 +246,8 @@ def _ffn_products(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The two or three products of a dense feed-forward layer: forward, backward, the last."""
     inner = width / table.tp
-    up, up_back = _product(table, c, rows, (1.0 + table.gated) * inner, table.hidden)
-    down, down_back = _product(table, c, rows, table.hidden, inner)
+    up, up_back = product(table, c, rows, (1.0 + table.gated) * inner, table.hidden)
+    down, down_back = product(table, c, rows, table.hidden, inner)
     return up + down, up_back + down_back, down
 
 
@@ -287,8 +269,8 @@ def _expert_products(
     rows = np.maximum(copies * parts / table.tp / local, 1.0)
     width = np.maximum(table.expert_ffn, 1.0) / parts
     hidden = table.mixing.expert_hidden
-    up, up_back = _product(table, c, rows, (1.0 + table.gated) * width, hidden)
-    down, down_back = _product(table, c, rows, hidden, width)
+    up, up_back = product(table, c, rows, (1.0 + table.gated) * width, hidden)
+    down, down_back = product(table, c, rows, hidden, width)
     shared_width = np.maximum(table.shared_ffn, 1.0)
     shared, shared_back, _ = _ffn_products(table, c, shared_width, tokens(table))
     has_shared = table.shared_ffn > 0
@@ -307,7 +289,7 @@ def _latent_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, Flo
     split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
     rows, width = tokens(table) / split, table.mixing.expert_hidden
     into, out = (
-        _masked(_product(table, c, rows, n, k), table.mixing.latent > 0)
+        _masked(product(table, c, rows, n, k), table.mixing.latent > 0)
         for n, k in ((width, table.hidden), (table.hidden, width))
     )
     return into[0] + out[0], into[1] + out[1]
@@ -332,7 +314,7 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     rate = table.machine.flops16 * c.attention * wide**c.small_heads
     fused = work / rate
     square = table.micro_batch * heads * sequence / table.cp * sequence
-    products = 2.0 * square * (table.head_size + value) / (_rate16(table, c) * 0.6)
+    products = 2.0 * square * (table.head_size + value) / (rate16(table, c) * 0.6)
     # Megatron's fused softmax takes only multiples of four rows of (batch x heads).
     fits = (table.micro_batch * heads) % 4 == 0
     more = np.where(fits, 0.0, _UNFUSED_SOFTMAX) - _DROPOUT * table.gated

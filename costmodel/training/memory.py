@@ -15,6 +15,7 @@ from costmodel.training.layers import tokens
 from costmodel.training.sizes import (
     dense_share,
     expert_replicas,
+    further_layers,
     gathered_parameters,
     replicas_of,
     routed_share,
@@ -120,6 +121,8 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
         "last": table.last_layers + table.both_ways * table.first_layers,
     }[stage]
     layers = np.where(alone, table.layers, layers)
+    has_head = alone | (stage == "last") | (both & (stage == "first"))
+    layers = layers + np.where(has_head, further_layers(table), 0.0)
     tables = float(stage != "middle") * (1.0 + table.both_ways)
     tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), tables)
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
@@ -132,7 +135,6 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
         # Of the stage at its end of the row p micro-batches, of the opposite one the one at work.
         deep = np.where(both, table.pp * table.first_layers + table.last_layers, deep)
     kept = deep * per_layer
-    has_head = alone | (stage == "last") | (both & (stage == "first"))
     each = held_logits(table, c)
     others = np.where(table.all_forward > 0, each.waiting, (table.put_off > 0) * each.owed)
     # In two directions a layer of the other one runs backward while the logits wait.
@@ -282,7 +284,7 @@ def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
     linear layer whose weights' gradient is put off saves the gradient of its result.
     """
     each = logit_bytes(table, c)
-    count = tokens(table) * table.vocab / table.tp
+    count = tokens(table) * (1.0 + table.further) * table.vocab / table.tp
     owed = np.minimum(each, _LOGIT_GRADIENT_BYTES)
     waiting = np.minimum(each - owed, _SOFTMAX_BYTES)
     return HeldLogits(each * count, waiting * count, owed * count)

@@ -34,12 +34,12 @@ _SWITCHES = (
     ("recompute_full", "recompute_core"),
     (
         "zero_stage", "fused_tp", "overlap", "frozen", "early_stop", "uncompiled", "old_release",
-        "graphs", "ep_overlap",
+        "graphs", "ep_overlap", "further",
     ),
 )  # fmt: skip
 """Type of the products, recomputation, software: groups of settings."""
 
-_MARKS = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0])
+_MARKS = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0])
 """Settings, as small whole numbers or shares, times these add up to equal sums only if equal."""
 
 _OTHER = 0.5

@@ -34,7 +34,7 @@ SIZES = (
     "moe-router-num-groups", "moe-router-group-topk", "n-group", "n_group", "topk-group",
     "topk_group", "mixer-layers", "mixer-heads", "mixer-key-heads", "mixer-key-size",
     "mixer-value-size", "mixer-conv", "mixer-chunk", "mixer-rank", "attention-layers",
-    "moe-latent-size",
+    "moe-latent-size", "mtp-num-layers", "mtp_num_layers",
 )  # fmt: skip
 """Keys without whose values a model is another one."""
 SETTINGS = (

@@ -153,6 +153,10 @@ class TrainingModel:
     """Width of the rows that routed experts work on, where products make them from the hidden state
     and back; 0 for the hidden state itself."""
 
+    further: int = field(default=0, repr=False)
+    """Times that a layer which predicts one further token is trained behind the others, with a pass
+    of head and loss."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingLayout:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
 from costmodel.training.row_mixers import kinds_of_layers
-from costmodel.training.stacks import names_stack, run_flags, stack_of
+from costmodel.training.stacks import further_tokens, names_stack, run_flags, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,10 @@ COLUMNS = (
 """Columns that are read."""
 
 _SIZES = ("hidden", "layers", "heads", "ffn_hidden")
-"""Columns that the name of a public model may stand for."""
+"""Columns that the name of a public model may stand for; heads of keys too, of as many heads."""
+
+_OWN_KINDS = ("mixer", "mixer-layers")
+"""Notes that say of their own which layers have what in the place of attention."""
 
 _PACKED = 2048
 """Mean length assumed for samples packed into one sequence: attention stays inside them."""
@@ -84,6 +87,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     profile = stack_of(row, notes)
     machine = machine_of(row.get("hardware", ""))
     model = _model(row, notes, name, assumed)
+    model = replace(model, further=further_tokens(row, notes, profile["name"]))
     unread = list(notes.strange(SETTINGS))
     layout = row_layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)
@@ -142,6 +146,7 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
     family = _family(name)
     row = {**row, **{name: cell(row, name) or str(family.get(name, "")) for name in _SIZES}}
     hidden, heads = size(row, "hidden"), size(row, "heads")
+    kv_heads = family.get("kv_heads") if heads == family.get("heads") else None
     gated = bool(family["gated"])
     ffn = number(row, "ffn_hidden")
     if ffn is None:
@@ -160,13 +165,13 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         hidden=hidden,
         layers=layers,
         heads=heads,
-        kv_heads=number(row, "kv_heads") or heads,
+        kv_heads=number(row, "kv_heads") or kv_heads or heads,
         head_size=head,
         ffn=ffn,
         vocab=vocab,
         gated=gated,
         tied=bool(family.get("tied", False)),
-        **(_experts(notes, family, ffn) | kinds_of_layers(notes, layers)),
+        **(_experts(notes, family, ffn) | kinds_of_layers(_kinds(notes, family, layers), layers)),
         value_size=latent["value"],
         query_rank=latent["query_rank"],
         kv_rank=latent["kv_rank"],
@@ -177,6 +182,24 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         expert_biases=family.get("expert_biases", False),
         causal=family.get("causal", True),
     )
+
+
+def _kinds(notes: Notes, family: dict[str, Any], layers: int) -> Notes:
+    """Notes of a row, and those that its model's name stands for where they say nothing.
+
+    Raises:
+        LayoutError: the name stands for a pattern of another number of layers.
+    """
+    usual = dict(read_notes(family.get("notes", "")).values)
+    if any(key in notes.values for key in _OWN_KINDS):
+        return notes
+    pattern = usual.get("layer-pattern", "")
+    if pattern and "layer-pattern" not in notes.values and len(pattern) != layers:
+        raise LayoutError(
+            f"layers are {layers}, of the model of this name {len(pattern)}, of several kinds; "
+            "which of them are meant is for layer-pattern in 'notes' to say"
+        )
+    return replace(notes, values=usual | notes.values)
 
 
 def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:

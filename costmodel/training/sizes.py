@@ -14,6 +14,7 @@ __all__ = [
     "dense_share",
     "expert_parts",
     "expert_replicas",
+    "further_layers",
     "layer_parameters",
     "local_parameters",
     "mixer_inward",
@@ -33,6 +34,14 @@ def routed_share(table: RunTable) -> FloatArray:
 def dense_share(table: RunTable) -> FloatArray:
     """Share of the layers that have a dense feed-forward block."""
     return 1.0 - routed_share(table) - table.mixing.bare
+
+
+def further_layers(table: RunTable) -> FloatArray:
+    """Mean layers behind the last one that predict further tokens: each is a layer of attention and
+    a feed-forward block, two blocks.
+    """
+    passes: FloatArray = table.further * 2.0 / table.mixing.blocks
+    return passes
 
 
 def mixing_parameters(table: RunTable) -> FloatArray:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from costmodel.training.notes import Notes
     from costmodel.training.records import TrainingLayout
 
-__all__ = ["counts_whole_attention", "names_stack", "run_flags", "software_flags", "stack_of"]
+__all__ = [
+    "counts_whole_attention", "further_tokens", "names_stack", "run_flags", "software_flags",
+    "stack_of",
+]  # fmt: skip
 
 _EXCHANGE = (
     r"overlap[-_]moe[-_]expert[-_]parallel[-_]comm|moe[-_]a2a[-_]overlap|moe[-_]fb[-_]overlap"
@@ -55,6 +58,9 @@ _SINCE = {
 
 _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
+
+_WITHOUT_FURTHER = r"\b(?:w/ ?o|without|no) ?mtp"
+"""What the name of a model says where no layers that predict further tokens are trained."""
 
 _DROPS = r"token.?drop"
 """What the name of a model says where tokens beyond the capacity of an expert are dropped."""
@@ -132,6 +138,26 @@ def run_flags(
     if re.search(_WHOLE_EXPERTS, _stated(row, notes)):
         does_not.add("split-experts")
     return (does - does_not) | found
+
+
+def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
+    """How many tokens behind the next one a run learns to predict, each with a layer of its own
+    behind the others: what notes or the model's name say, else the published recipe.
+    """
+    stated = notes.number("mtp-num-layers", "mtp_num_layers")
+    if stated is not None:
+        return max(int(stated), 0)
+    model, text = row.get("model", "").lower(), _stated(row, notes)
+    if re.search(_WITHOUT_FURTHER, model):
+        return 0
+    recipes = (
+        entry["tokens"]
+        for entry in _stacks()["further"]
+        if entry["profile"] == profile
+        and re.search(entry["model"], model)
+        and re.search(entry["named"], text)
+    )
+    return next(recipes, 0)
 
 
 def _offloads(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:

@@ -21,15 +21,10 @@ from costmodel.training.communication import (
     group,
     transfer_s,
 )
+from costmodel.training.ends import HEAD_FORWARD, ends_with_s
 from costmodel.training.host import host_s
 from costmodel.training.kernels import stream_s
-from costmodel.training.layers import (
-    HEAD_FORWARD,
-    ends_s,
-    layer_times,
-    routed_copies,
-    tokens,
-)
+from costmodel.training.layers import layer_times, routed_copies, tokens
 from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
     dense_share,
@@ -119,7 +114,7 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     links = Links.of(c)
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
     forward, backward, gather = _layer_passes(table, c, links, joins)
-    embedding, head = ends_s(table, c)
+    embedding, head = ends_with_s(table, c, forward + backward)
     if joins == IN_TURN:
         shared = 3.0 * gather * table.vocab * table.hidden / table.tp / gathered_parameters(table)
         own_head = (table.pp > 1) | (table.tied <= 0)

@@ -51,6 +51,7 @@ _MODEL = (
     "activation_kernels",
     "expert_biases",
     "causal",
+    "further",
 )
 _LAYOUT = (
     "global_batch",
@@ -102,6 +103,7 @@ class RunTable:
     activation_kernels: FloatArray
     expert_biases: FloatArray
     causal: FloatArray
+    further: FloatArray
     global_batch: FloatArray
     micro_batch: FloatArray
     seq_len: FloatArray
@@ -328,9 +330,11 @@ def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
     """Layers of the first, the last and the fullest stage.
 
     Where layers plus the two ends divide evenly and the layers alone do not, embedding and head
-    stand for a layer each (Megatron's `account_for_embedding_in_pipeline_split`). Otherwise the
-    ends get what is left over least, as frameworks put the remainder in the middle; one layer more
-    than there are stages in between is in the first.
+    stand for a layer each (Megatron's `account_for_embedding_in_pipeline_split`). With layers that
+    predict further tokens, each of them stands for one and head for two, where that divides evenly
+    (layouts of Megatron-Bridge's recipes). Otherwise the ends get what is left over least, as
+    frameworks put the remainder in the middle; one layer more than there are stages in between is
+    in the first.
     """
     first: list[float] = []
     last: list[float] = []
@@ -338,8 +342,13 @@ def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
     for run in runs:
         layers, stages, listed = run.model.layers, run.layout.pp, run.layout.stage_layers
         chunks = stages * run.layout.vpp
+        ends: tuple[float, float, float]
+        behind = run.model.further + 2
+        each = (layers + behind) / stages
         if listed:
-            ends: tuple[float, float, float] = (listed[0], listed[-1], max(listed))
+            ends = (listed[0], listed[-1], max(listed))
+        elif run.model.further and stages > 1 and (layers + behind) % chunks == 0 and each > behind:
+            ends = (each, each - behind, each)
         elif layers % chunks and (layers + 2) % chunks == 0:
             each = (layers + 2) / stages
             ends = (each - 1, each - 1, each) if stages > 1 else (layers, layers, layers)

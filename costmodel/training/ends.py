@@ -1,0 +1,52 @@
+"""Times of what stands before and behind the layers: embedding, head and loss, and layers that
+predict further tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.kernels import matmul_s, stream_s
+from costmodel.training.layers import product, rate16, tokens
+from costmodel.training.sizes import further_layers
+
+if TYPE_CHECKING:
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["HEAD_FORWARD", "ends_s", "ends_with_s"]
+
+HEAD_FORWARD = 1 / 3
+"""Share of the head's time that is its forward pass: one of three products."""
+
+
+def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Seconds per micro-batch at the first stage (embedding) and the last (head and loss)."""
+    count = tokens(table)
+    embedding = stream_s(12.0 * count * table.hidden, table.machine) / c.memory
+    flops = rate16(table, c)
+    columns = table.vocab / table.tp
+    forward = matmul_s(count, columns, table.hidden, flops, table.machine)
+    inputs = matmul_s(count, table.hidden, columns, flops, table.machine)
+    weights = matmul_s(table.hidden, columns, count, flops, table.machine)
+    per_logit = c.logit_bytes * np.where(table.tp > 1, 1.0, c.logit_whole)
+    loss = stream_s(per_logit * count * columns, table.machine) / c.memory
+    return embedding, forward + inputs + weights + loss
+
+
+def ends_with_s(
+    table: RunTable, c: StepConstants, layer: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Both ends, the last with what predicts further tokens, where a mean layer takes `layer` s.
+
+    Each time joins the hidden state with the next token's embedding (a product of 2 h x h), and
+    passes attention, a feed-forward block, head and loss (DeepSeek-V3, arXiv 2412.19437, 2.2).
+    """
+    embedding, head = ends_s(table, c)
+    if not np.any(table.further > 0):
+        return embedding, head
+    own, joined = table.hidden / table.tp, 2.0 * table.hidden
+    joining = sum(product(table, c, tokens(table), own, joined))
+    return embedding, head + table.further * (joining + head) + further_layers(table) * layer
