@@ -19,19 +19,18 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import yaml
 
 import data
 from benchmarks.calibrate import excluded
-from costmodel.operators.constants import POOLED, generation_of
-from costmodel.published_steps import SHORT_OPERATOR_S
+from benchmarks.plan_ends import Compared, calibration, held_lines, lines
+from costmodel.operators.constants import generation_of
 from costmodel.training.dataset import measured_medians, read_entries, read_table
 from costmodel.training.families import block_of
 from costmodel.training.records import Attention, Recompute
@@ -58,9 +57,6 @@ if TYPE_CHECKING:
     from ir.plan import PlannedCollective
     from topology.cluster import Cluster
 
-COVERAGE = 0.92
-"""Share of the runs at hand that an interval holds; of new ones it holds a little less."""
-
 _SERVERS = {
     "volta": "dgx-1v", "ampere": "dgx-a100", "hopper": "dgx-h100", "blackwell": "hgx-b200",
     "ascend": "atlas-800t-a2", "cdna": "mi300x-platform",
@@ -75,9 +71,6 @@ _DOUBTFUL = {"mindformers-910a", "mindspeed-ci-910b"}
 """Models that do not fit the devices named, truncated models with deterministic kernels."""
 HALF_BYTES = 2.0
 _NO_LIMIT = 1e15
-_EQUAL_RUNS = 60
-_FEWEST_MODELS = 4
-"""A generation with runs of fewer models has the ends of all."""
 
 HEAD = """\
 # Seconds of published runs of dense transformers over what the cost model of plans says of their
@@ -85,20 +78,6 @@ HEAD = """\
 #     python -m benchmarks.plan_steps ROWS [ROWS ...] --write
 # docs/costmodel.md says what it means, docs/fidelity.md how it was measured.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One published run beside the model of plans."""
-
-    name: str
-    block: str
-    model: str
-    generation: str
-    ratio: float
-    """Measured over priced."""
-    operator_s: float
-    """Mean of a forward operator."""
 
 
 class Step(NamedTuple):
@@ -160,22 +139,20 @@ def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compar
 def outside(run: TrainingRun) -> str:
     """Why a run is not priced; empty if it is."""
     model, layout = run.model, run.layout
-    if block_of(run) in _DOUBTFUL:
-        return "a block whose rows contradict one another"
-    if model.experts or model.kv_rank:
-        return "experts or compressed keys"
-    if run.precision not in {"fp16", "bf16"}:
-        return "8 or 4 bits"
-    if layout.cp > 1:
-        return "context parallelism"
-    if "frozen" in run.flags:
-        return "weights that get no gradient"
     chip, stage = _chip_of(run), layout.dp * layout.tp
-    if generation_of(chip) not in _SERVERS:
-        return "no cluster file of such machines"
-    if _filled(chip, stage) > stage:
+    faults = {
+        "a block whose rows contradict one another": block_of(run) in _DOUBTFUL,
+        "experts or compressed keys": model.experts > 0 or model.kv_rank > 0,
+        "state spaces or linear attention": model.mixer is not None,
+        "8 or 4 bits": run.precision not in {"fp16", "bf16"},
+        "context parallelism": layout.cp > 1,
+        "weights that get no gradient": "frozen" in run.flags,
+        "no cluster file of such machines": generation_of(chip) not in _SERVERS,
+    }
+    reason = next((reason for reason, is_so in faults.items() if is_so), "")
+    if not reason and _filled(chip, stage) > stage:
         return "a stage on parts of servers"
-    return ""
+    return reason
 
 
 def priced_step(run: TrainingRun) -> Step:
@@ -320,58 +297,6 @@ def _config(model: TrainingModel) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def quantiles(runs: Sequence[Compared]) -> tuple[float, float, float]:
-    """Low end, middle and high end of the ratios; no block counts as more than 60 runs."""
-    counts = Counter(run.block for run in runs)
-    ratios = np.array([run.ratio for run in runs])
-    weights = np.array([min(1.0, _EQUAL_RUNS / counts[run.block]) for run in runs])
-    order = np.argsort(ratios, kind="stable")
-    middles = (np.cumsum(weights[order]) - 0.5 * weights[order]) / np.sum(weights)
-    tail = (1.0 - COVERAGE) / 2
-    low, middle, high = np.interp([tail, 0.5, 1.0 - tail], middles, ratios[order])
-    return float(low), float(middle), float(high)
-
-
-def held(runs: Sequence[Compared]) -> float:
-    """Share of the runs between ends that were made without their model."""
-    ends = {
-        model: quantiles([other for other in runs if other.model != model] or runs)
-        for model in {run.model for run in runs}
-    }
-    return sum(ends[run.model][0] <= run.ratio <= ends[run.model][2] for run in runs) / len(runs)
-
-
-def lines(runs: Sequence[Compared]) -> Iterator[str]:
-    """The table of ratios in Markdown."""
-    yield "| generation | runs | n | measured over priced: 5 %, median, 95 % |"
-    yield "|---|---|--:|--:|"
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for run in runs:
-        short = ", short operators" if run.operator_s < SHORT_OPERATOR_S else ""
-        groups[run.generation, run.block + short].append(run.ratio)
-    for (generation, block), ratios in sorted(groups.items()):
-        ends = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.05, 0.5, 0.95]))
-        yield f"| {generation} | {block} | {len(ratios)} | {ends} |"
-
-
-def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
-    """The file that the package ships."""
-    groups: dict[str, list[Compared]] = defaultdict(list)
-    for run in runs:
-        if run.operator_s >= SHORT_OPERATOR_S:
-            groups[run.generation].append(run)
-            groups[POOLED].append(run)
-    content: dict[str, Any] = {}
-    for name, group in sorted(groups.items()):
-        if len({run.model for run in group}) < _FEWEST_MODELS:
-            continue
-        ends = zip(("low", "middle", "high"), quantiles(group), strict=True)
-        rounded = {key: round(value, 3) for key, value in ends}
-        print(f"{name}: {len(group)} runs, {rounded}, {100 * held(group):.0f} % of models left out")
-        content[name] = {"runs": len(group), **rounded}
-    return {"schema_version": 1, "generations": content}
-
-
 def main() -> None:
     """Price the runs, print the table and perhaps write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -390,6 +315,7 @@ def main() -> None:
     for reason, count in reasons.most_common():
         print(f"{count} left out: {reason}")
     content = calibration(runs)
+    print("\n".join(held_lines(runs)))
     if options.write:
         path = Path(data.__file__).parent / "calibration" / "plan_steps.yaml"
         path.write_text(HEAD + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

@@ -16,6 +16,7 @@ from importers.hf_blocks import (
 )
 from importers.hf_families import DECODER, FAMILIES, Family
 from importers.hf_fields import Fields
+from importers.hf_mixers import MIXED
 from importers.hf_plain import plain_decoder
 from importers.transformers import Entry, Head, Network, Stack
 
@@ -69,6 +70,12 @@ def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Famil
     shown = (
         f"architecture {kind!r:.60}" if kind is not None else "architecture without a model_type"
     )
+    if isinstance(kind, str) and kind in MIXED:
+        raise ModelError(
+            f"an {shown} has layers without softmax attention, which no search prices yet",
+            where,
+            "price its layouts: `planner layouts`, `planner simulate --layout`",
+        )
     strange = strangeness(config, Fields(config, where, {}))
     if strange:
         close = get_close_matches(str(kind)[:60], FAMILIES, n=1, cutoff=0.75)

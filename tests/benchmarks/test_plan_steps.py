@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plan_steps import Compared, held, outside, priced_step, quantiles, sent_s
+from benchmarks.plan_ends import Compared, held, quantiles
+from benchmarks.plan_steps import outside, priced_step, sent_s
 from costmodel.training.records import Attention, Recompute
 from tests.costmodel.training.runs import LLAMA, run
 

@@ -127,7 +127,7 @@ def test_a_sequence_is_no_longer_than_the_positions_that_are_learned() -> None:
         (b'{"hidden_size":' + b"9" * 100_000 + b"}", "is no JSON"),
         (b" " * (MOST_BYTES + 1), f"is larger than {MOST_BYTES} bytes"),
         (b"{}", "an architecture without a model_type is not known"),
-        (b'{"model_type": "mamba"}', "an architecture 'mamba' is not known, and it gives no size"),
+        (b'{"model_type": "rwkv"}', "an architecture 'rwkv' is not known, and it gives no size"),
         (b'{"model_type": {"a": 1}}', "an architecture {'a': 1} is not known"),
     ],
 )

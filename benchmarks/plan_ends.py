@@ -1,0 +1,100 @@
+"""Between which multiples of the priced step published runs were, by generation of chips."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from costmodel.operators.constants import POOLED
+from costmodel.published_steps import SHORT_OPERATOR_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+COVERAGE = 0.92
+"""Share of the runs at hand that an interval holds; of new ones it holds a little less."""
+
+_EQUAL_RUNS = 60
+_FEWEST_MODELS = 4
+"""A generation with runs of fewer models has the ends of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One published run beside the model of plans."""
+
+    name: str
+    block: str
+    model: str
+    generation: str
+    ratio: float
+    """Measured over priced."""
+    operator_s: float
+    """Mean of a forward operator."""
+
+
+def quantiles(runs: Sequence[Compared]) -> tuple[float, float, float]:
+    """Low end, middle and high end of the ratios; no block counts as more than 60 runs."""
+    counts = Counter(run.block for run in runs)
+    ratios = np.array([run.ratio for run in runs])
+    weights = np.array([min(1.0, _EQUAL_RUNS / counts[run.block]) for run in runs])
+    order = np.argsort(ratios, kind="stable")
+    middles = (np.cumsum(weights[order]) - 0.5 * weights[order]) / np.sum(weights)
+    tail = (1.0 - COVERAGE) / 2
+    low, middle, high = np.interp([tail, 0.5, 1.0 - tail], middles, ratios[order])
+    return float(low), float(middle), float(high)
+
+
+def held(runs: Sequence[Compared]) -> float:
+    """Share of the runs between ends that were made without their model."""
+    ends = {
+        model: quantiles([other for other in runs if other.model != model] or runs)
+        for model in {run.model for run in runs}
+    }
+    return sum(ends[run.model][0] <= run.ratio <= ends[run.model][2] for run in runs) / len(runs)
+
+
+def lines(runs: Sequence[Compared]) -> Iterator[str]:
+    """The table of ratios in Markdown."""
+    yield "| generation | runs | n | measured over priced: 5 %, median, 95 % |"
+    yield "|---|---|--:|--:|"
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in runs:
+        short = ", short operators" if run.operator_s < SHORT_OPERATOR_S else ""
+        groups[run.generation, run.block + short].append(run.ratio)
+    for (generation, block), ratios in sorted(groups.items()):
+        ends = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.05, 0.5, 0.95]))
+        yield f"| {generation} | {block} | {len(ratios)} | {ends} |"
+
+
+def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
+    """The file that the package ships."""
+    content: dict[str, Any] = {}
+    for name, group in _generations(runs).items():
+        ends = zip(("low", "middle", "high"), quantiles(group), strict=True)
+        rounded = {key: round(value, 3) for key, value in ends}
+        content[name] = {"runs": len(group), **rounded}
+    return {"schema_version": 1, "generations": content}
+
+
+def held_lines(runs: Sequence[Compared]) -> Iterator[str]:
+    """The ends of each generation and what they hold of models left out, in Markdown."""
+    yield "| generation | runs | models left out, in the interval | low | middle | high |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    for name, group in _generations(runs).items():
+        ends = " | ".join(f"{value:.2f}" for value in quantiles(group))
+        yield f"| {name} | {len(group)} | {100 * held(group):.0f} % | {ends} |"
+
+
+def _generations(runs: Sequence[Compared]) -> dict[str, list[Compared]]:
+    """Runs with long operators of each generation with models enough, and of all."""
+    groups: dict[str, list[Compared]] = defaultdict(list)
+    for run in runs:
+        if run.operator_s >= SHORT_OPERATOR_S:
+            groups[run.generation].append(run)
+            groups[POOLED].append(run)
+    models = {name: {run.model for run in group} for name, group in groups.items()}
+    return {name: groups[name] for name in sorted(groups) if len(models[name]) >= _FEWEST_MODELS}
