@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costmodel.training.machines import MachineRates, machine_rates
 from costmodel.training.mixing import Mixing
 from costmodel.training.records import Attention, Recompute
+from costmodel.training.stage_split import stage_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -247,8 +248,8 @@ class RunTable:
         columns = {name: [float(getattr(run.model, name)) for run in runs] for name in _MODEL}
         columns |= {name: [float(getattr(run.layout, name)) for run in runs] for name in _LAYOUT}
         columns |= _states(runs)
-        columns |= _splits(runs)
         arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+        arrays |= _splits(runs)
         return cls(**arrays, machine=_rates(runs), mixing=Mixing.of([run.model for run in runs]))
 
     def with_columns(self, columns: Mapping[str, FloatArray]) -> Self:
@@ -326,37 +327,14 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
 _PUT_OFF = {"zb-h1": 1.0, "zb-h2": 2.0}
 
 
-def _splits(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
-    """Layers of the first, the last and the fullest stage.
-
-    Where layers plus the two ends divide evenly and the layers alone do not, embedding and head
-    stand for a layer each (Megatron's `account_for_embedding_in_pipeline_split`). With layers that
-    predict further tokens, each of them stands for one and head for two, where that divides evenly
-    (layouts of Megatron-Bridge's recipes). Otherwise the ends get what is left over least, as
-    frameworks put the remainder in the middle; one layer more than there are stages in between is
-    in the first.
-    """
-    first: list[float] = []
-    last: list[float] = []
-    most: list[float] = []
-    for run in runs:
-        layers, stages, listed = run.model.layers, run.layout.pp, run.layout.stage_layers
-        chunks = stages * run.layout.vpp
-        ends: tuple[float, float, float]
-        behind = run.model.further + 2
-        each = (layers + behind) / stages
+def _splits(runs: Sequence[TrainingRun]) -> dict[str, FloatArray]:
+    """Layers of the first, the last and the fullest stage, as the run lists them or evenly."""
+    sizes = np.array(
+        [(r.model.layers, r.layout.pp, r.layout.vpp, r.model.further) for r in runs], np.float64
+    ).reshape(-1, 4)
+    columns = np.stack(stage_layers(*sizes.T), axis=1)
+    for row, run in zip(columns, runs, strict=True):
+        listed = run.layout.stage_layers
         if listed:
-            ends = (listed[0], listed[-1], max(listed))
-        elif run.model.further and stages > 1 and (layers + behind) % chunks == 0 and each > behind:
-            ends = (each, each - behind, each)
-        elif layers % chunks and (layers + 2) % chunks == 0:
-            each = (layers + 2) / stages
-            ends = (each - 1, each - 1, each) if stages > 1 else (layers, layers, layers)
-        elif layers % stages:
-            low, more = divmod(layers, stages)
-            ends = (low + (more > stages - 2), low, low + 1)
-        else:
-            ends = (layers / stages,) * 3
-        for column, value in zip((first, last, most), ends, strict=True):
-            column.append(float(value))
-    return {"first_layers": first, "last_layers": last, "most_layers": most}
+            row[:] = listed[0], listed[-1], max(listed)
+    return dict(zip(("first_layers", "last_layers", "most_layers"), columns.T, strict=True))

@@ -19,6 +19,7 @@ from costmodel.training.families import family_of
 from costmodel.training.memory import memory_use
 from costmodel.training.predict import USABLE
 from costmodel.training.records import TrainingLayout, TrainingRun
+from costmodel.training.stage_split import stage_layers
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from planner.whatif.layout_space import (
@@ -187,20 +188,13 @@ def _plain(layout: TrainingLayout) -> TrainingLayout:
 def _columns(rows: FloatArray, job: TrainingRun) -> dict[str, FloatArray]:
     """The columns of some layouts, with the layers of their stages."""
     columns = {name: rows[:, i] for i, name in enumerate(COLUMNS)}
-    layers, stages = float(job.model.layers), columns["pp"]
-    low, high = np.floor(layers / stages), np.ceil(layers / stages)
-    ends_count = (layers % (stages * columns["vpp"]) != 0) & (
-        (layers + 2) % (stages * columns["vpp"]) == 0
+    layers, further = (
+        np.full(len(rows), float(size)) for size in (job.model.layers, job.model.further)
     )
-    each = (layers + 2) / stages
-    single = stages == 1
-    ends = np.where(single, layers, np.where(ends_count, each - 1, low))
-    most = np.where(single, layers, np.where(ends_count, each, high))
-    # What is left over is in the middle, one layer more than there are stages there in the first.
-    more = ~single & ~ends_count & (layers % stages > stages - 2)
+    first, last, most = stage_layers(layers, columns["pp"], columns["vpp"], further)
     return columns | {
-        "first_layers": ends + more,
-        "last_layers": ends,
+        "first_layers": first,
+        "last_layers": last,
         "most_layers": most,
         "recompute_share": np.maximum(columns["recompute_full"], columns["recompute_core"]),
     }

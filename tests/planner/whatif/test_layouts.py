@@ -67,10 +67,11 @@ def test_nothing_fits_on_too_few_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "pp", "chunks"), [(126, 16, 8), (61, 2, 8), (61, 4, 4), (47, 3, 1)]
+    ("layers", "pp", "chunks", "further"),
+    [(126, 16, 8, 0), (61, 2, 8, 0), (61, 4, 4, 0), (47, 3, 1, 0), (61, 2, 8, 1), (60, 4, 4, 2)],
 )
-def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int) -> None:
-    job = _job(replace(LLAMA, layers=layers), batch=pp * 4)
+def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int, further: int) -> None:
+    job = _job(replace(LLAMA, layers=layers, further=further), batch=pp * 4)
     found = priced_layouts(job, pp, {"pp": pp, "vpp": chunks})
     assert len(found.step_s)
     layouts = [found.layout(i, job) for i in range(0, len(found.step_s), 7)]
