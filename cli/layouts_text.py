@@ -44,7 +44,7 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         )
     out.print(rows)
     if found.best and found.best[0].prediction.inherited:
-        out.print(f"\nconstants: {found.best[0].prediction.inherited}", soft_wrap=True)
+        out.print(f"\n{found.best[0].prediction.inherited}", soft_wrap=True)
     for path in files:
         out.print(f"\nwrote {path}")
 
