@@ -25,7 +25,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 SHORT_OPERATOR_S = 80e-6
 """Mean time of a forward operator below which starting its kernels takes longer than they do, where
-a framework starts each from Python (vTrain's small models on A100: 1.6 to 4 times as long)."""
+a framework starts each from Python (vTrain's small models on A100: 1.3 times as long in the middle,
+2.6 at most of nineteen in twenty)."""
 
 _IDEAL = "ideal"
 

@@ -215,7 +215,7 @@ class Published:
     """What published training runs took, in units of what this cost model says of them."""
 
     of: str
-    """Generation of their chips; empty where no run is of this one, so that all count."""
+    """Generation of their chips; empty where too few runs are of this one, so that all count."""
     runs: int
     low: float
     """Nine of ten took at least so many times what the model says."""

@@ -28,7 +28,7 @@ def published_note(estimate: Estimate) -> str:
     found = estimate.published
     if found is None:
         return "no step was measured: other times rest on data sheets and assumed efficiencies"
-    where = f"chips of this generation ({found.of})" if found.of else "other chips"
+    where = f"chips of this generation ({found.of})" if found.of else "chips of all generations"
     return (
         f"no step of this plan was measured; {found.runs} published runs of dense transformers on "
         f"{where} took {found.low:.2f} to {found.high:.2f} times what this model says of their "

@@ -6,7 +6,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["rates of matrix products: {w}", "矩阵乘的速率：{1}"],
   ["no step was measured: other times rest on data sheets and assumed efficiencies", "没有实测单步时间：其余时间来自数据手册与假定的效率"],
   ["no step of this plan was measured; {} published runs of dense transformers on chips of this generation ({}) took {} to {} times what this model says of their layouts (nine of ten), {} in the middle", "本方案没有实测；{1} 次在同代芯片（{2}）上公开的稠密 Transformer 训练，用时是本模型对其布局估计的 {3} 到 {4} 倍（十之有九），居中为 {5} 倍"],
-  ["no step of this plan was measured; {} published runs of dense transformers on other chips took {} to {} times what this model says of their layouts (nine of ten), {} in the middle", "本方案没有实测；{1} 次在其他芯片上公开的稠密 Transformer 训练，用时是本模型对其布局估计的 {2} 到 {3} 倍（十之有九），居中为 {4} 倍"],
+  ["no step of this plan was measured; {} published runs of dense transformers on chips of all generations took {} to {} times what this model says of their layouts (nine of ten), {} in the middle", "本方案没有实测；{1} 次在各代芯片上公开的稠密 Transformer 训练，用时是本模型对其布局估计的 {2} 到 {3} 倍（十之有九），居中为 {4} 倍"],
   ["parameters gathered ahead of use hold {} more than the plan; with --prefetch 0 it fits, and a step takes {}", "提前收集的参数比方案多占 {1}；用 --prefetch 0 放得下，单步用时 {2}"],
   ["fitted to measurements of this chip", "由该芯片的实测拟合"],
   ["inherited from measured chips of its generation", "沿用同代已实测芯片"],
