@@ -11,6 +11,7 @@ import yaml
 
 import data
 from costmodel.training.machines import machine_of
+from costmodel.training.records import LayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,9 @@ _SINCE = {
 
 _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
+
+_MOST_FURTHER = 64
+"""Layers that predict further tokens: published models have one to three."""
 
 _WITHOUT_FURTHER = r"\b(?:w/ ?o|without|no) ?mtp"
 """What the name of a model says where no layers that predict further tokens are trained."""
@@ -146,7 +150,12 @@ def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
     """
     stated = notes.number("mtp-num-layers", "mtp_num_layers")
     if stated is not None:
-        return max(int(stated), 0)
+        if not (0 <= stated <= _MOST_FURTHER and stated == int(stated)):
+            raise LayoutError(
+                f"mtp-num-layers in 'notes' is {stated:g}, not a whole number "
+                f"from 0 to {_MOST_FURTHER}"
+            )
+        return int(stated)
     model, text = row.get("model", "").lower(), _stated(row, notes)
     if re.search(_WITHOUT_FURTHER, model):
         return 0

@@ -112,6 +112,13 @@ def test_recipes_say_what_predicts_further_tokens(row: dict[str, str], passes: i
     assert read_row(UNSIZED | row).run.model.further == passes
 
 
+@pytest.mark.parametrize("stated", ["-1", "1.5", "65", "1000000000"])
+def test_a_number_of_further_tokens_that_cannot_be_skips_the_row(stated: str) -> None:
+    row = UNSIZED | {"model": "DeepSeekV3", "notes": f"mtp-num-layers={stated}"}
+    with pytest.raises(LayoutError, match="mtp-num-layers in 'notes' is"):
+        read_row(row)
+
+
 @pytest.mark.parametrize("model", [LLAMA, ROUTED, STATES])
 def test_a_further_token_takes_a_layer_and_a_pass_of_the_head(model: TrainingModel) -> None:
     constants = StepConstants()
