@@ -94,10 +94,11 @@ def degree(row: Mapping[str, str], column: str) -> int | None:
     return _whole(text, column, " nor 'none'") if text else None
 
 
-def needed(name: str, value: float | None) -> int | None:
+def needed(name: str, value: float | None, least: int = 1) -> int | None:
     """A size from the notes, `None` if they do not state it."""
-    if value is not None and not (1 <= value <= _LARGEST and value == int(value)):
-        raise LayoutError(f"{name} in 'notes' is {value:g}, not a whole number from 1 to 1e9")
+    if value is not None and not (least <= value <= _LARGEST and value == int(value)):
+        what = f"not a whole number from {least} to 1e9"
+        raise LayoutError(f"{name} in 'notes' is {value:g}, {what}")
     return None if value is None else int(value)
 
 

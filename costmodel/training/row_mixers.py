@@ -41,8 +41,8 @@ def kinds_of_layers(notes: Notes, layers: int) -> dict[str, Any]:
         mixed = pattern.count("m")
     else:
         mixed = _stated(notes, "mixer-layers")
-        whole = notes.number("attention-layers")
-        found["attention_layers"] = layers - mixed if whole is None else int(whole)
+        whole = needed("attention-layers", notes.number("attention-layers"), least=0)
+        found["attention_layers"] = layers - mixed if whole is None else whole
     if mixed > layers or not 0 <= found["attention_layers"] <= layers:
         raise LayoutError(f"{mixed} layers with a mixer in 'notes', of {layers}")
     return found | ({"mixer": _mixer(notes, kind, mixed)} if mixed else {})
@@ -68,7 +68,10 @@ def _mixer(notes: Notes, kind: str, layers: int) -> Mixer:
         known = ", ".join(MixerKind)
         raise LayoutError(f"mixer in 'notes' is {kind[:_MOST_SHOWN]!r}; known: {known}")
     heads = _stated(notes, "mixer-heads")
-    convolution = notes.number("mixer-conv")
+    convolution, chunk, rank = (
+        needed(key, notes.number(key), least=0)
+        for key in ("mixer-conv", "mixer-chunk", "mixer-rank")
+    )
     key_heads = _stated(notes, "mixer-key-heads", 1 if kind == MixerKind.MAMBA else heads)
     if heads % key_heads:
         raise LayoutError(f"mixer-key-heads {key_heads} does not divide {heads} heads")
@@ -79,9 +82,9 @@ def _mixer(notes: Notes, kind: str, layers: int) -> Mixer:
         key_heads=key_heads,
         key_size=_stated(notes, "mixer-key-size"),
         value_size=_stated(notes, "mixer-value-size", 1 if kind == MixerKind.MAMBA else None),
-        convolution=4 if convolution is None else int(convolution),
-        chunk=int(notes.number("mixer-chunk") or 0),
-        rank=int(notes.number("mixer-rank") or 0),
+        convolution=4 if convolution is None else convolution,
+        chunk=chunk or 0,
+        rank=rank or 0,
     )
 
 

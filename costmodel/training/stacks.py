@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 import data
+from costmodel.training.cells import needed
 from costmodel.training.machines import machine_of
-from costmodel.training.records import LayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,9 +59,6 @@ _SINCE = {
 
 _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
-
-_MOST_FURTHER = 64
-"""Layers that predict further tokens: published models have one to three."""
 
 _WITHOUT_FURTHER = r"\b(?:w/ ?o|without|no) ?mtp"
 """What the name of a model says where no layers that predict further tokens are trained."""
@@ -148,14 +145,10 @@ def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
     """How many tokens behind the next one a run learns to predict, each with a layer of its own
     behind the others: what notes or the model's name say, else the published recipe.
     """
-    stated = notes.number("mtp-num-layers", "mtp_num_layers")
+    number = notes.number("mtp-num-layers", "mtp_num_layers")
+    stated = needed("mtp-num-layers", number, least=0)
     if stated is not None:
-        if not (0 <= stated <= _MOST_FURTHER and stated == int(stated)):
-            raise LayoutError(
-                f"mtp-num-layers in 'notes' is {stated:g}, not a whole number "
-                f"from 0 to {_MOST_FURTHER}"
-            )
-        return int(stated)
+        return stated
     model, text = row.get("model", "").lower(), _stated(row, notes)
     if re.search(_WITHOUT_FURTHER, model):
         return 0

@@ -112,7 +112,7 @@ def test_recipes_say_what_predicts_further_tokens(row: dict[str, str], passes: i
     assert read_row(UNSIZED | row).run.model.further == passes
 
 
-@pytest.mark.parametrize("stated", ["-1", "1.5", "65", "1000000000"])
+@pytest.mark.parametrize("stated", ["-1", "1.5", "2000000000"])
 def test_a_number_of_further_tokens_that_cannot_be_skips_the_row(stated: str) -> None:
     row = UNSIZED | {"model": "DeepSeekV3", "notes": f"mtp-num-layers={stated}"}
     with pytest.raises(LayoutError, match="mtp-num-layers in 'notes' is"):
