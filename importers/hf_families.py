@@ -159,7 +159,7 @@ _LATENT_BIASES = frozenset({"latent", "output"})
 _DEEPSEEK_2 = Family(
     _LLAMA_NAMES, optional_biases=_LATENT_BIASES, router=Router(single=True, normalised=False)
 )
-_DEEPSEEK_3 = replace(
+DEEPSEEK_3 = replace(
     _DEEPSEEK_2, router=Router("sigmoid", grouped=True, correction=True, single=True)
 )
 _LAYER = Norm("layer")
@@ -182,8 +182,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "gemma2": _GEMMA_2,
         "gemma3_text": _GEMMA_3,
         "deepseek_v2": _DEEPSEEK_2,
-        "deepseek_v3": _DEEPSEEK_3,
-        "kimi_k2": replace(_DEEPSEEK_3, defaults={"groups": 1, "best groups": 1}),
+        "deepseek_v3": DEEPSEEK_3,
+        "kimi_k2": replace(DEEPSEEK_3, defaults={"groups": 1, "best groups": 1}),
         "gpt2": Family(
             _GPT2_NAMES, norm=_LAYER, activation="gelu_new", gated=False, biases=ALL,
             feed_forward_bias=True, rotary=False, fused=True, tied=True,

@@ -9,46 +9,51 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from importers.errors import ModelError
-from importers.hf_fields import Fields
+from importers.hf_fields import FIELDS, Fields
+from importers.transformers.records import MixerSizes
 
-__all__ = ["MIXED", "LayerKinds", "MixerSizes", "layer_kinds", "refuse_unpriced"]
-
-
-@dataclass(frozen=True, slots=True)
-class MixerSizes:
-    """Sizes of what stands in the place of attention."""
-
-    kind: str
-    """`mamba`, `mamba2`, `gated-delta`, `kimi-delta` or `lightning`."""
-    heads: int
-    key_heads: int
-    key_size: int
-    value_size: int
-    convolution: int
-    chunk: int
-    """0 for the usual one."""
-    rank: int = 0
+__all__ = ["MIXED", "LayerKinds", "MixerSizes", "completed", "layer_kinds"]
 
 
 @dataclass(frozen=True, slots=True)
 class LayerKinds:
-    """How many layers of a network are of which kind."""
+    """Of which blocks each layer of a network consists."""
 
-    layers: int
-    attention: int
-    """Layers with softmax attention."""
-    mixed: int
-    """Layers with a mixer without softmax; a layer may have both."""
-    bare: int = 0
-    """Layers without a feed-forward block."""
-    routed: int | None = None
-    """Layers with experts; `None` where the usual fields tell."""
+    blocks: tuple[tuple[str, ...], ...]
+    """As `Stack.blocks` has them."""
     mixer: MixerSizes | None = None
     query_gate: bool = False
     expert_hidden: int = 0
     """Width of the rows that experts work on; 0 for that of the network."""
     wide: int = 0
     """Width of a dense feed-forward block, where an unusual field has it."""
+
+    def _count(self, *kinds: str) -> int:
+        return sum(any(kind in blocks for kind in kinds) for blocks in self.blocks)
+
+    @property
+    def layers(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def attention(self) -> int:
+        """Layers with softmax attention."""
+        return self._count("attention", "both")
+
+    @property
+    def mixed(self) -> int:
+        """Layers with a mixer without softmax; a layer may have both."""
+        return self._count("mixer", "both")
+
+    @property
+    def bare(self) -> int:
+        """Layers without a feed-forward block."""
+        return self.layers - self._count("mlp", "dense", "routed")
+
+    @property
+    def routed(self) -> int | None:
+        """Layers with experts; `None` where the usual fields tell."""
+        return None if self._count("mlp") else self._count("routed")
 
 
 def layer_kinds(config: Mapping[str, object], where: str) -> LayerKinds | None:
@@ -65,38 +70,22 @@ def layer_kinds(config: Mapping[str, object], where: str) -> LayerKinds | None:
     return None if reader is None else reader(Fields(config, where, {}))
 
 
-_SHARED_BLOCKS = "it has blocks of attention that several layers share"
-_UNPRICED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "zamba": ("attn_layer_period", _SHARED_BLOCKS),
-        "zamba2": ("num_mem_blocks", _SHARED_BLOCKS),
-        "recurrent_gemma": ("lru_width", "its recurrence is one of single channels"),
-        "lfm2": ("conv_L_cache", "its layers are short convolutions"),
-        "lfm2_moe": ("conv_L_cache", "its layers are short convolutions"),
-        "xlstm": ("slstm_at", "its layers are long short-term memories"),
-        **dict.fromkeys(
-            ("rwkv", "rwkv5", "rwkv6", "rwkv7"),
-            ("attention_hidden_size", "its layers mix tokens as RWKV does"),
-        ),
-    }
-)
-"""Architectures that have no price: the field that says so, and why."""
-
-
-def refuse_unpriced(config: Mapping[str, object], where: str) -> None:
-    """Refuse an architecture with a kind of layer that has no formula.
-
-    Raises:
-        ModelError: it has one.
+def completed(fields: Fields, kinds: LayerKinds) -> dict[str, object]:
+    """The fields of a network with layers of several kinds, with usual ones in the place of those
+    that it lacks. Without attention, what shares out its heads are those of the mixer.
     """
-    kind = str(config.get("model_type"))
-    if kind in _UNPRICED:
-        name, why = _UNPRICED[kind]
-        raise ModelError(
-            f"a layout of an architecture {kind!r} has no price: {why}",
-            f"{name if name in config else 'model_type'} in {where}",
-            f"name a transformer, or one of {', '.join(sorted(MIXED))}",
-        )
+    found = {name: value for name, value in fields.config.items() if value is not None}
+    found["num_hidden_layers"] = kinds.layers
+    if kinds.attention == 0 and kinds.mixer is not None:
+        channels = kinds.mixer.kind == "mamba"
+        found["num_attention_heads"] = fields.count("hidden") if channels else kinds.mixer.heads
+        found.pop("num_heads", None)
+        found["head_dim"] = 1
+    if kinds.wide:
+        found["intermediate_size"] = kinds.wide
+    if kinds.routed == 0:
+        found = {name: value for name, value in found.items() if name not in FIELDS["experts"]}
+    return found
 
 
 def _text(fields: Fields, name: str, value: object, known: Iterable[str]) -> ModelError:
@@ -187,16 +176,18 @@ def _nemotron(fields: Fields) -> LayerKinds:
             f"hybrid_override_pattern in {fields.where}",
             "add it, such as M-M-M*-",
         )
-    count = {kind: kinds.count(kind) for kind in ("mixer", "attention", "dense", "routed")}
     return LayerKinds(
-        layers=len(kinds),
-        attention=count["attention"],
-        mixed=count["mixer"],
-        bare=count["attention"] + count["mixer"],
-        routed=count["routed"],
-        mixer=_state_space(fields) if count["mixer"] else None,
+        blocks=tuple((kind,) for kind in kinds),
+        mixer=_state_space(fields) if "mixer" in kinds else None,
         expert_hidden=fields.count("expert latent", 0),
     )
+
+
+def _before_mlp(mixing: Iterable[str], mixer: MixerSizes) -> LayerKinds:
+    """Layers with a usual feed-forward block behind what mixes rows."""
+    blocks = tuple((kind, "mlp") for kind in mixing)
+    mixed = any(kind != "attention" for kind, _ in blocks)
+    return LayerKinds(blocks, mixer if mixed else None)
 
 
 def _by_type(fields: Fields, mixer: MixerSizes, interval: int) -> LayerKinds:
@@ -207,8 +198,7 @@ def _by_type(fields: Fields, mixer: MixerSizes, interval: int) -> LayerKinds:
         every = fields.count("attention interval") if "attention interval" in fields else interval
         whole = [every > 0 and (i + 1) % every == 0 for i in range(layers)]
         kinds = ["attention" if each else "mixer" for each in whole]
-    mixed = kinds.count("mixer")
-    return LayerKinds(len(kinds), len(kinds) - mixed, mixed, mixer=mixer if mixed else None)
+    return _before_mlp(kinds, mixer)
 
 
 def _gated_delta(fields: Fields, heads: tuple[int, int], key: int, value: int) -> MixerSizes:
@@ -257,8 +247,7 @@ def _minimax(fields: Fields) -> LayerKinds:
             fields.where,
             "correct attn_type_list",
         )
-    whole = kinds.count(1)
-    return LayerKinds(layers, whole, layers - whole, mixer=mixer if whole < layers else None)
+    return _before_mlp(("attention" if kind else "mixer" for kind in kinds), mixer)
 
 
 _KIMI_ONLY = ("mla_use_output_gate", "attn_res_block_size")
@@ -273,9 +262,13 @@ def _kimi(fields: Fields) -> LayerKinds:
                 fields.where,
                 f"name a network without {name}",
             )
-    blocks = fields.config.get("mlp_layer_types")
-    routed = blocks.count("sparse") if isinstance(blocks, list) else None
-    return replace(_kimi_layers(fields), routed=routed)
+    found = _kimi_layers(fields)
+    listed = fields.config.get("mlp_layer_types")
+    if not isinstance(listed, list) or len(listed) != found.layers:
+        return found
+    kinds = ("routed" if kind == "sparse" else "dense" for kind in listed)
+    both = zip(found.blocks, kinds, strict=True)
+    return replace(found, blocks=tuple((mixing, kind) for (mixing, *_), kind in both))
 
 
 def _kimi_layers(fields: Fields) -> LayerKinds:
@@ -291,9 +284,9 @@ def _kimi_layers(fields: Fields) -> LayerKinds:
         )
     own = Fields(inner, f"linear_attn_config in {fields.where}", {})
     mixer = _kimi_delta(own, own.count("heads"), own.count("head width"))
-    layers = fields.count("layers")
-    mixed = len({n for n in inner["kda_layers"] if isinstance(n, int) and 1 <= n <= layers})
-    return LayerKinds(layers, layers - mixed, mixed, mixer=mixer if mixed else None)
+    mixed = {n for n in inner["kda_layers"] if isinstance(n, int)}
+    layers = range(1, fields.count("layers") + 1)
+    return _before_mlp(("mixer" if n in mixed else "attention" for n in layers), mixer)
 
 
 def _kimi_delta(fields: Fields, heads: int, width: int) -> MixerSizes:
@@ -304,16 +297,19 @@ def _kimi_delta(fields: Fields, heads: int, width: int) -> MixerSizes:
 def _jamba(fields: Fields) -> LayerKinds:
     layers = fields.count("layers")
 
-    def count(name: str, period: int, offset: int) -> int:
+    def places(name: str, period: int, offset: int) -> frozenset[int]:
         every = fields.count(f"{name} period", period)
         stated = f"{name} offset" in fields
         first = fields.count(f"{name} offset", 0) if stated else offset
-        return sum(i % every == first for i in range(layers))
+        return frozenset(i for i in range(layers) if i % every == first)
 
-    attention = count("attention", 8, 4)
-    routed = count("expert", 2, 1) if fields.count("experts", 0) > 1 else 0
-    mixer = _selective(fields) if attention < layers else None
-    return LayerKinds(layers, attention, layers - attention, routed=routed, mixer=mixer)
+    whole = places("attention", 8, 4)
+    routed = places("expert", 2, 1) if fields.count("experts", 0) > 1 else frozenset()
+    blocks = tuple(
+        ("attention" if i in whole else "mixer", "routed" if i in routed else "dense")
+        for i in range(layers)
+    )
+    return LayerKinds(blocks, _selective(fields) if len(whole) < layers else None)
 
 
 def _granite(fields: Fields) -> LayerKinds:
@@ -323,28 +319,25 @@ def _granite(fields: Fields) -> LayerKinds:
 
 
 def _bamba(fields: Fields) -> LayerKinds:
-    layers = fields.count("layers")
-    whole = len({n for n in fields.whole_numbers("attention places") if 0 <= n < layers})
-    mixer = _state_space(fields) if whole < layers else None
-    return LayerKinds(layers, whole, layers - whole, mixer=mixer)
+    whole = set(fields.whole_numbers("attention places"))
+    kinds = ("attention" if i in whole else "mixer" for i in range(fields.count("layers")))
+    return _before_mlp(kinds, _state_space(fields))
 
 
 def _falcon(fields: Fields) -> LayerKinds:
-    layers = fields.count("layers")
     inner = fields.count("mixer inner", 0)
-    return LayerKinds(layers, layers, layers, mixer=_state_space(fields, inner=inner))
+    return _before_mlp(["both"] * fields.count("layers"), _state_space(fields, inner=inner))
 
 
 def _mamba(fields: Fields) -> LayerKinds:
-    layers = fields.count("layers")
-    return LayerKinds(layers, 0, layers, bare=layers, mixer=_selective(fields))
+    return LayerKinds((("mixer",),) * fields.count("layers"), _selective(fields))
 
 
 def _mamba2(fields: Fields) -> LayerKinds:
-    layers = fields.count("layers")
     mixer = _state_space(fields, heads=fields.count("heads", 1))
     value = fields.count("head width", mixer.value_size)
-    return LayerKinds(layers, 0, layers, bare=layers, mixer=replace(mixer, value_size=value))
+    mixer = replace(mixer, value_size=value)
+    return LayerKinds((("mixer",),) * fields.count("layers"), mixer)
 
 
 MIXED: Mapping[str, Callable[[Fields], LayerKinds]] = MappingProxyType(

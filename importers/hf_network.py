@@ -16,10 +16,13 @@ from importers.hf_blocks import (
 )
 from importers.hf_families import DECODER, FAMILIES, Family
 from importers.hf_fields import Fields
-from importers.hf_mixers import MIXED
+from importers.hf_mixed import MIXED_FAMILIES, mixed_network, part_notes
+from importers.hf_mixers import MIXED, completed, layer_kinds
 from importers.hf_plain import plain_decoder
 from importers.transformers import Entry, Head, Network, Stack
 
+KNOWN: Mapping[str, Family] = MappingProxyType({**FAMILIES, **MIXED_FAMILIES})
+"""Families whose networks can be built, by `model_type`."""
 _DTYPES = ("bfloat16", "float16", "float32")
 _COMMON = ("hidden_size", "num_hidden_layers")
 _OTHER_KINDS = (
@@ -42,11 +45,18 @@ def network_from(config: Mapping[str, object], name: str, where: str) -> Network
     """
     notes: list[str] = []
     config = text_part(config, notes)
+    kinds = layer_kinds(config, where)
     family = _family(config, where, notes)
+    if kinds is not None:
+        config = completed(Fields(config, where, {}), kinds)
     fields = Fields(config, where, family.defaults)
     _note_left_out(config, notes)
     dtype = _element_type(fields, notes)
-    network = _FORMS[family.form](fields, family)
+    if kinds is not None:
+        network = mixed_network(fields, family, kinds)
+        notes += part_notes(kinds)
+    else:
+        network = _FORMS[family.form](fields, family)
     return replace(network, name=name, dtype=dtype, notes=tuple(notes))
 
 
@@ -65,25 +75,25 @@ def text_part(config: Mapping[str, object], notes: list[str]) -> Mapping[str, ob
 
 def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Family:
     kind = config.get("model_type")
-    if isinstance(kind, str) and kind in FAMILIES:
-        return FAMILIES[kind]
+    if isinstance(kind, str) and kind in KNOWN:
+        return KNOWN[kind]
     shown = (
         f"architecture {kind!r:.60}" if kind is not None else "architecture without a model_type"
     )
     if isinstance(kind, str) and kind in MIXED:
         raise ModelError(
-            f"an {shown} has layers without softmax attention, which no search prices yet",
+            f"an {shown} has layers whose operators nobody writes yet",
             where,
             "price its layouts: `planner layouts`, `planner simulate --layout`",
         )
     strange = strangeness(config, Fields(config, where, {}))
     if strange:
-        close = get_close_matches(str(kind)[:60], FAMILIES, n=1, cutoff=0.75)
+        close = get_close_matches(str(kind)[:60], KNOWN, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ModelError(
             f"an {shown} is not known, and {strange}",
             where,
-            f"{hint}known: {', '.join(FAMILIES)}; or export the model to ONNX",
+            f"{hint}known: {', '.join(KNOWN)}; or export the model to ONNX",
         )
     plain = plain_decoder(config, where)
     notes.append(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from importers.errors import ModelError
 from importers.hf_families import FAMILIES
-from importers.hf_fields import FIELDS, Fields
-from importers.hf_mixers import LayerKinds, layer_kinds, refuse_unpriced
+from importers.hf_fields import Fields
+from importers.hf_mixers import LayerKinds, completed, layer_kinds
 from importers.hf_network import strangeness, text_part
 from importers.hf_plain import PLAIN, Plain, plain_decoder
+from importers.hf_unpriced import refuse_unpriced
 
 __all__ = ["Sized", "sized"]
 
@@ -70,7 +71,7 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
     config = _spelled(text_part(config, notes))
     refuse_unpriced(config, name)
     kinds = layer_kinds(config, name)
-    config = config if kinds is None else _completed(Fields(config, name, {}), kinds)
+    config = config if kinds is None else completed(Fields(config, name, {}), kinds)
     kind = str(config.get("model_type"))
     plain = _plain(config, name, notes)
     fields = Fields(config, name, plain.defaults)
@@ -98,24 +99,6 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
         notes=tuple(notes),
         **experts,
     )
-
-
-def _completed(fields: Fields, kinds: LayerKinds) -> dict[str, object]:
-    """The fields of a network with layers of several kinds, with usual ones in the place of those
-    that it lacks. Without attention, what shares out its heads are those of the mixer.
-    """
-    found = {name: value for name, value in fields.config.items() if value is not None}
-    found["num_hidden_layers"] = kinds.layers
-    if kinds.attention == 0 and kinds.mixer is not None:
-        channels = kinds.mixer.kind == "mamba"
-        found["num_attention_heads"] = fields.count("hidden") if channels else kinds.mixer.heads
-        found.pop("num_heads", None)
-        found["head_dim"] = 1
-    if kinds.wide:
-        found["intermediate_size"] = kinds.wide
-    if kinds.routed == 0:
-        found = {name: value for name, value in found.items() if name not in FIELDS["experts"]}
-    return found
 
 
 def _plain(config: Mapping[str, object], where: str, notes: list[str]) -> Plain:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ from executors.placement import Array
 from executors.semantics.attention import attention_bias, rows_among_keys
 from executors.spmd import Algorithm, Shards, Task, with_attributes
 from ir.graph import AttributeValue, Op
+from ir.ops.linear_attention import KEY_HEADS
 
 _PLACED = ("is_causal", "left_window_size", "right_window_size")
 """Attributes that hide keys by the place of the row."""
@@ -38,8 +39,15 @@ def _heads(task: Task, rank: int) -> dict[str, AttributeValue]:
     """Numbers of heads where they are attributes."""
     if len(task.operand(0).dims) == 4:
         return {}
+    return _counted(task, rank, ((0, "q_num_heads"), (1, "kv_num_heads")))
+
+
+def _counted(task: Task, rank: int, named: Iterable[tuple[int, str]]) -> dict[str, AttributeValue]:
+    """Heads of the device by the attribute that counts them, from operands with heads in the
+    width.
+    """
     counts: dict[str, AttributeValue] = {}
-    for index, key in ((0, "q_num_heads"), (1, "kv_num_heads")):
+    for index, key in named:
         operand = task.operand(index)
         counts[key] = task.int(key) * operand.shards[rank].shape[-1] // operand.dims[-1]
     return counts
@@ -98,10 +106,12 @@ def _packed_attention(task: Task) -> Shards:
 
 def _linear_attention(task: Task) -> Shards:
     """Heads of the device."""
+    own = ((0, "q_num_heads"), (1, KEY_HEADS), (2, "kv_num_heads"))
+    named = [(index, key) for index, key in own if key in task.op.attributes]
     return [
         task.on(
             rank,
-            with_attributes(task.op, **_heads(task, rank)),
+            with_attributes(task.op, **_counted(task, rank, named)),
             [None if o is None else o.shards[rank] for o in task.operands],
         )
         for rank in task.ranks

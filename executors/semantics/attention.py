@@ -11,6 +11,7 @@ import onnx
 from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
+from ir.ops.linear_attention import CHANNELS_LAST, KEY_HEADS
 
 _AFTER_SOFTCAP, _AFTER_MASK, _AFTER_SOFTMAX = 1, 2, 3
 """Values of `qk_matmul_output_mode`; 0 is the product alone."""
@@ -162,8 +163,10 @@ def _rotary(call: Call) -> list[Array]:
 def _linear_attention(call: Call) -> list[Array]:
     """A matrix for every head, changed and read row by row."""
     heads, groups = call.int("q_num_heads"), call.int("kv_num_heads")
-    query = _heads_apart(call[0], heads)
-    key, value = _heads_apart(call[1], groups), _heads_apart(call[2], groups)
+    query, value = _heads_apart(call[0], heads), _heads_apart(call[2], groups)
+    key = _repeated(_heads_apart(call[1], call.int(KEY_HEADS, groups)), groups)
+    if heads < groups:
+        query, heads = _repeated(query, groups), groups
     wide, tall = key.shape[-1], value.shape[-1]
     rule = str(call.op.attributes.get("update_rule", "gated_delta"))
     state = call[3] if call.has(3) else np.zeros((query.shape[0], groups, wide, tall))
@@ -174,7 +177,7 @@ def _linear_attention(call: Call) -> list[Array]:
     out = []
     for row in range(query.shape[2]):
         if decay is not None:
-            state = state * decay[:, :, row, :, None]
+            state = state * decay[:, :, row % decay.shape[2], :, None]
         new = value[:, :, row]
         if rate is not None and "delta" in rule:
             new = rate[:, :, row] * (new - np.einsum("bgde,bgd->bge", state, key[:, :, row]))
@@ -187,7 +190,8 @@ def _linear_attention(call: Call) -> list[Array]:
 
 def _causal_conv(call: Call) -> list[Array]:
     """Every channel with its own kernel over the positions so far."""
-    data, weight = call[0], call[1]
+    last = call.int(CHANNELS_LAST)
+    data, weight = np.swapaxes(call[0], 1, 2) if last else call[0], call[1]
     kernel, length = weight.shape[2], data.shape[2]
     before = call[3] if call.has(3) else np.zeros((*data.shape[:2], kernel - 1), data.dtype)
     line = np.concatenate([before, data], axis=2)
@@ -195,7 +199,20 @@ def _causal_conv(call: Call) -> list[Array]:
     out = out + call[2][:, None] if call.has(2) else out
     if call.op.attributes.get("activation", "none") != "none":
         out = out / (1 + np.exp(-out))
+    out = np.swapaxes(out, 1, 2) if last else out
     return [out, line[:, :, length:]][: len(call.result_dims)]
+
+
+def _selective_scan(call: Call) -> list[Array]:
+    """A few numbers for every channel, changed and read row by row."""
+    value, step, decay, write, read = (call[i] for i in range(5))
+    state = np.zeros((value.shape[0], *decay.shape))
+    out = []
+    for row in range(value.shape[1]):
+        here = step[:, row, :, None]
+        state = state * np.exp(here * decay) + here * (value[:, row, :, None] * write[:, row, None])
+        out.append(np.einsum("bcd,bd->bc", state, read[:, row]))
+    return [np.stack(out, axis=1)]
 
 
 ATTENTION: Mapping[str, Semantics] = MappingProxyType(
@@ -204,6 +221,7 @@ ATTENTION: Mapping[str, Semantics] = MappingProxyType(
         "PackedMultiHeadAttention": _packed_attention,
         "RotaryEmbedding": _rotary,
         "LinearAttention": _linear_attention,
+        "SelectiveScan": _selective_scan,
         "CausalConvWithState": _causal_conv,
     }
 )

@@ -47,12 +47,18 @@ def attention(
     path = {part: f"{module}.{name}" for part, name in names.items()}
     with writer.module(module):
         query, key, value = _heads(writer, rows, sizes, path, memory)
+        gate = None
+        if sizes.gated:
+            query, gate = writer.split(query, 3, (sizes.width, sizes.width))
         if sizes.query_norm:
             query = normalised(writer, query, norm, path["query_norm"])
             key = normalised(writer, key, norm, path["key_norm"])
         if sizes.rotary and sizes.latent is None:
             query, key = turned(writer, query), turned(writer, key)
         made = _attended(writer, query, key, value, sizes, sight)
+        if gate is not None:
+            opened = writer.op("Sigmoid", [gate], writer.dims(gate))
+            made = writer.pointwise("Mul", made, opened)
         merged = writer.transpose(made, 0, 2, 1, 3)
         batch, length, width = writer.dims(rows)
         inner = sizes.heads * sizes.value_width
@@ -72,7 +78,7 @@ def _heads(
         return _fused_heads(writer, rows, sizes, path)
     source = rows if memory is None else memory
     parts = (
-        ("query", rows, sizes.heads, sizes.width),
+        ("query", rows, sizes.heads, sizes.width * (2 if sizes.gated else 1)),
         ("key", source, sizes.key_heads, sizes.width),
         ("value", source, sizes.key_heads, sizes.value_width),
     )

@@ -26,7 +26,11 @@ def mixture(writer: Writer, rows: Value, sizes: Experts, names: Names, module: s
     with writer.module(module):
         tokens = writer.reshape(rows, batch * length, width)
         choice = _chosen(writer, tokens, sizes, path["router"])
+        if sizes.latent:
+            tokens = writer.linear(tokens, path["latent_down"], sizes.latent)
         made = _through_experts(writer, tokens, choice, sizes, path)
+        if sizes.latent:
+            made = writer.linear(made, path["latent_up"], width)
         made = writer.reshape(made, batch, length, width)
         if not sizes.shared_width:
             return made
@@ -35,7 +39,7 @@ def mixture(writer: Writer, rows: Value, sizes: Experts, names: Names, module: s
 
 
 def _shared(writer: Writer, rows: Value, sizes: Experts, names: Names, path: Names) -> Value:
-    block = FeedForward(sizes.shared_width, sizes.activation)
+    block = FeedForward(sizes.shared_width, sizes.activation, sizes.gated)
     made = feed_forward(writer, rows, block, names, path["shared"])
     if not sizes.shared_gate:
         return made
@@ -125,10 +129,14 @@ def _through_experts(
         wide = writer.expand(writer.unsqueeze(tokens, 1), count, sizes.per_token, width)
         sent = writer.reshape(wide, slots, width)
         index = writer.unsqueeze(writer.reshape(choice.experts, slots), 1)
-        both = _looked_up(writer, sent, index, path["experts_up"], sizes.count, 2 * sizes.width)
-        gate, up = writer.split(both, 1, (sizes.width, sizes.width))
-        gate = activated(writer, gate, sizes.activation, path["experts_activation"])
-        inner = writer.pointwise("Mul", gate, up)
+        columns = sizes.width * (2 if sizes.gated else 1)
+        inner = _looked_up(writer, sent, index, path["experts_up"], sizes.count, columns)
+        if sizes.gated:
+            gate, up = writer.split(inner, 1, (sizes.width, sizes.width))
+            gate = activated(writer, gate, sizes.activation, path["experts_activation"])
+            inner = writer.pointwise("Mul", gate, up)
+        else:
+            inner = activated(writer, inner, sizes.activation, path["experts_activation"])
         made = _looked_up(writer, inner, index, path["experts_down"], sizes.count, width)
         factor = writer.unsqueeze(writer.reshape(choice.weights, slots), 1)
         weighted = writer.pointwise("Mul", writer.cast(made, "float32"), factor)

@@ -30,6 +30,15 @@ def counted(dims: Dims) -> Array:
     return np.broadcast_to(np.arange(dims[-1] if dims else 1), dims or (1,)).reshape(dims)
 
 
+def slopes(dims: Dims) -> Array:
+    """Logarithms of fixed decays by head, in geometric order.
+
+    Source: lightning attention, arXiv 2401.04658, section 4.
+    """
+    heads = dims[-1]
+    return np.broadcast_to(-np.power(2.0, -8.0 * (np.arange(heads) + 1) / heads), dims)
+
+
 def causal_mask(dims: Dims) -> Array:
     """What hides the keys behind a row, `[..., rows, keys]`."""
     rows, keys = dims[-2:]

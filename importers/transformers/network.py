@@ -11,6 +11,7 @@ from importers.transformers.experts import mixture
 from importers.transformers.feed_forward import feed_forward
 from importers.transformers.fillings import Array
 from importers.transformers.head import answered
+from importers.transformers.mixers import mixed
 from importers.transformers.norms import normalised
 from importers.transformers.positions import distance_bias
 from importers.transformers.records import Network, Stack
@@ -101,29 +102,56 @@ class _Layers:
 
     def _layer(self, index: int, rows: Value, sight: Sight, memory: Value | None) -> Value:
         layer = f"{self.names['layers']}.{index}"
-        stack, writer = self.stack, self.writer
+        usual = ("attention", "mlp") if memory is None else ("attention", "cross", "mlp")
+        blocks = self.stack.blocks[index] if self.stack.blocks else usual
+        for kind in blocks:
+            part, body = self._body(kind, layer, index, sight, memory)
+            rows = self._block(layer, rows, part, body)
+        return rows
 
-        def attend(value: Value) -> Value:
-            module = _join(layer, self.names["attention"])
-            return attention(writer, value, stack.attention, stack.norm, self.names, module, sight)
+    def _body(
+        self, kind: str, layer: str, index: int, sight: Sight, memory: Value | None
+    ) -> tuple[str, Callable[[Value], Value]]:
+        """What its normalisation is called after, and what a block makes of the rows."""
+        if kind == "attention":
+            return kind, lambda rows: self._attended(layer, rows, sight)
+        if kind == "cross":
+            return kind, lambda rows: self._recalled(layer, rows, memory)
+        if kind == "mixer":
+            return "attention", lambda rows: self._mixed(layer, rows)
+        if kind == "both":
+            return "attention", lambda rows: self.writer.pointwise(
+                "Add", self._attended(layer, rows, sight), self._mixed(layer, rows)
+            )
+        return "mlp", lambda rows: self._transformed(kind, layer, index, rows)
 
-        def recall(value: Value) -> Value:
-            module = _join(layer, self.names["cross"])
-            sizes = replace(stack.attention, relative_buckets=0)
-            seen = Sight(causal=False)
-            return attention(writer, value, sizes, stack.norm, self.names, module, seen, memory)
+    def _attended(self, layer: str, rows: Value, sight: Sight) -> Value:
+        stack, module = self.stack, _join(layer, self.names["attention"])
+        return attention(self.writer, rows, stack.attention, stack.norm, self.names, module, sight)
 
-        def transform(value: Value) -> Value:
-            module = _join(layer, self.names["mlp"])
-            experts = stack.experts
-            if experts is not None and (experts.layers is None or index in experts.layers):
-                return mixture(writer, value, experts, self.names, module)
-            return feed_forward(writer, value, stack.feed_forward, self.names, module)
+    def _recalled(self, layer: str, rows: Value, memory: Value | None) -> Value:
+        """Attention to the rows of the encoder."""
+        stack, module = self.stack, _join(layer, self.names["cross"])
+        sizes = replace(stack.attention, relative_buckets=0)
+        seen = Sight(causal=False)
+        return attention(self.writer, rows, sizes, stack.norm, self.names, module, seen, memory)
 
-        rows = self._block(layer, rows, "attention", attend)
-        if memory is not None:
-            rows = self._block(layer, rows, "cross", recall)
-        return self._block(layer, rows, "mlp", transform)
+    def _mixed(self, layer: str, rows: Value) -> Value:
+        sizes = self.stack.mixer
+        if sizes is None:
+            raise ValueError(f"{layer} mixes rows, and its stack does not say how")
+        return mixed(self.writer, rows, sizes, self.names, _join(layer, self.names["mixer"]))
+
+    def _transformed(self, kind: str, layer: str, index: int, rows: Value) -> Value:
+        stack, module = self.stack, _join(layer, self.names["mlp"])
+        experts = stack.experts
+        if (
+            experts is not None
+            and kind != "dense"
+            and (kind == "routed" or experts.stands_in(index))
+        ):
+            return mixture(self.writer, rows, experts, self.names, module)
+        return feed_forward(self.writer, rows, stack.feed_forward, self.names, module)
 
     def _block(self, layer: str, rows: Value, part: str, body: Callable[[Value], Value]) -> Value:
         """The rows and what a block makes of them, normalised where the stack says."""

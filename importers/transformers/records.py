@@ -56,6 +56,24 @@ class Attention:
     soft_cap: float = 0.0
     """Bound of the scores by a hyperbolic tangent; 0 without."""
     latent: Latent | None = None
+    gated: bool = False
+    """Whether the product of the queries makes a gate for the result too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixerSizes:
+    """Sizes of what stands in the place of attention."""
+
+    kind: str
+    """`mamba`, `mamba2`, `gated-delta`, `kimi-delta` or `lightning`."""
+    heads: int
+    key_heads: int
+    key_size: int
+    value_size: int
+    convolution: int
+    chunk: int
+    """0 for the usual one."""
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,9 @@ class Experts:
     per_token: int
     width: int
     activation: str = "silu"
+    gated: bool = True
+    latent: int = 0
+    """Width of the rows that experts work on; 0 for that of the network."""
     scores: Literal["softmax", "sigmoid"] = "softmax"
     normalised: bool = True
     """Whether the weights of a token's experts sum to one."""
@@ -96,6 +117,10 @@ class Experts:
     shared_gate: bool = False
     layers: frozenset[int] | None = None
     """Layers that have it, the others have the feed-forward block; None for all."""
+
+    def stands_in(self, layer: int) -> bool:
+        """Whether this layer has it."""
+        return self.layers is None or layer in self.layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +162,11 @@ class Stack:
     experts: Experts | None = None
     causal: bool = True
     final_norm: bool = True
+    mixer: MixerSizes | None = None
+    blocks: tuple[tuple[str, ...], ...] = ()
+    """The blocks of each layer where layers are of several kinds: `attention`, `mixer`, `both` side
+    by side, `mlp` (experts where the layer has them), `dense` or `routed`. Else every layer has
+    attention and `mlp`."""
 
 
 @dataclass(frozen=True, slots=True)

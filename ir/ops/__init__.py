@@ -9,6 +9,7 @@ from ir.ops import (  # noqa: F401  each family enters its operators when it is 
     fused,
     images,
     indexing,
+    linear_attention,
     loss,
     losses,
     normalisation,

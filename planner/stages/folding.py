@@ -2,13 +2,14 @@
 
 Between cuts lie segments. In the stretch where their kinds repeat, one period more adds the same
 every time, so long intervals need not be priced: their cost is affine in the number of periods.
+Where nothing repeats often enough, the first of equal intervals stands for all.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from planner.candidates import signature_of_all
@@ -21,6 +22,8 @@ FEWEST_REPEATS = 5
 PERIOD_OPERATORS = 8
 """A period has at least so many: layouts may alternate from layer to layer where these are small,
 so that two of them are what repeats."""
+MOST_COMPARED = 256
+"""Segments of which every interval is compared with the others."""
 KEPT = 2
 """Periods that a shortened interval keeps at least."""
 MOST_LOST = 2
@@ -41,6 +44,8 @@ class Segments:
     """0 if nothing repeats."""
     run: Interval = (0, 0)
     """Segments in which it does."""
+    first: Mapping[tuple[int, ...], Interval] = field(default_factory=dict, repr=False)
+    """Where nothing repeats: of intervals whose segments are of equal kinds, the first."""
 
     @property
     def count(self) -> int:
@@ -89,7 +94,7 @@ class Segments:
         """
         start, end = interval
         if not self.period:
-            return interval, 0
+            return self.first.get(self.kinds[start:end], interval), 0
         spare = max(0, (min(end, self.run[1]) - max(start, self.run[0])) // self.period - KEPT)
         if start < self.run[0] and end > self.run[1]:
             return interval, spare
@@ -124,7 +129,18 @@ def segments_of(
         period *= -(-PERIOD_OPERATORS // operators)
         if run[1] - run[0] < FEWEST_REPEATS * period:
             period, run = 0, (0, 0)
-    return Segments(positions, tuple(kinds), period, run)
+    first = {} if period else _first_of_equals(tuple(kinds))
+    return Segments(positions, tuple(kinds), period, run, first)
+
+
+def _first_of_equals(kinds: tuple[int, ...]) -> dict[tuple[int, ...], Interval]:
+    """The first interval of every sequence of kinds that occurs more than once."""
+    found: dict[tuple[int, ...], Interval] = {}
+    if len(kinds) > MOST_COMPARED or len(set(kinds)) == len(kinds):
+        return found
+    for start, end in itertools.combinations(range(len(kinds) + 1), 2):
+        found.setdefault(kinds[start:end], (start, end))
+    return found
 
 
 def told_apart(

@@ -26,7 +26,7 @@ from planner.request import SearchRequest
 from planner.solvers import Budget, Solution, solver_by_name
 from planner.stages.batches import Batches, batches_of
 from planner.stages.cuts import Cut, cuts_of
-from planner.stages.folding import Segments, told_apart
+from planner.stages.folding import Segments
 from planner.stages.given_cuts import cuts_before
 from planner.stages.held import able, can_be_had, held, keeping, no_stage_has, with_pins
 from planner.stages.machine import send_s
@@ -37,6 +37,7 @@ from planner.stages.prices import setting_of
 from planner.stages.ring import with_ring
 from planner.stages.sequence import least_sum_s
 from planner.stages.states import with_states
+from planner.stages.thinned import cut_network
 from planner.stages.wants import Wants, can_be_as_before, marks_of, wants_of
 from planner.token_cuts import RuledOut, ruled_out, without
 from planner.wishes import mesh_axes, too_many_changes, unchanged
@@ -135,8 +136,9 @@ class Task:
         cuts = _cuts(liveness, self.request.stage_starts)
         small = len(ready.ops) <= SMALL_NETWORK
         marks = marks_of(ready, self.request)
-        segments, apart = told_apart(liveness, cuts, marks, always=small)
-        return Micro(ready, liveness, cuts, segments, tuple(notes), apart)
+        found = cut_network(liveness, cuts, marks, always=small, effort=self.request.effort)
+        said = (*notes, *found.notes)
+        return Micro(ready, liveness, found.cuts, found.segments, said, found.apart)
 
     def _scaled(self, samples: int) -> Micro | None:
         """The same from what two sizes of batch have shown."""

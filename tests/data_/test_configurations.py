@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import data
-from importers.hf_families import FAMILIES
+from importers.hf_network import KNOWN
 from importers.sizes import published, published_names
 
 SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
@@ -20,7 +20,7 @@ def test_every_model_has_known_sources_and_its_family(name: str) -> None:
     assert found.source
     assert set(found.source) <= set(SOURCES)
     assert found.page
-    assert found.config["model_type"] in FAMILIES
+    assert found.config["model_type"] in KNOWN
     assert re.fullmatch(r"[\d.]+ [MBT]", found.parameters)
     assert all(isinstance(v, int | float | str | bool | list) for v in found.config.values())
 

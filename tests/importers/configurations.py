@@ -55,6 +55,62 @@ SMALL: Mapping[str, dict[str, Any]] = {
         },
     }.items()
 }  # fmt: skip
+_STATE = {
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 4, "mamba_d_state": 8,
+    "mamba_d_conv": 3, "mamba_chunk_size": 4, "mamba_expand": 2,
+}  # fmt: skip
+_PLAIN_STATE = {
+    "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256, "state_size": 4, "expand": 2,
+    "conv_kernel": 3, "torch_dtype": "float32",
+}  # fmt: skip
+_DELTA = {
+    **DECODER, "head_dim": 16, "linear_num_value_heads": 8, "linear_num_key_heads": 4,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 3,
+    "layer_types": ["linear_attention", "full_attention"],
+}  # fmt: skip
+_LIGHTNING = {
+    **DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "attn_type_list": [0, 1],
+}  # fmt: skip
+SMALL_MIXED: Mapping[str, dict[str, Any]] = {
+    kind: {"model_type": kind, **fields}
+    for kind, fields in {
+        "nemotron_h": {
+            **DECODER, "hybrid_override_pattern": "M*-E", "num_hidden_layers": 4,
+            "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 4, "ssm_state_size": 8,
+            "conv_kernel": 3, "chunk_size": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 64,
+            "moe_latent_size": 32, "hidden_act": "relu2", "n_group": 1, "topk_group": 1,
+        },
+        "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 64},
+        "qwen3_5_text": _DELTA,
+        "qwen3_5_moe_text": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 64},
+        "minimax": _LIGHTNING,
+        "minimax_text_01": _LIGHTNING,
+        "minimax_m1": _LIGHTNING,
+        "MiniMaxText01": _LIGHTNING,
+        "kimi_linear": {
+            **DECODER, **_LATENT, "linear_attn_config": {
+                "kda_layers": [1], "num_heads": 8, "head_dim": 8, "short_conv_kernel_size": 3,
+            },
+        },
+        "jamba": {
+            **DECODER, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2,
+            "expert_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2,
+            "mamba_d_state": 4, "mamba_d_conv": 3, "mamba_dt_rank": 8,
+        },
+        "granitemoehybrid": {
+            **DECODER, **_STATE, "layer_types": ["mamba", "attention"], "num_local_experts": 4,
+            "num_experts_per_tok": 2, "shared_intermediate_size": 64,
+        },
+        "bamba": {**DECODER, **_STATE, "attn_layer_indices": [1]},
+        "falcon_h1": {**DECODER, **_STATE, "mamba_d_ssm": 128},
+        "mamba": {**_PLAIN_STATE, "time_step_rank": 8},
+        "falcon_mamba": {**_PLAIN_STATE, "time_step_rank": 8},
+        "mamba2": {**_PLAIN_STATE, "num_heads": 8, "head_dim": 16, "n_groups": 4, "chunk_size": 4},
+    }.items()
+}  # fmt: skip
+"""Those with layers of several kinds, or without softmax attention."""
+EVERY = {**SMALL, **SMALL_MIXED}
 WITHOUT_SEQUENCE = frozenset({"vit", "whisper"})
 
 

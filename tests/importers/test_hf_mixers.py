@@ -12,13 +12,11 @@ from costmodel.training.records import TrainingLayout, TrainingModel, TrainingRu
 from costmodel.training.sizes import active_parameters, model_parameters
 from costmodel.training.table import RunTable
 from importers.errors import ModelError
-from importers.hf_config import import_config
 from importers.hf_mixers import MIXED, layer_kinds
 from importers.hf_sized import sized
 from planner.asking.training_model import training_model
 from tests.importers import mixed_configurations as configurations
-from tests.importers.mixed_configurations import ACTIVE, PUBLISHED, QWEN3_NEXT
-from tests.service_views.chinese import without_chinese
+from tests.importers.mixed_configurations import ACTIVE, PUBLISHED
 
 
 def table_of(model: TrainingModel) -> RunTable:
@@ -165,10 +163,3 @@ def test_kinds_of_layers_change_nothing_of_a_plain_transformer() -> None:
     assert float(mixing.blocks[0]) == 2.0
     for name in ("share", "bare", "query_gate", "latent", "flops", "moved", "kept"):
         assert not np.any(getattr(mixing, name)), name
-
-
-def test_a_search_refuses_them_and_names_what_prices_them() -> None:
-    with pytest.raises(ModelError, match="no search prices yet") as refused:
-        import_config(QWEN3_NEXT, "qwen3_next", "config.json")
-    assert "planner layouts" in str(refused.value)
-    assert not without_chinese(str(refused.value))

@@ -114,6 +114,24 @@ def _linear_attention(draw: Draw) -> Iterator[Example]:
     yield example(kind, [*data, *more], [out], update_rule="gated", scale=0.5, **heads)
     more = [None, floats(draw, b, t, 4), floats(draw, b, t, 1)]
     yield example(kind, [*data, *more], [out, (b, 4, 3, 2)], **heads)
+    shared: dict[str, Any] = {"q_num_heads": 4, "k_num_heads": 4, "kv_num_heads": 8}
+    data = [floats(draw, b, t, 4 * 3), floats(draw, b, t, 4 * 3), floats(draw, b, t, 8 * 2)]
+    more = [None, floats(draw, b, t, 8)]
+    yield example(kind, [*data, *more], [out], update_rule="gated", scale=1.0, **shared)
+    more = [None, floats(draw, 1, 1, 8)]
+    yield example(kind, [*data, *more], [out], update_rule="gated", **shared)
+    more = [floats(draw, b, 8, 3, 2), floats(draw, b, t, 8 * 3), floats(draw, b, t, 8)]
+    yield example(kind, [*data, *more], [out, (b, 8, 3, 2)], **shared)
+    one: dict[str, Any] = {"q_num_heads": 1, "k_num_heads": 1, "kv_num_heads": 8}
+    data = [floats(draw, b, t, 3), floats(draw, b, t, 3), floats(draw, b, t, 8 * 2)]
+    yield example(kind, data, [out], update_rule="linear", **one)
+
+
+def _selective_scan(draw: Draw) -> Iterator[Example]:
+    b, t, c, d = 4, 3, 8, 2
+    line = [floats(draw, b, t, c), floats(draw, b, t, c), floats(draw, c, d)]
+    shared = [floats(draw, b, t, d), floats(draw, b, t, d)]
+    yield example("SelectiveScan", [*line, *shared], [(b, t, c)])
 
 
 def _causal_conv(draw: Draw) -> Iterator[Example]:
@@ -123,6 +141,9 @@ def _causal_conv(draw: Draw) -> Iterator[Example]:
     more = [floats(draw, c), floats(draw, b, c, k - 1)]
     results = [(b, c, 5), (b, c, k - 1)]
     yield example(kind, [data, weight, *more], results, activation="silu")
+    data = floats(draw, b, 5, c)
+    results = [(b, 5, c), (b, c, k - 1)]
+    yield example(kind, [data, weight, *more], results, activation="silu", channels_last=1)
     short = floats(draw, b, c, 1)
     yield example(kind, [short, weight, None, more[1]], [(b, c, 1), (b, c, k - 1)])
 
@@ -133,6 +154,7 @@ ATTENTION: Mapping[str, Maker] = MappingProxyType(
         "PackedMultiHeadAttention": _packed,
         "RotaryEmbedding": _rotary,
         "LinearAttention": _linear_attention,
+        "SelectiveScan": _selective_scan,
         "CausalConvWithState": _causal_conv,
     }
 )
