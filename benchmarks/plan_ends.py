@@ -1,4 +1,6 @@
-"""Between which multiples of the priced step published runs were, by generation of chips."""
+"""Between which multiples of the priced step published runs were, by kind of run and generation of
+chips.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from costmodel.operators.constants import POOLED
 from costmodel.published_steps import SHORT_OPERATOR_S
+from ir.published import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,9 +20,13 @@ if TYPE_CHECKING:
 COVERAGE = 0.92
 """Share of the runs at hand that an interval holds; of new ones it holds a little less."""
 
+_ORDER = tuple(KINDS)
 _EQUAL_RUNS = 60
 _FEWEST_MODELS = 4
-"""A generation with runs of fewer models has the ends of all."""
+"""A kind of run with fewer has no ends."""
+_MODELS_OF_A_GENERATION = 8
+"""A generation with runs of fewer has the ends of all: of models left out, those of four or five
+models held a quarter to three fifths of the runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class Compared:
     name: str
     block: str
     model: str
+    kind: str
+    """One of `KINDS`."""
     generation: str
     ratio: float
     """Measured over priced."""
@@ -59,42 +68,49 @@ def held(runs: Sequence[Compared]) -> float:
 
 def lines(runs: Sequence[Compared]) -> Iterator[str]:
     """The table of ratios in Markdown."""
-    yield "| generation | runs | n | measured over priced: 5 %, median, 95 % |"
-    yield "|---|---|--:|--:|"
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    yield "| kind | generation | runs | n | measured over priced: 5 %, median, 95 % |"
+    yield "|---|---|---|--:|--:|"
+    groups: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     for run in runs:
         short = ", short operators" if run.operator_s < SHORT_OPERATOR_S else ""
-        groups[run.generation, run.block + short].append(run.ratio)
-    for (generation, block), ratios in sorted(groups.items()):
+        groups[_ORDER.index(run.kind), run.generation, run.block + short].append(run.ratio)
+    for (kind, generation, block), ratios in sorted(groups.items()):
         ends = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.05, 0.5, 0.95]))
-        yield f"| {generation} | {block} | {len(ratios)} | {ends} |"
+        yield f"| {_ORDER[kind]} | {generation} | {block} | {len(ratios)} | {ends} |"
 
 
 def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
     """The file that the package ships."""
-    content: dict[str, Any] = {}
-    for name, group in _generations(runs).items():
+    content: dict[str, dict[str, Any]] = {}
+    for kind, name, group in _groups(runs):
         ends = zip(("low", "middle", "high"), quantiles(group), strict=True)
         rounded = {key: round(value, 3) for key, value in ends}
-        content[name] = {"runs": len(group), **rounded}
-    return {"schema_version": 1, "generations": content}
+        content.setdefault(kind, {})[name] = {"runs": len(group), **rounded}
+    return {"schema_version": 2, "kinds": content}
 
 
 def held_lines(runs: Sequence[Compared]) -> Iterator[str]:
-    """The ends of each generation and what they hold of models left out, in Markdown."""
-    yield "| generation | runs | models left out, in the interval | low | middle | high |"
-    yield "|---|--:|--:|--:|--:|--:|"
-    for name, group in _generations(runs).items():
+    """The ends of each group and what they hold of models left out, in Markdown."""
+    yield "| kind | generation | runs | models | of models left out, inside | low | middle | high |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
+    for kind, name, group in _groups(runs):
         ends = " | ".join(f"{value:.2f}" for value in quantiles(group))
-        yield f"| {name} | {len(group)} | {100 * held(group):.0f} % | {ends} |"
+        models = len({run.model for run in group})
+        share = f"{100 * held(group):.0f} %"
+        yield f"| {kind} | {name} | {len(group)} | {models} | {share} | {ends} |"
 
 
-def _generations(runs: Sequence[Compared]) -> dict[str, list[Compared]]:
-    """Runs with long operators of each generation with models enough, and of all."""
-    groups: dict[str, list[Compared]] = defaultdict(list)
+def _groups(runs: Sequence[Compared]) -> Iterator[tuple[str, str, list[Compared]]]:
+    """Runs with long operators of each kind, by generation where there are models enough, and of
+    all.
+    """
+    groups: dict[tuple[str, str], list[Compared]] = defaultdict(list)
     for run in runs:
         if run.operator_s >= SHORT_OPERATOR_S:
-            groups[run.generation].append(run)
-            groups[POOLED].append(run)
-    models = {name: {run.model for run in group} for name, group in groups.items()}
-    return {name: groups[name] for name in sorted(groups) if len(models[name]) >= _FEWEST_MODELS}
+            groups[run.kind, run.generation].append(run)
+            groups[run.kind, POOLED].append(run)
+    for kind, name in sorted(groups, key=lambda key: (_ORDER.index(key[0]), key[1])):
+        group = groups[kind, name]
+        fewest = _FEWEST_MODELS if name == POOLED else _MODELS_OF_A_GENERATION
+        if len({run.model for run in group}) >= fewest:
+            yield kind, name, group

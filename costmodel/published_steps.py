@@ -1,6 +1,6 @@
 """What published runs took, in units of what the cost model of plans says of them.
 
-Fitted by benchmarks/plan_steps.py to runs of dense transformers; docs/fidelity.md has the table.
+Fitted by benchmarks/plan_steps.py to runs of transformers; docs/fidelity.md has the table.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import yaml
 import data
 from costmodel.operators.constants import POOLED, generation_of
 from ir.plan import Published
+from ir.published import DENSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,27 +32,29 @@ a framework starts each from Python (vTrain's small models on A100: 1.3 times as
 _IDEAL = "ideal"
 
 
-def published_steps(chip: Chip, operator_s: float) -> Published | None:
+def published_steps(chip: Chip, operator_s: float, kind: str = DENSE) -> Published | None:
     """What published runs say of a training step on such chips.
 
     Args:
         chip: of the cluster.
         operator_s: mean seconds of a forward operator.
+        kind: what is trained and how, one of `ir.published.KINDS`.
 
     Returns:
-        `None` for a machine of the mind and for operators shorter than those of the runs.
+        `None` for a machine of the mind, for operators shorter than those of the runs, and where
+        there are too few runs of the kind.
     """
     generation = generation_of(chip.name, chip.family)
     if generation == _IDEAL or operator_s < SHORT_OPERATOR_S:
         return None
-    known = _fitted()
+    known = _fitted().get(kind, {})
     own = generation in known
-    record = known[generation if own else POOLED]
-    return Published(of=generation if own else "", **record)
+    record = known.get(generation if own else POOLED)
+    return None if record is None else Published(generation if own else "", **record, kind=kind)
 
 
 @cache
 def _fitted() -> Mapping[str, Any]:
     text = data.read_text("calibration", "plan_steps.yaml")
-    generations: Mapping[str, Any] = yaml.load(text, Loader=_LOADER)["generations"]  # noqa: S506
-    return generations
+    kinds: Mapping[str, Any] = yaml.load(text, Loader=_LOADER)["kinds"]  # noqa: S506
+    return kinds

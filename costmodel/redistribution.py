@@ -2,11 +2,10 @@
 of moves.
 
 States are all layouts of a rank on a mesh: ordered axes for every dimension, and a set of
-partial axes. Moves are slice, all-to-all over axes of one tier, all-gather, all-reduce and
-reduce-scatter over axes of one tier or several, and the free step
-from whole to partial (one device of the group keeps the value, the others hold zero). All pairs
-are solved at once by Floyd and Warshall's algorithm,
-one table per distinct dims, element type and mesh.
+partial axes. Moves are slice, all-to-all, all-gather, all-reduce and reduce-scatter over axes of
+one tier or several, and the free step from whole to partial (one device of the group keeps the
+value, the others hold zero). All pairs are solved at once by Floyd and Warshall's algorithm, one
+table per distinct dims, element type and mesh.
 """
 
 from __future__ import annotations
@@ -105,9 +104,6 @@ class StateSpace:
             [layout.shards(mesh.sizes) for layout in self.layouts], dtype=np.int64
         ).reshape(len(self.layouts), rank)
 
-    def _tier(self, axes: Sequence[int]) -> bool:
-        return len({self.mesh.axes[a].tier for a in axes}) == 1
-
     def _moves(self) -> Iterator[_Move]:
         for index, layout in enumerate(self.layouts):
             for kind, axes, factor, result in self._from(layout):
@@ -142,8 +138,6 @@ class StateSpace:
                     yield None, suffix, 0.0, Layout(rest.dims, terms)
                 size = math.prod(self.mesh.sizes[a] for a in suffix)
                 yield Collective.ALL_GATHER, suffix, float(size), rest
-                if not self._tier(suffix):
-                    continue
                 for other in range(len(layout.dims)):
                     if other != dim:
                         yield Collective.ALL_TO_ALL, suffix, 1.0, _append(rest, other, suffix)

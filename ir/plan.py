@@ -221,6 +221,8 @@ class Published:
     """Nine of ten took at least so many times what the model says."""
     middle: float
     high: float
+    kind: str = "dense"
+    """What they trained, one of `ir.published.KINDS`."""
 
 
 @dataclass(frozen=True, slots=True)

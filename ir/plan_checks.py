@@ -17,6 +17,7 @@ from ir.plan import (
     PlannedOperator,
     PlannedTensor,
 )
+from ir.published import KINDS
 
 MAX_PIECES = 1 << 20
 """More pieces of one dimension than any mesh makes."""
@@ -273,6 +274,8 @@ def estimate_faults(estimate: Estimate) -> Iterator[Fault]:
         ratios = (ends.low, ends.middle, ends.high)
         if not all(math.isfinite(r) and r > 0 for r in ratios) or list(ratios) != sorted(ratios):
             yield "low, middle and high are not in order", "estimate.published"
+        if ends.kind not in KINDS:
+            yield f"the kind is none of {', '.join(KINDS)}", "estimate.published"
     wholes: Mapping[str, tuple[float, Mapping[str, float]]] = {
         "time_by_cause": (estimate.step_time_s, estimate.time_by_cause),
         "memory_by_cause": (estimate.peak_memory_bytes, estimate.memory_by_cause),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from topology.units import format_seconds
@@ -9,7 +11,21 @@ from topology.units import format_seconds
 if TYPE_CHECKING:
     from ir.plan import Estimate
 
-__all__ = ["expected_text", "published_note"]
+__all__ = [
+    "CONTEXT_PARALLEL", "DENSE", "KINDS", "ROUTED", "expected_text", "published_note",
+]  # fmt: skip
+
+DENSE, ROUTED, CONTEXT_PARALLEL = "dense", "routed", "context parallel"
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        DENSE: "dense transformers",
+        ROUTED: "mixtures of experts",
+        CONTEXT_PARALLEL: "dense transformers with context parallelism",
+    }
+)
+"""What runs are told apart by, in words. Mixtures are routed with and without context parallelism.
+"""
 
 
 def expected_text(estimate: Estimate) -> str:
@@ -30,7 +46,7 @@ def published_note(estimate: Estimate) -> str:
         return "no step was measured: other times rest on data sheets and assumed efficiencies"
     where = f"chips of this generation ({found.of})" if found.of else "chips of all generations"
     return (
-        f"no step of this plan was measured; {found.runs} published runs of dense transformers on "
+        f"no step of this plan was measured; {found.runs} published runs of {KINDS[found.kind]} on "
         f"{where} took {found.low:.2f} to {found.high:.2f} times what this model says of their "
         f"layouts (nine of ten), {found.middle:.2f} in the middle"
     )

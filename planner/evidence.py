@@ -29,6 +29,7 @@ from planner.edges import (
     CAUSE_SYNC,
     EdgeKind,
 )
+from planner.likeness import kind_of
 from planner.lowered import Edge, Lowered, Node, NodeKind
 from planner.ports import Port, PortState
 
@@ -264,15 +265,18 @@ class Evidence:
     def _published(self) -> Published | None:
         """What published training runs on such chips say of the step."""
         setting = self.lowered.setting
-        forward = [
-            float(node.candidates.forward_s[node.assignment_index(chosen)])
-            for node, chosen in zip(self.lowered.nodes, self.choice, strict=True)
+        chosen = {
+            node.name: (node.candidates, node.assignment_index(number))
+            for node, number in zip(self.lowered.nodes, self.choice, strict=True)
             if node.candidates is not None
-        ]
+        }
+        forward = [float(found.forward_s[at]) for found, at in chosen.values()]
         took = [seconds for seconds in forward if seconds > 0]
         if not setting.training or not took:
             return None
-        return published_steps(setting.cluster.chip, math.fsum(took) / len(took))
+        split = {name: found.assignments[at] for name, (found, at) in chosen.items()}
+        kind = kind_of(self.lowered.liveness.graph, split)
+        return published_steps(setting.cluster.chip, math.fsum(took) / len(took), kind)
 
     def compute_by_cause(self, wanted: Callable[[Node], bool]) -> dict[str, float]:
         """Seconds of everything but communication, of some nodes."""

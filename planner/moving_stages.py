@@ -20,6 +20,7 @@ from ir.plan import (
     SharedParameter,
 )
 from ir.plan_stages import has_equal_stages, part_times, pipeline_of, received, retimed, stage_plan
+from planner.likeness import kind_of
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
@@ -279,4 +280,5 @@ def _published(plan: Plan, cluster: Cluster) -> Published | None:
     if not took:
         return None
     mean_s = math.fsum(took) / len(took) / pipeline_of(plan).micro_batches
-    return published_steps(cluster.chip, mean_s)
+    split = {op.name: [factor for _, factor in op.split] for op in plan.operators}
+    return published_steps(cluster.chip, mean_s, kind_of(plan.graph, split))

@@ -40,7 +40,7 @@ def token_dims(graph: OpGraph) -> Tokens:
         if _is_sequence(graph.tensors[name]):
             found[name] = frozenset({1})
     for op in graph.ops:
-        factors = _token_factors(op, graph, found)
+        factors = token_factors(op, graph, found)
         for name, mapping in zip(op.outputs, _rule(op, graph).results, strict=True):
             dims = frozenset(
                 place for place, dim in enumerate(mapping or ()) if factors.intersection(dim)
@@ -59,7 +59,7 @@ def _rule(op: Op, graph: OpGraph) -> ShardingRule:
     return lookup(op.kind).rule(OpView(op, graph))
 
 
-def _token_factors(op: Op, graph: OpGraph, tokens: Tokens) -> frozenset[int]:
+def token_factors(op: Op, graph: OpGraph, tokens: Tokens) -> frozenset[int]:
     """Factors of an operator that split tokens."""
     return frozenset(
         factor
@@ -177,7 +177,7 @@ def _context_parts(request: SearchRequest, graph: OpGraph, tokens: Tokens) -> in
 
 def _cuts_context(op: Op, graph: OpGraph, tokens: Tokens) -> bool:
     """Whether an operator is attention with queries along tokens."""
-    return lookup(op.kind).engine is Engine.ATTENTION and bool(_token_factors(op, graph, tokens))
+    return lookup(op.kind).engine is Engine.ATTENTION and bool(token_factors(op, graph, tokens))
 
 
 def context_notes(
@@ -200,7 +200,7 @@ def context_notes(
         math.prod(sizes[axis] for axis, factor in planned.split if factor in factors)
         for op, planned in zip(graph.ops, operators, strict=True)
         if _cuts_context(op, graph, tokens)
-        for factors in (_token_factors(op, graph, tokens),)
+        for factors in (token_factors(op, graph, tokens),)
     }
     if max(found, default=1) == 1:
         return ()
@@ -241,7 +241,7 @@ def left_by(
         made = _made_channels(op, graph) if left_out.as_generated else frozenset()
         if left_out.whole_positions:
             made |= {window.factor for window in _rule(op, graph).windows}
-        along = _token_factors(op, graph, tokens)
+        along = token_factors(op, graph, tokens)
         keep = _kept(found, op, along, made, left_out)
         if left_out.context_parts is not None and _cuts_context(op, graph, tokens):
             mesh = lowered.setting.mesh

@@ -8,7 +8,8 @@ their order, slots without a token are zeros, and what finds no slot cannot be r
 
 from __future__ import annotations
 
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.graph import OpGraph
+from ir.ops.registry import Engine, Needs, OpView, lookup, operator
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -46,6 +47,25 @@ def _routed(
     rows = (c, inner) if full else ()
     index = (rows, *((),) * (len(view.dims(1)) - 1)) if view.has(1) else None
     return (rows, *single(rest)), single([x, c, *rest]), index
+
+
+def slot_tensors(graph: OpGraph) -> frozenset[str]:
+    """Tensors whose first dimension is the experts: between a `Dispatch` and its `Combine`."""
+    found: set[str] = set()
+    for op in graph.ops:
+        if op.kind == "Dispatch":
+            found.update(op.outputs)
+        elif op.kind != "Combine" and not found.isdisjoint(op.inputs):
+            view = OpView(op, graph)
+            rule = lookup(op.kind).rule(view)
+            experts = {f for n, m in zip(op.inputs, rule.operands, strict=True)
+                       if n in found and m for f in m[0]}  # fmt: skip
+            found.update(
+                name
+                for name, mapping in zip(op.outputs, rule.results, strict=True)
+                if mapping and experts.intersection(mapping[0])
+            )
+    return frozenset(found)
 
 
 def expert_matmul_rule(view: OpView) -> ShardingRule:

@@ -26,16 +26,13 @@ import numpy as np
 from costmodel.collectives import Collective, CollectiveModel
 from costmodel.redistribution import UNREACHABLE_S
 from ir.dtypes import dtype_bytes
-from ir.graph import Op, OpGraph
-from ir.ops import Engine, OpView, lookup
+from ir.graph import Op
 from planner.edges import EdgeKind, RetoldEdges, Transfer
+from planner.likeness import KEYS, VALUES, query_rows
 from planner.lowered import Edge, Lowered, Node
 from planner.ports import Port, PortState, local_elements
 from planner.problem import EdgeTable
 from planner.stages.states import FloatArray
-
-KEYS, VALUES = 1, 2
-"""Operands of attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +158,7 @@ class _Extension:
         op = self.ops.get(node.name)
         if op is None or node.candidates is None or edge.operand not in {KEYS, VALUES}:
             return None
-        found = _rows(op, self.lowered.liveness.graph)
+        found = query_rows(op, self.lowered.liveness.graph)
         if found is None:
             return None
         liveness = self.lowered.liveness
@@ -214,27 +211,6 @@ class _Extension:
                     known[number, target] = self.ring.time_s(edge.kind, source, target)
                 out[edge.source_port.of == number, column] = known[number, target]
         return out
-
-
-def _rows(op: Op, graph: OpGraph) -> tuple[frozenset[int], int] | None:
-    """Factors of the rows of queries, and which dimension rows are; None if an operator is no
-    attention whose keys can go round.
-    """
-    entry = lookup(op.kind)
-    if entry.engine is not Engine.ATTENTION or len(op.outputs) > 1:
-        return None
-    rule = entry.rule(OpView(op, graph))
-    if len(rule.operands) <= VALUES:
-        return None
-    query, key, value = (rule.operands[i] for i in range(3))
-    if query is None or key is None or value is None or len(query) != len(key):
-        return None
-    every = [frozenset(f for dim in m for f in dim) for m in (query, key, value)]
-    summed = (every[1] & every[2]) - every[0]
-    for dim, (rows, keys) in enumerate(zip(query, key, strict=True)):
-        if summed and frozenset(keys) == summed and rows:
-            return frozenset(rows), dim
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from costmodel.collectives import Collective, CollectiveModel
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedCollective, PlannedOperator
 from planner.edges import CAUSE_FORWARD, CAUSE_GRADIENT
-from planner.stages.ring import KEYS, VALUES, seen_s
+from planner.likeness import KEYS, VALUES
+from planner.stages.ring import seen_s
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plan_ends import Compared, held, quantiles
-from benchmarks.plan_steps import outside, priced_step, sent_s
+from benchmarks.plan_ends import Compared, calibration, held, quantiles
+from benchmarks.plan_steps import kind_of, outside, priced_step, sent_s
 from costmodel.training.records import Attention, Recompute
+from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 from tests.costmodel.training.runs import LLAMA, run
 
 ROOT: dict[str, Any] = {"global_batch": 32, "micro_batch": 1, "dp": 4, "recompute": Recompute.NONE}
@@ -62,11 +63,12 @@ def test_a_stage_on_parts_of_servers_is_left_out() -> None:
     assert not outside(run(LLAMA, dp=16))
     racks = replace(run(LLAMA, dp=64), machine="gb200")
     assert not outside(racks)
-    assert "parts of servers" in outside(replace(racks, layout=replace(racks.layout, dp=128)))
+    assert not outside(replace(racks, layout=replace(racks.layout, dp=128)))
+    assert "parts of servers" in outside(replace(racks, layout=replace(racks.layout, dp=96)))
 
 
 def compared(name: str, model: str, ratio: float) -> Compared:
-    return Compared(name, "block", model, "ampere", ratio, 1e-3)
+    return Compared(name, "block", model, DENSE, "ampere", ratio, 1e-3)
 
 
 def test_ends_hold_most_runs_and_the_middle_half() -> None:
@@ -81,3 +83,47 @@ def test_a_model_unlike_the_others_is_outside_of_ends_without_it() -> None:
     odd = [compared(f"odd{i}", "odd", 3.0) for i in range(10)]
     assert held([*alike, *odd]) <= 0.8
     assert held([*alike, *(replace(run, ratio=1.02) for run in odd)]) > 0.85
+
+
+def test_kinds_and_generations_with_few_models_have_the_ends_of_all_or_none() -> None:
+    many = [compared(f"r{i}", f"m{i % 8}", 1.0 + i / 100) for i in range(40)]
+    few = [replace(run, kind=ROUTED, model=f"m{i % 5}") for i, run in enumerate(many)]
+    fewest = [replace(run, kind=CONTEXT_PARALLEL, model=f"m{i % 3}") for i, run in enumerate(many)]
+    kinds = calibration([*many, *few, *fewest])["kinds"]
+    assert {kind: set(found) for kind, found in kinds.items()} == {
+        DENSE: {"ampere", "pooled"}, ROUTED: {"pooled"},
+    }  # fmt: skip
+
+
+MIXTRAL = replace(LLAMA, name="mixtral", experts=8, experts_per_token=2, expert_ffn=4096)
+"""Experts of the width of Llama's block: each token takes two."""
+
+
+def test_a_mixture_takes_longer_the_more_experts_a_token_visits() -> None:
+    plain = replace(run(LLAMA, **ROOT), attention=Attention.FLASH)
+    routed = replace(plain, model=MIXTRAL)
+    spread = replace(routed, layout=replace(routed.layout, ep=4))
+    one, two = (
+        priced_step(replace(routed, model=replace(MIXTRAL, experts_per_token=n))).step_s
+        for n in (1, 2)
+    )
+    assert one < two == priced_step(routed).step_s
+    assert priced_step(spread).step_s != two
+    assert kind_of(spread) == ROUTED
+
+
+def test_layers_without_experts_count_by_their_share() -> None:
+    plain = replace(run(LLAMA, **ROOT), attention=Attention.FLASH)
+    times = [
+        priced_step(replace(plain, model=replace(MIXTRAL, dense_layers=dense))).step_s
+        for dense in (0, LLAMA.layers // 2)
+    ]
+    dense_s = priced_step(plain).step_s
+    assert times[1] == pytest.approx((times[0] + dense_s) / 2, rel=0.02)
+
+
+def test_a_split_context_shares_the_work() -> None:
+    whole = replace(run(LLAMA, **ROOT), attention=Attention.FLASH)
+    cut = replace(whole, layout=replace(whole.layout, cp=2))
+    assert 0.5 < priced_step(cut).step_s / priced_step(whole).step_s < 0.8
+    assert kind_of(cut) == CONTEXT_PARALLEL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.published_steps import SHORT_OPERATOR_S, published_steps
+from ir.published import CONTEXT_PARALLEL, KINDS, ROUTED
 from topology.catalogue import named_chip
 
 LONG_S = 1e-3
@@ -37,3 +38,19 @@ def test_short_operators_are_like_no_run() -> None:
     chip = named_chip("a100_sxm_80g")
     assert published_steps(chip, 0.99 * SHORT_OPERATOR_S) is None
     assert published_steps(chip, SHORT_OPERATOR_S) is not None
+
+
+@pytest.mark.parametrize("kind", [ROUTED, CONTEXT_PARALLEL])
+@pytest.mark.parametrize("chip", ["h100_sxm_80g", "ascend_910b3"])
+def test_other_kinds_have_ends_of_their_own_from_all_generations(kind: str, chip: str) -> None:
+    found, dense = (published_steps(named_chip(chip), LONG_S, each) for each in (kind, "dense"))
+    assert found is not None
+    assert dense is not None
+    assert (found.kind, found.of, dense.kind) == (kind, "", "dense")
+    assert 20 <= found.runs < dense.runs
+    assert 0.5 < found.low < found.middle < found.high < 2.0
+
+
+def test_a_kind_without_runs_is_like_none() -> None:
+    assert published_steps(named_chip("a100_sxm_80g"), LONG_S, "sparse") is None
+    assert all(published_steps(named_chip("a100_sxm_80g"), LONG_S, kind) for kind in KINDS)

@@ -82,6 +82,16 @@ def test_moving_a_split_between_dimensions_is_an_all_to_all() -> None:
     assert steps[0].nbytes == 64 * 128 * 256 * 2 / 8
 
 
+def test_an_exchange_over_two_tiers_is_one_message_and_no_dearer_than_one_tier_at_a_time() -> None:
+    redistribution = free()
+    steps = redistribution.steps(TENSOR, Layout(((), (0, 1), ())), Layout(((0, 1), (), ())))
+    assert [(s.kind, s.axes) for s in steps] == [(Collective.ALL_TO_ALL, (0, 1))]
+    local = 64 * 128 * 256 * 2 / 16
+    model = redistribution.model
+    apart = [float(model.time_s(Collective.ALL_TO_ALL, local, (axis,))) for axis in (0, 1)]
+    assert max(apart) <= steps[0].time_s <= sum(apart) * (1 + 1e-12)
+
+
 def test_a_layout_that_does_not_divide_is_out_of_reach() -> None:
     odd = Shardable((3, 128), "float32")
     table = free().pair_time_s(odd, [Layout(((), ()))], [Layout(((1,), ())), Layout(((), (1,)))])

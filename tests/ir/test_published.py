@@ -35,6 +35,8 @@ def test_the_note_says_whose_runs_they_are() -> None:
     assert "86 published runs of dense transformers on chips of this generation (ascend)" in own
     assert "86 published runs of dense transformers on chips of all generations" in others
     assert "took 0.75 to 1.25 times" in own
+    routed = published_note(with_runs(replace(OWN, kind="routed")).estimate)
+    assert "86 published runs of mixtures of experts on chips" in routed
     assert none.startswith("no step was measured")
 
 
@@ -52,7 +54,14 @@ def test_a_file_of_before_is_read() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"low": 1.1}, {"high": 0.9}, {"low": -1.0}, {"high": math.inf}, {"middle": math.nan}],
+    [
+        {"low": 1.1},
+        {"high": 0.9},
+        {"low": -1.0},
+        {"high": math.inf},
+        {"middle": math.nan},
+        {"kind": "sparse"},
+    ],
 )
 def test_ends_in_disorder_are_a_fault(changed: dict[str, Any]) -> None:
     estimate = with_runs(replace(OWN, **changed)).estimate

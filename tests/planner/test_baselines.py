@@ -9,9 +9,10 @@ import pytest
 
 from importers.onnx import import_onnx
 from ir.batch import batch_dims
-from planner.baselines import baselines, choice_of, schemes
+from planner.baselines import baselines, schemes
 from planner.evidence import Evidence
 from planner.request import InfeasibleError
+from planner.schemes import choice_of
 from planner.search import search
 from tests.builders import attention_block, mlp
 from tests.planner.lowering_of import all_lowered

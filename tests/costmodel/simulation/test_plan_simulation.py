@@ -120,7 +120,7 @@ def test_overlap_hides_communication_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", ["products", "transformer", "convolutions"])
 def test_gradients_of_data_parallel_plans_hide_behind_the_backward_pass(name: str) -> None:
     total, exposed = hidden_of(simulate_plan(plan_of(name), OVERLAP), "gradient sync")
-    assert 0 < exposed < 0.9 * total
+    assert 0 < exposed < 0.95 * total
 
 
 @pytest.mark.parametrize(
