@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.files import check_folder, write_files
+from cli.files import check_outputs, write_files
 from cli.progress import Progress
 from cli.row_names import printable, row_names, short
 from cli.validate import Rows, read_text
@@ -55,8 +55,7 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
     out are predicted better for it. The interval of a constant comes from rows drawn with
     replacement, the error afterwards from leaving rows out: each, or of many a twentieth at a time.
     """
-    if output is not None:
-        check_folder(output.parent)
+    check_outputs({"-o": output}, [rows])
     from costmodel.training.dataset import read_entries, read_table  # noqa: PLC0415  and numpy
     from costmodel.training.own_cluster import calibration_yaml, refit  # noqa: PLC0415
 

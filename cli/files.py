@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cli.errors import UserError
@@ -14,14 +14,58 @@ Writer = Callable[[Path], None]
 """Writes one file to the path that it is given."""
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, at: str = "") -> None:
     """Find out before the work begins whether files can be written; leaves nothing behind.
+
+    Args:
+        folder: to write into.
+        at: what names it, for the error.
 
     Raises:
         UserError: the folder cannot be made, or nothing can be written into it.
     """
-    with _reported(folder), _made(folder) as made, tempfile.TemporaryDirectory(dir=folder):
+    with _reported(folder, at), _made(folder) as made, tempfile.TemporaryDirectory(dir=folder):
         made.clear_on_exit = True
+
+
+def check_outputs(named: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
+    """Find out before the work begins whether files can be written; leaves nothing behind.
+
+    Args:
+        named: the files by the option that names each; `None` where one is not asked for.
+        inputs: what the work reads, which is not to be lost.
+
+    Raises:
+        UserError: one cannot be written, is read, or is named twice.
+    """
+    taken: list[Path] = []
+    for option, path in named.items():
+        if path is None:
+            continue
+        at = f"{option} {path}"
+        with _reported(path.parent, at):
+            _check_place(path, at)
+            if any(_same(path, each) for each in inputs):
+                raise UserError(f"{path} is what is read", at, "name another file")
+            if any(_same(path, each) for each in taken):
+                raise UserError(f"{path} is named for two outputs", at, "name another file")
+        check_folder(path.parent, at)
+        taken.append(path)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.absolute() == other.absolute() or (
+        one.exists() and other.exists() and one.samefile(other)
+    )
+
+
+def _check_place(path: Path, at: str) -> None:
+    """Refuse what a file would replace that is none: folders, devices and pipes."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", at, "name another place")
+    device = path.parent.resolve() == Path("/dev")
+    if device or (path.exists() and not path.is_file()):
+        raise UserError(f"{path} is no regular file", at, "name another place")
 
 
 def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
@@ -30,20 +74,30 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
     Raises:
         UserError: the folder or a file cannot be written.
     """
-    blocked = [folder / name for name in writers if (folder / name).is_dir()]
-    if blocked:
-        raise UserError(f"{blocked[0]} is a folder", f"-o {folder}", "name another place")
-    with (
-        _reported(folder),
-        _made(folder),
-        tempfile.TemporaryDirectory(prefix=".planner-", dir=folder) as text,
-    ):
-        staging = Path(text)
-        for name, write in writers.items():
-            write(staging / name)
-        for name in writers:
-            (staging / name).replace(folder / name)
-    return [folder / name for name in writers]
+    return write_paths({folder / name: write for name, write in writers.items()})
+
+
+def write_paths(writers: Mapping[Path, Writer]) -> list[Path]:
+    """Write files into any folders, which are made if need be: all of them or none.
+
+    Raises:
+        UserError: a folder or a file cannot be written.
+    """
+    for path in writers:
+        with _reported(path.parent):
+            _check_place(path, f"-o {path.parent}")
+    with ExitStack() as stack:
+        staging: dict[Path, Path] = {}
+        for folder in dict.fromkeys(path.parent for path in writers):
+            stack.enter_context(_reported(folder))
+            stack.enter_context(_made(folder))
+            staged = tempfile.TemporaryDirectory(prefix=".planner-", dir=folder)
+            staging[folder] = Path(stack.enter_context(staged))
+        for path, write in writers.items():
+            write(staging[path.parent] / path.name)
+        for path in writers:
+            (staging[path.parent] / path.name).replace(path)
+    return list(writers)
 
 
 class _Made:
@@ -72,12 +126,12 @@ def _made(folder: Path) -> Iterator[_Made]:
 
 
 @contextmanager
-def _reported(folder: Path) -> Iterator[None]:
+def _reported(folder: Path, at: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise UserError(
             f"cannot write into {folder}: {error.strerror or error}",
-            f"-o {folder}",
+            at or f"-o {folder}",
             "name a folder that you may write to",
         ) from error

@@ -10,7 +10,7 @@ import typer
 
 from cli import options
 from cli.errors import UserError
-from cli.files import Writer, check_folder, write_files
+from cli.files import Writer, check_outputs, write_paths
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -119,9 +119,7 @@ def layouts(  # noqa: PLR0913  one parameter per option
     as_json: options.Json = False,
 ) -> None:
     """Rank the conventional parallel layouts of a model on a machine."""
-    for file in (table, plot):
-        if file is not None:
-            check_folder(file.parent)
+    check_outputs({"--csv": table, "--plot": plot}, [Path(model)])
     if plot is not None and plot.suffix.lower() not in {".svg", ".png"}:
         raise UserError(f"{plot.name} is no picture", "--plot", "end it in .svg or .png")
     from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
@@ -178,10 +176,10 @@ def _written(found: Ranking, table: Path | None, plot: Path | None) -> list[Path
     from cli.layouts_text import write_table  # noqa: PLC0415
     from planner.whatif.layout_plot import save_layouts  # noqa: PLC0415
 
-    writers: list[tuple[Path, Writer]] = []
+    writers: dict[Path, Writer] = {}
     if table is not None:
-        writers.append((table, lambda path: write_table(found, path)))
+        writers[table] = lambda path: write_table(found, path)
     if plot is not None:
         kind = plot.suffix[1:].lower()
-        writers.append((plot, lambda path: save_layouts(found.priced, path, kind)))
-    return [write_files(file.parent, {file.name: write})[0] for file, write in writers]
+        writers[plot] = lambda path: save_layouts(found.priced, path, kind)
+    return write_paths(writers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import Writer, check_outputs, write_paths
 from cli.remote import Server, remote_servers, remote_simulation
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def simulate(  # noqa: PLR0913  one parameter per option
         cluster, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()), prefetch,
         interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
-    _check_outputs(trace, plot)
+    _check_outputs(trace, plot, subject)
     asked = _layout(given, layout, servers, precision, software)
     if asked is not None and servers is not None:
         _served(server, subject, asked, servers, as_json=as_json)
@@ -124,11 +124,12 @@ def _simulate_there(
     result, timeline, picture = remote_simulation(
         server, subject, asdict(given), layout, trace=trace is not None, plot=kind
     )
-    files = []
+    writers: dict[Path, Writer] = {}
     if trace is not None:
-        files = write_files(trace.parent, {trace.name: lambda path: _write_bytes(path, timeline)})
+        writers[trace] = lambda path: _write_bytes(path, timeline)
     if plot is not None:
-        files += write_files(plot.parent, {plot.name: lambda path: _write_bytes(path, picture)})
+        writers[plot] = lambda path: _write_bytes(path, picture)
+    files = write_paths(writers)
     if as_json:
         print(dumps({**result, "files": [str(path) for path in files]}))
     else:
@@ -139,11 +140,9 @@ def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _check_outputs(trace: Path | None, plot: Path | None) -> None:
+def _check_outputs(trace: Path | None, plot: Path | None, subject: str) -> None:
     """Find out before the work begins whether the files can be written."""
-    for path in (trace, plot):
-        if path is not None:
-            check_folder(path.parent)
+    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise UserError(
             f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
@@ -176,18 +175,18 @@ def _served(
 
 def _written(found: Simulation, trace: Path | None, plot: Path | None) -> list[Path]:
     """The files that were asked for, each whole or not at all."""
-    out: list[Path] = []
+    writers: dict[Path, Writer] = {}
     if trace is not None:
         from costmodel.simulation.trace import trace_json  # noqa: PLC0415
 
         text = trace_json(found)
-        out += write_files(trace.parent, {trace.name: lambda path: _write_text(path, text)})
+        writers[trace] = lambda path: _write_text(path, text)
     if plot is not None:
         from costmodel.simulation.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
         kind = plot.suffix.lstrip(".").lower()
-        out += write_files(plot.parent, {plot.name: lambda path: save_plot(found, path, kind)})
-    return out
+        writers[plot] = lambda path: save_plot(found, path, kind)
+    return write_paths(writers)
 
 
 def _write_text(path: Path, text: str) -> None:

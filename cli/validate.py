@@ -10,7 +10,7 @@ import typer
 
 from cli import options
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import check_outputs, write_files
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def validate(
     Predictions never read what was measured: columns named measured_* and the parts of notes that
     begin with [check]. A row without measurements is predicted too.
     """
-    if output is not None:
-        check_folder(output.parent)
+    check_outputs({"-o": output}, [rows, *([calibration] if calibration else [])])
     from costmodel.training.dataset import read_table  # noqa: PLC0415  brings in numpy
     from costmodel.training.predict import predict  # noqa: PLC0415
 

@@ -113,6 +113,8 @@ def parse_calibration(text: str) -> Calibration:
     """
     try:
         file: Any = yaml.safe_load(text)
+        if not isinstance(file, dict):
+            raise TypeError("it is no YAML with families of constants")  # noqa: TRY301
         families = _families(file["families"])
         ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
         memory = {

@@ -20,16 +20,25 @@ __all__ = [
     "without_commas", "zero_stage",
 ]  # fmt: skip
 
-_UNSTATED = {"n/a", "n.a.", "na", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "unknown", "not stated"}
-_ON = {"yes", "y", "true", "on", "enabled", "1"}
-_OFF = {"no", "n", "false", "off", "disabled", "none", "0"}
+_UNSTATED = {
+    "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "-", "--", "\N{EN DASH}", "\N{EM DASH}",
+    "?", "tbd", "unknown", "unspecified", "not stated", "not reported", "not published",
+    "not specified", "not given", "not available",
+}  # fmt: skip
+_ON = {"yes", "y", "true", "on", "enabled", "1", "1.0"}
+_OFF = {"no", "n", "false", "off", "disabled", "none", "w/o", "without", "0", "0.0"}
 _LARGEST = 10**9
 _SHOWN = 40
 """Characters of a cell that a message repeats."""
 
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
-_ZERO = re.compile(r"(?:zero[ -]?)?(?:stage[ -]?)?([0-3])(?:\.0)?")
-_SHARDED = {"ddp": 0, "fsdp": 3, "fsdp2": 3, "full_shard": 3}
+_THOUSANDS = re.compile(
+    r"[+-]?[0-9]{1,3}(?:([,'\u2019 \u00a0\u2009\u202f])[0-9]{3})(?:\1[0-9]{3})*(\.[0-9]*)?"
+)
+_ZERO = re.compile(r"(?:zero[ _-]?)?(?:stage[ _-]?)?([0-3])(?: ?\(.*\))?")
+_SHARDED = {
+    "ddp": 0, "no_shard": 0, "distributed optimizer": 1, "use-distributed-optimizer": 1,
+    "shard_grad_op": 2, "fsdp": 3, "fsdp2": 3, "full_shard": 3,
+}  # fmt: skip
 """What PyTorch calls the ends of ZeRO's scale."""
 
 _FILLERS = {
@@ -37,6 +46,10 @@ _FILLERS = {
     "recomputation",
     "activation",
     "activations",
+    "ac",
+    "remat",
+    "policy",
+    "checkpoint",
     "checkpointing",
     "granularity",
 }
@@ -50,9 +63,27 @@ _POLICIES = {
     "core attn": Recompute.SELECTIVE,
     "core attention": Recompute.SELECTIVE,
     "custom": Recompute.FULL,
+    **dict.fromkeys(
+        (
+            "op",
+            "per op",
+            "selective op",
+            "selective per op",
+            "op selective",
+            "per op selective",
+            "sac",
+            "op sac",
+            "per op sac",
+        ),
+        Recompute.SELECTIVE,
+    ),
+    "w o": Recompute.NONE,
     "minimal": Recompute.SELECTIVE,
     "minimal flash": Recompute.NONE,
     "minimal with context": Recompute.NONE,
+    "minimal offloaded": Recompute.SELECTIVE,
+    "save dot except mlp": Recompute.FULL,
+    "save dot except mlpwi": Recompute.FULL,
     "save dot with context except mlp": Recompute.FULL,
     "save out proj": Recompute.FULL,
     "qkv proj offloaded": Recompute.FULL,
@@ -75,7 +106,7 @@ def cell(row: Mapping[str, str], column: str) -> str:
 def number(row: Mapping[str, str], column: str) -> int | None:
     """The whole number of 1 or more in a column, `None` if it is not stated."""
     text = cell(row, column)
-    return _whole(text, column) if text else None
+    return None if not text or text.lower() == "none" else _whole(text, column)
 
 
 def size(row: Mapping[str, str], column: str) -> int:
@@ -89,7 +120,7 @@ def size(row: Mapping[str, str], column: str) -> int:
 def degree(row: Mapping[str, str], column: str) -> int | None:
     """Parts of a parallel layout, `None` if they are not stated; words such as `off` say one."""
     text = cell(row, column)
-    if text.lower() in _OFF - {"0"}:
+    if text.lower() in _OFF - {"0", "0.0"}:
         return 1
     return _whole(text, column, " nor 'none'") if text else None
 
@@ -119,7 +150,9 @@ def zero_stage(row: Mapping[str, str]) -> int | None:
         return None
     if word in _OFF:
         return 0
-    found = _ZERO.fullmatch(word)
+    found, value = _ZERO.fullmatch(word), as_number(word)
+    if value in {0.0, 1.0, 2.0, 3.0}:
+        return int(value)
     stage = int(found.group(1)) if found else _SHARDED.get(word)
     if stage is None:
         raise LayoutError(f"zero_stage is {text[:_SHOWN]!r}; known: 0 to 3, none, fsdp")
@@ -143,8 +176,9 @@ def recompute_words(row: Mapping[str, str]) -> tuple[Recompute, bool] | None:
 
 
 def without_commas(text: str) -> str:
-    """A number as it is read: without the commas between its thousands."""
-    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
+    """A number as it is read: without the commas, blanks or apostrophes between its thousands."""
+    found = _THOUSANDS.fullmatch(text)
+    return text.replace(found.group(1), "") if found else text
 
 
 def as_number(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from costmodel.training.cells import degree, number, recompute_words, size, switch, zero_stage
 from costmodel.training.layout_check import check_layout
 from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingModel
-from costmodel.training.stated_schedule import stated_order
+from costmodel.training.stated_schedule import interleaved, stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,16 +38,22 @@ def row_layout(
     """
     assumed, unread = remarks
     tp, pp, cp = (degree(row, name) or 1 for name in ("tp", "pp", "cp"))
-    dp, vpp = _replicas(row, tp * pp * cp, assumed), degree(row, "vpp") or 1
+    dp = _replicas(row, tp * pp * cp, assumed)
     if (devices := number(row, "devices")) and tp * pp * cp * dp != devices:
         raise LayoutError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} are not {devices} devices")
+    micro = _micro_batch(row, profile, (tp * cp, pp, dp), assumed)
+    chunks = degree(row, "vpp")
+    if chunks is None and pp > 1 and interleaved(notes):
+        steps = size(row, "global_batch") // (micro * dp)
+        chunks = _usual_chunks(pp, steps, model.layers, assumed)
+    vpp = chunks or 1
     recompute, share = _recompute(
         row, notes, (model.layers, pp * vpp), profile.get("recompute", "none"), remarks
     )
     parallel = switch(row, "sequence_parallel")
     layout = TrainingLayout(
         global_batch=size(row, "global_batch"),
-        micro_batch=_micro_batch(row, profile, (tp * cp, pp, dp), assumed),
+        micro_batch=micro,
         seq_len=size(row, "seq_len"),
         tp=tp,
         pp=pp,
@@ -70,6 +76,14 @@ def row_layout(
     return layout
 
 
+def _usual_chunks(pp: int, micro_batches: int, layers: int, assumed: list[str]) -> int:
+    """Chunks of layers on each stage where an order is interleaved but nobody says how often: two,
+    the fewest that there can be, and one where two cannot be.
+    """
+    assumed.append("vpp")
+    return 2 if micro_batches % pp == 0 and 2 * pp <= layers else 1
+
+
 def _idle_layers(row: Mapping[str, str], notes: Notes) -> int:
     """Layers that do nothing and only fill stages."""
     idle = notes.numbers("noop-layers")
@@ -90,9 +104,18 @@ def _micro_batch(
     batch, micro = size(row, "global_batch"), number(row, "micro_batch")
     if micro is None:
         assumed.append("micro_batch")
-        return max(batch // dp, 1) if profile["micro_batch"] == "all" and pp == 1 else 1
+        return _usual_micro_batch(max(batch // dp, 1), pp, profile["micro_batch"])
     per_device = "per_device_batch" in profile and micro * ranks * dp == batch
     return micro * ranks if per_device else micro
+
+
+def _usual_micro_batch(sequences: int, pp: int, usual: str) -> int:
+    """Of so many sequences of a replica, what software takes at a time unless told: one, all of
+    them where there is no pipeline, or as many as make one micro-batch for each stage.
+    """
+    if usual == "stages" and sequences % pp == 0:
+        return sequences // pp
+    return sequences if usual == "all" and pp == 1 else 1
 
 
 def _zero_stage(row: Mapping[str, str], profile: dict[str, Any], assumed: list[str]) -> int:

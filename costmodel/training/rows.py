@@ -22,6 +22,7 @@ from costmodel.training.records import Attention, LayoutError, TrainingModel, Tr
 from costmodel.training.row_layout import row_layout
 from costmodel.training.row_mixers import kinds_of_layers
 from costmodel.training.stacks import further_tokens, names_stack, run_flags, stack_of
+from costmodel.training.stated_size import says_experts, size_remarks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,9 @@ COLUMNS = (
 
 _SIZES = ("hidden", "layers", "heads", "ffn_hidden")
 """Columns that the name of a public model may stand for; heads of keys too, of as many heads."""
+
+_LATENT = ("query_rank", "kv_rank", "rotary", "value")
+"""Sizes of latent attention, which has as many heads of keys as of queries."""
 
 _OWN_KINDS = ("mixer", "mixer-layers")
 """Notes that say of their own which layers have what in the place of attention."""
@@ -105,6 +109,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
         attention=_attention(notes, profile),
         flags=run_flags(row, notes, profile, layout),
     )
+    unread += size_remarks(cell(row, "params"), run)
     return ReadRow(run, tuple(assumed), tuple(unread))
 
 
@@ -113,7 +118,7 @@ def _server(row: Mapping[str, str], devices: int, usual: int) -> int:
 
     A slice of TPUs is such a server too; part of a server is written as 0 or a fraction.
     """
-    text = cell(row, "servers")
+    text = "" if (stated := cell(row, "servers")).lower() == "none" else stated
     servers = as_number(text) if text else 1.0
     if not 0 <= servers <= devices:
         raise LayoutError(f"column 'servers' is {text[:40]!r}, not a number from 0 to {devices}")
@@ -157,21 +162,26 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         assumed.append("vocab")
         vocab = family.get("vocab", 32000)
     stated = needed("kv-channels", notes.number("kv-channels"))
-    head = stated or family.get("head") or hidden // heads
-    latent = {key: family.get(key, 0) for key in ("query_rank", "kv_rank", "rotary", "value")}
+    keys = number(row, "kv_heads") or kv_heads or heads
+    latent = {key: family.get(key, 0) if keys == heads else 0 for key in _LATENT}
+    usual = None if family.get("kv_rank") and not latent["kv_rank"] else family.get("head")
+    head = stated or usual or hidden // heads
     layers = max(size(row, "layers") - len(notes.numbers("noop-layers")), 1)
     return TrainingModel(
         name=name,
         hidden=hidden,
         layers=layers,
         heads=heads,
-        kv_heads=number(row, "kv_heads") or kv_heads or heads,
+        kv_heads=keys,
         head_size=head,
         ffn=ffn,
         vocab=vocab,
         gated=gated,
         tied=bool(family.get("tied", False)),
-        **(_experts(notes, family, ffn) | kinds_of_layers(_kinds(notes, family, layers), layers)),
+        **(
+            _experts(notes, family, ffn, name, assumed)
+            | kinds_of_layers(_kinds(notes, family, layers), layers)
+        ),
         value_size=latent["value"],
         query_rank=latent["query_rank"],
         kv_rank=latent["kv_rank"],
@@ -194,6 +204,8 @@ def _kinds(notes: Notes, family: dict[str, Any], layers: int) -> Notes:
     if any(key in notes.values for key in _OWN_KINDS):
         return notes
     pattern = usual.get("layer-pattern", "")
+    if len(pattern) == 1:
+        pattern = usual["layer-pattern"] = pattern * layers
     if pattern and "layer-pattern" not in notes.values and len(pattern) != layers:
         raise LayoutError(
             f"layers are {layers}, of the model of this name {len(pattern)}, of several kinds; "
@@ -202,9 +214,13 @@ def _kinds(notes: Notes, family: dict[str, Any], layers: int) -> Notes:
     return replace(notes, values=usual | notes.values)
 
 
-def _experts(notes: Notes, family: dict[str, Any], ffn: int) -> dict[str, Any]:
+def _experts(
+    notes: Notes, family: dict[str, Any], ffn: int, name: str, assumed: list[str]
+) -> dict[str, Any]:
     """Sizes of routed layers: from the notes, else from what the name implies."""
     stated = notes.number("num-experts")
+    if stated is None and "experts" not in family and says_experts(name):
+        assumed.append("experts")
     count = int(family.get("experts", 0) if stated is None else stated)
     if stated and (count != stated or count < 0):
         raise LayoutError(f"num-experts in 'notes' is {stated:g}, not a whole number from 0")

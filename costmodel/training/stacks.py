@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 import data
-from costmodel.training.cells import needed
+from costmodel.training.cells import cell, needed
 from costmodel.training.machines import machine_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _SINCE = {
 _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
 
-_WITHOUT_FURTHER = r"\b(?:w/ ?o|without|no) ?mtp"
+_WITHOUT_FURTHER = r"(?<![a-z0-9])(?:w/ ?o|without|no)[ _-]?mtp"
 """What the name of a model says where no layers that predict further tokens are trained."""
 
 _DROPS = r"token.?drop"
@@ -114,7 +114,7 @@ def run_flags(
 ) -> frozenset[str]:
     """What a run does beside its layout: see `TrainingRun.flags`."""
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
-    policy = row.get("recompute", "").strip().lower()
+    policy = cell(row, "recompute").lower()
     if "keeps" in stack and re.search(stack["keeps"], policy):
         found.add("keeps-attention")
     if re.search(_DROPS, row.get("model", "").lower()):
@@ -164,7 +164,7 @@ def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
 
 def _offloads(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:
     """Whether what recomputation begins at waits on the host."""
-    policy = row.get("recompute", "").strip().lower()
+    policy = cell(row, "recompute").lower()
     return notes.has(_OFFLOADS) or (
         "offloads" in stack and re.search(stack["offloads"], policy) is not None
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from costmodel.training.notes import Notes
 
-__all__ = ["stated_order"]
+__all__ = ["interleaved", "stated_order"]
 
 _KEYS = (
     "schedule", "pipeline-schedule", "pipeline_schedule", "pipeline_parallel_schedule",
@@ -26,6 +26,14 @@ _NAMES = (
 )
 _OTHERS = r"\b(?:dual-?pipe-?v|zb-?v|zbvzerobubble|zero_bubble_v)\b"
 """Orders that have no formula here."""
+
+
+_INTERLEAVED = r"(?<!non[- ])(?<!not )\binterleaved(?:[-_ ]?1f1b)?" + _END
+
+
+def interleaved(notes: Notes) -> bool:
+    """Whether notes say that stages have several chunks of layers in turn."""
+    return notes.has(_INTERLEAVED)
 
 
 def stated_order(notes: Notes, unread: list[str]) -> str:

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.communication import (
-    Links,
-    all_gather_s,
-    all_to_all_s,
-    dispatch_s,
-    group,
-    transfer_s,
-)
+from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.ends import HEAD_FORWARD, ends_with_s
+from costmodel.training.exchanges import (
+    context_parallel_s,
+    expert_exchange_s,
+    tensor_parallel_s,
+    transfers_s,
+)
 from costmodel.training.host import host_s
 from costmodel.training.kernels import stream_s
-from costmodel.training.layers import layer_times, routed_copies, tokens
+from costmodel.training.layers import layer_times
 from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
 from costmodel.training.sizes import (
     dense_share,
@@ -32,7 +31,6 @@ from costmodel.training.sizes import (
     expert_replicas,
     gathered_parameters,
     local_parameters,
-    mixer_inward,
     replicas_of,
     routed_share,
 )
@@ -124,9 +122,12 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     shares, pair = PLAIN, slowest
     if np.any((table.put_off > 0) | (table.both_ways > 0)):
         shares, pair = _taken_apart(table, c, joins, (forward, backward), (embedding, head))
-    bubble = c.bubble * np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
-    bubble = np.where(table.pp > 1, bubble, 0.0)
-    transfer = _transfers(table, c, links, micro_batches)
+    idle = np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
+    if joins != IN_TURN and shares is not PLAIN:
+        apart = (table.put_off > 0) | (table.both_ways > 0)
+        idle = np.where(apart, _idle_s(table, c, joins, gather, (embedding, head)), idle)
+    bubble = np.where(table.pp > 1, c.bubble * idle, 0.0)
+    transfer = transfers_s(table, c, links, micro_batches)
     alone = joins == IN_TURN
     hidden = np.zeros_like(table.overlap) if alone else hidden_gradients(table, c)
     gradients = _gradients(table, links, hidden, table.most_layers * layer)
@@ -180,6 +181,36 @@ def _taken_apart(
     return Shares((table.layers * backward + behind) / whole, weight / whole, pairs / whole), pair
 
 
+def _idle_s(
+    table: RunTable,
+    c: StepConstants,
+    joins: Joins,
+    gather: FloatArray,
+    ends: tuple[FloatArray, FloatArray],
+) -> FloatArray:
+    """Seconds of the bubble that gradients of weights do not fill.
+
+    What is left of the passes without them is joined as passes are: of what the device does, of
+    what the host issues and of what is gathered and reduced each the part that is not put off.
+    Differences of joined times would grow where one of them shrinks: a faster chip would be slower.
+    """
+    quiet = table.with_columns({"zero_stage": np.zeros_like(table.zero_stage)})
+    still = replace(c, host_s=0.0, host_tp_s=0.0, host_micro_s=0.0, expert_host_s=0.0)
+    forward, backward, _ = _layer_passes(quiet, still, Links.of(c), joins)
+    slowest, whole = _way(table, forward + backward, ends, 0.0)
+    shares, _ = _taken_apart(quiet, still, joins, (forward, backward), ends)
+    device = np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
+    # In passes: a forward one is issued and gathered once, a backward one gathers and reduces.
+    again = 1.0 + table.recompute_full
+    put_off = table.put_off + 1.0
+    host = np.where(table.both_ways > 0, 1.0 + 2.0 * again - 1.5, 1.0 + again - put_off / 2.0)
+    moved = np.where(table.both_ways > 0, 2.0, 3.0 - put_off)
+    half = (table.pp / 2.0 - 1.0) / np.maximum(table.pp - 1.0, 1.0)
+    layers = (table.layers - table.most_layers) * np.where(table.both_ways > 0, half, 1.0)
+    issued = layers * host * host_s(table, c)
+    return beside_s(_joined(device, issued, joins.host), layers * moved * gather, c, joins)
+
+
 def _silent(table: RunTable, c: StepConstants) -> tuple[RunTable, StepConstants]:
     """The same runs if all communication inside layers were hidden."""
     hidden = dict.fromkeys(("tp_hidden", "ep_hidden", "cp_hidden"), 1.0)
@@ -210,8 +241,11 @@ def _layer_passes(
     """
     dense, moe, bare = layer_times(table, c)
     routed, single, alone = routed_share(table), dense_share(table), table.mixing.bare
-    shared, scattered = _tensor_parallel(table, c, links, routed), _expert_exchange(table, c, links)
-    ring = _context_parallel(table, c, links)
+    shared, scattered = (
+        tensor_parallel_s(table, c, links, routed),
+        expert_exchange_s(table, c, links),
+    )
+    ring = context_parallel_s(table, c, links)
     communication = shared + routed * scattered + ring
     mixed_forward = single * dense.forward + routed * moe.forward + alone * bare.forward
     mixed_backward = single * dense.backward + routed * moe.backward + alone * bare.backward
@@ -257,76 +291,6 @@ def beside_s(
 ) -> FloatArray:
     """Seconds of a pass beside the transfers of sharded parameters and their gradients."""
     return _joined(alone, moved, joins.fetch) + c.fetch_shown * moved
-
-
-def _tensor_parallel(
-    table: RunTable, c: StepConstants, links: Links, routed: FloatArray
-) -> FloatArray:
-    """Exposed tensor parallel collectives of one pass: an all-reduce for each block, two of a layer
-    of a transformer, or gathers and scatters.
-
-    Each waits for the last of its ranks: its start grows with the depth of a tree over them.
-    Where sequences are split, experts need no second pair, unless they are split too: then all
-    ranks gather the copies that experts work on.
-    """
-    members = group(table, table.tp, np.ones_like(table.tp))
-    nbytes = 2.0 * tokens(table) * table.hidden
-    start = c.start_s * np.log2(np.maximum(table.tp, 1.0))
-    once = 2.0 * all_gather_s(table, links, nbytes, members) + start
-    apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
-    copies = 2.0 * routed_copies(table) * table.tp * table.mixing.expert_hidden
-    gathered = 2.0 * all_gather_s(table, links, copies, members) + start
-    split = routed * ((table.sequence_parallel > 0) & (table.split_experts > 0))
-    hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
-    exposed = (table.mixing.blocks - apart) * once * (1.0 - hidden) + split * gathered * (
-        1.0 - c.tp_hidden
-    )
-    return np.where(table.tp > 1, exposed, 0.0)
-
-
-def _expert_exchange(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
-    """Exposed dispatch and combination of one pass through a routed layer."""
-    members = group(table, table.ep, expert_parts(table))
-    nbytes = 2.0 * routed_copies(table) * table.mixing.expert_hidden
-    each = all_to_all_s(table, links, nbytes, members)
-    if np.any((table.sends_once > 0) & (table.ep > 1)):
-        copies = np.maximum(table.experts_per_token, 1.0)
-        once = dispatch_s(table, links, nbytes / copies, members)
-        each = np.where(table.sends_once > 0, once, each)
-    return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
-
-
-def _context_parallel(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
-    """Exposed exchange of one pass over the context parallel ranks.
-
-    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
-    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
-    """
-    members = group(table, table.cp, table.tp)
-    width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
-    nbytes = 2.0 * table.micro_batch * table.seq_len * width
-    each = table.mixing.attention * all_gather_s(table, links, nbytes, members)
-    if np.any((table.mixing.share > 0) & (table.cp > 1)):
-        exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
-        each = each + table.mixing.share * all_to_all_s(table, links, exchanged, members)
-    return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
-
-
-def _transfers(
-    table: RunTable, c: StepConstants, links: Links, micro_batches: FloatArray
-) -> FloatArray:
-    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back.
-
-    Tensor parallel ranks that hold the same activations may send a part each (Narayanan et al.,
-    section 4.1).
-    """
-    parts = (table.sequence_parallel > 0) | (table.scatter_stages > 0)
-    split = np.where(parts, table.tp, 1.0)
-    nbytes = 2.0 * tokens(table) * table.hidden / split
-    stride = table.tp * table.cp * table.dp
-    each = transfer_s(table, links, nbytes, stride)
-    crossings = 2.0 * table.vpp * micro_batches + 2.0 * (table.pp - 1.0)
-    return np.where(table.pp > 1, crossings * each * c.pp_shown, 0.0)
 
 
 def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:

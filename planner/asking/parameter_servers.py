@@ -107,9 +107,12 @@ def _port(text: str | None) -> float:
     if text is None:
         return 0.0
     try:
-        return parse_bandwidth(text)
+        rate = parse_bandwidth(text)
     except UnitError as error:
         raise UserError(str(error).partition("\n")[0], "--servers port=", "write 25GB/s") from error
+    if not rate:
+        raise UserError(f"port={text} moves nothing", "--servers", "write it like port=25GB/s")
+    return rate
 
 
 def _seconds(parts: Mapping[str, str], key: str, default: float) -> float:

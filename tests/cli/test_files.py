@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import check_folder, check_outputs, write_files, write_paths
 
 
 def failing(path: Path) -> None:
@@ -92,3 +93,38 @@ def test_a_folder_that_forbids_writing_is_found_before_the_work(
     with pytest.raises(UserError, match="Permission denied"):
         check_folder(tmp_path / "new")
     assert tree(tmp_path) == {}
+
+
+def test_what_is_read_is_not_replaced(tmp_path: Path) -> None:
+    _put(tmp_path / "rows.csv", "mine")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    for name in ("rows.csv", "link.csv"):
+        with pytest.raises(UserError, match="is what is read\n  at:  --trace"):
+            check_outputs({"--trace": tmp_path / name}, [tmp_path / "rows.csv"])
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="named for two outputs"):
+        check_outputs({"--trace": tmp_path / "a", "--plot": tmp_path / "a"})
+    check_outputs({"--trace": tmp_path / "a", "--plot": tmp_path / "b", "-o": None})
+    assert tree(tmp_path) == {}
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/null"), Path("/dev/new"), pipe):
+        with pytest.raises(UserError, match="is no regular file"):
+            check_outputs({"-o": path})
+        with pytest.raises(UserError, match="is no regular file"):
+            write_paths({path: lambda p: _put(p, "new")})
+    assert pipe.is_fifo()
+
+
+def test_files_of_two_folders_are_written_both_or_none(tmp_path: Path) -> None:
+    one, two = tmp_path / "a" / "one", tmp_path / "b" / "two"
+    with pytest.raises(UserError, match="No space left"):
+        write_paths({one: lambda p: _put(p, "1"), two: failing})
+    assert tree(tmp_path) == {}
+    assert write_paths({one: lambda p: _put(p, "1"), two: lambda p: _put(p, "2")}) == [one, two]
+    assert (one.read_text(), two.read_text()) == ("1", "2")

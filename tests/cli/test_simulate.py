@@ -197,6 +197,7 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "dp=2", "llama3-8b", "--servers", "downtime=30"), "nobody is lost or added"),
         (("--layout", "dp=2", "llama3-8b", "--stragglers", "3x1.5"), "3 stragglers of 2 devices"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=fast"), "port="),
+        (("--layout", "dp=2", "llama3-8b", "--servers", "port=0GB/s"), "port=0GB/s moves nothing"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "update=-1"), "no time in seconds"),
         (("--servers", "count=2", "llama3-8b"), "parameter servers serve a layout"),
     ],

@@ -165,6 +165,30 @@ def test_a_better_machine_never_slows_any_layout(
     assert times[1] <= times[0] * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "dualpipe"])
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize(
+    "rate", ["link_bytes_per_s", "port_bytes_per_s", "peak_flops", "memory_bytes_per_s"]
+)
+def test_a_better_machine_never_slows_the_estimate_of_a_bubble(
+    schedule: str, zero: int, rate: str
+) -> None:
+    """What gradients of weights fill shrinks no faster than the passes: where what is gathered is
+    as long as a pass, and where it is not.
+    """
+    run = small_run(
+        replace(LARGE, layers=24), "h800", pp=4, dp=8, zero_stage=zero, schedule=schedule
+    )
+    for port in (0.02, 0.1, 0.5, 1.0):
+        found = faster(machine(run.machine), "port_bytes_per_s", port)
+        times = []
+        for more in (1.0, 1.1, 2.0, 8.0):
+            better = {run.machine: faster(found, rate, more)}
+            with patch.object(machine_module, "machines", lambda better=better: better):
+                times.append(float(step_times(RunTable.of([run]), PLAIN).total[0]))
+        assert times == sorted(times, reverse=True)
+
+
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 30), st.booleans())
 def test_every_layer_is_somewhere(pp: int, vpp: int, more: int, bidirectional: bool) -> None:
     vpp = vpp if pp > 1 and not bidirectional else 1

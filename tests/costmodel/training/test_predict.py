@@ -177,7 +177,8 @@ def test_a_calibration_survives_its_file() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no calibration"),
+        ("", "it is no YAML with families"),
+        ("id,model\nx,y", "it is no YAML with families"),
         ("a: [", "no calibration"),
         ("families: {x: {constants: {speed: 1}}}", "unknown constants"),
         ("families: {x: {constants: {matmul: .nan}}}", "not finite"),

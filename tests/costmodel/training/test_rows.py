@@ -63,7 +63,7 @@ def test_what_was_measured_is_not_read() -> None:
         ({"hidden": "51,20"}, "column 'hidden' is '51,20'"),
         ({"tp": "-8"}, "not a whole number"),
         ({"heads": "1e400"}, "not a whole number"),
-        ({"seq_len": "nan"}, "not a whole number"),
+        ({"seq_len": "inf"}, "not a whole number"),
         ({"devices": "17"}, "are not 17 devices"),
         ({"pp": "64", "devices": "1024"}, "64 pipeline stages"),
         ({"vpp": "30", "pp": "2", "dp": "1"}, "2 stages of 30 chunks for 40 layers"),

@@ -1,0 +1,94 @@
+"""Exposed communication of a pass through a layer, and between stages of a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.training.communication import (
+    all_gather_s,
+    all_to_all_s,
+    dispatch_s,
+    group,
+    transfer_s,
+)
+from costmodel.training.layers import routed_copies, tokens
+from costmodel.training.sizes import expert_parts, mixer_inward
+
+if TYPE_CHECKING:
+    from costmodel.training.communication import Links
+    from costmodel.training.constants import StepConstants
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["context_parallel_s", "expert_exchange_s", "tensor_parallel_s", "transfers_s"]
+
+
+def tensor_parallel_s(
+    table: RunTable, c: StepConstants, links: Links, routed: FloatArray
+) -> FloatArray:
+    """Exposed tensor parallel collectives of one pass: an all-reduce for each block, two of a layer
+    of a transformer, or gathers and scatters.
+
+    Each waits for the last of its ranks: its start grows with the depth of a tree over them.
+    Where sequences are split, experts need no second pair, unless they are split too: then all
+    ranks gather the copies that experts work on.
+    """
+    members = group(table, table.tp, np.ones_like(table.tp))
+    nbytes = 2.0 * tokens(table) * table.hidden
+    start = c.start_s * np.log2(np.maximum(table.tp, 1.0))
+    once = 2.0 * all_gather_s(table, links, nbytes, members) + start
+    apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
+    copies = 2.0 * routed_copies(table) * table.tp * table.mixing.expert_hidden
+    gathered = 2.0 * all_gather_s(table, links, copies, members) + start
+    split = routed * ((table.sequence_parallel > 0) & (table.split_experts > 0))
+    hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
+    exposed = (table.mixing.blocks - apart) * once * (1.0 - hidden) + split * gathered * (
+        1.0 - c.tp_hidden
+    )
+    return np.where(table.tp > 1, exposed, 0.0)
+
+
+def expert_exchange_s(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+    """Exposed dispatch and combination of one pass through a routed layer."""
+    members = group(table, table.ep, expert_parts(table))
+    nbytes = 2.0 * routed_copies(table) * table.mixing.expert_hidden
+    each = all_to_all_s(table, links, nbytes, members)
+    if np.any((table.sends_once > 0) & (table.ep > 1)):
+        copies = np.maximum(table.experts_per_token, 1.0)
+        once = dispatch_s(table, links, nbytes / copies, members)
+        each = np.where(table.sends_once > 0, once, each)
+    return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
+
+
+def context_parallel_s(table: RunTable, c: StepConstants, links: Links) -> FloatArray:
+    """Exposed exchange of one pass over the context parallel ranks.
+
+    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
+    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
+    """
+    members = group(table, table.cp, table.tp)
+    width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
+    nbytes = 2.0 * table.micro_batch * table.seq_len * width
+    each = table.mixing.attention * all_gather_s(table, links, nbytes, members)
+    if np.any((table.mixing.share > 0) & (table.cp > 1)):
+        exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
+        each = each + table.mixing.share * all_to_all_s(table, links, exchanged, members)
+    return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
+
+
+def transfers_s(
+    table: RunTable, c: StepConstants, links: Links, micro_batches: FloatArray
+) -> FloatArray:
+    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back.
+
+    Tensor parallel ranks that hold the same activations may send a part each (Narayanan et al.,
+    section 4.1).
+    """
+    parts = (table.sequence_parallel > 0) | (table.scatter_stages > 0)
+    split = np.where(parts, table.tp, 1.0)
+    nbytes = 2.0 * tokens(table) * table.hidden / split
+    stride = table.tp * table.cp * table.dp
+    each = transfer_s(table, links, nbytes, stride)
+    crossings = 2.0 * table.vpp * micro_batches + 2.0 * (table.pp - 1.0)
+    return np.where(table.pp > 1, crossings * each * c.pp_shown, 0.0)
