@@ -25,6 +25,7 @@ Examples:
   planner layouts llama3.1-405b --devices 16384 --batch 2048 --sequence 8192 --cluster dgx-h100
   planner layouts llama3-70b --devices 256 --batch 1024 --hold 'tp=8,zero=1' --top 20
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
+  planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
 (pipeline), vpp (chunks), dp (data) and ep (expert parallel); of each set of them the fastest way to
@@ -71,7 +72,8 @@ Held = Annotated[
         "--hold",
         metavar="TEXT",
         help="Parts of the layout that have one value: some of tp, cp, pp, vpp, dp, ep, micro, "
-        "zero, zero-group, sp, recompute=none|selective|full.",
+        "zero, zero-group, sp, recompute=none|selective|full; also mtp=0, for a run without the "
+        "layers that predict further tokens, or with another number of them.",
         show_default=False,
     ),
 ]

@@ -26,9 +26,13 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         f"{found.job.model.name}: {count:,} layouts on {found.devices:,} x {found.job.machine}, "
         f"{fitting:,} fit into {found.priced.limit_bytes / GIB:.1f} GiB"
     )
-    sizes = f"batch={found.job.layout.global_batch},seq={found.job.layout.seq_len}"
+    if found.job.model.further:
+        out.print(
+            f"with layers that predict further tokens: {found.job.model.further} (--hold mtp=0 for "
+            "none); the last stage has fewer others for them"
+        )
     rows = table(
-        f"Fastest layouts; `planner simulate --layout` takes them with {sizes}",
+        f"Fastest layouts; `planner simulate --layout` takes them with {found.sizes}",
         ("step s", "low to high", "tokens/s", "of peak", "GiB", "layout"),
         right=(0, 1, 2, 3, 4),
     )
@@ -40,7 +44,7 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
             f"{each.tokens_per_s:,.0f}",
             f"{100 * each.utilisation:.1f} %",
             f"{each.memory_bytes / GIB:.1f}",
-            layout_text(each.layout, with_sizes=False),
+            layout_text(each.layout, ""),
         )
     out.print(rows)
     if found.best and found.best[0].prediction.inherited:
@@ -57,6 +61,7 @@ def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
         "machine": found.job.machine,
         "software": found.job.profile,
         "devices": found.devices,
+        "further_tokens": found.job.model.further,
         "layouts": len(found.priced.step_s),
         "fitting": int(found.priced.fits.sum()),
         "limit_bytes": found.priced.limit_bytes,

@@ -25,6 +25,8 @@ Examples:
   planner simulate plan/plan.json --jitter lognormal:0.03 --stragglers 1x1.5
   planner simulate --layout 'tp=8,pp=16,dp=128,batch=2048,seq=8192,zero=1,sp' \\
       --cluster dgx-h100 llama3.1-405b
+  planner simulate --layout 'pp=16,dp=128,ep=64,batch=15360,schedule=dualpipe,mtp=0' \\
+      --cluster h800 --precision fp8 deepseek-v3
   planner simulate --layout 'dp=16,micro=32,batch=512,seq=512' --servers 'count=4,mode=async' \\
       bert-large
 

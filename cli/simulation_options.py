@@ -24,7 +24,8 @@ Layout: TypeAlias = Annotated[
         "zero-group; batch and micro (sequences), seq (tokens); sp; recompute=none|selective|full, "
         "recompute-share; stages=31/32/32/31 (layers); schedule=gpipe|1f1b|interleaved|zb-h1|zb-h2|"
         "dualpipe; imbalance=1.2 (busiest expert rank over the mean); ep-overlap (the exchange "
-        "between experts runs beside computation, ep-overlap=0 not).",
+        "between experts runs beside computation, ep-overlap=0 not); mtp=0 (layers that predict "
+        "further tokens, as many as the config.json says unless given).",
         show_default=False,
     ),
 ]

@@ -66,6 +66,16 @@ ExpertWidth: TypeAlias = Annotated[
     int | None,
     typer.Option("--expert-ffn", metavar="N", help="Width of an expert.", show_default="as --ffn"),
 ]
+FurtherTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--mtp-layers",
+        metavar="N",
+        help="Layers that predict further tokens. Layouts are priced with them (`planner simulate "
+        "--layout`, `planner layouts`); a search leaves them out.",
+        show_default=False,
+    ),
+]
 Tied: TypeAlias = Annotated[
     bool | None,
     typer.Option(

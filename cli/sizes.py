@@ -41,6 +41,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
     experts: sizes_of.Experts = None,
     experts_per_token: sizes_of.ExpertsPerToken = None,
     expert_ffn: sizes_of.ExpertWidth = None,
+    mtp_layers: sizes_of.FurtherTokens = None,
     tied: sizes_of.Tied = None,
     dtype: options.Dtype = None,
     sequence: options.SequenceLength = None,
@@ -53,7 +54,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
         "layers": layers, "hidden": hidden, "heads": heads, "key heads": kv_heads,
         "head width": head_width, "feed-forward": ffn, "vocabulary": vocabulary,
         "experts": experts, "experts per token": experts_per_token, "expert width": expert_ffn,
-        "tied": tied,
+        "further tokens": mtp_layers, "tied": tied,
     }  # fmt: skip
     if sequence is not None:
         at_least_one(sequence, "--sequence")

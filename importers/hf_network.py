@@ -50,7 +50,7 @@ def network_from(config: Mapping[str, object], name: str, where: str) -> Network
     if kinds is not None:
         config = completed(Fields(config, where, {}), kinds)
     fields = Fields(config, where, family.defaults)
-    _note_left_out(config, notes)
+    _note_left_out(fields, notes)
     dtype = _element_type(fields, notes)
     if kinds is not None:
         network = mixed_network(fields, family, kinds)
@@ -115,11 +115,11 @@ def strangeness(config: Mapping[str, object], fields: Fields) -> str:
     return f"{other[0][:60]} says that it is no plain decoder" if other else ""
 
 
-def _note_left_out(config: Mapping[str, object], notes: list[str]) -> None:
-    if config.get("num_nextn_predict_layers"):
-        notes.append(
-            "the layers that predict further tokens (num_nextn_predict_layers) are left out"
-        )
+def _note_left_out(fields: Fields, notes: list[str]) -> None:
+    config = fields.config
+    if fields.count("further tokens", 0) and config.get("use_mtp") is not False:
+        name = fields.field("further tokens")
+        notes.append(f"the layers that predict further tokens ({name}) are left out")
     if config.get("quantization_config"):
         notes.append("quantization_config is not followed: all weights have the same element type")
     if config.get("sliding_window") and config.get("use_sliding_window", True):

@@ -47,6 +47,8 @@ class Sized:
     expert_width: int
     shared_width: int
     dense_layers: int
+    further: int
+    """Tokens behind the next one that are predicted, each by a layer behind the others."""
     window: int
     """Rows that a local layer looks back, 0 for none."""
     global_every: int
@@ -82,8 +84,6 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
         raise fields.wrong("heads", f"does not divide the width of {fields.count('hidden')}")
     experts = _experts(fields, kind, kinds)
     window, every = _window(fields, kind)
-    if config.get("num_nextn_predict_layers"):
-        notes.append("layers that predict further tokens are left out")
     return Sized(
         fields=fields,
         gated=plain.gated,
@@ -94,6 +94,7 @@ def sized(config: Mapping[str, object], name: str) -> Sized:
         key_heads=_key_heads(fields, kind),
         feed_forward=_feed_forward(fields, kind),
         kinds=kinds,
+        further=_further(fields),
         window=window,
         global_every=every,
         notes=tuple(notes),
@@ -206,6 +207,15 @@ def _groups(fields: Fields, kind: str) -> dict[str, int]:
     if groups == 1 or fields.config.get("topk_method", usual) == "greedy":
         return {"expert_groups": 0, "best_groups": 0}
     return {"expert_groups": groups, "best_groups": fields.count("best groups", groups)}
+
+
+def _further(fields: Fields) -> int:
+    """Layers that predict further tokens; MiniMax says beside their number whether there are any.
+
+    The library transformers builds none of them, training software does: Megatron-Bridge sets
+    `mtp_num_layers` to what these fields say.
+    """
+    return 0 if fields.config.get("use_mtp") is False else fields.count("further tokens", 0)
 
 
 def _window(fields: Fields, kind: str) -> tuple[int, int]:

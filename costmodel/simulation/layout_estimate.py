@@ -16,8 +16,8 @@ from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.pass_order import ChunkTimes, PassOrder
 from costmodel.simulation.routes import Route
 from costmodel.simulation.schedules import SCHEDULES, Schedule, Shape, orders
-from costmodel.training.ends import HEAD_FORWARD, ends_s
-from costmodel.training.sizes import gathered_parameters, local_parameters
+from costmodel.training.ends import HEAD_FORWARD, trained_ends_s
+from costmodel.training.sizes import gathered_parameters, head_tables, local_parameters
 from costmodel.training.step import IN_TURN, StepTimes, times_in_turn, weight_s
 from costmodel.training.table import RunTable
 
@@ -77,7 +77,7 @@ class _Stages:
         )
         passes.run()
         once = [self._once(own) for own in places]
-        start_s = float(self.times.other[0])
+        start_s = float(self.times.other[0]) + (self._exchanged_s if self._layered else 0.0)
         if self.schedule.skewed:
             # A stage begins the next step when its own is over.
             begun = passes.begun_s if not start_s else [0.0] * layout.pp
@@ -90,6 +90,17 @@ class _Stages:
             + max(own.behind_s for own in once)
         )
 
+    @property
+    def _layered(self) -> bool:
+        """Whether parameters are sharded layer by layer: what groups of replicas exchange besides
+        is not of single stages.
+        """
+        return self.run.layout.zero_stage >= 3 and not bool(self.table.gather_once[0])
+
+    @property
+    def _exchanged_s(self) -> float:
+        return float(self.times.gradients[0])
+
     def _send_s(self) -> float:
         layout = self.run.layout
         crossings = 2.0 * layout.vpp * layout.micro_batches + 2.0 * (layout.pp - 1)
@@ -100,18 +111,20 @@ class _Stages:
         times = self.times
         host_s = self.constants.host_micro_s / self.run.layout.vpp / 2
         gather_s = float(times.layer_gather[0])
-        forward = host_s + place.layers * float(times.layer_forward[0])
-        backward = host_s + place.layers * float(times.layer_backward[0])
+        forward = host_s + place.all_layers * float(times.layer_forward[0])
+        backward = host_s + place.all_layers * float(times.layer_backward[0])
         layer_s = float(weight_s(self.table, self.constants.in_turn(), IN_TURN)[0])
-        weight = host_s / 2 + place.layers * (layer_s + gather_s)
+        weight = host_s / 2 + place.all_layers * (layer_s + gather_s)
         end_gather_s = gather_s * self._table_share()
-        embedding_s, head_s = (float(end[0]) for end in ends_s(self.table, self.constants))
-        for held, end_s, share in (
-            (place.embedding, embedding_s, 1 / 2), (place.head, head_s, HEAD_FORWARD)
-        ):  # fmt: skip
-            forward += held * (end_s * share + end_gather_s)
-            backward += held * (end_s * (1 - share) + 2 * end_gather_s)
-            weight += held * (end_s * (1 - share) / 2 + end_gather_s)
+        embedding_s, head_s = (float(end[0]) for end in trained_ends_s(self.table, self.constants))
+        head_gather_s = end_gather_s * float(head_tables(self.table)[0])
+        for held, end_s, share, gathered_s in (
+            (place.embedding, embedding_s, 1 / 2, end_gather_s),
+            (place.head, head_s, HEAD_FORWARD, head_gather_s),
+        ):
+            forward += held * (end_s * share + gathered_s)
+            backward += held * (end_s * (1 - share) + 2 * gathered_s)
+            weight += held * (end_s * (1 - share) / 2 + gathered_s)
         return ChunkTimes(forward, backward - weight, weight)
 
     def _table_share(self) -> float:
@@ -123,11 +136,12 @@ class _Stages:
     def _once(self, places: Sequence[Place]) -> _Once:
         """By the share of the fullest device's parameters that a stage has."""
         dense, routed = local_parameters(self.table)
-        layers = sum(place.layers for place in places)
-        tables = sum(place.embedding + place.head for place in places)
+        layers = sum(place.all_layers for place in places)
+        of_head = float(head_tables(self.table)[0])
+        tables = sum(place.embedding + place.head * of_head for place in places)
         each = gathered_parameters(self.table)
         share = float((each * (layers + tables * self._table_share()) / (dense + routed))[0])
-        exchanged_s = share * float(self.times.gradients[0])
+        exchanged_s = 0.0 if self._layered else share * self._exchanged_s
         parts = 2 if self.run.layout.zero_stage else 1
         update_s = share * float(self.times.optimizer[0])
         return _Once(exchanged_s / parts, update_s + exchanged_s * (1 - 1 / parts))

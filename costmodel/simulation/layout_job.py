@@ -16,7 +16,7 @@ from costmodel.simulation.layer_parts import layer_parts
 from costmodel.simulation.layout_stages import Place, places_of
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.schedules import SCHEDULES
-from costmodel.training.ends import HEAD_FORWARD, ends_s
+from costmodel.training.ends import HEAD_FORWARD, trained_ends_s
 from costmodel.training.memory import (
     MemoryConstants,
     gathered_bytes,
@@ -24,7 +24,12 @@ from costmodel.training.memory import (
     layer_bytes,
     state_bytes,
 )
-from costmodel.training.sizes import expert_parts, local_parameters
+from costmodel.training.sizes import (
+    expert_parts,
+    gathered_parameters,
+    head_tables,
+    local_parameters,
+)
 from costmodel.training.step import (
     BESIDE,
     IN_TURN,
@@ -142,7 +147,7 @@ class _Layout:
         """What the estimate shows of the reduction between groups that share parameters."""
         if self.run.layout.zero_stage < 3 or bool(self.whole.gather_once[0]):
             return 0.0
-        return float(step_times(self.whole, self.constants).gradients[0])
+        return float(self.shared.gradients[0])
 
     def _tier(self, stride: int, ranks: int) -> str:
         """Tier that a group of ranks so far apart crosses."""
@@ -227,14 +232,10 @@ class _Layout:
     # Parameters
 
     def _parameters(self) -> tuple[float, float]:
-        """Parameters of one layer on one device, and those of the embedding or head."""
+        """Parameters of one layer on one device, and those of a vocabulary table."""
         layout, model = self.run.layout, self.run.model
-        dense, routed = local_parameters(self.table)
-        layers = float(self.table.most_layers[0]) if layout.pp > 1 else model.layers
         ends = model.vocab * model.hidden / layout.tp
-        both = 2.0 if layout.pp == 1 and self._own_head else 1.0
-        stages = 1.0 + float(self.table.both_ways[0])
-        return (float(dense[0] + routed[0]) / stages - both * ends) / layers, ends
+        return float(gathered_parameters(self.table)[0]), ends
 
     def _per_layer(self) -> tuple[float, float]:
         """Seconds to gather the parameters of a layer and to reduce its gradients."""
@@ -274,8 +275,10 @@ class _Layout:
 
         def blocks(place: Place, gathered: float) -> tuple[Block, ...]:
             inner = replace(layer, count=place.layers, working_bytes=layer.working_bytes + gathered)
+            more = replace(inner, name="further tokens", count=place.predicting)
             last = replace(head, working_bytes=head.working_bytes + gathered)
-            return (host, *[embedding] * place.embedding, inner, *[last] * place.head)
+            behind = [more] * (place.predicting > 0) + [last] * place.head
+            return (host, *[embedding] * place.embedding, inner, *behind)
 
         places = places_of(self.run, bidirectional=bidirectional)
         return [
@@ -291,31 +294,31 @@ class _Layout:
     def _share(self, place: Place) -> float:
         """Parameters of a chunk over those of the fullest device."""
         each, ends = self._parameters()
-        tables = place.embedding + (place.head and self._own_head)
-        return (each * place.layers + ends * tables) / self._fullest()
+        return (each * place.all_layers + ends * self._tables(place)) / self._fullest()
 
-    @property
-    def _own_head(self) -> bool:
-        """Whether the head has a table of its own: not if one stage holds a tied one."""
-        return self.run.layout.pp > 1 or not self.run.model.tied
+    def _tables(self, place: Place) -> float:
+        """Vocabulary tables of a chunk, with what the head has like one."""
+        return place.embedding + place.head * float(head_tables(self.table)[0])
 
     def _gathered_bytes(self, places: Sequence[Place]) -> float:
         """What a stage holds at work of parameters that rest in shards."""
-        layers = sum(place.layers for place in places)
+        layers = sum(place.all_layers for place in places)
         return float(gathered_bytes(self.whole, np.array([layers]))[0])
 
     def _state_bytes(self, places: Sequence[Place]) -> float:
         """Weights, gradients and optimizer states of what a stage holds; states on the host not."""
-        layers = sum(place.layers for place in places)
-        tables = sum(place.embedding + (place.head and self._own_head) for place in places)
-        held = np.array([layers]), np.array([float(tables)])
+        layers = sum(place.all_layers for place in places)
+        tables = sum(map(self._tables, places))
+        held = np.array([layers]), np.array([tables])
         weights, gradients, states = state_bytes(self.whole, self.memory, *held)
         states = np.where(self.whole.swapped_optimizer > 0, 0.0, states)
         return float((weights + gradients + states)[0])
 
     def _ends(self, layer: Block) -> tuple[Block, Block]:
-        """Embedding and head, which the first and the last stage run beside their layers."""
-        embedding, head = (float(times[0]) for times in ends_s(self.table, self.constants))
+        """Embedding and head, which the first and the last stage run beside their layers; head and
+        loss pass once more for each further token, whose layers are a block of their own.
+        """
+        embedding, head = (float(times[0]) for times in trained_ends_s(self.table, self.constants))
         each, ends = self._parameters()
         share = ends / each
         gather_s, sync_s = layer.gather_s * share, layer.sync_s * share
@@ -323,7 +326,7 @@ class _Layout:
         last = _end("head", head * HEAD_FORWARD, head * (1 - HEAD_FORWARD))
         logits = (float(nbytes[0]) for nbytes in held_logits(self.whole, self.memory))
         at_work, waiting, owed = logits
-        own = float(self._own_head)
+        own = float(head_tables(self.table)[0])
         return (
             replace(first, gather_s=gather_s, sync_s=sync_s),
             replace(

@@ -21,6 +21,7 @@ from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from costmodel.training.calibration import shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine
+from costmodel.training.mixing import Mixing
 from costmodel.training.predict import USABLE, constants_of, predict
 from costmodel.training.schedule_forms import near_batches, order_faults
 from costmodel.training.step import step_times
@@ -135,7 +136,8 @@ def _simulated(
             "micro-batches": job.micro_batches,
             "machine": training.machine,
             "software": training.profile,
-        },
+        }
+        | ({"further tokens": training.model.further} if training.model.further else {}),
         notes=_notes(training) if constants is None else (),
         estimate_means=(
             "in closed form, with fitted overlap"
@@ -195,7 +197,9 @@ def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
     """Arithmetic of products and attention, forward and backward, of one token.
 
     Twice for every weight that a token meets and the full square of attention, three times over:
-    6 N + 12 L h s for a dense model of full-width heads, plus the head. Mixers without softmax have
+    6 N + 12 L h s for a dense model of full-width heads, plus the head. Each further token that is
+    predicted takes a mean layer of two blocks, a product that joins its embedding, and the head
+    again, as Megatron-LM counts (`num_floating_point_operations`). Mixers without softmax have
     the products of their chunks and states in the place of that square.
 
     Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; Narayanan et al., SC21,
@@ -224,4 +228,10 @@ def model_flops_per_token(model: TrainingModel, seq_len: int) -> float:
     if model.mixer is not None:
         layers += model.mixer.layers * model.mixer.weights_and_core(model.hidden)
     layers += routed_layers * routed + (blocks - routed_layers) * dense
-    return 6.0 * (layers + model.hidden * model.vocab)
+    behind = model.further * (2.0 * layers / _blocks(model) + 2.0 * model.hidden**2)
+    return 6.0 * (layers + behind + (1 + model.further) * model.hidden * model.vocab)
+
+
+def _blocks(model: TrainingModel) -> float:
+    """Blocks of a model: with attention or another mixer, and feed-forward ones."""
+    return float(Mixing.of([model]).blocks[0]) * model.layers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from costmodel.training.sizes import further_layers, lacking_layers
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ class Place(NamedTuple):
     """A fraction stands for a mean over devices."""
     embedding: bool
     head: bool
+    predicting: float = 0.0
+    """Mean layers behind its others that predict further tokens."""
+
+    @property
+    def all_layers(self) -> float:
+        """Mean layers that a micro-batch passes here."""
+        return self.layers + self.predicting
 
 
 def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Place]]:
@@ -28,7 +36,8 @@ def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Pla
     """
     layout = run.layout
     last = (layout.pp - 1, layout.vpp - 1)
-    apart = _ends_are_layers(run)
+    table, apart = RunTable.of([run]), _ends_are_layers(run)
+    lacking, predicting = float(lacking_layers(table)[0]), float(further_layers(table)[0])
     places = []
     for stage, count in enumerate(stage_layers(run)):
         own = []
@@ -37,7 +46,9 @@ def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Pla
             layers = count / layout.vpp
             if apart:
                 layers = (run.model.layers + 2) / (layout.pp * layout.vpp) - embedding - head
-            own.append(Place(layers, embedding, head))
+            elif lacking and stage == last[0]:
+                layers = (count + lacking) / layout.vpp - head * lacking
+            own.append(Place(layers, embedding, head, head * predicting))
         places.append(own)
     if bidirectional:
         return [[own[0], other[0]] for own, other in zip(places, places[::-1], strict=True)]
@@ -63,4 +74,4 @@ def _ends_are_layers(run: TrainingRun) -> bool:
     layout, layers = run.layout, run.model.layers
     chunks = layout.pp * layout.vpp
     even = layers % chunks > 0 and (layers + 2) % chunks == 0
-    return even and layout.pp > 1 and not layout.stage_layers
+    return even and layout.pp > 1 and not layout.stage_layers and not run.model.further

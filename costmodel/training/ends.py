@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["HEAD_FORWARD", "ends_s", "ends_with_s"]
+__all__ = ["HEAD_FORWARD", "ends_s", "ends_with_s", "trained_ends_s"]
 
 HEAD_FORWARD = 1 / 3
-"""Share of the head's time that is its forward pass: one of three products."""
+"""Share of the head's time that is its forward pass: one of three products, of every product."""
 
 
 def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -36,17 +36,24 @@ def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     return embedding, forward + inputs + weights + loss
 
 
-def ends_with_s(
-    table: RunTable, c: StepConstants, layer: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Both ends, the last with what predicts further tokens, where a mean layer takes `layer` s.
+def trained_ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
+    """Both ends, the last with all passes of the head, but without the layers between them.
 
-    Each time joins the hidden state with the next token's embedding (a product of 2 h x h), and
-    passes attention, a feed-forward block, head and loss (DeepSeek-V3, arXiv 2412.19437, 2.2).
+    Each further token joins the hidden state with the next token's embedding (a product of
+    2 h x h), and passes attention, a feed-forward block, head and loss (DeepSeek-V3,
+    arXiv 2412.19437, section 2.2).
     """
     embedding, head = ends_s(table, c)
     if not np.any(table.further > 0):
         return embedding, head
     own, joined = table.hidden / table.tp, 2.0 * table.hidden
     joining = sum(product(table, c, tokens(table), own, joined))
-    return embedding, head + table.further * (joining + head) + further_layers(table) * layer
+    return embedding, head + table.further * (joining + head)
+
+
+def ends_with_s(
+    table: RunTable, c: StepConstants, layer: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Both ends, the last with what predicts further tokens, where a mean layer takes `layer` s."""
+    embedding, head = trained_ends_s(table, c)
+    return embedding, head + further_layers(table) * layer

@@ -17,6 +17,8 @@ from costmodel.training.sizes import (
     expert_replicas,
     further_layers,
     gathered_parameters,
+    head_tables,
+    lacking_layers,
     replicas_of,
     routed_share,
     stage_parameters,
@@ -122,18 +124,21 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     }[stage]
     layers = np.where(alone, table.layers, layers)
     has_head = alone | (stage == "last") | (both & (stage == "first"))
-    layers = layers + np.where(has_head, further_layers(table), 0.0)
-    tables = float(stage != "middle") * (1.0 + table.both_ways)
-    tables = np.where(alone, np.where(table.tied > 0, 1.0, 2.0), tables)
+    predicting = np.where(has_head, further_layers(table), 0.0)
+    has_embedding = alone | (stage == "first") | (both & (stage == "last"))
+    tables = np.where(has_embedding, 1.0, 0.0) + np.where(has_head, head_tables(table), 0.0)
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
-    parameters, gradients, made = state_bytes(table, c, layers, tables)
+    parameters, gradients, made = state_bytes(table, c, layers + predicting, tables)
     optimizer = np.where(table.swapped_optimizer > 0, 0.0, made)
     per_layer, again = layer_bytes(table, c)
     held = _in_flight(table, behind)
-    deep = held * layers
+    # Of the last of several chunks, where further tokens are predicted, one micro-batch is held.
+    at_end = np.where(table.vpp > 1, 1.0, held)
+    lacking = lacking_layers(table) if stage == "last" else np.zeros_like(held)
+    deep = held * (layers + lacking) + at_end * (predicting - lacking)
     if stage != "middle":
         # Of the stage at its end of the row p micro-batches, of the opposite one the one at work.
-        deep = np.where(both, table.pp * table.first_layers + table.last_layers, deep)
+        deep = np.where(both, table.pp * table.first_layers + table.last_layers + predicting, deep)
     kept = deep * per_layer
     each = held_logits(table, c)
     others = np.where(table.all_forward > 0, each.waiting, (table.put_off > 0) * each.owed)
@@ -141,7 +146,12 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     beside = np.where(both, each.waiting, 0.0)
     logits = np.maximum(each.at_work - again, beside) + (held - 1.0) * others
     logits = np.where(has_head, logits, 0.0)
-    buffers = again + gathered_bytes(table, layers)
+    if np.any(lacking > 0):
+        # A later micro-batch enters a longer chunk while all of the first round wait there.
+        longer = held * (layers + lacking) * per_layer
+        later = (lacking > 0) & (_micro_batches(table) > table.pp) & (longer > kept + logits)
+        kept, logits = np.where(later, longer, kept), np.where(later, 0.0, logits)
+    buffers = again + gathered_bytes(table, layers + predicting)
     used = optimizer + kept + logits + buffers
     # States kept on the host are made on the device, before the first step.
     total = parameters + gradients + np.maximum(used, made) + c.context_bytes
@@ -190,6 +200,10 @@ _FULLY_SHARDED = 3
 """ZeRO stage that shares the parameters too."""
 
 
+def _micro_batches(table: RunTable) -> FloatArray:
+    return table.global_batch / (table.micro_batch * table.dp)
+
+
 def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
     """Micro-batches whose activations a stage holds, `behind` stages after the first.
 
@@ -200,7 +214,7 @@ def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
     table 2). DualPipe: p + 1 of one of two stages, so half as many of both (DeepSeek-V3, arXiv
     2412.19437, table 2).
     """
-    micro_batches = table.global_batch / (table.micro_batch * table.dp)
+    micro_batches = _micro_batches(table)
     ahead = 2.0 * (table.pp - 1.0 - behind) + (table.vpp - 1.0) * table.pp
     deepest = np.where(table.vpp > 1, (ahead + 1.0) / table.vpp, table.pp - behind)
     deepest = np.where(table.put_off > 0, table.put_off * table.pp - (table.put_off > 1), deepest)
@@ -222,9 +236,11 @@ def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatA
     heads = 2.0 * (queries + key_heads) * table.head_size
     heads = heads + 2.0 * (key_heads + table.heads) * value
     heads = heads + np.where(latent, 4.0 * (table.query_rank + table.kv_rank) * table.tp, 0.0)
+    made = heads - 2.0 * table.heads * value - 4.0 * (table.query_rank + table.kv_rank) * table.tp
+    made = np.where(latent & (table.recompute_heads > 0), mixing.attention * made, 0.0)
     scores = np.where(table.unfused > 0, 5.0 * table.heads * table.seq_len, 0.0)
     scores = mixing.attention * scores * (1.0 - table.recompute_core)
-    heads = mixing.attention * heads
+    heads = mixing.attention * heads - made
     # The activation's result can be computed again from its input.
     inner = 2.0 * (1.0 + table.gated) + 2.0 * (1.0 - table.recompute_activation)
     dense = inner * table.ffn
@@ -244,7 +260,7 @@ def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatA
     kept = table.recompute_full * checkpoint + (1.0 - table.recompute_full) * partly
     kept = np.where(table.offloads > 0, 0.0, kept)
     again = (table.recompute_full > 0) | (table.offloads > 0)
-    return kept, np.where(again, whole, 0.3 * partly)
+    return kept, np.where(again, whole, 0.3 * partly) + count * made / table.tp * c.activations
 
 
 def _every_other_product(table: RunTable, split: FloatArray) -> FloatArray:
@@ -280,14 +296,22 @@ class HeldLogits(NamedTuple):
 def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
     """What is kept of logits, and when.
 
+    The losses of further tokens come before that of the next one, so their softmaxes wait while its
+    logits are at work, and all pass backward behind it. Where gradients of weights come apart,
+    those of all these logits are held beside the softmaxes.
+
     Source: Megatron-LM, `vocab_parallel_cross_entropy` saves the exponentials in 32 bits, and the
-    linear layer whose weights' gradient is put off saves the gradient of its result.
+    linear layer whose weights' gradient is put off saves the gradient of its result; `GPTModel`
+    computes the losses of `mtp_num_layers` first.
     """
     each = logit_bytes(table, c)
-    count = tokens(table) * (1.0 + table.further) * table.vocab / table.tp
+    count, passes = tokens(table) * table.vocab / table.tp, 1.0 + table.further
     owed = np.minimum(each, _LOGIT_GRADIENT_BYTES)
     waiting = np.minimum(each - owed, _SOFTMAX_BYTES)
-    return HeldLogits(each * count, waiting * count, owed * count)
+    at_work = each + table.further * waiting
+    apart = (table.put_off > 0) | (table.both_ways > 0)
+    at_work = np.maximum(at_work, np.where(apart, passes * (waiting + owed), 0.0))
+    return HeldLogits(at_work * count, passes * waiting * count, passes * owed * count)
 
 
 _SOFTMAX_BYTES = 4.0

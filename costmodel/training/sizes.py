@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from costmodel.training.stage_split import equal_with_head
+
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
@@ -15,6 +17,8 @@ __all__ = [
     "expert_parts",
     "expert_replicas",
     "further_layers",
+    "head_tables",
+    "lacking_layers",
     "layer_parameters",
     "local_parameters",
     "mixer_inward",
@@ -42,6 +46,31 @@ def further_layers(table: RunTable) -> FloatArray:
     """
     passes: FloatArray = table.further * 2.0 / table.mixing.blocks
     return passes
+
+
+def head_tables(table: RunTable) -> FloatArray:
+    """Vocabulary tables that the stage with the head holds for it.
+
+    One of its own, but for a single stage whose table is tied. Layers that predict further tokens
+    need the embedding too, of which the last stage has a copy, unless it has one anyway; and each
+    a product of 2 h x h that joins the next token's embedding, counted as its part of a table.
+
+    Source: Megatron-LM, `GPTModel` (`mtp_process`); DeepSeek-V3, arXiv 2412.19437, section 2.2.
+    """
+    several, tied = table.pp > 1, table.tied > 0
+    copied = several & ~tied & (table.both_ways <= 0) & (table.further > 0)
+    joining = table.further * 2.0 * table.hidden / np.maximum(table.vocab, 1.0)
+    return np.where(several | ~tied, 1.0, 0.0) + copied + joining
+
+
+def lacking_layers(table: RunTable) -> FloatArray:
+    """Layers that the last of several chunks has fewer than all others, for what predicts further
+    tokens and the head; none where it has not so many: then every chunk of the stage lacks some.
+    """
+    fewer = table.most_layers - table.last_layers
+    equal = equal_with_head(table.layers, table.pp, table.vpp, table.further)
+    room = (table.vpp > 1) & (fewer <= table.most_layers / table.vpp)
+    return np.where(equal & room, fewer, 0.0)
 
 
 def mixing_parameters(table: RunTable) -> FloatArray:
@@ -105,20 +134,32 @@ def gathered_parameters(table: RunTable) -> FloatArray:
 
 
 def model_parameters(table: RunTable) -> FloatArray:
-    """Parameters of the whole model."""
+    """Parameters of the whole model, with those of layers that predict further tokens."""
     tables = np.where(table.tied > 0, 1.0, 2.0) * table.vocab * table.hidden
-    return table.layers * layer_parameters(table) + tables
+    joining = 2.0 * table.further * table.hidden**2
+    return (table.layers + further_layers(table)) * layer_parameters(table) + tables + joining
 
 
 def local_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
     """Parameters of the fullest device: those of the dense part, and of its routed experts.
 
-    Of a pipeline in two directions it has two stages.
+    Of a pipeline in two directions it has two stages. What predicts further tokens is with the
+    head, whose stage then may be the fullest.
     """
     layers = np.where(table.pp > 1, table.most_layers, table.layers)
     tables = np.where((table.pp > 1) | (table.tied > 0), 1.0, 2.0)
     stages = 1.0 + table.both_ways
-    return stage_parameters(table, stages * layers, stages * tables)
+    plain = stage_parameters(table, stages * layers, stages * tables)
+    if not np.any(table.further > 0):
+        return plain
+    both = table.both_ways > 0
+    opposite = np.where(both, table.first_layers, 0.0)
+    last = np.where(table.pp > 1, table.last_layers + opposite, table.layers)
+    beside = np.where(both | (table.pp <= 1), 1.0, 0.0)
+    behind = stage_parameters(table, last + further_layers(table), head_tables(table) + beside)
+    fuller = (table.further > 0) & (behind[0] + behind[1] > plain[0] + plain[1])
+    dense, routed = (np.where(fuller, b, p) for b, p in zip(behind, plain, strict=True))
+    return dense, routed
 
 
 def replicas_of(table: RunTable) -> FloatArray:

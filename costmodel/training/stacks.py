@@ -38,6 +38,7 @@ _FLAGS = {
     "swap-optimizer": r"swap-optimizer",
     "reuse-master": r"reuse-fp32-param",
     "recompute-activation": r"recompute-activation-function|use-fused-swiglu",
+    "recompute-heads": r"mla_up_proj|mla up-?projections?",
     "fixed-experts": r"capacity[_-]factor|\bdropped\b",
     "frozen": r"pet/lora|\blora\b|p-?tuning",
     "ep-overlap": rf"(?:{_EXCHANGE})(?!{_OFF})",
@@ -131,6 +132,7 @@ def run_flags(
     found |= {name for name, key in _UNTIL.items() if _before(release, stack.get(key, ""))}
     hardware = machine_of(row.get("hardware", "")).name
     does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
+    does = does | _recomputed(row, notes, stack["name"], layout)
     does_not = {name for name, key in _SINCE.items() if _before(release, stack.get(key, ""))}
     if "uncompiled" in found:
         does_not.add("fused-loss")
@@ -139,6 +141,26 @@ def run_flags(
     if re.search(_WHOLE_EXPERTS, _stated(row, notes)):
         does_not.add("split-experts")
     return (does - does_not) | found
+
+
+def _recomputed(
+    row: Mapping[str, str], notes: Notes, profile: str, layout: TrainingLayout
+) -> set[str]:
+    """What the published recipe computes again of single modules, where a row does not say."""
+    if row.get("recompute", "").strip():
+        return set()
+    model, text = row.get("model", "").lower(), _stated(row, notes)
+    hardware = machine_of(row.get("hardware", "")).name
+    return {
+        flag
+        for entry in _stacks()["recomputed"]
+        if entry["profile"] == profile
+        and re.search(entry["named"], text)
+        and re.search(entry["model"], model)
+        and re.search(entry["hardware"], hardware)
+        and layout.micro_batch >= entry.get("micro_batch", 1)
+        for flag in entry["flags"]
+    }
 
 
 def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:

@@ -29,7 +29,9 @@ from costmodel.training.sizes import (
     dense_share,
     expert_parts,
     expert_replicas,
+    further_layers,
     gathered_parameters,
+    head_tables,
     local_parameters,
     replicas_of,
     routed_share,
@@ -107,7 +109,7 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     """Price the runs of a table.
 
     What embedding and head gather and reduce of sharded parameters counts where nothing overlaps;
-    beside their passes all of it is hidden. One stage holds a tied table once.
+    beside their passes all of it is hidden.
     """
     links = Links.of(c)
     micro_batches = table.global_batch / (table.micro_batch * table.dp)
@@ -115,8 +117,7 @@ def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> Step
     embedding, head = ends_with_s(table, c, forward + backward)
     if joins == IN_TURN:
         shared = 3.0 * gather * table.vocab * table.hidden / table.tp / gathered_parameters(table)
-        own_head = (table.pp > 1) | (table.tied <= 0)
-        embedding, head = embedding + shared, head + np.where(own_head, shared, 0.0)
+        embedding, head = embedding + shared, head + head_tables(table) * shared
     layer = forward + backward
     slowest, whole = _way(table, layer, (embedding, head), c.host_micro_s)
     shares, pair = PLAIN, slowest
@@ -169,16 +170,19 @@ def _taken_apart(
     """
     (forward, backward), (embedding, head) = passes, ends
     layer, host_s, nothing = forward + backward, c.host_micro_s, np.zeros_like(embedding)
+    predicting = further_layers(table)
+    layers = table.layers + predicting
     _, whole = _way(table, layer, ends, host_s)
     silent = _layer_passes(*_silent(table, c), Links.of(c), joins)
     sent = np.where(table.both_ways > 0, layer - silent[0] - silent[1], 0.0)
     sent = np.zeros_like(sent) if joins == IN_TURN else sent
-    computing = _way(table, layer - sent, ends, host_s)
-    sending = _way(table, sent, (nothing, nothing), 0.0)
+    computing = _way(table, layer - sent, (embedding, head - predicting * sent), host_s)
+    sending = _way(table, sent, (nothing, predicting * sent), 0.0)
     pair, pairs = (np.maximum(*both) for both in zip(computing, sending, strict=True))
+    head = head - predicting * layer
     behind = embedding / 2.0 + (1.0 - HEAD_FORWARD) * head + table.pp * host_s / 2.0
-    weight = table.layers * weight_s(table, c, joins) + behind / 2.0
-    return Shares((table.layers * backward + behind) / whole, weight / whole, pairs / whole), pair
+    weight = layers * weight_s(table, c, joins) + behind / 2.0
+    return Shares((layers * backward + behind) / whole, weight / whole, pairs / whole), pair
 
 
 def _idle_s(

@@ -216,6 +216,10 @@ class RunTable:
     recompute_activation: FloatArray
     """1 where the activation function is computed again."""
 
+    recompute_heads: FloatArray
+    """1 where queries, keys and values of latent attention are computed again from what is
+    compressed."""
+
     keeps_attention: FloatArray
     """1 where full recomputation leaves out attention and the products into it: queries, keys,
     values and the result are kept."""
@@ -300,6 +304,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "swapped_optimizer": [float("swap-optimizer" in r.flags) for r in runs],
         "reused_master": [float("reuse-master" in r.flags) for r in runs],
         "recompute_activation": [float("recompute-activation" in r.flags) for r in runs],
+        "recompute_heads": [float("recompute-heads" in r.flags) for r in runs],
         "keeps_attention": [float("keeps-attention" in r.flags) for r in runs],
         "scatter_stages": [float("scatter-stages" in r.flags) for r in runs],
         "casts": [float("casts" in r.flags) for r in runs],

@@ -25,6 +25,7 @@ from costmodel.training.records import (
 )
 from costmodel.training.schedule_forms import near_batches
 from costmodel.training.stacks import software_flags
+from importers.hf_fields import MOST
 from planner.asking.errors import UserError, unknown_name
 from planner.asking.named_parts import named_parts
 from planner.asking.simulation import SimulationOptions, reported
@@ -35,9 +36,10 @@ _DEGREES = {
     "batch": "global_batch", "micro": "micro_batch", "seq": "seq_len", "zero-group": "zero_group",
 }  # fmt: skip
 _LARGEST = 10**9
+MOST_FURTHER = MOST["further tokens"]
 KEYS = (
     *_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance",
-    "ep-overlap",
+    "ep-overlap", "mtp",
 )  # fmt: skip
 DEFAULT_SEQUENCE = 4096
 DEFAULT_CLUSTER = "atlas-800t-a2"
@@ -97,12 +99,13 @@ def _schedule(name: str) -> str:
 
 
 def _whole(text: str, key: str) -> int:
-    least = 0 if key in {"zero", "zero-group"} else 1
-    if not (text.isdecimal() and len(text) < 11 and least <= int(text) <= _LARGEST):
+    least = 0 if key in {"zero", "zero-group", "mtp"} else 1
+    most, usual = (MOST_FURTHER, 1) if key == "mtp" else (_LARGEST, 8)
+    if not (text.isdecimal() and len(text) < 11 and least <= int(text) <= most):
         raise UserError(
-            f"{key}={text[:40]} is no whole number from {least} to {_LARGEST:,}",
+            f"{key}={text[:40]} is no whole number from {least} to {most:,}",
             "--layout",
-            f"write it like {key}=8",
+            f"write it like {key}={usual}",
         )
     return int(text)
 
@@ -111,6 +114,26 @@ def _flag(text: str | None, key: str) -> bool:
     if text not in {None, "", "0", "1", "true", "false"}:
         raise UserError(f"{key}={text} is neither 0 nor 1", "--layout", f"write {key} or {key}=0")
     return text in {"", "1", "true"}
+
+
+def trained(parts: Mapping[str, str], model: TrainingModel) -> TrainingModel:
+    """The model with as many layers that predict further tokens as a layout says (`mtp`).
+
+    Without it they are those of the configuration, with which the published model was trained.
+
+    Raises:
+        UserError: it cannot be.
+    """
+    if "mtp" not in parts:
+        return model
+    further = _whole(parts["mtp"], "mtp")
+    if further and not model.causal:
+        raise UserError(
+            f"mtp={further} is of models that predict the next token, which {model.name} does not",
+            "--layout",
+            "leave mtp out",
+        )
+    return replace(model, further=further)
 
 
 def _share(text: str) -> float:
@@ -266,6 +289,11 @@ def _software(name: str | None, found: Machine) -> str:
     return name
 
 
+def further_note(count: int) -> str:
+    """That the configuration says how many further tokens are predicted."""
+    return f"layers that predict further tokens, as the configuration says: {count}; mtp=0 for none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutOptions:
     """A conventional layout of a model; `planner simulate --help` explains each."""
@@ -292,7 +320,7 @@ class LayoutOptions:
             ModelError: the configuration lacks a size.
         """
         parts = parsed(self.layout)
-        model, _ = training_model(config, name)
+        model = trained(parts, training_model(config, name)[0])
         found = machine_named(self.cluster)
         try:
             found.flops(self.precision)
@@ -331,4 +359,6 @@ class LayoutOptions:
         _, notes = training_model(config, name)
         with reported():
             found = simulate_layout(run, effects, job_options(self.layout), variation)
+        if run.model.further and "mtp" not in parsed(self.layout):
+            notes = (*notes, further_note(run.model.further))
         return replace(found, notes=(*notes, *found.notes))

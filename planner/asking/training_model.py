@@ -76,6 +76,7 @@ def _model(found: Sized, name: str) -> TrainingModel:
         rotary_size=rotary,
         window=found.window,
         global_every=found.global_every,
+        further=found.further,
         activation_kernels=found.activation_kernels,
         expert_biases=found.expert_biases,
         causal=found.causal,

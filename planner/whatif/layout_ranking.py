@@ -32,6 +32,8 @@ _HELD = {
     "micro": "micro_batch", "zero": "zero_stage", "zero-group": "zero_group",
     "sp": "sequence_parallel", "recompute": "recompute",
 }  # fmt: skip
+_OF_JOB = "mtp"
+"""What `--hold` says of the job, not of its layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Ranking:
     priced: PricedLayouts
     """All of them, those that do not fit too."""
     best: tuple[RankedLayout, ...]
+    sizes: str
+    """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ class RankingOptions:
         if not chosen:
             raise self._infeasible(job, priced, held)
         found = sorted(self._one_by_one(job, priced, chosen), key=lambda e: e.prediction.step_s)
-        return Ranking(job, self.devices, priced, tuple(found[: self.top]))
+        return Ranking(job, self.devices, priced, tuple(found[: self.top]), self._sizes())
 
     def _check_numbers(self) -> None:
         for option, value, most in (
@@ -118,9 +122,15 @@ class RankingOptions:
                     f"{value} is not between 1 and {most:,}", option, "choose another number"
                 )
 
+    def _sizes(self) -> str:
+        """What a layout says of the job, as `--layout` reads it."""
+        further = parsed(self.held).get(_OF_JOB)
+        more = "" if further is None else f",{_OF_JOB}={further}"
+        return f"batch={self.batch},seq={self.sequence}{more}"
+
     def _job(self, config: Mapping[str, object], name: str) -> TrainingRun:
         options = LayoutOptions(
-            layout=f"batch={self.batch},micro=1,seq={self.sequence}",
+            layout=f"{self._sizes()},micro=1",
             cluster=self.cluster,
             precision=self.precision,
             software=self.software,
@@ -149,14 +159,14 @@ class RankingOptions:
             tokens = run.layout.global_batch * run.layout.seq_len
             if found.fits:
                 share = rate / (self.devices * found.step_s)
-                text = layout_text(run.layout)
+                text = layout_text(run.layout, self._sizes())
                 yield RankedLayout(text, run.layout, found, memory, tokens / found.step_s, share)
 
     def _infeasible(
         self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object]
     ) -> InfeasibleError:
         leanest = int(priced.memory_bytes.argmin())
-        text = layout_text(priced.layout(leanest, job))
+        text = layout_text(priced.layout(leanest, job), self._sizes())
         needed, limit = float(priced.memory_bytes[leanest]), priced.limit_bytes
         remedies = [f"the leanest is {text}"]
         for doubled in range(1, MORE + 1):
@@ -179,9 +189,9 @@ def _flags(job: TrainingRun, layout: TrainingLayout) -> frozenset[str]:
 
 
 def held_of(text: str) -> dict[str, object]:
-    """Fields of a layout that have one value.
+    """Fields of a layout that have one value; `mtp` is of the job.
 
-    >>> held_of("tp=8,zero=1,sp")
+    >>> held_of("tp=8,zero=1,sp,mtp=0")
     {'tp': '8', 'zero_stage': '1', 'sequence_parallel': 1}
 
     Raises:
@@ -189,10 +199,13 @@ def held_of(text: str) -> dict[str, object]:
     """
     out: dict[str, object] = {}
     for key, value in parsed(text).items():
+        if key == _OF_JOB:
+            continue
         if key not in _HELD:
+            known = ", ".join((*_HELD, _OF_JOB))
             raise UserError(
                 f"{key} is not chosen by this command", f"--hold {text}",
-                f"hold some of {', '.join(_HELD)}; batch and length have options of their own",
+                f"hold some of {known}; batch and length have options of their own",
             )  # fmt: skip
         out[_HELD[key]] = _held_value(key, value, text)
     return out
@@ -214,14 +227,15 @@ def _held_value(key: str, value: str, text: str) -> object:
     return value
 
 
-def layout_text(layout: TrainingLayout, *, with_sizes: bool = True) -> str:
+def layout_text(layout: TrainingLayout, sizes: str | None = None) -> str:
     """A layout as `--layout` reads it; degrees of one are left out.
 
     Args:
         layout: any whose stages are equal.
-        with_sizes: whether batch and length, which all layouts of a job share, stand at the end.
+        sizes: what all layouts of a job share, to stand at the end; batch and length if not said.
     """
-    sizes = f"batch={layout.global_batch},seq={layout.seq_len}"
+    if sizes is None:
+        sizes = f"batch={layout.global_batch},seq={layout.seq_len}"
     parts = [
         f"{name}={value}"
         for name, value in (
@@ -238,4 +252,4 @@ def layout_text(layout: TrainingLayout, *, with_sizes: bool = True) -> str:
         parts.append(f"recompute={layout.recompute}")
         if layout.recompute_share < 1:
             parts.append(f"recompute-share={layout.recompute_share!r}")
-    return ",".join((*parts, *([sizes] if with_sizes else [])))
+    return ",".join((*parts, *([sizes] if sizes else [])))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costmodel.training.predict import predict
+from costmodel.training.table import RunTable
 from importers.sizes import configuration
 from planner.asking.errors import UserError
 from planner.asking.layouts import LayoutOptions
@@ -46,6 +48,25 @@ def test_a_row_is_what_simulate_takes() -> None:
         assert layout_text(run.layout) == each.text
         (one,) = predict([run])
         assert one.step_s == pytest.approx(each.prediction.step_s, rel=1e-12)
+
+
+def test_further_tokens_are_counted_and_may_be_left_out() -> None:
+    def ranked(held: str) -> Ranking:
+        asked = RankingOptions(devices=8, batch=8, cluster="b200", top=3, held=held)
+        return asked.ranked({**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA)
+
+    found = {held: ranked(held) for held in ("pp=4", "pp=4,mtp=0", "pp=4,mtp=2")}
+    assert [each.job.model.further for each in found.values()] == [1, 0, 2]
+    for held, ranking in found.items():
+        assert ranking.sizes == "batch=8,seq=4096" + held.removeprefix("pp=4")
+        for each in ranking.best:
+            asked = LayoutOptions(layout=each.text, cluster="b200")
+            run = asked.run({**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA)
+            assert (run.layout, run.model.further) == (each.layout, ranking.job.model.further)
+            assert predict([run])[0].step_s == pytest.approx(each.prediction.step_s, rel=1e-12)
+    one = found["pp=4"].best[0]
+    table = RunTable.of([replace(found["pp=4"].job, layout=one.layout)])
+    assert float(table.last_layers[0]) + 3 <= float(table.most_layers[0])
 
 
 def test_embedding_and_head_may_be_a_chunk_each() -> None:

@@ -132,6 +132,25 @@ def test_the_exchange_between_experts_may_overlap(planner: Planner) -> None:
     assert times[0] == times[1] > times[2]
 
 
+def test_further_tokens_are_predicted_as_the_configuration_says_or_the_layout(
+    planner: Planner,
+) -> None:
+    def asked(more: str, model: str = "deepseek-v3") -> dict[str, Any]:
+        layout = f"dp=16,ep=16,seq=1024,batch=16{more}"
+        return answer(planner("simulate", "--layout", layout, "--no-overlap", model, "--json"))
+
+    none, usual, one, two = (asked(more) for more in (",mtp=0", "", ",mtp=1", ",mtp=2"))
+    assert usual["step_time_s"] == one["step_time_s"]
+    assert none["step_time_s"] < one["step_time_s"] < two["step_time_s"]
+    assert none["peak_memory_bytes"] < one["peak_memory_bytes"] < two["peak_memory_bytes"]
+    for found in (none, usual, two):
+        assert found["step_time_s"] == pytest.approx(found["estimate_s"], rel=1e-9)
+    assert "further tokens" not in none["facts"]
+    assert (usual["facts"]["further tokens"], two["facts"]["further tokens"]) == (1, 2)
+    assert "mtp=0 for none" in usual["notes"][0]
+    assert not any("mtp" in note for found in (none, two) for note in found["notes"])
+
+
 def test_a_config_json_names_its_model(planner: Planner, tmp_path: Path) -> None:
     path = tmp_path / "tiny" / "config.json"
     path.parent.mkdir()
@@ -174,6 +193,8 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "imbalance=1.5", "llama3-8b"), "llama3-8b has none"),
         (("--layout", "recompute=some", "llama3-8b"), "unknown recomputation 'some'"),
         (("--layout", "recompute-share=2", "llama3-8b"), "not between 0 and 1"),
+        (("--layout", "mtp=65", "llama3-8b"), "mtp=65 is no whole number from 0 to 64"),
+        (("--layout", "mtp=1", "bert-base"), "which bert-base does not"),
         (("--layout", "schedule=2f2b", "llama3-8b"), "unknown schedule '2f2b'"),
         (("--layout", "imbalance=0.5", "llama3-8b"), "not between 1 and 1000"),
         (("--layout", "sp=maybe", "llama3-8b"), "neither 0 nor 1"),

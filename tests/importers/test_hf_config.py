@@ -15,6 +15,8 @@ from executors.verdict import verify
 from importers.errors import ModelError
 from importers.hf_config import constant_values, import_config, import_hf_config, open_dimensions
 from importers.hf_families import FAMILIES
+from importers.hf_fields import FIELDS
+from importers.hf_sized import sized
 from ir.batch import with_batch
 from ir.graph import OpGraph
 from ir.normalise import normalise
@@ -216,6 +218,17 @@ def test_what_is_not_followed_is_noted() -> None:
         sliding_window=4,
     )  # fmt: skip
     assert [n.split()[0] for n in graph.notes] == ["the", "quantization_config", "sliding_window"]
+
+
+@pytest.mark.parametrize("name", FIELDS["further tokens"])
+def test_all_names_of_further_tokens_are_known(name: str) -> None:
+    fields = SMALL["deepseek_v3"] | {name: 3}
+    assert f"({name}) are left out" in " ".join(small("deepseek_v3", **{name: 3}).notes)
+    assert sized(fields, "a test").further == 3
+    assert sized(fields | {"use_mtp": False}, "a test").further == 0
+    for wrong in (-1, 65, 1.5, True):
+        with pytest.raises(ModelError, match=name):
+            sized(fields | {name: wrong}, "a test")
 
 
 def test_the_element_type_is_that_of_the_configuration() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,3 +72,20 @@ def test_stages_of_the_estimate_are_those_of_the_simulation(pp: int, split: list
     assert (table.first_layers[0], table.last_layers[0]) == (split[0], split[-1])
     assert table.most_layers[0] == max(split)
     assert max(peaks(run, KEPT[0])) == pytest.approx(memory_use(table, KEPT[0]).total[0])
+
+
+@pytest.mark.parametrize("kept", KEPT[:2])
+@pytest.mark.parametrize(("vpp", "schedule"), [(1, ""), (2, ""), (1, "zb-h1"), (1, "gpipe")])
+@pytest.mark.parametrize(("layers", "further"), [(32, 1), (45, 1), (44, 2)])
+def test_what_predicts_further_tokens_is_held_as_the_estimate_says(
+    layers: int, further: int, vpp: int, schedule: str, kept: MemoryConstants
+) -> None:
+    """Of the last of several chunks, one micro-batch; 45 layers make equal chunks with the head."""
+    model = replace(LLAMA, layers=layers, further=further)
+    run = small_run(model, pp=4, vpp=vpp, schedule=schedule)
+    table, found = RunTable.of([run]), peaks(run, kept)
+    assert max(found) == pytest.approx(float(memory_use(table, kept).total[0]), rel=1e-9)
+    last = memory_use(table, kept, ("last",))
+    assert found[-1] == pytest.approx(float(last.total[0]), rel=1e-9)
+    without = replace(table, further=np.zeros(1))
+    assert float(last.total[0]) > float(memory_use(without, kept, ("last",)).total[0])

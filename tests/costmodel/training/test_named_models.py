@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodel.simulation.layout_stages import stage_layers
 from costmodel.training.baseline import model_flops
 from costmodel.training.constants import StepConstants
 from costmodel.training.ends import ends_s
-from costmodel.training.memory import MemoryConstants, memory_use
+from costmodel.training.memory import MemoryConstants, held_logits, layer_bytes, memory_use
 from costmodel.training.records import LayoutError, TrainingModel
 from costmodel.training.rows import read_row
-from costmodel.training.sizes import model_parameters
+from costmodel.training.sizes import gathered_parameters, model_parameters
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from planner.asking.training_model import training_model
@@ -32,6 +33,9 @@ UNSIZED = {
     "id": "x", "source": BRIDGE, "hardware": "NVIDIA GB300", "devices": "64", "seq_len": "8192",
     "global_batch": "64", "micro_batch": "1", "dp": "64", "ep": "64", "notes": "container 26.08",
 }  # fmt: skip
+
+
+FLAGS = (frozenset[str](), frozenset({"recompute-heads"}))
 
 
 def model_of(name: str, **cells: str) -> TrainingModel:
@@ -137,6 +141,8 @@ def test_a_further_token_takes_a_layer_and_a_pass_of_the_head(model: TrainingMod
     assert np.allclose(np.diff(memory.activations), memory.activations[0] * layers / model.layers)
     assert np.all(np.diff(memory.parameters) > 0)
     assert np.all(np.diff(memory.logits) > 0)
+    softmax = 4.0 * runs[0].layout.seq_len * model.vocab
+    assert np.allclose(np.diff(held_logits(table, MemoryConstants()).at_work), softmax)
     assert np.ptp(np.diff(model_flops(table))) < 1e-9 * model_flops(table)[0]
 
 
@@ -161,3 +167,67 @@ def test_the_last_stage_has_fewer_layers_for_what_stands_behind_them(
         assert first + last + (pp - 2) * most == layers
     assert min(first, last) >= 0
     assert first + last <= layers or pp == 2
+
+
+@given(layers=st.integers(2, 130), pp=st.integers(2, 16), further=st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_stages_that_do_not_divide_evenly_spare_the_last_one_too(
+    layers: int, pp: int, further: int
+) -> None:
+    layers = max(layers, pp)
+    run = small_run(replace(LLAMA, layers=layers, further=further), pp=pp)
+    stages = stage_layers(run)
+    assert sum(stages) == layers
+    assert stages[-1] >= 1
+    assert max(stages[:-1]) - min(stages[:-1]) <= 1
+    assert stages[-1] == 1 or stages[-1] + further + 2 <= max(stages)
+    table = RunTable.of([run])
+    ends = float(table.first_layers[0]), float(table.last_layers[0]), float(table.most_layers[0])
+    assert ends == (stages[0], stages[-1], max(stages))
+
+
+@pytest.mark.parametrize(("pp", "tied"), [(1, False), (1, True), (4, False), (4, True)])
+def test_the_last_stage_has_a_copy_of_the_embedding_for_further_tokens(pp: int, tied: bool) -> None:
+    """Unless it has it anyway; and the product that joins the next token's embedding."""
+    kept, split = MemoryConstants(), (8,) * pp if pp > 1 else ()
+    runs = [
+        small_run(replace(LLAMA, further=n, tied=tied), pp=pp, stage_layers=split) for n in (0, 1)
+    ]
+    table = RunTable.of(runs)
+    parameters = memory_use(table, kept, ("last",)).parameters
+    hidden, vocab = LLAMA.hidden, LLAMA.vocab
+    copied = vocab * hidden if pp > 1 and not tied else 0
+    layer = float(gathered_parameters(table)[0])
+    assert np.diff(parameters)[0] == pytest.approx(2 * (layer + 2 * hidden**2 + copied))
+
+
+@pytest.mark.parametrize(
+    ("hardware", "cells", "again"),
+    [
+        ("NVIDIA GB200", {}, True),
+        ("NVIDIA GB300", {}, False),
+        ("NVIDIA GB300", {"micro_batch": "2", "global_batch": "128"}, True),
+        ("NVIDIA GB200", {"recompute": "none"}, False),
+        ("NVIDIA GB200", {"source": "NeMo 25.04"}, False),
+        ("NVIDIA GB300", {"notes": "recompute_modules=mla_up_proj"}, True),
+    ],
+)
+def test_recipes_say_what_is_computed_again(
+    hardware: str, cells: dict[str, str], again: bool
+) -> None:
+    row = UNSIZED | {"model": "DeepSeekV3", "hardware": hardware} | cells
+    assert ("recompute-heads" in read_row(row).run.flags) is again
+
+
+def test_heads_that_are_computed_again_leave_the_result_and_what_is_compressed() -> None:
+    model = replace(LLAMA, kv_rank=512, query_rank=1536, rotary_size=64, head_size=192,
+                    value_size=128)  # fmt: skip
+    run = small_run(model, pp=4, tp=2)
+    tables = [RunTable.of([replace(run, flags=f)]) for f in FLAGS]
+    (kept, work), (less, more) = (layer_bytes(table, MemoryConstants()) for table in tables)
+    dropped = 2 * (2 * 192 + 128) * model.heads / 2 * run.layout.seq_len
+    assert float((kept - less)[0]) == pytest.approx(dropped)
+    assert float((more - work)[0]) == pytest.approx(0.7 * dropped)
+    dense = [RunTable.of([replace(small_run(), flags=f)]) for f in FLAGS]
+    one, other = (layer_bytes(table, MemoryConstants())[0] for table in dense)
+    assert one == other
