@@ -284,6 +284,12 @@ def _notes(plan: Plan, out: Console) -> None:
 
 def print_infeasible(error: InfeasibleError, out: Console) -> None:
     """Why nothing fits, and what would make it fit."""
+    print_refusal(error, out)
+    print_remedies(error, out)
+
+
+def print_refusal(error: InfeasibleError, out: Console) -> None:
+    """Why nothing fits."""
     prefix = "" if error.what.startswith("no plan ") else "no plan fits: "
     out.print(prefix + error.what)
     needed, available = format_bytes(error.needed_bytes), format_bytes(error.available_bytes)
@@ -292,6 +298,12 @@ def print_infeasible(error: InfeasibleError, out: Console) -> None:
         out.print("  largest contributors on each device:")
     for cause, nbytes in list(error.contributors.items())[:HEAVIEST]:
         out.print(f"    {cause}: {format_bytes(nbytes)}")
+
+
+def print_remedies(error: InfeasibleError, out: Console) -> None:
+    """What would make it fit, and what known schemes would take."""
+    if error.interrupted:
+        out.print("  interrupted: not everything was tried that could make it fit")
     if error.remedies:
         out.print("  what would make it fit:")
     for remedy in error.remedies:

@@ -123,15 +123,17 @@ def search(  # noqa: PLR0913  one parameter per option
         there = _planned_there(server, model, asked, why_not or ())
         if there.plan is None:
             assert there.error is not None
-            _say_infeasible(there.error, there.why, as_json=as_json)
+            _say_refusal(there.error)
+            _say_remedies(there.error, there.why, as_json=as_json)
             raise typer.Exit(NO_PLAN_FITS)
         _deliver(there.plan, found.table, output, target, there.others, as_json=as_json)
         return
     try:
         plan = _planned(found)
     except InfeasibleError as error:
+        _say_refusal(error)
         why = explain_options.nothing_fits(found, asked, error)
-        _say_infeasible(explain_options.with_fixes(error, why), why, as_json=as_json)
+        _say_remedies(explain_options.with_fixes(error, why), why, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
     others = explain_options.other_ways(found, plan, why_not)
     _deliver(plan, found.table, output, target, others, as_json=as_json)
@@ -216,13 +218,22 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _say_infeasible(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
-    from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
-    from cli.plan_text import print_infeasible  # noqa: PLC0415
+def _say_refusal(error: InfeasibleError) -> None:
+    """Why nothing fits, before the look for what would: nobody has to wait for that."""
+    from cli.plan_text import print_refusal  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        print_infeasible(error, out)
+        print_refusal(error, out)
+
+
+def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
+    from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
+    from cli.plan_text import print_remedies  # noqa: PLC0415
+    from cli.text import page  # noqa: PLC0415
+
+    with page(sys.stderr) as out:
+        print_remedies(error, out)
         for reason in () if why is None else why.reasons:
             if reason.kind != "memory":
                 out.print(f"  reason: {reason.text}", soft_wrap=True)

@@ -81,12 +81,25 @@ def search_whole(
     try:
         return at_once(request)
     except InfeasibleError as error:
+        report(error.what)
         report("nothing fits: looking for a change that makes it possible")
 
         def find(larger: Cluster, asked: SearchRequest) -> Plan:
-            return _Joint(Task(graph, larger, asked, any_will_do=True), lambda _: None).plan()
+            return any_whole(graph, larger, asked)
 
-        raise with_remedy(error, cluster, request, find, len(graph.ops)) from error
+        raise with_remedy(error, cluster, request, find, len(graph.ops), report) from error
+
+
+def any_whole(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Plan:
+    """A plan for a global batch that fits, the first one that is found.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
+    check_whole(graph, request)
+    return _Joint(Task(graph, cluster, request, any_will_do=True), lambda _: None).plan()
 
 
 def check_whole(graph: OpGraph, request: SearchRequest) -> None:

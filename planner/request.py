@@ -30,6 +30,8 @@ class InfeasibleError(Exception):
         contributors: dict[str, float],
         remedies: tuple[str, ...],
         baselines: tuple[Baseline, ...] = (),
+        *,
+        interrupted: bool = False,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -41,6 +43,8 @@ class InfeasibleError(Exception):
         """Bytes per device by cause, largest first."""
         self.remedies = remedies
         self.baselines = baselines
+        self.interrupted = interrupted
+        """Whether the user ended the look for remedies (Ctrl-C)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def search(
     )
     check_cost(request.cost, dialect, planned)
     check_states(planned, cluster, request)
-    hunt = _Hunt(ready.liveness, cluster, dialect, request, report)
+    hunt = Hunt(ready.liveness, cluster, dialect, request, report)
     notes = [*ready.notes, *pin_notes(hunt.pins)]
     outcomes = hunt.outcomes()
     best = min(outcomes, key=lambda o: o.rank)
@@ -128,7 +128,7 @@ def search(
     return hunt.wishes.noted(plan, best.lowered, best.solution.choice or (), bound_s)
 
 
-class _Hunt:
+class Hunt:
     """The search on one mesh after the other."""
 
     def __init__(
@@ -148,6 +148,7 @@ class _Hunt:
         self.deadline = None if limit_s is None else time.monotonic() + limit_s
         self.coarse: Outcome | None = None
         self.interrupted = False
+        self.enough = 0.0
 
     def outcomes(self) -> list[Outcome]:
         """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
@@ -211,10 +212,9 @@ class _Hunt:
             self.coarse = self._within_buffers(free if free.fits else self._limited(free))
         return self.coarse
 
-    def _unlimited(self, mesh: Mesh) -> Outcome:
-        """Without a memory limit the answer is exact, and often fits."""
+    def _setting(self, mesh: Mesh) -> Setting:
         limit = self.request.memory_limit_bytes or float(self.cluster.usable_memory_bytes)
-        setting = Setting(
+        return Setting(
             self.cluster,
             mesh,
             self.dialect,
@@ -225,7 +225,10 @@ class _Hunt:
             cost=self.cost,
             held=frozenset(pin.op.name for pin in self.pins),
         )
-        lowered = self._lower(setting)
+
+    def _unlimited(self, mesh: Mesh) -> Outcome:
+        """Without a memory limit the answer is exact, and often fits."""
+        lowered = self._lower(self._setting(mesh))
         sizes = lowered.problem.sizes
         self.report(f"mesh {shape_of(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
         return Outcome(lowered, self._solve(lowered, math.inf))
@@ -287,9 +290,9 @@ class _Hunt:
         problem = self.wishes.posed(lowered, problem)
         left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
         request = self.request
-        budget = Budget(request.effort, left, request.seed, request.threads)
+        budget = Budget(request.effort, left, request.seed, request.threads, self.enough)
         try:
-            found = solver_by_name(request.solver).solve(problem, budget, self._progress)
+            found = solver_by_name(self._solver()).solve(problem, budget, self._progress)
         except ProblemTooLargeError as error:
             raise RequestError(
                 f"{error}\n  at:  --solver {request.solver}\n  fix: leave --solver out"
@@ -298,6 +301,9 @@ class _Hunt:
             self.report("interrupted: ending with what is quick to find")
             self.deadline, self.interrupted = time.monotonic(), True
         return self.wishes.judged(lowered, found)
+
+    def _solver(self) -> str:
+        return self.request.solver
 
     def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
         unit = " s" if self.cost == TIME else ""

@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from costmodel.memory import Optimizer
-from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError, find_batch
 from ir.graph import OpGraph
-from ir.plan import Plan
+from ir.plan import Estimate
 from planner.asking.errors import UserError
 from planner.degrees import degrees_text
-from planner.dialects import TARGETS
-from planner.explain.posed import QUICK
+from planner.dialects import TARGETS, Dialect
 from planner.explain.records import Record
+from planner.explain.trials import Trials
 from planner.fit import next_job_size
-from planner.joint import search_whole
 from planner.pins import pin_text
 from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.search import search
+from planner.soon import Soon
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 from topology.units import format_bytes
@@ -45,10 +43,10 @@ DECISIONS = (
     "recompute", "zero", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
 )  # fmt: skip
 """What a request may fix; all but the last ones only with a global batch."""
-TRIALS = (10, 40)
-"""Searches that are made at least and at most, per unit of effort."""
+TRIALS = (24, 40)
+"""Trials that are made at least and at most, per unit of effort."""
 OPERATORS = 24_000
-"""Operators of all searches together, per unit of effort: large models are searched less often."""
+"""Operators of all trials together, per unit of effort: large models are tried less often."""
 
 Report = Callable[[str], None]
 Grow = Callable[[int], Cluster]
@@ -97,29 +95,8 @@ class Infeasibility(Record):
     """Whether computing again was offered to the search."""
     complete: bool
     """All changes were tried before the effort was used up."""
-
-
-@dataclass(slots=True)
-class _Trials:
-    graph: OpGraph
-    cluster: Cluster
-    report: Report
-    left: int
-    """Searches that may still be made."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.left <= 0
-
-    def plan(self, request: SearchRequest, cluster: Cluster | None = None) -> Plan | None:
-        """A plan that fits; None if none was found, or the request cannot be."""
-        self.left -= 1
-        quick = replace(request, solver=QUICK, time_limit_s=None)
-        find = search if request.global_batch is None else search_whole
-        try:
-            return find(self.graph, cluster or self.cluster, quick)
-        except (InfeasibleError, RequestError, BatchError, TopologyError):
-            return None
+    interrupted: bool = False
+    """The user did not wait for all of them (Ctrl-C)."""
 
 
 def why_infeasible(
@@ -131,7 +108,7 @@ def why_infeasible(
     *,
     report: Report = lambda _: None,
 ) -> Infeasibility:
-    """The reasons, and changes that were tried and fit.
+    """The reasons, and changes that were tried and fit; Ctrl-C ends that with those found so far.
 
     Args:
         graph: as imported.
@@ -144,44 +121,59 @@ def why_infeasible(
     """
     fewest, most = TRIALS
     count = min(max(OPERATORS // max(len(graph.ops), 1), fewest), most) * request.effort
-    trials = _Trials(graph, cluster, report, count)
-    blamed = _smallest(trials, request)
-    consumers = sorted(error.contributors.items(), key=lambda kv: -kv[1])[:MOST_CONSUMERS]
-    memory = [
-        Blame("memory", cause, f"{cause}: {format_bytes(nbytes)} per device", nbytes)
-        for cause, nbytes in consumers
-    ]
-    if request.global_batch is None:
-        fixes = [*_fixes(trials, request, error, blamed, grow)]
-    else:
-        fixes = [*_dropped(trials, blamed)]
-    targets = [fix for fix in fixes if fix.kind == "target"]
-    dialect = [_dialect_blame(request, fix) for fix in targets[:1]]
+    trials = Trials(graph, cluster, report, count)
+    if error.interrupted:
+        trials.end()
+    blamed: list[_Without] = []
+    fixes: list[Fix] = []
+    try:
+        blamed += _smallest(trials, request)
+        if request.global_batch is None:
+            fixes += _fixes(trials, request, error, blamed, grow)
+        else:
+            fixes += _dropped(trials, blamed)
+    except KeyboardInterrupt:
+        trials.end()
+    dialect = [_dialect_blame(request, fix) for fix in fixes if fix.kind == "target"]
     offered = request.training and not graph.is_training_step
     return Infeasibility(
         needed_bytes=error.needed_bytes,
         available_bytes=error.available_bytes,
-        reasons=(*(_blame(*each) for each in blamed), *dialect, *memory),
-        fixes=tuple(fixes),
+        reasons=(*(_blame(*each) for each in blamed), *dialect[:1], *_consumers(error)),
+        fixes=tuple(sorted(fixes, key=lambda fix: _is_of_other_cards(fix, cluster))),
         recompute="offered, and not enough" if offered else "nothing is kept for a backward pass",
         complete=not trials.is_over,
+        interrupted=trials.interrupted,
     )
+
+
+def _is_of_other_cards(fix: Fix, cluster: Cluster) -> bool:
+    """Whether a change needs more memory than the card has."""
+    return fix.kind == "memory" and fix.peak_memory_bytes > float(cluster.usable_memory_bytes)
+
+
+def _consumers(error: InfeasibleError) -> Iterator[Blame]:
+    """The largest consumers of memory."""
+    for cause, nbytes in sorted(error.contributors.items(), key=lambda kv: -kv[1])[:MOST_CONSUMERS]:
+        yield Blame("memory", cause, f"{cause}: {format_bytes(nbytes)} per device", nbytes)
 
 
 _Held: TypeAlias = tuple[str, int]
 """Which pin or degree of a request."""
+_Without: TypeAlias = tuple[str, str, SearchRequest]
+"""Kind and text of what is to blame, and the request without it."""
 
 
-def _smallest(trials: _Trials, request: SearchRequest) -> list[tuple[str, str, SearchRequest]]:
+def _smallest(trials: Trials, request: SearchRequest) -> list[_Without]:
     """Pins and degrees without any of which something fits: kind, text, the request without it."""
     every = _every(request)
     held = list(every)
-    if not held or trials.plan(_only(request, [])) is None:
+    if not held or not trials.fits(_only(request, [])):
         return []
     for each in list(held):
         rest = [other for other in held if other != each]
         trials.report(f"without {_text(request, each)}")
-        if not trials.is_over and trials.plan(_only(request, rest)) is None:
+        if not trials.is_over and not trials.fits(_only(request, rest)):
             held = rest
     return [
         (each[0], _text(request, each), _only(request, [o for o in every if o != each]))
@@ -238,35 +230,24 @@ def _dialect_blame(request: SearchRequest, fix: Fix) -> Blame:
 
 
 def _fixes(
-    trials: _Trials,
+    trials: Trials,
     request: SearchRequest,
     error: InfeasibleError,
-    blamed: Sequence[tuple[str, str, SearchRequest]],
+    blamed: Sequence[_Without],
     grow: Grow,
 ) -> Iterator[Fix]:
     yield from _dropped(trials, blamed)
-    card = float(trials.cluster.usable_memory_bytes)
-    memory = _memory_fix(trials, request, error)
-    if memory is not None and error.needed_bytes <= card:
-        yield memory
-    for target in TARGETS:
-        if TARGETS[target] != TARGETS.get(request.target):
-            yield from _tried(trials, "target", f"--target {target}", _retargeted(request, target))
+    yield from _enough_memory(trials, request, error)
+    yield from _other_target(trials, request)
     yield from _smaller_batch(trials, request)
     if request.training and request.optimizer.value.startswith("adam"):
         sgd = replace(request, optimizer=Optimizer.SGD)
         yield from _tried(trials, "optimizer", "--optimizer sgd", sgd)
     yield from _more_devices(trials, request, grow)
-    if memory is not None and error.needed_bytes > card:
-        yield memory
-
-
-def _retargeted(request: SearchRequest, target: str) -> SearchRequest:
-    return replace(request, target=target, all_to_all=True)
 
 
 def _tried(
-    trials: _Trials,
+    trials: Trials,
     kind: str,
     change: str,
     request: SearchRequest,
@@ -276,14 +257,33 @@ def _tried(
     if trials.is_over:
         return
     trials.report(f"trying {change}")
-    plan = trials.plan(request, cluster)
-    if plan is not None and plan.estimate.step_time_s < UNREACHABLE_S:
-        step_s, peak = plan.estimate.step_time_s, plan.estimate.peak_memory_bytes
-        text = f"{change}: a step of {step_s:.4g} s in {format_bytes(peak)} per device"
-        yield Fix(kind, change, step_s, peak, text)
+    found = trials.estimate(request, cluster)
+    if found is not None:
+        yield _fix(kind, change, found)
 
 
-def _dropped(trials: _Trials, blamed: Sequence[tuple[str, str, SearchRequest]]) -> Iterator[Fix]:
+def _fix(kind: str, change: str, found: Estimate) -> Fix:
+    step_s, peak = found.step_time_s, found.peak_memory_bytes
+    text = f"{change}: a step of {step_s:.4g} s in {format_bytes(peak)} per device"
+    return Fix(kind, change, step_s, peak, text)
+
+
+def _other_target(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
+    """Other targets; those that can express the same are tried once."""
+    same: dict[Dialect, list[str]] = {}
+    for target, dialect in TARGETS.items():
+        if dialect != TARGETS.get(request.target):
+            same.setdefault(dialect, []).append(target)
+    for first, *others in same.values():
+        asked = replace(request, target=first, all_to_all=True)
+        for found in _tried(trials, "target", f"--target {first}", asked):
+            yield found
+            for other in others:
+                change = f"--target {other}"
+                yield replace(found, change=change, text=change + found.text[len(found.change) :])
+
+
+def _dropped(trials: Trials, blamed: Sequence[_Without]) -> Iterator[Fix]:
     """Each pin or degree that is enough to leave out; else one after the other until it is."""
     alone = [
         fix for kind, text, rest in blamed for fix in _tried(trials, kind, f"without {text}", rest)
@@ -302,28 +302,47 @@ def _dropped(trials: _Trials, blamed: Sequence[tuple[str, str, SearchRequest]]) 
         blamed = _smallest(trials, rest)
 
 
-def _memory_fix(trials: _Trials, request: SearchRequest, error: InfeasibleError) -> Fix | None:
-    """The least memory found with which something fits: what the smallest plan needs, or more."""
-    if not math.isfinite(error.needed_bytes):
-        return None
+def _enough_memory(trials: Trials, request: SearchRequest, error: InfeasibleError) -> Iterator[Fix]:
+    """The least memory found with which something fits."""
+    if not math.isfinite(error.needed_bytes) or trials.is_over:
+        return
+    trials.report("trying --memory")
+    room = trials.room(request)
+    if room is None:
+        return
     unit, name = (GIB, "GiB") if error.needed_bytes >= 4 * GIB else (2**20, "MiB")
-    low, high = math.floor(error.available_bytes / unit), math.ceil(error.needed_bytes / unit)
-    best: Fix | None = None
+    least, known = _least_memory(room, error)
+    below, amount = math.ceil(least / unit) - 1, math.ceil(known / unit)
+    best: tuple[int, Fix] | None = None
     for _ in range(MOST_MEMORY):
-        amount = high if best is None else (low + high) // 2
-        if best is not None and not low < amount < high:
-            break
-        with_more = replace(request, memory_limit_bytes=float(amount * unit))
-        found = next(_tried(trials, "memory", f"--memory {amount}{name}", with_more), None)
-        if found is None:
-            low, high = amount, high if best is not None else math.ceil(amount * MORE)
+        change = f"--memory {amount}{name}"
+        trials.report(f"trying {change}")
+        found = trials.within(room, float(amount * unit))
+        if found is not None:
+            best = amount, _fix("memory", change, found)
         else:
-            best, high = found, amount
-    return best
+            below = amount
+        amount = math.ceil(amount * MORE) if best is None else (below + best[0]) // 2
+        if amount == below:
+            break
+    if best is not None:
+        yield best[1]
 
 
-def _smaller_batch(trials: _Trials, request: SearchRequest) -> Iterator[Fix]:
+def _least_memory(room: Soon, error: InfeasibleError) -> tuple[float, float]:
+    """Bytes that every plan needs, and those of the smallest choice that is known."""
+    least = room.least()
+    known = (least.peak_bytes, error.needed_bytes)
+    return (
+        max(least.bound_bytes, error.available_bytes),
+        min(nbytes for nbytes in known if nbytes >= least.bound_bytes),
+    )
+
+
+def _smaller_batch(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
     """The largest of the halves of the batch that fits."""
+    if trials.is_over or not trials.states_fit(request):
+        return
     batch = request.batch or trials.graph.batch or _batch_of(trials.graph)
     for _ in range(MOST_HALVINGS):
         if batch < 2 or batch % 2:
@@ -342,7 +361,7 @@ def _batch_of(graph: OpGraph) -> int:
         return 0
 
 
-def _more_devices(trials: _Trials, request: SearchRequest, grow: Grow) -> Iterator[Fix]:
+def _more_devices(trials: Trials, request: SearchRequest, grow: Grow) -> Iterator[Fix]:
     """The smallest of some larger jobs that fits."""
     devices = trials.cluster.devices
     for _ in range(MOST_DOUBLINGS):

@@ -16,7 +16,7 @@ def why_nothing_fits(
     found: Question, asked: SearchOptions, machine_file: Document | None,
     error: InfeasibleError, report: Report = lambda _: None,
 ) -> Infeasibility:  # fmt: skip
-    """Reasons, and changes that were tried.
+    """Reasons, and changes that were tried; after Ctrl-C those that were tried until then.
 
     Args:
         found: what was asked.
@@ -31,16 +31,15 @@ def why_nothing_fits(
         return machine(named, devices, asked.product, found.request).cluster
 
     graph = found.model.graph(dict(found.request.bind))
-    report("nothing fits: looking for the least change with which something does")
+    if not error.interrupted:
+        report("nothing fits: looking for the least change with which something does")
     return why_infeasible(graph, found.machine.cluster, found.request, error, grow, report=report)
 
 
 def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     """The error with the changes that were tried in place of those that were only reckoned."""
-    if not found.fixes:
-        return error
-    remedies = tuple(fix.text for fix in found.fixes)
+    remedies = tuple(fix.text for fix in found.fixes) or error.remedies
     return InfeasibleError(
         error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
-        error.baselines,
+        error.baselines, interrupted=found.interrupted,
     )  # fmt: skip

@@ -30,6 +30,9 @@ class Budget:
     """Start of every random choice."""
     threads: int = 1
     """Threads that native libraries may use."""
+    enough: float = 0.0
+    """Relative gap with which a solver may leave an answer as it is; it has its own where that is
+    wider."""
 
 
 @dataclass(frozen=True, slots=True)

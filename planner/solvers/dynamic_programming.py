@@ -58,9 +58,10 @@ class DynamicProgramming:
         ledger = Ledger(problem)
         limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
         incumbent = Incumbent(ledger, limits, progress)
-        self.run(incumbent, meter, exact_relaxation(ledger, meter, self._largest_exact))
+        exact = exact_relaxation(ledger, meter, self._largest_exact)
+        self.run(incumbent, meter, exact, max(ENOUGH / meter.effort, budget.enough))
         if not incumbent.is_proven:
-            improve(incumbent, meter, budget.seed)
+            improve(incumbent, meter, budget.seed, max(ENOUGH, budget.enough * meter.effort))
         return incumbent.solution(truncated=meter.truncated)
 
     def run(

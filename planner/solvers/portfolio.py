@@ -78,7 +78,7 @@ class _Run:
         self.incumbent = Incumbent(Ledger(problem), limits, progress)
         sizes = [table.time_s.size for table in problem.edge_tables]
         self.is_large = sum(sizes[table] for table in problem.edge_table_of) > MAX_PAIRS
-        self.enough = ENOUGH / max(1, budget.effort)
+        self.enough = max(ENOUGH / max(1, budget.effort), budget.enough)
         self.truncated = self.passed = False
 
     @property
@@ -92,7 +92,7 @@ class _Run:
         left = whole.deadline_s
         if left is not None:
             left = max(0.0, left - (time.monotonic() - self.started))
-        return Budget(whole.effort, left, whole.seed, whole.threads)
+        return Budget(whole.effort, left, whole.seed, whole.threads, whole.enough)
 
     def search(self) -> None:
         """Elimination, message passing and neighbourhoods as far as they are needed."""

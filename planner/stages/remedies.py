@@ -32,12 +32,17 @@ class _Change(NamedTuple):
 
 
 def with_remedy(
-    error: InfeasibleError, cluster: Cluster, request: SearchRequest, find: Finds, operators: int
+    error: InfeasibleError,
+    cluster: Cluster,
+    request: SearchRequest,
+    find: Finds,
+    operators: int,
+    report: Callable[[str], None] = lambda _: None,
 ) -> InfeasibleError:
     """The error with the cheapest change that was seen to make the request possible.
 
     Without any, with those that were there before. How many are tried follows from the effort and
-    the size of the network, not from the clock.
+    the size of the network, not from the clock. Ctrl-C ends that, with the error as it was.
 
     Args:
         error: what the request raised.
@@ -45,18 +50,34 @@ def with_remedy(
         request: that nothing fits.
         find: plans another request.
         operators: of the network.
+        report: receives progress.
     """
     most = max(OPERATORS // max(operators, 1), FEWEST) * request.effort
-    for change in itertools.islice(_changes(cluster, request), most):
-        try:
-            find(change.cluster, replace(change.request, time_limit_s=None))
-        except (InfeasibleError, RequestError):
-            continue
-        return InfeasibleError(
-            error.what, error.needed_bytes, error.available_bytes, error.contributors,
-            (change.text,), error.baselines,
-        )  # fmt: skip
+    try:
+        for change in itertools.islice(_changes(cluster, request), most):
+            report(f"trying {change.text}")
+            if _fits(change, find):
+                return _with(error, (change.text,))
+    except KeyboardInterrupt:
+        return _with(error, error.remedies, interrupted=True)
     return error
+
+
+def _fits(change: _Change, find: Finds) -> bool:
+    try:
+        find(change.cluster, replace(change.request, time_limit_s=None))
+    except (InfeasibleError, RequestError):
+        return False
+    return True
+
+
+def _with(
+    error: InfeasibleError, remedies: tuple[str, ...], *, interrupted: bool = False
+) -> InfeasibleError:
+    return InfeasibleError(
+        error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
+        error.baselines, interrupted=interrupted,
+    )  # fmt: skip
 
 
 def _changes(cluster: Cluster, request: SearchRequest) -> Iterator[_Change]:

@@ -218,3 +218,44 @@ def test_the_same_input_gives_the_same_bytes(mlp: Path, tmp_path: Path) -> None:
         found.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert len(found[0]) == 4
     assert found[0] == found[1]
+
+
+def test_why_nothing_fits_is_said_before_the_look_for_what_would(
+    mlp: Path, planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who does not wait for the look has seen why."""
+
+    def left(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.explain_options.nothing_fits", left)
+    run = planner("search", mlp, "--devices", 2, "--memory", "1MiB")
+    assert run.code == 130
+    assert "available 1 MiB" in run.err
+    assert "optimizer state: " in run.err
+
+
+def test_ctrl_c_during_the_look_ends_it_with_what_was_found(
+    mlp: Path, planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("search", mlp, "--devices", 2, "--memory", "3MiB", "--json")
+    whole = planner(*asked)
+    monkeypatch.setattr("planner.explain.infeasible._more_devices", _interrupted)
+    run = planner(*asked)
+    assert (run.code, run.json["status"]) == (1, "infeasible")
+    explained = run.json["explanation"]
+    assert (explained["interrupted"], explained["complete"]) == (True, False)
+    assert "interrupted: not everything was tried" in run.err
+    assert "interrupted" not in whole.err
+    assert whole.json["explanation"]["complete"]
+    fixes = [fix for fix in whole.json["explanation"]["fixes"] if fix["kind"] != "devices"]
+    assert explained["fixes"] == fixes
+    monkeypatch.setattr("planner.explain.infeasible._enough_memory", _interrupted)
+    run = planner(*asked)
+    assert run.json["explanation"]["fixes"] == []
+    assert "interrupted: not everything was tried" in run.err
+    assert run.json["remedies"]
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.store.items import Item
+from service.work.given import Given
 from service.work.progress import MOST_EVENTS, Event, Throttle, event_of
+from service.work.tasks.searches import search
+
+LOOKING = "nothing fits: looking for the least change with which something does"
 
 
 @pytest.mark.parametrize(
@@ -43,3 +50,17 @@ def test_there_is_an_end_to_events() -> None:
     for number in range(10 * MOST_EVENTS):
         throttle("ab"[number % 2])
     assert len(sent) == MOST_EVENTS
+
+
+def test_a_job_says_why_nothing_fits_before_it_looks_for_what_would(
+    tmp_path: Path, mlp_bytes: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, lines = "m_" + 32 * "0", list[str]()
+    item = Item(name, "model", "mlp.onnx", "", 0, 0.0, {})
+    request = {"model": name, "options": {"devices": 2, "memory": "3MiB"}}
+    told = search(Given(request, {name: (item, mlp_bytes)}, lines.append)).result
+    why, looking = lines.index(str(told["message"])), lines.index(LOOKING)
+    assert why < looking
+    assert any(line.startswith("trying --memory ") for line in lines[looking:])
+    assert told["explanation"]["complete"]

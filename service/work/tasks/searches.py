@@ -39,6 +39,8 @@ def search(given: Given) -> Outcome:
     try:
         plan = asked.plan(given.report)
     except InfeasibleError as error:
+        if asked.request.global_batch is None:
+            given.report(error.what)
         why = why_nothing_fits(asked, options, machine_file, error, given.report)
         told = {"explanation": why.to_dict()}
         return Outcome({**nothing_fits(with_fixes(error, why)), **told, "plan": None})

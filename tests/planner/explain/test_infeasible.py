@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 
 from costmodel.memory import Optimizer
+from ir.graph import OpGraph
+from ir.plan import Estimate
 from planner.dialects import TARGETS
 from planner.explain import Infeasibility, why_infeasible
 from planner.joint import search_whole
 from planner.request import InfeasibleError, SearchRequest
-from planner.search import search
+from planner.search import Ready, made_ready, search
+from planner.solvers import Solution, Solver, solver_by_name
+from planner.soon import Soon
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_machine
 from topology.cluster import Cluster
@@ -121,6 +125,159 @@ def test_a_context_that_is_not_cut_is_to_blame_without_a_global_batch_too() -> N
     found = why_infeasible(graph, CLUSTER, asked, raised.value, MACHINE.cluster)
     assert [r.name for r in found.reasons if r.kind == "decision"] == ["--context-parallel off"]
     assert "without --context-parallel off" in [fix.change for fix in found.fixes]
+
+
+def test_the_memory_that_is_told_is_the_least_with_which_anything_fits(need: float) -> None:
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    amount = next(f.change for f in explained(request).fixes if f.kind == "memory")
+    asked, _ = applied(request, amount)
+    assert asked.memory_limit_bytes is not None
+    search(GRAPH, CLUSTER, asked)
+    with pytest.raises(InfeasibleError):
+        search(GRAPH, CLUSTER, replace(asked, memory_limit_bytes=asked.memory_limit_bytes - 2**20))
+
+
+def test_the_largest_half_of_the_batch_that_fits_is_told() -> None:
+    graph = attention_block(batch=8, rows=64, heads=4)
+    whole = search(graph, CLUSTER, SearchRequest()).estimate.peak_memory_bytes
+    asked = SearchRequest(memory_limit_bytes=whole * 0.4)
+    with pytest.raises(InfeasibleError) as raised:
+        search(graph, CLUSTER, asked)
+    found = why_infeasible(graph, CLUSTER, asked, raised.value, MACHINE.cluster)
+    (batch,) = [int(fix.change.split()[1]) for fix in found.fixes if fix.kind == "batch"]
+    search(graph, CLUSTER, replace(asked, batch=batch))
+    if batch < 4:
+        with pytest.raises(InfeasibleError):
+            search(graph, CLUSTER, replace(asked, batch=2 * batch))
+
+
+def test_memory_that_other_cards_have_is_told_last(need: float) -> None:
+    memory = CLUSTER.reserved_memory_bytes + int(need * 0.6)
+    tight = replace(CLUSTER, chip=replace(CLUSTER.chip, memory_bytes=memory))
+    with pytest.raises(InfeasibleError) as raised:
+        search(GRAPH, tight, SearchRequest())
+    found = why_infeasible(GRAPH, tight, SearchRequest(), raised.value, MACHINE.cluster)
+    assert found.fixes[-1].kind == "memory"
+    limited = explained(SearchRequest(memory_limit_bytes=need * 0.6))
+    assert limited.fixes[0].kind == "memory"
+
+
+def test_what_a_trial_shares_is_made_ready_once(
+    need: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory, targets, optimizers and devices leave the model as it is; every batch has its own."""
+    forms: list[int | None] = []
+
+    def counted(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Ready:
+        forms.append(request.batch)
+        return made_ready(graph, cluster, request)
+
+    monkeypatch.setattr("planner.explain.trials.made_ready", counted)
+    found = explained(SearchRequest(memory_limit_bytes=need * 0.6))
+    assert found.complete
+    assert len(forms) == len(set(forms))
+    assert None in forms
+
+
+def test_only_what_fits_is_solved_for_time(need: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    with pytest.raises(InfeasibleError) as raised:
+        search(GRAPH, CLUSTER, request)
+    solved: list[str] = []
+
+    def counted(name: str) -> Solver:
+        solved.append(name)
+        return solver_by_name(name)
+
+    monkeypatch.setattr("planner.search.solver_by_name", counted)
+    found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
+    assert found.complete
+    assert len(solved) <= 2 * len(found.fixes) + 2
+
+
+def test_every_trial_is_announced(need: float) -> None:
+    said: list[str] = []
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    with pytest.raises(InfeasibleError) as raised:
+        search(GRAPH, CLUSTER, request)
+    found = why_infeasible(
+        GRAPH, CLUSTER, request, raised.value, MACHINE.cluster, report=said.append
+    )
+    same = {fix.change for fix in found.fixes if fix.change == "--target generic"}
+    assert {f"trying {fix.change}" for fix in found.fixes if fix.change not in same} <= set(said)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_interruption_ends_the_look_with_what_was_found(
+    number: int, need: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    whole = explained(request)
+    tried: list[Soon] = []
+
+    def impatient(self: Soon, limit_bytes: float | None = None) -> Estimate | None:
+        tried.append(self)
+        if len(tried) > number:
+            raise KeyboardInterrupt
+        return estimate(self, limit_bytes)
+
+    estimate = Soon.estimate
+    monkeypatch.setattr(Soon, "estimate", impatient)
+    found = explained(request)
+    assert found.interrupted
+    assert not found.complete
+    assert not whole.interrupted
+    assert len(tried) == number + 1
+    assert found.fixes == whole.fixes[: len(found.fixes)]
+    assert len(found.fixes) < len(whole.fixes)
+    assert found.needed_bytes == whole.needed_bytes
+
+
+def test_an_interrupted_solver_that_has_an_answer_ends_the_look_with_it(
+    need: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        name = "interrupted"
+
+        def solve(self, *given: object) -> Solution:
+            return replace(solver_by_name("portfolio").solve(*given), interrupted=True)  # type: ignore[arg-type]
+
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    with pytest.raises(InfeasibleError) as raised:
+        search(GRAPH, CLUSTER, request)
+    monkeypatch.setattr("planner.search.solver_by_name", lambda _: Interrupted())
+    found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
+    assert found.interrupted
+    assert len(found.fixes) == 1
+
+
+def test_nobody_looks_again_who_was_interrupted(need: float) -> None:
+    error = InfeasibleError("nothing fits", 4e8, 6e7, {"weights": 1.0}, (), interrupted=True)
+    found = why_infeasible(
+        GRAPH, CLUSTER, SearchRequest(memory_limit_bytes=need * 0.6), error, MACHINE.cluster
+    )
+    assert (found.fixes, found.interrupted) == ((), True)
+    assert [reason.name for reason in found.reasons] == ["weights"]
+
+
+def test_a_trial_of_stages_looks_for_no_remedy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(*_: object) -> None:
+        raise AssertionError("a look within the look")
+
+    monkeypatch.setattr("planner.joint.with_remedy", looked)
+    asked = SearchRequest(global_batch=64, pipeline="off", offload="on", zero="0")
+    tight = replace(CLUSTER, host_memory_bytes=1)
+    error = InfeasibleError("nothing fits", 4e8, 6e7, {}, ())
+    found = why_infeasible(mlp(2), tight, asked, error, MACHINE.cluster)
+    assert [fix.change for fix in found.fixes] == ["without --offload on"]
+
+
+@pytest.mark.parametrize("cost", ["memory", "mindspore"])
+def test_at_another_cost_the_same_fits(cost: str, need: float) -> None:
+    request = SearchRequest(memory_limit_bytes=need * 0.6)
+    changes = [fix.change for fix in explained(request).fixes if fix.kind != "target"]
+    found = explained(replace(request, cost=cost))
+    assert [fix.change for fix in found.fixes if fix.kind != "target"] == changes
 
 
 def test_the_effort_limits_the_trials_and_not_the_clock(

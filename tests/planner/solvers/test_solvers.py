@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from planner.problem import Problem
 from planner.solvers import SOLVERS, Budget, solver_by_name
 from planner.solvers.exhaustive import Exhaustive
+from planner.solvers.least_peak import least_peak
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 
@@ -100,3 +101,14 @@ def test_an_interruption_before_the_first_answer_is_passed_on(
     monkeypatch.setattr("planner.solvers.portfolio.DynamicProgramming.run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         solver_by_name("portfolio").solve(deep_problem(layers=3), Budget())
+
+
+@pytest.mark.parametrize("name", ["portfolio", "dynamic_programming"])
+def test_an_answer_that_is_near_enough_is_left_as_it_is(name: str) -> None:
+    deep = deep_problem(6, width=5, seed=1)
+    least = least_peak(deep, Budget()).peak_bytes
+    problem = dataclasses.replace(deep, memory_limit_bytes=1.05 * least)
+    near, whole = (solver_by_name(name).solve(problem, Budget(enough=e)) for e in (0.3, 0.0))
+    assert near.is_answer
+    assert whole.gap < near.gap <= 0.3
+    assert len(near.log) < len(whole.log)

@@ -50,3 +50,18 @@ def test_a_large_network_is_tried_with_fewer_changes_and_more_effort_with_more()
 def test_a_decision_that_is_open_is_not_opened_again() -> None:
     asked = SearchRequest(global_batch=4, offload="auto")
     assert tried(asked, 0) == (["--global-batch 2 (now 4)"], 1)
+
+
+def test_an_interruption_ends_the_look_with_what_was_reckoned() -> None:
+    said: list[str] = []
+
+    def find(*_: object) -> None:
+        if len(said) == 2:
+            raise KeyboardInterrupt
+        raise ERROR
+
+    found = with_remedy(ERROR, MACHINE, ASKED, find, 100, said.append)
+    assert found.interrupted
+    assert not ERROR.interrupted
+    assert (found.what, found.remedies) == (ERROR.what, ERROR.remedies)
+    assert said == ["trying --zero auto", "trying --zero auto --offload auto"]
