@@ -42,7 +42,7 @@ def published_steps(chip: Chip, operator_s: float, kind: str = DENSE) -> Publish
 
     Returns:
         `None` for a machine of the mind, for operators shorter than those of the runs, and where
-        there are too few runs of the kind.
+        there are too few runs of the kind, or none.
     """
     generation = generation_of(chip.name, chip.family)
     if generation == _IDEAL or operator_s < SHORT_OPERATOR_S:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from ir.graph import Op, OpGraph
 from ir.ops import Engine, OpView, lookup
 from ir.ops.experts import slot_tensors
+from ir.ops.linear_attention import RECURRENT
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 
 __all__ = ["KEYS", "VALUES", "kind_of", "query_rows"]
@@ -16,12 +17,15 @@ KEYS, VALUES = 1, 2
 
 
 def kind_of(graph: OpGraph, split: Mapping[str, Collection[int]]) -> str:
-    """One of `ir.published.KINDS`.
+    """One of `ir.published.KINDS`, or nothing where rows mix without softmax: no published run of
+    which the operators were priced is like that.
 
     Args:
         graph: of the plan.
         split: the factors that each operator splits, by its name.
     """
+    if any(op.kind in RECURRENT for op in graph.ops):
+        return ""
     if graph.once("slots", slot_tensors):
         return ROUTED
     rows = ((op.name, query_rows(op, graph)) for op in graph.ops)

@@ -12,6 +12,9 @@ from ir.graph import Role
 from ir.ops.registry import Engine, Needs, OpView, operator
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
+RECURRENT = frozenset({"LinearAttention", "SelectiveScan"})
+"""Kinds that hand a state on from row to row in the place of attention."""
+
 KEY_HEADS = "k_num_heads"
 """Attribute of LinearAttention, beside those of ONNX: heads of queries and keys where several heads
 of values, `kv_num_heads` in all, share one of them, as in Mamba-2 and gated delta nets."""

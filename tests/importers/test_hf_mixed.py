@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel import published_steps
 from executors.evaluation import Evaluator
 from executors.reference import given_tensors
 from executors.values import numbers
@@ -16,7 +17,7 @@ from ir.batch import with_batch
 from ir.normalise import normalise
 from planner.request import SearchRequest
 from planner.search import search
-from tests.importers.configurations import SMALL_MIXED, short
+from tests.importers.configurations import SMALL, SMALL_MIXED, short
 from tests.importers.mixed_configurations import OLMO_HYBRID, PUBLISHED
 from tests.service_views.chinese import chinese_of, without_chinese
 from topology.catalogue import named_cluster
@@ -73,6 +74,19 @@ def test_attention_stands_where_the_configuration_says(kind: str) -> None:
     assert made.count("Attention") == kinds.attention
     mixers = made.count("LinearAttention") + made.count("SelectiveScan")
     assert mixers == kinds.mixed
+
+
+def test_no_published_run_is_like_a_plan_without_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short operators have no such runs either: here they count as long ones."""
+    monkeypatch.setattr(published_steps, "SHORT_OPERATOR_S", 0.0)
+    found = {}
+    for kind in ("mamba2", "qwen3_next", "llama"):
+        config = {**SMALL, **SMALL_MIXED}[kind]
+        graph = import_config(config, kind, "a test", short(kind))
+        request = SearchRequest(batch=4, target="jax", training=True)
+        found[kind] = search(graph, named_cluster("dgx-a100", 4), request).estimate.published
+    assert found["llama"] is not None
+    assert (found["mamba2"], found["qwen3_next"]) == (None, None)
 
 
 def test_the_heads_of_a_state_space_are_split_over_devices() -> None:
