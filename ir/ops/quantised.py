@@ -32,9 +32,11 @@ def scale_rule(view: OpView) -> ShardingRule:
         own = list(data)
         data[axis], own[axis] = _blocks(builder, factors[axis], block)
         other = tuple(own)
-    return builder.build(
-        [tuple(data), *(None if t is None else other for t in view.inputs[1:])], [tuple(data)]
-    )
+    others = [
+        None if t is None else ((),) * len(t.dims) if t.elements == 1 else other
+        for t in view.inputs[1:]
+    ]
+    return builder.build([tuple(data), *others], [tuple(data)])
 
 
 def _blocks(builder: RuleBuilder, factor: int, block: int) -> tuple[tuple[int, ...], ...]:

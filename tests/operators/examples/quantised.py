@@ -45,6 +45,7 @@ def _quantise(draw: Draw) -> Iterator[Example]:
     plain = [floats(draw, 4, 4), _scales(draw)]
     for dtype in ("uint8", "int16"):
         yield example("QuantizeLinear", plain, [(4, 4)], [dtype])
+    yield example("QuantizeLinear", [*plain, _bytes(draw, 1, signed=True)], [(4, 4)], ["int8"])
 
 
 def _dequantise(draw: Draw) -> Iterator[Example]:
@@ -54,6 +55,8 @@ def _dequantise(draw: Draw) -> Iterator[Example]:
             points = [_bytes(draw, *scales, signed=True)] if signed else []
             operands = [data, _scales(draw, *scales), *points]
             yield example("DequantizeLinear", operands, [dims], ["float64"]).having(attributes)
+    of_rank_one = [_bytes(draw, 4, 4, signed=True), _scales(draw), _bytes(draw, 1, signed=True)]
+    yield example("DequantizeLinear", of_rank_one, [(4, 4)], ["float64"])
 
 
 def _dynamic(draw: Draw) -> Iterator[Example]:
