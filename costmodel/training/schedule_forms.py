@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingLayout
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["ORDERS", "PLAIN", "Shares", "idle_share", "near_batches", "order_faults", "steady_s"]
+__all__ = [
+    "ORDERS",
+    "PLAIN",
+    "Shares",
+    "idle_share",
+    "near_batches",
+    "order_faults",
+    "put_off_share",
+    "steady_s",
+]
 
 ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe")
 """Names of the orders that are known."""
@@ -45,12 +54,26 @@ def idle_share(table: RunTable, shares: Shares) -> FloatArray:
     """Seconds that a stage idles over those of one micro-batch on all other stages.
 
     Of p - 1 equal ones: 1F1B p - 1, interleaved (p - 1) / v, ZB-H1 (p - 1)(f + b - w), ZB-H2
-    (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with B = b + w.
+    (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with B = b + w. Of few micro-batches
+    less is filled: see `put_off_share`.
     """
-    idle = (1.0 - (table.put_off + (table.put_off > 0)) * shares.weight) / table.vpp
+    idle = (1.0 - put_off_share(table) * shares.weight) / table.vpp
     half = (table.pp / 2.0 - 1.0) / np.maximum(table.pp - 1.0, 1.0)
     paired = half * (shares.pair + shares.backward - 3.0 * shares.weight)
     return np.maximum(np.where(table.both_ways > 0, paired, idle), 0.0)
+
+
+def put_off_share(table: RunTable) -> FloatArray:
+    """Gradients of weights that are not in the way of a pipeline's ends, per stage beside one.
+
+    None delays the stages before it: one each. Those of all micro-batches but the last may fill the
+    bubble: of ZB-H1 p - 1 at most, of ZB-H2 twice as many. Both orders, simulated, take exactly
+    that long.
+    """
+    micro_batches = table.global_batch / (table.micro_batch * table.dp)
+    others = np.maximum(table.pp - 1.0, 1.0)
+    filling = np.minimum(table.put_off, (micro_batches - 1.0) / others)
+    return np.where(table.put_off > 0, 1.0 + filling, 0.0)
 
 
 def steady_s(

@@ -24,7 +24,7 @@ from costmodel.training.exchanges import (
 from costmodel.training.host import host_s
 from costmodel.training.kernels import stream_s
 from costmodel.training.layers import layer_times
-from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, steady_s
+from costmodel.training.schedule_forms import PLAIN, Shares, idle_share, put_off_share, steady_s
 from costmodel.training.sizes import (
     dense_share,
     expert_parts,
@@ -206,7 +206,7 @@ def _idle_s(
     device = np.maximum(whole - slowest, 0.0) * idle_share(table, shares)
     # In passes: a forward one is issued and gathered once, a backward one gathers and reduces.
     again = 1.0 + table.recompute_full
-    put_off = table.put_off + 1.0
+    put_off = put_off_share(table)
     host = np.where(table.both_ways > 0, 1.0 + 2.0 * again - 1.5, 1.0 + again - put_off / 2.0)
     moved = np.where(table.both_ways > 0, 2.0, 3.0 - put_off)
     half = (table.pp / 2.0 - 1.0) / np.maximum(table.pp - 1.0, 1.0)

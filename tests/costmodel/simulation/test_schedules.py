@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,10 @@ from costmodel.simulation.schedules import (
     Shape,
     orders,
 )
+from costmodel.training.schedule_forms import put_off_share
+from costmodel.training.table import RunTable
 from tests.costmodel.simulation.jobs import block, even_job, step_s
+from tests.costmodel.training.runs import LLAMA, run
 
 SIZES = st.tuples(st.integers(1, 9), st.integers(1, 24))
 TIMES = st.tuples(st.floats(0.1, 3), st.floats(0.1, 3))
@@ -55,6 +59,23 @@ def test_zero_bubble_h1_fills_the_bubble_with_weight_gradients(
     micro_batches = 2 * stages + more
     found = step_s(even_job("zb-h1", stages, micro_batches, block(forward, backward, weight)))
     bubble = (stages - 1) * (forward + backward - weight)
+    assert found == pytest.approx(micro_batches * (forward + backward + weight) + bubble, rel=1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])
+@given(st.integers(2, 8), st.integers(1, 24), st.floats(0.2, 2), st.floats(0, 1), st.floats(0, 1))
+def test_gradients_of_few_micro_batches_fill_little(
+    schedule: str, stages: int, micro_batches: int, forward: float, share: float, of_weight: float
+) -> None:
+    """What the estimate says is put off is what the order puts off, however few there are."""
+    backward, weight = forward * (1 + share), forward * of_weight
+    found = step_s(even_job(schedule, stages, micro_batches, block(forward, backward, weight)))
+    planned = run(
+        replace(LLAMA, layers=stages), pp=stages, global_batch=micro_batches, schedule=schedule
+    )
+    table = RunTable.of([planned])
+    filled = float(put_off_share(table)[0]) - 1.0
+    bubble = (stages - 1) * (forward + backward - filled * weight)
     assert found == pytest.approx(micro_batches * (forward + backward + weight) + bubble, rel=1e-9)
 
 
