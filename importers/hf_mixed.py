@@ -77,7 +77,7 @@ _MAMBA = replace(_named(DECODER, _BACKBONE, _SCAN_PARTS), rotary=False)
 _STEP_NORMS = {
     "step_norm": "dt_layernorm", "write_norm": "b_layernorm", "read_norm": "c_layernorm",
 }  # fmt: skip
-_MINIMAX = replace(_named(DECODER, _LIGHTNING_PARTS))
+_MINIMAX = _named(DECODER, _LIGHTNING_PARTS)
 
 MIXED_FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
