@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from costmodel.simulation.programme import Part, Work
-from costmodel.training.step import Joins, StepTimes, step_times
+from costmodel.training.passes import Joins
+from costmodel.training.step import StepTimes, step_times
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants

@@ -17,8 +17,10 @@ from costmodel.simulation.pass_order import ChunkTimes, PassOrder
 from costmodel.simulation.routes import Route
 from costmodel.simulation.schedules import SCHEDULES, Schedule, Shape, orders
 from costmodel.training.ends import HEAD_FORWARD, trained_ends_s
+from costmodel.training.passes import IN_TURN, computing
+from costmodel.training.pipeline import weight_s
 from costmodel.training.sizes import gathered_parameters, head_tables, local_parameters
-from costmodel.training.step import IN_TURN, StepTimes, times_in_turn, weight_s
+from costmodel.training.step import StepTimes, times_in_turn
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -113,7 +115,9 @@ class _Stages:
         gather_s = float(times.layer_gather[0])
         forward = host_s + place.all_layers * float(times.layer_forward[0])
         backward = host_s + place.all_layers * float(times.layer_backward[0])
-        layer_s = float(weight_s(self.table, self.constants.in_turn(), IN_TURN)[0])
+        constants = self.constants.in_turn()
+        own = computing(self.table, constants)
+        layer_s = float(weight_s(self.table, constants, IN_TURN, own)[0])
         weight = host_s / 2 + place.all_layers * (layer_s + gather_s)
         end_gather_s = gather_s * self._table_share()
         embedding_s, head_s = (float(end[0]) for end in trained_ends_s(self.table, self.constants))

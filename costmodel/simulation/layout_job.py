@@ -24,21 +24,14 @@ from costmodel.training.memory import (
     layer_bytes,
     state_bytes,
 )
+from costmodel.training.passes import BESIDE, IN_TURN, Joins, beside_s, computing
 from costmodel.training.sizes import (
     expert_parts,
     gathered_parameters,
     head_tables,
     local_parameters,
 )
-from costmodel.training.step import (
-    BESIDE,
-    IN_TURN,
-    Joins,
-    StepTimes,
-    beside_s,
-    hidden_gradients,
-    step_times,
-)
+from costmodel.training.step import StepTimes, hidden_gradients, step_times
 from costmodel.training.table import FloatArray, RunTable
 
 if TYPE_CHECKING:
@@ -161,9 +154,9 @@ class _Layout:
         causes = ("tensor parallel", "experts", "context parallel")
         tiers = {cause: self._tier_of(cause) for cause in causes}
         parts = layer_parts(self.table, self.constants, tiers, self._uneven, self.joins)
-        # The gradients of inputs and of weights take as long as each other in every product.
-        computing, *moved = parts.backward
-        half = computing._replace(seconds=computing.seconds / 2)
+        worked, *moved = parts.backward
+        own = float(computing(self.whole, self.constants).weight_share[0]) * worked.seconds
+        inputs = worked._replace(seconds=worked.seconds - own)
         kept, working = (float(nbytes[0]) for nbytes in layer_bytes(self.whole, self.memory))
         gather_s, sync_s = self._per_layer()
         slower_forward, slower_backward = self._slower()
@@ -171,8 +164,8 @@ class _Layout:
             "layers",
             1.0,
             forward=parts.forward,
-            backward=(half, *moved),
-            weight=(half,),
+            backward=(inputs, *moved),
+            weight=(worked._replace(seconds=own),),
             again=parts.again,
             kept_bytes=kept,
             working_bytes=working,

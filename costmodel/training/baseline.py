@@ -21,7 +21,7 @@ def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
 
     6 per active parameter and token, plus attention, halved where causal, unless `whole`, and what
     layers without softmax compute inside chunks and on their states. What predicts further tokens
-    counts as it is priced, see `layers.ends_with_s`.
+    counts as it is priced, see `ends.trained_ends_s`.
     """
     value = np.where(table.value_size > 0, table.value_size, table.head_size)
     mixing, layer = table.mixing, active_parameters(table)

@@ -10,13 +10,12 @@ import numpy as np
 
 from costmodel.training.kernels import matmul_s, stream_s
 from costmodel.training.layers import product, rate16, tokens
-from costmodel.training.sizes import further_layers
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["HEAD_FORWARD", "ends_s", "ends_with_s", "trained_ends_s"]
+__all__ = ["HEAD_FORWARD", "ends_s", "trained_ends_s"]
 
 HEAD_FORWARD = 1 / 3
 """Share of the head's time that is its forward pass: one of three products, of every product."""
@@ -49,11 +48,3 @@ def trained_ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, Float
     own, joined = table.hidden / table.tp, 2.0 * table.hidden
     joining = sum(product(table, c, tokens(table), own, joined))
     return embedding, head + table.further * (joining + head)
-
-
-def ends_with_s(
-    table: RunTable, c: StepConstants, layer: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Both ends, the last with what predicts further tokens, where a mean layer takes `layer` s."""
-    embedding, head = trained_ends_s(table, c)
-    return embedding, head + further_layers(table) * layer

@@ -64,6 +64,9 @@ class LayerTimes:
     """Forward matrix products; the backward pass has two for each."""
 
     products_backward: FloatArray
+    weights: FloatArray
+    """The gradients of the weights, which are a part of them: one of three products, of each."""
+
     last: FloatArray
     """The last forward product alone."""
 
@@ -134,10 +137,12 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
         (nothing, nothing, linear - inward, bare_stream),
     ):
         seconds = stream_s(moved, table.machine) / c.memory * (1.0 + 0.6 * table.uncompiled)
+        forward, both = linear + products, linear_backward + backward
         times.append(
             LayerTimes(
-                products=linear + products,
-                products_backward=linear_backward + backward,
+                products=forward,
+                products_backward=both,
+                weights=np.where(table.frozen > 0, 0.0, (forward + both) / 3.0),
                 last=last,
                 inward=inward,
                 core=core,

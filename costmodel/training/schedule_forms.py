@@ -8,8 +8,7 @@ backward pass that run interleaved hide what both send (DeepSeek-V3, arXiv 2412.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,9 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ORDERS",
-    "PLAIN",
-    "Shares",
-    "idle_share",
+    "Elsewhere",
+    "alone_batches",
+    "idle_s",
+    "micro_batches",
     "near_batches",
     "order_faults",
     "put_off_share",
@@ -34,32 +34,30 @@ ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe")
 """Names of the orders that are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Parts of a forward and a backward pass together, each of shape (N,) or ()."""
+class Elsewhere(NamedTuple):
+    """Seconds of one micro-batch on all stages but one, any shape that ends with (N,)."""
 
-    backward: FloatArray | float
-    weight: FloatArray | float
+    both: FloatArray
+    """Forward and backward pass."""
+
+    backward: FloatArray
+    weight: FloatArray
     """The gradients of the weights."""
 
-    pair: FloatArray | float
-    """What both take where they run interleaved."""
+    pair: FloatArray
+    """What both passes take where they run interleaved."""
 
 
-PLAIN = Shares(0.0, 0.0, 1.0)
-"""Of orders that take no pass apart."""
+def idle_s(table: RunTable, others: Elsewhere) -> FloatArray:
+    """Seconds that a stage idles.
 
-
-def idle_share(table: RunTable, shares: Shares) -> FloatArray:
-    """Seconds that a stage idles over those of one micro-batch on all other stages.
-
-    Of p - 1 equal ones: 1F1B p - 1, interleaved (p - 1) / v, ZB-H1 (p - 1)(f + b - w), ZB-H2
-    (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with B = b + w. Of few micro-batches
-    less is filled: see `put_off_share`.
+    With p - 1 equal ones beside it: 1F1B (p - 1)(f + B), interleaved (p - 1)(f + B) / v, ZB-H1
+    (p - 1)(f + b - w), ZB-H2 (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with
+    B = b + w. Of few micro-batches less is filled: see `put_off_share`.
     """
-    idle = (1.0 - put_off_share(table) * shares.weight) / table.vpp
+    idle = (others.both - put_off_share(table) * others.weight) / table.vpp
     half = (table.pp / 2.0 - 1.0) / np.maximum(table.pp - 1.0, 1.0)
-    paired = half * (shares.pair + shares.backward - 3.0 * shares.weight)
+    paired = half * (others.pair + others.backward - 3.0 * others.weight)
     return np.maximum(np.where(table.both_ways > 0, paired, idle), 0.0)
 
 
@@ -70,28 +68,32 @@ def put_off_share(table: RunTable) -> FloatArray:
     bubble: of ZB-H1 p - 1 at most, of ZB-H2 twice as many. Both orders, simulated, take exactly
     that long.
     """
-    micro_batches = table.global_batch / (table.micro_batch * table.dp)
     others = np.maximum(table.pp - 1.0, 1.0)
-    filling = np.minimum(table.put_off, (micro_batches - 1.0) / others)
+    filling = np.minimum(table.put_off, (micro_batches(table) - 1.0) / others)
     return np.where(table.put_off > 0, 1.0 + filling, 0.0)
 
 
-def steady_s(
-    table: RunTable, micro_batches: FloatArray, slowest: FloatArray, pair: FloatArray
-) -> FloatArray:
-    """Seconds that the slowest stage works on all micro-batches.
+def micro_batches(table: RunTable) -> FloatArray:
+    """Micro-batches of a replica."""
+    return table.global_batch / (table.micro_batch * table.dp)
 
-    Of DualPipe m - p - 1 forward and backward passes run in pairs, the others alone.
+
+def alone_batches(table: RunTable) -> FloatArray:
+    """Forward and backward passes of DualPipe that run in no pairs: m - p - 1 of m do."""
+    return np.minimum(table.pp + 1.0, micro_batches(table))
+
+
+def steady_s(table: RunTable, slowest: FloatArray, pair: FloatArray) -> FloatArray:
+    """Seconds that a stage works on all micro-batches.
 
     Args:
         table: the runs.
-        micro_batches: of a replica.
         slowest: seconds of one of them, forward and backward.
         pair: the same where both passes run interleaved.
     """
-    alone = np.minimum(table.pp + 1.0, micro_batches)
-    paired = (micro_batches - alone) * pair + alone * slowest
-    return np.where(table.both_ways > 0, paired, micro_batches * slowest)
+    count, alone = micro_batches(table), alone_batches(table)
+    paired = (count - alone) * pair + alone * slowest
+    return np.where(table.both_ways > 0, paired, count * slowest)
 
 
 def order_faults(layout: TrainingLayout) -> Iterator[str]:

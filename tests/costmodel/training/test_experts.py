@@ -12,10 +12,11 @@ from costmodel.training.constants import StepConstants
 from costmodel.training.families import families
 from costmodel.training.layers import experts_issued, layer_times
 from costmodel.training.machines import machine
+from costmodel.training.passes import IN_TURN
 from costmodel.training.records import TrainingModel
 from costmodel.training.rows import read_row
 from costmodel.training.stacks import software_flags
-from costmodel.training.step import IN_TURN, step_times
+from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 from tests.costmodel.training.test_rows import ROW

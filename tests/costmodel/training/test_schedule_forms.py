@@ -21,8 +21,8 @@ from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.records import TrainingRun
 from costmodel.training.schedule_forms import (
     ORDERS,
-    Shares,
-    idle_share,
+    Elsewhere,
+    idle_s,
     near_batches,
     order_faults,
     steady_s,
@@ -64,10 +64,10 @@ def test_where_all_passes_take_equally_long_it_is_what_is_simulated(
     )
     table = RunTable.of([small_run(pp=stages, micro_batches=micro_batches, schedule=order)])
     one = (3 + 2 * len(moved) * sent) * time_s
-    shares = Shares((one - (1 + len(moved) * sent) * time_s) / one, time_s / one, 3 * time_s / one)
-    stage, pair = np.array([one]), np.array([3 * time_s])
-    closed = steady_s(table, np.array([float(micro_batches)]), stage, pair)
-    closed = closed + (stages - 1) * one * idle_share(table, shares)
+    passes = (one, one - (1 + len(moved) * sent) * time_s, time_s, 3 * time_s)
+    closed = steady_s(table, np.array([one]), np.array([3 * time_s]))
+    others = Elsewhere(*(np.array([(stages - 1) * each]) for each in passes))
+    closed = closed + idle_s(table, others)
     assert found == pytest.approx(float(closed[0]), rel=1e-9)
 
 

@@ -18,9 +18,10 @@ from costmodel.training.communication import (
 from costmodel.training.constants import StepConstants
 from costmodel.training.layers import layer_times
 from costmodel.training.machines import MachineRates, machine
+from costmodel.training.passes import IN_TURN
 from costmodel.training.records import Attention, TrainingLayout, TrainingModel
 from costmodel.training.sizes import stage_parameters
-from costmodel.training.step import IN_TURN, step_times, times_in_turn
+from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 
