@@ -10,9 +10,11 @@ share what no smooth formula has. Nothing here depends on a rate of the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+
+from costmodel.training.distinct import distinct_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,14 +59,33 @@ LARGEST = 0.25
 _OTHER_HEADS = 1e6
 """Far beyond any number of heads."""
 
+_ROWS = 4096
+"""Runs that are compared at once: as many may each have a layer of their own."""
+
 _PIECE = 100_000
-"""Pairs of runs that are compared at once: more leave the cache and take three times as long."""
+"""Pairs of runs that are multiplied at once: more leave the cache."""
 
 COLUMNS = (
     *(name for names, _, _ in _LEVELS for name in names),
     *(name for names in _SWITCHES for name in names),
 )
 """Columns of a table of runs that likeness is made of."""
+
+
+class _Compared(NamedTuple):
+    """Likeness of runs, always[l] + near[l] far[o], with their layer l and their layout o."""
+
+    always: FloatArray
+    """By layers and what a device has of them, shape (layers, N)."""
+
+    near: FloatArray
+    """What the last level adds to runs of the same layout, shape (layers, N)."""
+
+    far: FloatArray
+    """How much of that is left, shape (layouts, N)."""
+
+    of_layer: NDArray[np.intp]
+    of_layout: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +130,23 @@ class Neighbours:
         """Expected time over that of the formulas, for N runs on these machines; shape (N,)."""
         columns = columns_of(table, len(machines))
         factors = np.ones(len(columns))
-        step = max(_PIECE // max(len(self.weights), 1), 1)
-        for start in range(0, len(columns) if len(self.weights) else 0, step):
-            part = slice(start, start + step)
-            likeness = self._likeness(columns[part], machines[part])
-            factors[part] = np.exp(likeness @ self.weights)
+        if not len(self.weights):
+            return factors
+        for start in range(0, len(columns), _ROWS):
+            part = slice(start, start + _ROWS)
+            factors[part] = np.exp(self._missed(columns[part], machines[part]))
         return factors
+
+    def _missed(self, columns: FloatArray, machines: NDArray[np.str_]) -> FloatArray:
+        """Expected logarithms of measured over predicted time."""
+        like = self._compared(columns, machines)
+        missed, near = (like.always @ self.weights)[like.of_layer], like.near * self.weights
+        step = max(_PIECE // len(self.weights), 1)
+        for start in range(0, len(columns), step):
+            part = slice(start, start + step)
+            one, other = near[like.of_layer[part]], like.far[like.of_layout[part]]
+            missed[part] += np.einsum("ij,ij->i", one, other)
+        return missed
 
     def deviation(self, table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
         """Standard deviation of logarithms of N runs' times around the expected ones, shape (N,).
@@ -138,16 +170,33 @@ class Neighbours:
 
     def _likeness(self, columns: FloatArray, machines: NDArray[np.str_]) -> FloatArray:
         """Covariance of other runs with these, shape (others, N)."""
-        total = np.zeros((len(columns), len(self.columns)))
-        squares = np.zeros_like(total)
-        for names, distance, deviation in _LEVELS:
-            mine = _places(names)
-            one, other = _logs(columns[:, mine]), _logs(self.columns[:, mine])
-            squares += _squares(one / distance, other / distance)
-            total += deviation**2 * np.exp(-0.5 * squares)
-        for theirs, ours in zip(_kinds(columns, machines), self._own_kinds(), strict=True):
-            total *= np.where(theirs[:, None] == ours[None, :], 1.0, _OTHER)
-        return total
+        like = self._compared(columns, machines)
+        one, other = like.of_layer, like.of_layout
+        return np.asarray(like.always[one] + like.near[one] * like.far[other])
+
+    def _compared(self, columns: FloatArray, machines: NDArray[np.str_]) -> _Compared:
+        """Other runs beside these; a layer and a layout that many runs share are compared once."""
+        *before, (names, distance, deviation) = _LEVELS
+        last, kinds = _places(names), _kinds(columns, machines)
+        layers, of_layer = distinct_rows(*columns[:, : last.start].T, *kinds)
+        squares = np.zeros((len(layers), len(self.columns)))
+        always = np.zeros_like(squares)
+        for level, width, share in before:
+            squares += self._squares(columns[layers], level, width)
+            always += share**2 * np.exp(-0.5 * squares)
+        alike = np.ones_like(squares)
+        for theirs, ours in zip(kinds, self._own_kinds(), strict=True):
+            alike *= np.where(theirs[layers][:, None] == ours[None, :], 1.0, _OTHER)
+        near = deviation**2 * np.exp(-0.5 * squares) * alike
+        layouts, of_layout = distinct_rows(*columns[:, last].T)
+        far = np.exp(-0.5 * self._squares(columns[layouts], names, distance))
+        return _Compared(always * alike, near, far, of_layer, of_layout)
+
+    def _squares(self, columns: FloatArray, names: tuple[str, ...], distance: float) -> FloatArray:
+        """Squared distances of other runs to these in one level, in units of its distance."""
+        mine = _places(names)
+        one, other = _logs(columns[:, mine]), _logs(self.columns[:, mine])
+        return _squares(one / distance, other / distance)
 
     def _own_kinds(self) -> tuple[NDArray[Any], ...]:
         return _kinds(self.columns, self.machines)

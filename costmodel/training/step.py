@@ -16,7 +16,15 @@ import numpy as np
 from costmodel.training.communication import Links, all_gather_s, group
 from costmodel.training.exchanges import transfers_s
 from costmodel.training.kernels import stream_s
-from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Joins, computing, layer_passes
+from costmodel.training.passes import (
+    BESIDE,
+    FULLY_SHARDED,
+    IN_TURN,
+    Computing,
+    Joins,
+    computing,
+    layer_passes,
+)
 from costmodel.training.pipeline import pipeline_times
 from costmodel.training.schedule_forms import micro_batches
 from costmodel.training.sizes import (
@@ -71,10 +79,19 @@ def times_in_turn(table: RunTable, c: StepConstants) -> StepTimes:
     return step_times(loud, c.in_turn(), IN_TURN)
 
 
-def step_times(table: RunTable, c: StepConstants, joins: Joins = BESIDE) -> StepTimes:
-    """Price the runs of a table."""
+def step_times(
+    table: RunTable, c: StepConstants, joins: Joins = BESIDE, own: Computing | None = None
+) -> StepTimes:
+    """Price the runs of a table.
+
+    Args:
+        table: the runs.
+        c: what machine and software reach.
+        joins: how times that run beside each other are joined.
+        own: what the runs compute, where that is known.
+    """
     links = Links.of(c)
-    own = computing(table, c)
+    own = computing(table, c) if own is None else own
     passes = layer_passes(table, c, joins, own)
     steady, bubble = pipeline_times(table, c, joins, own, passes)
     transfer = transfers_s(table, c, links, micro_batches(table))

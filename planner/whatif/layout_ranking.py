@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from costmodel.training.baseline import model_flops
+from costmodel.training.distinct import distinct_rows
 from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
@@ -142,7 +141,7 @@ class RankingOptions:
         ranked = priced.ranked()
         if not self.variants:
             degrees = priced.layouts[ranked][:, [0, 1, 2, 3, 5]]
-            _, first = np.unique(degrees, axis=0, return_index=True)
+            first, _ = distinct_rows(*degrees.T)
             ranked = [ranked[i] for i in sorted(first.tolist())]
         return ranked[: LOOKED_AT * self.top]
 

@@ -15,8 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 from costmodel.training.calibration import neighbours_of, shipped_calibration
+from costmodel.training.distinct import distinct_rows
 from costmodel.training.families import family_of
 from costmodel.training.memory import memory_use
+from costmodel.training.passes import Computing, computing
 from costmodel.training.predict import USABLE
 from costmodel.training.records import TrainingLayout, TrainingRun
 from costmodel.training.stage_split import stage_layers
@@ -36,6 +38,9 @@ from planner.whatif.layout_space import (
 
 CHUNK_ROWS = 50_000
 """Layouts priced together: some 100 MB of columns."""
+_BESIDE = {"pp", "dp", "vpp", "zero_stage", "zero_group", "recompute_full", "recompute_core"}
+_COMPUTING = [number for number, name in enumerate(COLUMNS) if name not in _BESIDE]
+"""What decides how long one device computes for a micro-batch in a mean layer."""
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 Flags: TypeAlias = Callable[[TrainingLayout], frozenset[str]]
@@ -162,23 +167,25 @@ def _by_flags(
         yield plain, np.arange(len(rows))
         return
     decides = [COLUMNS.index(name) for name in ("pp", "vpp", "ep")]
-    distinct, of = np.unique(np.minimum(rows[:, decides], [2, 2, np.inf]), axis=0,
-                             return_inverse=True)  # fmt: skip
-    for number in range(len(distinct)):
-        numbers = np.flatnonzero(of.ravel() == number)
+    first, kinds = distinct_rows(*np.minimum(rows[:, decides], [2, 2, np.inf]).T)
+    for number in range(len(first)):
+        numbers = np.flatnonzero(kinds == number)
         own = flags(layout_of_row(rows[numbers[0]], plain))
         yield replace(plain, flags=own), numbers
 
 
 def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Step times and memory of rows that go with a run."""
-    constants, family = shipped_calibration(), family_of(run)[0].name
+    calibration, family = shipped_calibration(), family_of(run)[0].name
+    constants = calibration.constants[family]
     table = RunTable.of([run])
     many = table.take(np.zeros(len(rows), dtype=np.int64)).with_columns(_columns(rows, run))
     machines = np.full(len(rows), run.machine)
     factor = neighbours_of(family).factor(many, machines)
-    times = step_times(many, constants.constants[family]).total * factor
-    return times, memory_use(many, constants.memory_of(run.profile)).total
+    first, kinds = distinct_rows(*rows[:, _COMPUTING].T)
+    own = Computing(*(each[kinds] for each in computing(many.take(first), constants)))
+    times = step_times(many, constants, own=own).total * factor
+    return times, memory_use(many, calibration.memory_of(run.profile)).total
 
 
 def _plain(layout: TrainingLayout) -> TrainingLayout:

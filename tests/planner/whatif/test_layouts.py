@@ -8,6 +8,7 @@ import pytest
 from costmodel.training.predict import predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingModel, TrainingRun
 from planner.whatif.layouts import fastest, priced_layouts
+from tests.costmodel.simulation.runs import DELTA, ROUTED, STATES
 
 LLAMA = TrainingModel("Llama-2-7B", 4096, 32, 32, 32, 128, 11008, 32000)
 MIXTRAL = TrainingModel(
@@ -20,7 +21,12 @@ def _job(model: TrainingModel = LLAMA, batch: int = 64, machine: str = "h100") -
     return TrainingRun("job", model, TrainingLayout(batch, 1, 4096), machine, "megatron-core")
 
 
-@pytest.mark.parametrize("model", [LLAMA, MIXTRAL], ids=lambda m: m.name)
+LATENT = replace(
+    ROUTED, name="latent", kv_rank=512, query_rank=1536, rotary_size=64, head_size=192, further=1
+)
+
+
+@pytest.mark.parametrize("model", [LLAMA, MIXTRAL, LATENT, DELTA, STATES], ids=lambda m: m.name)
 def test_layouts_cost_what_predict_says(model: TrainingModel) -> None:
     job = _job(model)
     found = priced_layouts(job, 16)

@@ -1,0 +1,35 @@
+"""Rows of columns that are equal, found once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["distinct_rows"]
+
+
+def distinct_rows(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first row of each kind, and of all rows the number of their kind.
+
+    A fraction of the time of `numpy.unique` of rows, which compares their bytes.
+
+    Args:
+        columns: of shape (N,) each; rows are of one kind where all are equal.
+
+    >>> first, kinds = distinct_rows(np.array([7, 3, 7]), np.array([1, 1, 1]))
+    >>> first.tolist(), kinds.tolist()
+    ([1, 0], [1, 0, 1])
+    """
+    order = np.lexsort(columns)
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = False
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    kinds = np.empty(len(order), dtype=np.intp)
+    kinds[order] = np.cumsum(new) - 1
+    return order[new], kinds
