@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def simulate(  # noqa: PLR0913  one parameter per option
     *,
     layout: choices.Layout = None,
     cluster: choices.OtherCluster = None,
-    precision: choices.Precision = "bf16",
+    precision: choices.Precision = None,
     software: choices.Software = None,
     servers: choices.ParameterServers = None,
     bandwidth: choices.Bandwidths = None,
@@ -70,6 +70,7 @@ def simulate(  # noqa: PLR0913  one parameter per option
     _check_outputs(trace, plot, subject)
     asked = _layout(given, layout, servers, precision, software)
     if asked is not None and servers is not None:
+        _check_served(given, trace, plot)
         _served(server, subject, asked, servers, as_json=as_json)
         return
     if server is not None:
@@ -95,7 +96,11 @@ def simulate(  # noqa: PLR0913  one parameter per option
 
 
 def _layout(
-    given: Given, layout: str | None, servers: str | None, precision: str, software: str | None
+    given: Given,
+    layout: str | None,
+    servers: str | None,
+    precision: str | None,
+    software: str | None,
 ) -> LayoutOptions | None:
     """The layout in place of a plan, if one was given."""
     if layout is None and servers is not None:
@@ -103,10 +108,30 @@ def _layout(
             "parameter servers serve a layout", "--servers", "add --layout 'dp=16,...' MODEL"
         )
     if layout is None:
+        for option, value in (("--precision", precision), ("--software", software)):
+            if value is not None:
+                raise UserError(
+                    f"{option} is for layouts",
+                    option,
+                    f"leave {option} out, or add --layout 'dp=16,...' MODEL",
+                )
         return None
     from cli.simulation_arguments import layout_options  # noqa: PLC0415
 
     return layout_options(layout, given.cluster, precision, software)
+
+
+def _check_served(given: Given, trace: Path | None, plot: Path | None) -> None:
+    """Refuse what parameter servers do not take into account, with no word of it in the answer."""
+    asked = {name for name, path in (("--trace", trace), ("--plot", plot)) if path is not None}
+    for field in fields(given):
+        if field.name != "cluster" and getattr(given, field.name) != field.default:
+            asked.add("--" + field.name.replace("_", "-"))
+    if asked:
+        option = min(asked)
+        raise UserError(
+            f"{option} is not for parameter servers", option, f"leave {option} or --servers out"
+        )
 
 
 def _simulate_there(

@@ -7,7 +7,7 @@ from pathlib import Path
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
 from importers.sizes import configuration
-from planner.asking.layouts import DEFAULT_CLUSTER, LayoutOptions
+from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_PRECISION, LayoutOptions
 from planner.asking.parameter_servers import served, served_json
 from planner.asking.simulation import SimulationOptions, reported, simulated
 from topology.cluster import Cluster
@@ -41,11 +41,14 @@ def served_record(model: str, layout: LayoutOptions, servers: str) -> dict[str, 
 
 
 def layout_options(
-    layout: str, cluster: str | None, precision: str, software: str | None
+    layout: str, cluster: str | None, precision: str | None, software: str | None
 ) -> LayoutOptions:
     """A layout with what was said of it."""
     return LayoutOptions(
-        layout=layout, cluster=cluster or DEFAULT_CLUSTER, precision=precision, software=software
+        layout=layout,
+        cluster=cluster or DEFAULT_CLUSTER,
+        precision=precision or DEFAULT_PRECISION,
+        software=software,
     )
 
 

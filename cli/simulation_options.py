@@ -41,11 +41,12 @@ ParameterServers: TypeAlias = Annotated[
     ),
 ]
 Precision: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--precision",
         metavar="bf16|fp16|fp8|...",
         help="Type of the matrix products, with --layout.",
+        show_default="bf16",
     ),
 ]
 Software: TypeAlias = Annotated[

@@ -103,7 +103,12 @@ def _memory(found: Simulation, out: Console) -> None:
     for curve in curves[:MAX_ROWS]:
         made.add_row(curve.device, format_bytes(curve.peak_bytes), format_seconds(curve.peak_at_s))
     if len(curves) > MAX_ROWS:
-        made.add_row(f"and {len(curves) - MAX_ROWS} others", "", "")
+        most = max(curves[MAX_ROWS:], key=lambda curve: curve.peak_bytes)
+        made.add_row(
+            f"most of {len(curves) - MAX_ROWS} others: {most.device}",
+            format_bytes(most.peak_bytes),
+            format_seconds(most.peak_at_s),
+        )
     if found.load.memory_bytes:
         remark = "" if found.fits else ": it does not fit"
         made.add_row("limit" + remark, format_bytes(found.load.memory_bytes), "", style="bold")

@@ -159,4 +159,7 @@ class _Apart:
         return Part(work, seconds * self.slowed(work))
 
     def _placed(self, kind: _Kind) -> Work:
-        return kind.work._replace(tier=self.tiers[kind.work.cause])
+        work = kind.work._replace(tier=self.tiers[kind.work.cause])
+        if kind.degree == "tp" and not self.table.sequence_parallel[0]:
+            return work._replace(kind="all_reduce")
+        return work

@@ -79,5 +79,7 @@ def _counted_flops(graph: OpGraph, *, derived: bool) -> float:
         entry = lookup(op.kind)
         if entry.engine in _COUNTED:
             wanted = sum(operand_gradients(op, gradient)) if derived else 0
-            total += entry.flops(OpView(op, graph)) * (1 + entry.backward_ratio * wanted)
+            # Each product has two gradients; what a fused kernel computes again does not count.
+            backward = min(entry.backward_ratio * wanted, 2.0)
+            total += entry.flops(OpView(op, graph)) * (1 + backward)
     return total

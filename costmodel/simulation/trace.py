@@ -8,6 +8,7 @@ Source: "Trace Event Format", Google, document 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -80,6 +81,7 @@ def _arguments(programme: Programme, task: int, seconds: float) -> Mapping[str, 
     """What a viewer shows of a task: its cause, or its parts in milliseconds."""
     work, alone = programme.works[task], programme.seconds[task]
     out: dict[str, object] = {"cause": work.cause}
+    sums: dict[str, float] = defaultdict(float)
     if work.tier:
         out["tier"] = work.tier
     if seconds > alone * (1 + 1e-9):
@@ -90,8 +92,8 @@ def _arguments(programme: Programme, task: int, seconds: float) -> Mapping[str, 
     ):
         for part in parts:
             words = " ".join(w for w in (part.work.kind, part.work.tier, part.work.cause) if w)
-            out[f"{name}{words} (ms)"] = part.seconds * 1e3
-    return out
+            sums[f"{name}{words} (ms)"] += part.seconds * 1e3
+    return out | sums
 
 
 def _memory(simulation: Simulation) -> Iterator[dict[str, Any]]:

@@ -116,15 +116,22 @@ class Lanes:
 def varied_steps_s(timeline: Timeline, lanes: Lanes, variation: Variation) -> FloatArray:
     """Seconds of some drawn steps, shape (samples,)."""
     random = np.random.default_rng(variation.seed)
-    out = [_step_s(timeline, lanes, variation, random) for _ in range(variation.samples)]
+    straggling = random.spawn(1)[0]
+    out = [_step_s(timeline, lanes, variation, random, straggling)
+           for _ in range(variation.samples)]  # fmt: skip
     return np.array(out, dtype=np.float64)
 
 
 def _step_s(
-    timeline: Timeline, lanes: Lanes, variation: Variation, random: np.random.Generator
+    timeline: Timeline,
+    lanes: Lanes,
+    variation: Variation,
+    random: np.random.Generator,
+    straggling: np.random.Generator,
 ) -> float:
     programme = timeline.programme
     factors = _device_factors(len(programme.copies), lanes, variation, random)
+    _slow_stragglers(factors, lanes.group, variation, straggling)
     waits, taken = waits_of(programme), timeline.end_s - timeline.start_s
     left = [len(own) for own in waits.after]
     ends: dict[int, FloatArray] = {}
@@ -172,11 +179,15 @@ def _device_factors(
     factors = np.ones(shape)
     if variation.spread is not None:
         factors = variation.spread.largest_of(lanes.group, random.random(shape))
-    cells = int(np.prod(shape))
-    if variation.stragglers:
-        devices = cells * lanes.group
-        chosen = random.choice(devices, size=min(variation.stragglers, devices), replace=False)
-        slow = np.unique(chosen // lanes.group)
-        flat = factors.reshape(-1)
-        flat[slow] *= variation.straggler_factor
     return factors
+
+
+def _slow_stragglers(
+    factors: FloatArray, group: int, variation: Variation, random: np.random.Generator
+) -> None:
+    """Slow the cells that have a straggler. It is drawn from numbers of its own, and fewer of the
+    same seed are the first of more, so that one more changes nothing else.
+    """
+    if variation.stragglers:
+        chosen = random.permutation(factors.size * group)[: variation.stragglers]
+        factors.reshape(-1)[np.unique(chosen // group)] *= variation.straggler_factor

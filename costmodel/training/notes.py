@@ -63,12 +63,22 @@ class Notes:
                 return float(found.group())
         return None
 
-    def numbers(self, key: str) -> tuple[int, ...]:
-        """The whole numbers of a list such as `5,6,6,5`; empty if it is not one."""
-        parts = self.values.get(key, "").strip("[] ").split(",")
-        if not all(re.fullmatch(r" *-?[0-9]+ *", part) for part in parts):
+    def lists(self, key: str) -> tuple[tuple[int, ...], ...]:
+        """The lists of whole numbers of `[[1, 2], [0, 1]]`, or the one of `5,6,6,5`; empty if it is
+        neither, or if lists differ in length.
+        """
+        text = self.values.get(key, "")
+        lists = [part.split(",") for part in re.findall(r"\[([^][]*)\]", text) or [text]]
+        whole = all(re.fullmatch(r" *-?[0-9]+ *", part) for parts in lists for part in parts)
+        if not whole or len({len(parts) for parts in lists}) > 1:
             return ()
-        return tuple(int(part) for part in parts)
+        return tuple(tuple(map(int, parts)) for parts in lists)
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """The whole numbers of a list such as `5,6,6,5`, lists of chunks added up to those of the
+        stages that have them; empty if there are none.
+        """
+        return tuple(map(sum, zip(*self.lists(key), strict=True)))
 
     def strange(self, keys: Iterable[str]) -> Iterator[str]:
         """Values that are none of what these keys stand for, such as `num-experts=eight`."""

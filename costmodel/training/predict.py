@@ -42,6 +42,10 @@ of other software on their chips, or of other chips under theirs: every family o
 predicted by every such other, all pairs with equal weight (`benchmarks/training_others.py`). The
 interval is at least as wide where constants are others', or nobody names the software."""
 
+_WIDEST = 10.0
+"""Times how much faster or slower an interval reaches at most for being widened (assumed): what is
+wider without that, as of a block whose rows contradict one another, stays as wide."""
+
 _SOFTWARE_GUESSED = 10
 """Guesses from which on the software is one of them; see `ReadRow.guesses`."""
 
@@ -187,7 +191,9 @@ def _bounded(
     """The interval around a step time; memory is left open."""
     block = block_of(run)
     ends = np.array(calibration.interval.get(block, _UNKNOWN).of(deviation))
-    low, high = ends * deviation * borrowed.wider
+    own = ends * deviation
+    most = np.maximum(np.log(_WIDEST), np.abs(own))
+    low, high = np.clip(own * borrowed.wider, -most, most)
     low, high = min(low, borrowed.least[0]), max(high, borrowed.least[1])
     low, high = np.exp([low, high]) * step_s
     return Prediction(

@@ -105,7 +105,7 @@ def _micro_batch(
     if micro is None:
         assumed.append("micro_batch")
         return _usual_micro_batch(max(batch // dp, 1), pp, profile["micro_batch"])
-    per_device = "per_device_batch" in profile and micro * ranks * dp == batch
+    per_device = "per_device_batch" in profile and batch % (micro * ranks * dp) == 0
     return micro * ranks if per_device else micro
 
 
@@ -151,8 +151,9 @@ def _stage_layers(notes: Notes, layers: int, pp: int, unread: list[str]) -> tupl
     """Layers of each stage where a row lists them, or what each has beyond an equal share."""
     listed, more = notes.numbers("num-layer-list"), notes.numbers("offset")
     if not listed and any(more):
-        if len(more) == pp and sum(more) == layers % pp:
-            listed = tuple(layers // pp + extra for extra in more)
+        chunks = len(notes.lists("offset"))
+        if len(more) == pp and sum(more) == layers % (pp * chunks):
+            listed = tuple(layers // (pp * chunks) * chunks + extra for extra in more)
         else:
             unread.append(
                 f"offset={','.join(map(str, more))[:40]} does not make {pp} stages of {layers} "

@@ -64,8 +64,13 @@ _OFFLOADS = r"remat[^;]*offload"
 _WITHOUT_FURTHER = r"(?<![a-z0-9])(?:w/ ?o|without|no)[ _-]?mtp"
 """What the name of a model says where no layers that predict further tokens are trained."""
 
-_DROPS = r"token.?drop"
-"""What the name of a model says where tokens beyond the capacity of an expert are dropped."""
+_NAMED = {
+    "fixed-experts": r"token.?drop",
+    "frozen": r"(?<![a-z])(?:q?lora|p-?tuning)(?![a-z])",
+}
+"""What the name of a model says where tokens beyond the capacity of an expert are dropped, or where
+only few parameters, beside its own, are trained.
+"""
 
 
 @cache
@@ -115,11 +120,11 @@ def run_flags(
 ) -> frozenset[str]:
     """What a run does beside its layout: see `TrainingRun.flags`."""
     found = {name for name, pattern in _FLAGS.items() if notes.has(pattern)}
+    model = row.get("model", "").lower()
+    found |= {name for name, pattern in _NAMED.items() if re.search(pattern, model)}
     policy = cell(row, "recompute").lower()
     if "keeps" in stack and re.search(stack["keeps"], policy):
         found.add("keeps-attention")
-    if re.search(_DROPS, row.get("model", "").lower()):
-        found.add("fixed-experts")
     if "compiled" in stack and not notes.has(stack["compiled"]):
         found.add("uncompiled")
     if "fuses" in stack and not notes.has(stack["fuses"]):
@@ -131,7 +136,7 @@ def run_flags(
     release = _release(row, notes)
     found |= {name for name, key in _UNTIL.items() if _before(release, stack.get(key, ""))}
     hardware = machine_of(row.get("hardware", "")).name
-    does = software_flags(stack["name"], hardware, row.get("model", ""), layout)
+    does = software_flags(stack["name"], hardware, model, layout)
     does = does | _recomputed(row, notes, stack["name"], layout)
     does_not = {name for name, key in _SINCE.items() if _before(release, stack.get(key, ""))}
     if "uncompiled" in found:

@@ -43,6 +43,7 @@ KEYS = (
 )  # fmt: skip
 DEFAULT_SEQUENCE = 4096
 DEFAULT_CLUSTER = "atlas-800t-a2"
+DEFAULT_PRECISION = "bf16"
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -304,7 +305,7 @@ class LayoutOptions:
     layout: str
     """Such as `tp=8,pp=16,dp=128,batch=2048`."""
     cluster: str = DEFAULT_CLUSTER
-    precision: str = "bf16"
+    precision: str = DEFAULT_PRECISION
     software: str | None = None
     """None takes the usual one of the machine."""
 

@@ -65,6 +65,8 @@ class SimulationOptions:
         """How devices differ."""
         if not 1 <= self.samples <= MAX_SAMPLES:
             raise UserError(f"--samples {self.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
+        if self.seed < 0:
+            raise UserError(f"--seed {self.seed}", "--seed", "give 0 or more")
         count, factor = _stragglers(self.stragglers)
         return Variation(
             _distribution(self.jitter, "--jitter"),
@@ -156,13 +158,15 @@ def _bandwidth(text: str) -> tuple[str, float]:
 def _fusion(text: str) -> tuple[str, Fusion]:
     """One `--fusion`."""
     kind, _, rest = text.partition("=")
-    mode, _, value = rest.partition(":")
+    mode, colon, value = rest.partition(":")
     if kind not in FUSED_KINDS:
         raise unknown_name("kind of collective", kind, FUSED_KINDS, f"--fusion {text}")
     modes = [m.value for m in FusionMode]
     if mode not in modes:
         raise unknown_name("mode", mode, modes, f"--fusion {text}")
     if mode == FusionMode.AUTO:
+        if colon:
+            raise unknown_name("mode", rest, modes, f"--fusion {text}")
         return kind, Fusion()
     if mode == FusionMode.SIZE:
         size = _number(value, "--fusion")

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 
 Planner = Callable[..., Run]
+SERVED = ("--layout", "dp=2", "llama3-8b", "--servers", "count=2")
 LAYOUT = "tp=2,pp=2,dp=4,batch=64,seq=1024,zero=1,sp"
 
 
@@ -45,6 +46,17 @@ def test_a_plan_is_simulated(planner: Planner, plan_file: Path) -> None:
     parts += found["exposed_communication_s"] + found["waiting_s"]
     assert parts == pytest.approx(found["step_time_s"])
     assert found["devices"] == 16
+
+
+def test_the_fullest_stage_is_printed_where_not_all_are(planner: Planner) -> None:
+    """With zero-bubble H2 the last stage holds the gradients of many logits."""
+    call = ("simulate", "--layout", "pp=16,batch=32,schedule=zb-h2", "llama3-70b")
+    curves = answer(planner(*call, "--json"))["memory"]
+    fullest = max(curves, key=lambda curve: curve["peak_bytes"])
+    assert fullest["device"] == "stage 15"
+    line = next(x for x in planner(*call).out.splitlines() if "others" in x)
+    assert "most of 4 others: stage 15" in line
+    assert f"{fullest['peak_bytes'] / 2**30:.4g} GiB" in line
 
 
 def test_without_overlap_the_step_is_that_of_the_plan(planner: Planner, plan_file: Path) -> None:
@@ -221,6 +233,9 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=0GB/s"), "port=0GB/s moves nothing"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "update=-1"), "no time in seconds"),
         (("--servers", "count=2", "llama3-8b"), "parameter servers serve a layout"),
+        ((*SERVED, "--stragglers", "1x2"), "--stragglers is not for parameter servers"),
+        ((*SERVED, "--no-overlap"), "--no-overlap is not for parameter servers"),
+        ((*SERVED, "--trace", "served.json"), "--trace is not for parameter servers"),
     ],
 )
 def test_a_layout_that_cannot_be_is_named(
@@ -245,6 +260,10 @@ def test_a_layout_that_cannot_be_is_named(
         (("--contention", "some"), "unknown contention 'some'"),
         (("--fusion", "broadcast=auto"), "unknown kind of collective"),
         (("--fusion", "all_reduce=often"), "unknown mode"),
+        (("--fusion", "all_reduce=auto:3"), "unknown mode 'auto:3'"),
+        (("--jitter", "normal:0.1", "--seed", "-1"), "--seed -1"),
+        (("--precision", "fp8"), "--precision is for layouts"),
+        (("--software", "megatron-core"), "--software is for layouts"),
         (("--fusion", "all_reduce=size:-1"), "a bucket of -1 MiB"),
         (("--fusion", "all_gather=index:1"), "not fused by index"),
         (("--fusion", "all_reduce=index:9,3"), "ascending"),

@@ -383,3 +383,11 @@ def test_a_bidirectional_pipeline_holds_both_ends_on_each_device(pp: int, schedu
     total = sum(s.state_bytes for s in one.stages) - context
     assert sum(s.state_bytes for s in job.stages) - context == pytest.approx(2 * total)
     assert simulate_layout(run, Effects()).step_s > 0
+
+
+@pytest.mark.parametrize(("parallel", "kind"), [(False, "all_reduce"), (True, "all_gather")])
+def test_what_tensor_parallel_ranks_send_is_named(parallel: bool, kind: str) -> None:
+    """Source: Korthikanti et al., arXiv 2205.05198, section 4.2.2."""
+    found = simulate_layout(small_run(tp=4, sequence_parallel=parallel), Effects())
+    kinds = {c.kind for c in found.account.communication if c.cause == "tensor parallel"}
+    assert kinds == {kind}

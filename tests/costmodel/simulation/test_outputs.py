@@ -75,6 +75,19 @@ def test_a_trace_shows_computation_of_the_whole_step(found: dict[str, Simulation
     assert compute == pytest.approx(1e6 * sum(simulation.account.computing.values()))
 
 
+def test_the_parts_of_a_task_sum_to_it() -> None:
+    """Also where layers are computed again, so that one task sends the same twice."""
+    run = small_run(tp=2, pp=2, dp=2, recompute="full")
+    tasks = [e for e in json.loads(trace_json(simulate_layout(run, Effects())))["traceEvents"]
+             if e["ph"] == "X"]  # fmt: skip
+    shown = [(e, [v for k, v in e["args"].items() if k.endswith("(ms)") and "hidden" not in k])
+             for e in tasks]  # fmt: skip
+    assert any(len(parts) > 2 for _, parts in shown)
+    for event, parts in shown:
+        alone = event["args"].get("alone_ms", event["dur"] / 1e3)
+        assert sum(parts, 0.0) == pytest.approx(alone) or not parts
+
+
 def test_equal_simulations_give_equal_files(tmp_path: Path) -> None:
     texts, pictures = [], []
     for number in range(2):

@@ -246,6 +246,17 @@ def test_utilisation_counts_the_products_of_the_model() -> None:
     assert found.utilisation == pytest.approx(found.load.flops / (16 * peak * found.step_s))
 
 
+def test_utilisation_counts_a_model_by_its_sizes_alone() -> None:
+    """Attention whole, three times over: what its fused kernel computes again does not count.
+
+    Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
+    """
+    found = simulate_plan(plan_of("transformer"), SERIAL).load
+    layer = 4096 * (2 * 32 + 2 * 8) * 128 + 3 * 4096 * 14336
+    token = 6 * (4 * layer + 4096 * 128256) + 12 * 4 * 32 * 128 * 1024
+    assert found.flops == found.tokens * token
+
+
 def test_a_plan_without_times_says_how_to_mend_it() -> None:
     plan = plan_of("products")
     old = replace(plan, tensors=tuple(replace(t, update_s=0.0) for t in plan.tensors))

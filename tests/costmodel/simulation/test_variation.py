@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,3 +122,16 @@ def test_numbers_of_stragglers_that_cannot_be_are_refused() -> None:
     for bad in ({"samples": 0}, {"stragglers": -1}, {"straggler_factor": 0.5}):
         with pytest.raises(VariationError):
             Variation(**bad)
+
+
+def test_each_further_straggler_of_a_seed_slows_every_step_or_none() -> None:
+    """Those of fewer are among those of more, and what jitter draws stays."""
+    timeline, joined = timeline_of(stages=4)
+    lanes = Lanes((2,), 2, dict.fromkeys(joined, (0,)))
+    jitter = Distribution("lognormal", 0.05)
+    steps = [
+        varied_steps_s(timeline, lanes, Variation(jitter, stragglers=n, straggler_factor=1.5))
+        for n in range(17)
+    ]
+    assert all((more >= less - 1e-12).all() for less, more in itertools.pairwise(steps))
+    assert (steps[-1] > steps[0]).all()

@@ -39,6 +39,15 @@ def test_the_prediction_lies_in_its_interval() -> None:
         assert found.inherited == ""
 
 
+def test_an_interval_is_not_widened_beyond_all_use() -> None:
+    """Rows of a 910A contradict one another 17 times: guesses do not multiply that."""
+    odd = replace(run(LLAMA, machine="ascend-910a"), profile="mindformers")
+    (plain,), (guessed,) = predict([odd]), predict([odd], [9])
+    assert plain.high_s > 10 * plain.step_s
+    assert guessed.high_s == pytest.approx(plain.high_s)
+    assert plain.step_s / 10 < guessed.low_s < plain.low_s
+
+
 def test_runs_like_measured_ones_have_narrower_intervals() -> None:
     """Ends of the block for known and for new runs, times the deviation of the run."""
     layout: dict[str, Any] = {

@@ -18,7 +18,7 @@ from tests.costmodel.training.test_rows import ROW
         ("recompute=[50,0,0,0]", "recompute=50,0,0,0 are not parts of 40 layers"),
         ("recompute=[-1,2,0,0]", "recompute=-1,2,0,0 are not parts of 40 layers"),
         ("FSDP sharding group 3", "a sharding group of 3 does not divide 2 replicas"),
-        ("offset=[[1,0],[0,-1]]", "is no list of whole numbers"),
+        ("offset=[[1,0,0,0],[0,-1]]", "is no list of whole numbers"),
         ("select_recompute=[x,y]", "select_recompute=[x,y] is no list of whole numbers"),
         ("recompute-num-layers=all", "recompute-num-layers=all is no number"),
         ("etp=3", "experts over 3 tensor parallel ranks"),
@@ -193,8 +193,8 @@ def test_maxtext_states_the_batch_of_a_device() -> None:
     row = ROW | {"micro_batch": "4", "tp": "8", "dp": "2"}
     for source, micro in (("MaxText", 32), ("Megatron-Bridge", 4)):
         assert read_row(row | {"source": source}).run.layout.micro_batch == micro
-    whole = row | {"source": "MaxText", "global_batch": "128"}
-    assert read_row(whole).run.layout.micro_batch == 4
+    part = row | {"source": "MaxText", "global_batch": "32"}
+    assert read_row(part).run.layout.micro_batch == 4
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,8 @@ def test_an_activation_is_one_kernel_where_the_row_says_so() -> None:
         ("offset=[-1, 1]", (), Recompute.NONE, 1.0),
         ("offset=[-1, 1, 1, 1]", (), Recompute.NONE, 1.0),
         ("offset=0", (), Recompute.NONE, 1.0),
+        ("offset=[[0, 0, 0, -1], [0, 1, 0, 0]]", (10, 11, 10, 9), Recompute.NONE, 1.0),
+        ("recompute=[[3, 2, 1, 2], [3, 1, 1, 1]]", (), Recompute.FULL, 14 / 40),
         ("num-layer-list=8,10,11,11", (8, 10, 11, 11), Recompute.NONE, 1.0),
         ("recompute_config: recompute=[6, 3, 2, 3]", (), Recompute.FULL, 14 / 40),
         ("recompute=[0, 0, 0, 0] select_recompute=[8, 4, 4, 1]", (), Recompute.SELECTIVE, 17 / 40),
@@ -275,7 +277,9 @@ def test_an_activation_is_one_kernel_where_the_row_says_so() -> None:
 def test_what_each_stage_holds_and_computes_again(
     notes: str, stages: tuple[int, ...], policy: Recompute, share: float
 ) -> None:
-    """An offset is what a stage has beyond the equal share; lists are layers of each stage."""
+    """An offset is what a stage has beyond the equal share; lists are layers of each stage, or of
+    each of its chunks.
+    """
     row = ROW | {"tp": "2", "pp": "4", "dp": "2", "notes": notes}
     layout = read_row(row).run.layout
     assert layout.stage_layers == stages

@@ -182,3 +182,29 @@ def test_a_prediction_is_of_its_row_alone() -> None:
     assert priced([rows[i] for i in order]) == [usual[i] for i in order]
     assert priced(rows[:7]) + priced(rows[7:]) == usual
     assert priced(rows + rows) == usual + usual
+
+
+@pytest.mark.parametrize(
+    ("batch", "micro"), [("64", 8), ("128", 8), ("256", 8), ("16", 2), ("96", 2)]
+)
+def test_maxtext_adds_up_whole_batches_of_all_devices(batch: str, micro: int) -> None:
+    """Of 32 devices, 4 to a replica, with 2 sequences each: a step accumulates as many batches of
+    64 as it has; one that is no multiple of that counts by replicas.
+    """
+    change = {"source": "maxtext", "hardware": "TPU v5p", "devices": "32", "tp": "4", "dp": "8"}
+    layout = read_row(ROW | change | {"micro_batch": "2", "global_batch": batch}).run.layout
+    assert layout.micro_batch == micro
+
+
+@pytest.mark.parametrize(
+    ("model", "frozen"),
+    [
+        ("LLAMA3_70B_LoRA", True),
+        ("LLAMA3-70B (QLoRA)", True),
+        ("glm2_6b_ptuning2", True),
+        ("LLAMA3_70B", False),
+        ("Floralm-7B", False),
+    ],
+)
+def test_a_name_says_that_a_model_is_tuned_by_few_parameters(model: str, frozen: bool) -> None:
+    assert ("frozen" in read_row(ROW | {"model": model}).run.flags) == frozen
