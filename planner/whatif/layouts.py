@@ -38,8 +38,8 @@ from planner.whatif.layout_space import (
 
 CHUNK_ROWS = 50_000
 """Layouts priced together: some 100 MB of columns."""
-_BESIDE = {"pp", "dp", "vpp", "zero_stage", "zero_group", "recompute_full", "recompute_core"}
-_COMPUTING = [number for number, name in enumerate(COLUMNS) if name not in _BESIDE]
+_NOT_COMPUTING = {"pp", "dp", "vpp", "zero_stage", "zero_group", "recompute_full", "recompute_core"}
+_COMPUTING = [number for number, name in enumerate(COLUMNS) if name not in _NOT_COMPUTING]
 """What decides how long one device computes for a micro-batch in a mean layer."""
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
