@@ -48,8 +48,7 @@ class Commands(TyperGroup):
 
 
 def _print_any_text() -> None:
-    """Print bytes of a file's name that are no text as their codes, as JSON writes them.
-    """
+    """Print bytes of a file's name that are no text as their codes, as JSON writes them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
