@@ -174,12 +174,16 @@ def alone_note(plan: Plan, form: str, losses: tuple[str, ...]) -> tuple[str, ...
 
 def arguments_note(plan: Plan) -> tuple[str, ...]:
     """The step time if Megatron gets the arguments and nothing else."""
+    from ir.batch import BatchError  # noqa: PLC0415
     from planner.arguments_only import arguments_only  # noqa: PLC0415
+    from planner.request import RequestError  # noqa: PLC0415
     from topology.units import format_bytes, format_seconds  # noqa: PLC0415
 
-    found = arguments_only(plan)
-    if found is None:
-        return ("what a step takes from the arguments alone cannot be told",)
+    try:
+        found = arguments_only(plan)
+    except (BatchError, RequestError) as error:
+        why = str(error).partition("\n")[0]
+        return (f"what a step takes from the arguments alone cannot be told: {why}",)
     alone, planned = (format_seconds(e.step_time_s) for e in (found, plan.estimate))
     peak, limit = found.peak_memory_bytes, plan.estimate.memory_limit_bytes
     excess = f"; it needs {format_bytes(peak)} of {format_bytes(limit)}" if peak > limit else ""

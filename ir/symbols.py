@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, lookup
@@ -47,7 +47,7 @@ class Symbol:
     most: int
     divisor: int = 1
     remainder: int = 0
-    is_open: bool = False
+    is_open: bool = field(default=False, kw_only=True)
     """Whether larger sizes occur too: splits fit them, times and memory are taken up to `most`."""
 
     def __post_init__(self) -> None:
@@ -98,8 +98,8 @@ def parse_symbol(text: str) -> Symbol:
     if match is None:
         raise SymbolError(f"{text!r} is no range of sizes such as 16..64/16")
     divisor, remainder = int(match["divisor"] or 1), int(match["remainder"] or 0)
-    is_open = match["open"] is not None
-    return Symbol(int(match["least"]), int(match["most"]), divisor, remainder, is_open)
+    least, most, is_open = int(match["least"]), int(match["most"]), match["open"] is not None
+    return Symbol(least, most, divisor, remainder, is_open=is_open)
 
 
 Binding = Mapping[str, int | Symbol]

@@ -7,32 +7,29 @@ from dataclasses import replace
 from costmodel.memory import Optimizer
 from exporters.megatron import to_arguments
 from importers.foreign_plans import ForeignPlan, read_foreign
-from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Estimate, Plan
 from planner.foreign import held_to
 from planner.joint import search_whole
 from planner.moving import opened
-from planner.request import RequestError, SearchRequest
+from planner.request import SearchRequest
 from topology.cluster import Cluster
 
 _UNLIMITED_BYTES = 2.0**62
 
 
-def arguments_only(plan: Plan) -> Estimate | None:
-    """A step that the arguments of a plan describe, as if memory were unlimited; None if it cannot
-    be told.
+def arguments_only(plan: Plan) -> Estimate:
+    """A step that the arguments of a plan describe, as if memory were unlimited.
 
     The arguments are read back as the plan of another tool, and the search is held to them.
 
     Raises:
         ExportError: no arguments are near the plan.
+        RequestError: no plan of the space is what they describe.
+        BatchError: their batch cannot be followed through the model.
     """
     graph, cluster = opened(plan.graph), Cluster.from_dict(plan.cluster)
-    try:
-        return search_whole(graph, cluster, _asked(plan, graph, cluster)).estimate
-    except (BatchError, RequestError):
-        return None
+    return search_whole(graph, cluster, _asked(plan, graph, cluster)).estimate
 
 
 def _asked(plan: Plan, graph: OpGraph, cluster: Cluster) -> SearchRequest:

@@ -21,7 +21,7 @@ def symbols(draw: st.DrawFn) -> Symbol:
     divisor = draw(st.integers(1, 64))
     least, steps = draw(st.integers(1, 500)), draw(st.integers(1, 30))
     remainder, is_open = draw(st.integers(0, divisor - 1)), draw(st.booleans())
-    return Symbol(least, least + steps * divisor, divisor, remainder, is_open)
+    return Symbol(least, least + steps * divisor, divisor, remainder, is_open=is_open)
 
 
 @given(symbols())

@@ -53,7 +53,6 @@ def planned(graph: OpGraph) -> Planned:
 def test_what_the_arguments_say_in_full_is_priced_as_planned(zero: str, planned: Planned) -> None:
     plan = planned(zero=zero, micro_batch="32", degrees=(("dp", 4), ("tp", 1)))
     found = arguments_only(plan)
-    assert found is not None
     assert found.step_time_s == pytest.approx(plan.estimate.step_time_s, rel=0.02)
 
 
@@ -63,7 +62,6 @@ def test_stages_and_recomputation_are_priced_too(planned: Planned) -> None:
     assert "--decoder-first-pipeline-num-layers 1" in to_arguments(plan)
     assert "--recompute-granularity full" in to_arguments(plan)
     found = arguments_only(plan)
-    assert found is not None
     assert found.step_time_s >= plan.estimate.step_time_s * 0.98
 
 
@@ -80,3 +78,16 @@ def test_export_says_what_a_step_takes_without_what_is_lost(
         note = capsys.readouterr().err.splitlines()[-1]
         assert note.startswith("note: from the arguments alone a step takes ")
         assert ("it needs" in note) == excess
+
+
+def test_stages_that_are_told_are_all_kept(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to price the places between them."""
+    monkeypatch.setattr("planner.stages.thinned.MOST_PRICED", 0)
+    monkeypatch.setattr("planner.stages.thinned.FEWEST_CUTS", 1)
+    monkeypatch.setattr("planner.stages.task.FEWEST_CUTS", 1)
+    starts = ("model.layers.1", "model.layers.2", "model.layers.3")
+    plan = planned(pipeline="2", interleave="2", micro_batch="4", stage_starts=starts)
+    assert plan.pipeline is not None
+    assert len(plan.pipeline.stages) == 4
