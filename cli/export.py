@@ -81,7 +81,7 @@ def export(
         return
     renaming = None if names is None else names_for(found, name_rules(names))
     writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
-    losses += checkpoint_note(found) if form == "mindspore" else ()
+    losses += alone_note(found, form, losses)
     print(write_files(output.parent, {output.name: writer})[0])
     for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
@@ -163,6 +163,31 @@ def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
     found = (loss for form in forms for loss in KNOWN[form].losses(plan, None))
     losses = tuple(dict.fromkeys(found))
     return losses + (checkpoint_note(plan) if "mindspore" in forms else ())
+
+
+def alone_note(plan: Plan, form: str, losses: tuple[str, ...]) -> tuple[str, ...]:
+    """The step time without what a file cannot say of a plan."""
+    if form == "mindspore":
+        return checkpoint_note(plan)
+    return arguments_note(plan) if form == "megatron" and losses else ()
+
+
+def arguments_note(plan: Plan) -> tuple[str, ...]:
+    """The step time if Megatron gets the arguments and nothing else."""
+    from ir.batch import BatchError  # noqa: PLC0415
+    from planner.arguments_only import arguments_only  # noqa: PLC0415
+    from planner.request import RequestError  # noqa: PLC0415
+    from topology.units import format_bytes, format_seconds  # noqa: PLC0415
+
+    try:
+        found = arguments_only(plan)
+    except (BatchError, RequestError) as error:
+        why = str(error).partition("\n")[0]
+        return (f"what a step takes from the arguments alone cannot be told: {why}",)
+    alone, planned = (format_seconds(e.step_time_s) for e in (found, plan.estimate))
+    peak, limit = found.peak_memory_bytes, plan.estimate.memory_limit_bytes
+    excess = f"; it needs {format_bytes(peak)} of {format_bytes(limit)}" if peak > limit else ""
+    return (f"from the arguments alone a step takes {alone}, as planned {planned}{excess}",)
 
 
 def checkpoint_note(plan: Plan) -> tuple[str, ...]:

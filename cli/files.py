@@ -68,17 +68,29 @@ def _check_place(path: Path, at: str) -> None:
         raise UserError(f"{path} is no regular file", at, "name another place")
 
 
-def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
+def write_files(
+    folder: Path, writers: Mapping[str, Writer], replaced: Iterable[Path] = ()
+) -> list[Path]:
     """Write all files into a folder, which is made if need be: all of them or none.
+
+    Args:
+        folder: to write into.
+        writers: of each file, by name.
+        replaced: older files that go when these stand.
 
     Raises:
         UserError: the folder or a file cannot be written.
     """
-    return write_paths({folder / name: write for name, write in writers.items()})
+    paths = {folder / name: write for name, write in writers.items()}
+    return write_paths(paths, replaced)
 
 
-def write_paths(writers: Mapping[Path, Writer]) -> list[Path]:
+def write_paths(writers: Mapping[Path, Writer], replaced: Iterable[Path] = ()) -> list[Path]:
     """Write files into any folders, which are made if need be: all of them or none.
+
+    Args:
+        writers: of each file.
+        replaced: older files that go when these stand.
 
     Raises:
         UserError: a folder or a file cannot be written.
@@ -97,6 +109,8 @@ def write_paths(writers: Mapping[Path, Writer]) -> list[Path]:
             write(staging[path.parent] / path.name)
         for path in writers:
             (staging[path.parent] / path.name).replace(path)
+        for path in replaced:
+            path.unlink(missing_ok=True)
     return list(writers)
 
 

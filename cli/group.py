@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -42,10 +43,19 @@ class Commands(TyperGroup):
         )
         if not standalone_mode:
             return run()
-        sys.exit(_status(run, as_json="--json" in given))
+        _print_any_text()
+        sys.exit(_status(run, given))
 
 
-def _status(run: Callable[[], Any], *, as_json: bool) -> int:
+def _print_any_text() -> None:
+    """Print bytes of a file's name that are no text as their codes, as JSON writes them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _status(run: Callable[[], Any], given: Sequence[str]) -> int:
+    as_json = "--json" in given
     try:
         code = run()
     except typer.Abort:
@@ -55,20 +65,30 @@ def _status(run: Callable[[], Any], *, as_json: bool) -> int:
         sys.stderr.close()  # whoever read our output has left; there is nobody to tell
         return BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  the last line of defence
-        return _explain(error, as_json=as_json)
+        return _explain(error, given, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
-def _explain(error: Exception, *, as_json: bool) -> int:
+def _explain(error: Exception, given: Sequence[str], *, as_json: bool) -> int:
     if isinstance(error, _USAGE_ERROR):
         print_error(_usage(error), as_json=as_json)
         return USER_ERROR
     if is_user_error(error):
         print_error(str(error), as_json=as_json)
         return USER_ERROR
+    if isinstance(error, UnicodeEncodeError):
+        print_error(_no_text(error, given), as_json=as_json)
+        return USER_ERROR
     traceback.print_exception(error)
     print_error(f"a fault of the planner: {type(error).__name__}: {error}", as_json=as_json)
     return INTERNAL_ERROR
+
+
+def _no_text(error: UnicodeEncodeError, given: Sequence[str]) -> str:
+    """Of a text that is half a surrogate pair in a file, or bytes on the command line."""
+    strange = error.object[error.start : error.end]
+    where = next((text for text in given if strange in text), "a name in what was read")
+    return f"{strange!r} is no text that UTF-8 can write\n  at:  {where}\n  fix: name it otherwise"
 
 
 def _usage(error: Exception) -> str:

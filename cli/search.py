@@ -15,6 +15,7 @@ from cli.arguments import device_count
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files
 from cli.machine_files import machine_file
+from cli.older_files import older_files
 from cli.progress import Progress
 from cli.remote import RemoteAnswer, Server, remote_plan
 from cli.rules import rules_file
@@ -173,7 +174,7 @@ def _deliver(
     *,
     as_json: bool,
 ) -> None:
-    files = [] if output is None else write_files(output, _writers(plan, table, target))
+    files = [] if output is None else _written(output, _writers(plan, table, target))
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
@@ -186,6 +187,18 @@ def _deliver(
     with page() as out:
         print_plan(plan, files, out, losses=losses)
     explain_options.print_answers(others)
+
+
+def _written(folder: Path, writers: dict[str, Writer]) -> list[Path]:
+    """Write the files of a plan; those of an older one that have no successor go."""
+    older = older_files(folder, writers)
+    files = write_files(folder, writers, older.ours)
+    for path in older.ours:
+        print(f"note: removed {path}, which was of the older plan", file=sys.stderr)
+    for path in older.others:
+        why = "it stays, for the older plan.json does not give it"
+        print(f"warning: {path} is not of this plan; {why}", file=sys.stderr)
+    return files
 
 
 def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, Writer]:

@@ -225,6 +225,8 @@ _LAID_OUT = frozenset({
     "mindspore-script", "parameter-server",
 })  # fmt: skip
 """Formats that a framework trains by: none can say that state passes through the device."""
+_RINGS = frozenset({"megatron"})
+"""Those of them that say how attention exchanges keys and values."""
 _STAGE_BY_STAGE = frozenset({"jax", "torch"})
 """Those of them that write every stage with its own mesh."""
 
@@ -241,7 +243,7 @@ def _on_devices(form: Format) -> Format:
         return form.writer(plan, names)
 
     def losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
-        return (*form.losses(plan, names), *_of_ring(plan))
+        return (*form.losses(plan, names), *(() if form.name in _RINGS else _of_ring(plan)))
 
     def make(plan: Plan, settings: Settings) -> Made:
         _refuse(plan, form.name)

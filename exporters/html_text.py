@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from exporters.sharding import visible
+from ir.texts import visible
 
 Markup = str
 """Text that is markup already."""

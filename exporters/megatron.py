@@ -1,78 +1,47 @@
 """A plan as arguments of Megatron-LM, where it is close enough to what Megatron can do.
 
-Megatron splits every layer alike: products with weights over the innermost devices (tensor), the
-sequence over the next ones (context), the batch over the rest (data). What each mesh axis does in
-most of the products decides; where a product departs from that, the file says so.
+Every decision of a plan has an entry in `DECISIONS`: what the arguments say of it, and what
+Megatron does otherwise.
 
-Source: Megatron-LM, `megatron/training/arguments.py` and the Parallelism Strategies Guide.
+Source: Megatron-LM, `megatron/training/arguments.py`, `megatron/core/transformer/
+transformer_config.py` and `pipeline_parallel_layer_layout.py` (main, 2026-08-22).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeAlias
 
-from exporters.errors import ExportError
-from exporters.mindspore_records import Violation
+from exporters.megatron_layout import ORDER, Job, Uniform, products_of, uniform
+from exporters.megatron_stages import recomputation, stages
 from exporters.sharding import counted
-from exporters.stages import cut_scopes, layer_counts
-from ir.graph import Op, Role
+from ir.graph import Role
 from ir.normalise import main_dtype
-from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
+from ir.ops import Engine, lookup
+from ir.plan import Plan, PlannedTensor
 
-__all__ = ["losses", "to_arguments"]
+__all__ = ["DECISIONS", "Said", "losses", "to_arguments"]
 
-_FIX = "export another format; Megatron needs one layout for all layers"
-_MIXERS = {"Attention", "Softmax"}
-"""Operators without which a model is no transformer."""
-_DTYPES = {"bfloat16": "--bf16", "float16": "--fp16"}
-_SCHEDULES = ("1f1b", "interleaved")
-_OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd": "sgd"}
-MOST_UNEQUAL = 0.5
-"""Share of the products' time that may depart from the uniform layout."""
-
-
-class Job(StrEnum):
-    """What one mesh axis does in one product."""
-
-    TENSOR = "tensor"
-    CONTEXT = "context"
-    DATA = "data"
-    NOTHING = "nothing"
-
-
-_ORDER = (Job.DATA, Job.CONTEXT, Job.TENSOR)
-"""From the outside in, as Megatron numbers its ranks."""
+_DTYPES = {"bfloat16": "--bf16", "float16": "--fp16", "float32": ""}
+_OPTIMIZERS = {"adam": ("adam",), "adamw": ("adam",), "sgd": ("sgd", "--sgd-momentum 0")}
+_FSDP = ("--use-megatron-fsdp", "--ckpt-format fsdp_dtensor", "--use-distributed-optimizer")
+_SHARDED = ("parameters", "optimizer state", "gradients and optimizer state", "parameters")
+"""By the stage of ZeRO."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """An operator that multiplies by a weight, and what every axis does in it."""
+class Said:
+    """What is said of one decision of a plan."""
 
-    op: PlannedOperator
-    jobs: tuple[Job, ...]
+    arguments: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    """What Megatron does otherwise, a sentence each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Uniform:
-    """The layout of Megatron that is nearest to a plan."""
-
-    axes: tuple[tuple[str, int], ...]
-    """Of more than one device, outermost first."""
-    jobs: tuple[Job, ...]
-    departing: tuple[_Product, ...]
-    """Products that are split otherwise."""
-    departing_share: float
-    """Their share of the time of all products."""
-
-    def size(self, job: Job) -> int:
-        return math.prod(s for (_, s), j in zip(self.axes, self.jobs, strict=True) if j is job)
-
-    def names(self, job: Job) -> frozenset[str]:
-        pairs = zip(self.axes, self.jobs, strict=True)
-        return frozenset(name for (name, _), j in pairs if j is job)
+Answer: TypeAlias = Callable[[Plan, Uniform], Said]
 
 
 def to_arguments(plan: Plan) -> str:
@@ -81,13 +50,14 @@ def to_arguments(plan: Plan) -> str:
     Raises:
         ExportError: no uniform layout is near the plan.
     """
-    found = _uniform(plan)
+    found = uniform(plan)
+    said = [answer(plan, found) for answer in DECISIONS.values()]
     lines = [
         "# Arguments for Megatron-LM: the layout of a plan. Pass them with those of your model:",
         "#   torchrun ... pretrain_gpt.py $(grep -v '^#' THIS_FILE) --num-layers ...",
-        f"# {plan.devices} devices = {' x '.join(f'{found.size(j)} {j}' for j in _ORDER)}",
-        *(f"# lost: {_one_line(loss)}" for loss in losses(plan)),
-        *_arguments(plan, found),
+        f"# {plan.devices} devices = {' x '.join(f'{found.size(j)} {j}' for j in ORDER)}",
+        *(f"# lost: {_one_line(loss)}" for each in said for loss in each.lost),
+        *(argument for each in said for argument in each.arguments),
     ]
     return "\n".join(lines) + "\n"
 
@@ -98,162 +68,67 @@ def losses(plan: Plan) -> tuple[str, ...]:
     Raises:
         ExportError: no uniform layout is near the plan.
     """
-    found = _uniform(plan)
-    return tuple(_losses(plan, found))
+    found = uniform(plan)
+    return tuple(loss for answer in DECISIONS.values() for loss in answer(plan, found).lost)
 
 
-def _arguments(plan: Plan, found: _Uniform) -> Iterator[str]:
-    tensor, context, data = (found.size(j) for j in (Job.TENSOR, Job.CONTEXT, Job.DATA))
-    yield f"--tensor-model-parallel-size {tensor}"
-    yield f"--pipeline-model-parallel-size {1 if plan.pipeline is None else plan.pipeline.parts}"
-    yield from _stage_arguments(plan)
-    if context > 1:
-        yield f"--context-parallel-size {context}"
-    if tensor > 1 and _residual_is_split(plan, found):
-        yield "--sequence-parallel"
-    if _shards_parameters(plan, found) > 0.5:
-        yield "--use-megatron-fsdp"
-        yield "--data-parallel-sharding-strategy optim_grads_params"
-        yield "--ckpt-format fsdp_dtensor"
-        yield "--use-distributed-optimizer"
-    batch = plan.graph.batch
-    yield f"--micro-batch-size {batch // data}"
-    yield f"--global-batch-size {plan.batch}"
-    dtype = _DTYPES.get(main_dtype(plan.graph))
-    optimizer = _OPTIMIZERS.get(str(plan.request.get("optimizer")))
-    yield from (text for text in (dtype, optimizer and f"--optimizer {optimizer}") if text)
+def _degrees(_: Plan, found: Uniform) -> Said:
+    arguments = (f"--tensor-model-parallel-size {found.size(Job.TENSOR)}",)
+    if not found.departing:
+        return Said(arguments)
+    names = counted([p.op.scope or p.op.name for p in found.departing], "products")
+    share = f"{100 * found.departing_share:.1f} % of the products' time"
+    return Said(
+        arguments, (f"the plan splits {names}, {share}, otherwise; Megatron splits all alike",)
+    )
 
 
-def _stage_arguments(plan: Plan) -> Iterator[str]:
-    """How many layers the first and the last stage have, where they have others than the rest."""
-    counts = layer_counts(plan)
-    if plan.pipeline is not None and plan.pipeline.chunks > 1:
-        yield f"--num-virtual-stages-per-pipeline-rank {plan.pipeline.chunks}"
-    elif len(set(counts)) > 1 and len(set(counts[1:-1])) <= 1:
-        yield f"--decoder-first-pipeline-num-layers {counts[0]}"
-        yield f"--decoder-last-pipeline-num-layers {counts[-1]}"
+def _stages(plan: Plan, _: Uniform) -> Said:
+    return Said(*stages(plan))
 
 
-def _uniform(plan: Plan) -> _Uniform:
-    """The nearest uniform layout.
-
-    Raises:
-        ExportError: there is none near.
-    """
-    axes = tuple((name, size) for name, size, _ in plan.mesh if size > 1)
-    _require_transformer(plan)
-    products = tuple(_products(plan, [name for name, _ in axes]))
-    jobs = tuple(_main_job(products, i, axes[i][0]) for i in range(len(axes)))
-    departing = tuple(p for p in products if p.jobs != jobs)
-    whole = sum(p.op.compute_s for p in products)
-    share = sum(p.op.compute_s for p in departing) / whole if whole > 0 else 0.0
-    found = _Uniform(axes, jobs, departing, share)
-    violations = tuple(_violations(plan, found))
-    if violations:
-        raise ExportError(*violations)
-    return found
+def _schedule(plan: Plan, _: Uniform) -> Said:
+    """Several stages on a device make Megatron interleave them."""
+    if plan.pipeline is None or plan.pipeline.schedule in {"1f1b", "interleaved"}:
+        return Said()
+    return Said(lost=(f"Megatron has no schedule {plan.pipeline.schedule}; it runs 1f1b",))
 
 
-def _require_transformer(plan: Plan) -> None:
-    whole = [op for op in plan.graph.ops for op in (op, *op.parts)]
-    if not plan.request.get("training"):
-        raise _refusal("the plan is one of inference; these are arguments of training")
-    if not any(op.kind in _MIXERS for op in whole):
-        raise _refusal("the model has no attention; Megatron trains transformers")
-    if not plan.graph.batch:
-        raise _refusal("the batch of the model is not known")
-    times = {2: 0.0, 3: 0.0}
-    for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
-        weights = [len(plan.graph.tensors[n].dims) for n in op.inputs if _is_parameter(plan, n)]
-        if max(weights, default=0) > 1:
-            times[min(max(weights), 3)] += planned.compute_s
-    if times[3] > times[2]:
-        raise _refusal("most work is done with experts or kernels, not with matrices")
+def _context(plan: Plan, found: Uniform) -> Said:
+    parts = found.size(Job.CONTEXT)
+    if parts == 1:
+        return Said()
+    exchange = "p2p" if plan.request.get("ring_attention", "off") != "off" else "allgather"
+    if _attends_by_heads(plan, found):
+        exchange = "a2a"
+    return Said((f"--context-parallel-size {parts}", f"--cp-comm-type {exchange}"))
 
 
-def _refusal(what: str, at: str = "the plan") -> ExportError:
-    return ExportError(Violation(what, at, _FIX))
+def _attends_by_heads(plan: Plan, found: Uniform) -> bool:
+    """Whether most attention splits heads over the axes that split tokens elsewhere."""
+    axes = found.names(Job.CONTEXT)
+    queries = [
+        op.inputs[0].dims
+        for op in plan.operators
+        if lookup(op.kind).engine is Engine.ATTENTION and op.inputs and op.inputs[0] is not None
+    ]
+    by_heads = sum(len(dims) == 4 and axes <= set(dims[1]) for dims in queries)
+    return 2 * by_heads > len(queries)
 
 
-def _products(plan: Plan, axes: Sequence[str]) -> Iterator[_Product]:
-    """Operators with computation that read an activation and a weight of two dimensions."""
-    tensors = plan.graph.tensors
-    for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
-        weight = next((i for i, n in enumerate(op.inputs) if _is_matrix(plan, n)), None)
-        data = next(
-            (i for i, n in enumerate(op.inputs) if n and tensors[n].role is not Role.PARAMETER),
-            None,
-        )
-        if weight is not None and data is not None and planned.inputs[data] is not None:
-            layouts = planned.inputs[data], planned.inputs[weight]
-            yield _Product(
-                planned, tuple(_job(axis, *layouts, _batched(plan, op)) for axis in axes)
-            )
+def _sequence(plan: Plan, found: Uniform) -> Said:
+    split = found.size(Job.TENSOR) > 1 and _residual_is_split(plan, found)
+    return Said(("--sequence-parallel",) if split else ())
 
 
-def _is_parameter(plan: Plan, name: str) -> bool:
-    return bool(name) and plan.graph.tensors[name].role is Role.PARAMETER
-
-
-def _is_matrix(plan: Plan, name: str) -> bool:
-    return _is_parameter(plan, name) and len(plan.graph.tensors[name].dims) == 2
-
-
-def _batched(plan: Plan, op: Op) -> bool:
-    """Whether the result keeps batch and sequence apart."""
-    return len(plan.graph.tensors[op.outputs[0]].dims) > 2
-
-
-def _job(axis: str, data: NamedLayout | None, weight: NamedLayout | None, batched: bool) -> Job:
-    if weight is not None and any(axis in dim for dim in weight.dims):
-        return Job.TENSOR
-    dims = data.dims if data is not None else ()
-    if dims and axis in dims[0]:
-        return Job.DATA
-    if batched and len(dims) > 1 and axis in dims[1]:
-        return Job.CONTEXT
-    return Job.NOTHING
-
-
-def _main_job(products: Sequence[_Product], index: int, axis: str) -> Job:
-    """What an axis does for most of the products' time."""
-    times: dict[Job, float] = {}
-    for product in products:
-        job = product.jobs[index]
-        times[job] = times.get(job, 0.0) + product.op.compute_s
-    if not times:
-        raise _refusal("no operator multiplies by a weight of two dimensions")
-    job = max(times, key=times.__getitem__)
-    if job is Job.NOTHING:
-        raise _refusal("most products are repeated along it", f"mesh axis {axis!r}")
-    return job
-
-
-def _violations(plan: Plan, found: _Uniform) -> Iterator[Violation]:
-    ranks = [_ORDER.index(job) for job in found.jobs]
-    if ranks != sorted(ranks):
-        seen = ", ".join(f"{n} {j}" for (n, _), j in zip(found.axes, found.jobs, strict=True))
-        what = f"Megatron nests data, context, tensor from the outside in, the plan has {seen}"
-        yield Violation(what, "the mesh", _FIX)
-    if found.departing_share > MOST_UNEQUAL:
-        what = (
-            f"{100 * found.departing_share:.0f} % of the products' time is split otherwise than "
-            "the rest: no uniform layout is near"
-        )
-        yield Violation(what, "the operators", _FIX)
-    if plan.graph.batch % found.size(Job.DATA):
-        what = f"a batch of {plan.graph.batch} does not go into {found.size(Job.DATA)} parts"
-        yield Violation(what, "the batch", _FIX)
-
-
-def _residual_is_split(plan: Plan, found: _Uniform) -> bool:
+def _residual_is_split(plan: Plan, found: Uniform) -> bool:
     """Whether the tensor axes split the sequence where no weight matrix is read.
 
     Judged at results whose last dimension is whole: those of products are split there.
     """
     tensor = found.names(Job.TENSOR)
     split = whole = 0
-    matrices = {p.op.name for p in _products(plan, [])}
+    matrices = {p.op.name for p in products_of(plan, [])}
     for op in plan.operators:
         layout = op.outputs[0] if op.outputs else None
         if op.name in matrices or layout is None or len(layout.dims) != 3:
@@ -264,58 +139,129 @@ def _residual_is_split(plan: Plan, found: _Uniform) -> bool:
     return split > whole
 
 
-def _shards_parameters(plan: Plan, found: _Uniform) -> float:
-    """Share of the parameters' elements that the data axes split at rest."""
+def _optimizer_state(plan: Plan, found: Uniform) -> Said:
+    """ZeRO: the stage that holds for most elements of the parameters."""
     data = found.names(Job.DATA)
-    whole = sum(math.prod(t.dims) for t in plan.parameters)
-    split = sum(math.prod(t.dims) for t in plan.parameters if data and data <= _axes(t))
-    return split / whole if whole else 0.0
+    copies = data | found.names(Job.CONTEXT)
+    levels = {t.name: _zero(t, data) for t in plan.parameters}
+    elements = [0, 0, 0, 0]
+    for each in plan.parameters:
+        elements[levels[each.name]] += math.prod(each.dims)
+    main = max(range(4), key=elements.__getitem__) if copies else 0
+    other = [
+        t.name
+        for t in plan.parameters
+        if copies and (levels[t.name] != main or (main < 3 and data & _axes(t)))
+    ]
+    arguments = (
+        (),
+        ("--use-distributed-optimizer",),
+        (*_FSDP, "--data-parallel-sharding-strategy optim_grads"),
+        (*_FSDP, "--data-parallel-sharding-strategy optim_grads_params"),
+    )[main]
+    verb = "shards" if main else "does not shard"
+    names = counted(other, "parameters")
+    what = f"Megatron {verb} {_SHARDED[main]} over the data axes; the plan keeps {names} otherwise"
+    return Said(arguments, (what,) if other else ())
+
+
+def _zero(tensor: PlannedTensor, data: frozenset[str]) -> int:
+    """The stage of ZeRO of a parameter."""
+    return 3 if data and data <= _axes(tensor) else min(tensor.zero, 3)
 
 
 def _axes(tensor: PlannedTensor) -> frozenset[str]:
     return frozenset(a for dim in tensor.layout.dims for a in dim)
 
 
-def _losses(plan: Plan, found: _Uniform) -> Iterator[str]:
-    if found.departing:
-        names = counted([p.op.scope or p.op.name for p in found.departing], "products")
-        yield (
-            f"the plan splits {names}, {100 * found.departing_share:.1f} % of the products' time, "
-            "otherwise; Megatron splits all alike"
-        )
-    share, data = _shards_parameters(plan, found), found.names(Job.DATA)
-    if share > 0.5:
-        other = [t.name for t in plan.parameters if not data <= _axes(t)]
-    else:
-        other = [t.name for t in plan.parameters if data & _axes(t)]
-    if other and data:
-        kept = "shards" if share > 0.5 else "does not shard"
-        names = counted(other, "parameters")
-        yield f"Megatron {kept} parameters over the data axes; the plan keeps {names} otherwise"
-    if plan.recomputed:
-        names = counted(plan.recomputed, "tensors")
-        yield f"the backward pass computes {names} again: choose --recompute-granularity yourself"
-    if any(len(t.dims) > 2 for t in plan.parameters):
-        yield "weights of more than two dimensions (experts, kernels) are left to Megatron"
-    yield from _stage_losses(plan)
-    if plan.rank_order != tuple(range(plan.devices)):
-        yield "Megatron takes ranks in the launcher's order; the plan places them otherwise"
+def _recomputation(plan: Plan, _: Uniform) -> Said:
+    return Said(*recomputation(plan))
 
 
-def _stage_losses(plan: Plan) -> Iterator[str]:
-    pipeline = plan.pipeline
-    if pipeline is None:
-        return
-    if pipeline.schedule not in _SCHEDULES:
-        yield f"Megatron has no schedule {pipeline.schedule}; it runs 1f1b"
-    counts = layer_counts(plan)
-    several = len(set(counts)) > 1
-    if several and (pipeline.chunks > 1 or len(set(counts[1:-1])) > 1):
-        given = ", ".join(map(str, counts))
-        yield f"the stages hold {given} layers; Megatron takes another number at the ends alone"
-    inside = cut_scopes(plan)
-    if inside:
-        yield f"the plan cuts inside {counted(inside, 'layers')}; Megatron cuts between layers"
+def _batch(plan: Plan, found: Uniform) -> Said:
+    micro = plan.graph.batch // found.size(Job.DATA)
+    return Said((f"--micro-batch-size {micro}", f"--global-batch-size {plan.batch}"))
+
+
+def _precision(plan: Plan, _: Uniform) -> Said:
+    dtype = main_dtype(plan.graph)
+    if dtype not in _DTYPES:
+        return Said(lost=(f"the plan computes in {dtype}; Megatron in float32",))
+    return Said((_DTYPES[dtype],) if _DTYPES[dtype] else ())
+
+
+def _optimizer(plan: Plan, _: Uniform) -> Said:
+    name = str(plan.request.get("optimizer"))
+    if name not in _OPTIMIZERS:
+        return Said(lost=(f"the plan has the optimizer {name}; Megatron updates with Adam",))
+    first, *more = _OPTIMIZERS[name]
+    return Said((f"--optimizer {first}", *more))
+
+
+def _attention(plan: Plan, _: Uniform) -> Said:
+    apart = plan.request.get("fused_attention") is False
+    return Said(("--attention-backend unfused",) if apart else ())
+
+
+def _embeddings(plan: Plan, _: Uniform) -> Said:
+    """Megatron ties the embedding to the product with the vocabulary unless it is told not to."""
+    looked_up, multiplied = _vocabularies(plan)
+    if looked_up and multiplied and not looked_up & multiplied:
+        return Said(("--untie-embeddings-and-output-weights",))
+    shared = () if plan.pipeline is None else plan.pipeline.shared
+    other = [each.tensor for each in shared if len(set(each.layouts)) > 1]
+    what = f"the plan lays {counted(other, 'shared parameters')} out by stage; Megatron alike"
+    return Said(lost=(what,) if other else ())
+
+
+def _vocabularies(plan: Plan) -> tuple[frozenset[str], frozenset[str]]:
+    """What embeddings look up, and what products of the same size multiply by."""
+    found: dict[str, dict[str, list[int]]] = {"Gather": {}, "MatMul": {}}
+    for op in plan.graph.ops:
+        for name in op.inputs if op.kind in found else ():
+            tensor = plan.graph.tensors.get(name)
+            if tensor is not None and tensor.role is Role.PARAMETER and len(tensor.dims) == 2:
+                found[op.kind][tensor.source or name] = sorted(tensor.dims)
+    looked_up, multiplied = found["Gather"], found["MatMul"]
+    same = {name for name, dims in multiplied.items() if dims in looked_up.values()}
+    return frozenset(looked_up), frozenset(same)
+
+
+def _experts(plan: Plan, _: Uniform) -> Said:
+    if not any(len(t.dims) > 2 for t in plan.parameters):
+        return Said()
+    return Said(
+        lost=("weights of more than two dimensions (experts, kernels) are left to Megatron",)
+    )
+
+
+def _ranks(plan: Plan, _: Uniform) -> Said:
+    if plan.rank_order == tuple(range(plan.devices)):
+        return Said()
+    return Said(
+        lost=("Megatron takes ranks in the launcher's order; the plan places them otherwise",)
+    )
+
+
+DECISIONS: Mapping[str, Answer] = MappingProxyType(
+    {
+        "degrees": _degrees,
+        "stages": _stages,
+        "schedule": _schedule,
+        "context": _context,
+        "sequence parallel": _sequence,
+        "optimizer state": _optimizer_state,
+        "recomputation": _recomputation,
+        "batch": _batch,
+        "precision": _precision,
+        "optimizer": _optimizer,
+        "attention": _attention,
+        "embeddings": _embeddings,
+        "experts": _experts,
+        "ranks": _ranks,
+    }
+)
+"""What the arguments say of every decision of a plan, in the order of the file."""
 
 
 def _one_line(text: str) -> str:

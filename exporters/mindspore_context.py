@@ -40,6 +40,7 @@ SETTINGS = (
     Setting("search_mode", "sharding_propagation|...", "the search of auto_parallel"),
     Setting("dataset_strategy", "plan|full_batch|data_parallel|CUTS", "how the inputs arrive"),
     Setting("labels", "CUTS", "cuts of inputs behind those of the model, such as ((8,),)"),
+    Setting("label_types", "int32[,float32...]", "their element types, int32 by default"),
     Setting("comm_fusion", "KIND=MODE[;...]|off", "allreduce=auto, allreduce=size:32, "
             "allreduce=index:20,35 or allreduce=index, which finds the indices"),
     Setting("parameter_broadcast", "true|false", "rank 0 sends its parameters first"),
@@ -74,6 +75,8 @@ class Context:
     max_device_memory: str
     symbols: tuple[str, ...]
     """Names of the dimensions that are dynamic."""
+    labels: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Inputs behind those of the model: the element type of each, and its cuts."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -118,6 +121,7 @@ def context_of(plan: Plan, settings: Settings) -> Context:
         device=settings.choice("device", ("Ascend", "GPU", "CPU"), "Ascend"),
         max_device_memory=_memory(settings),
         symbols=tuple(sorted(_symbols(plan))),
+        labels=_labels(settings),
     )  # fmt: skip
     violations = tuple(_violations(made))
     if violations:
@@ -163,7 +167,7 @@ def sub_groups(plan: Plan) -> tuple[str, ...]:
 
 def _dataset_strategy(plan: Plan, settings: Settings) -> str | Cuts:
     text = settings.text("dataset_strategy", "plan")
-    labels = _cuts(settings.text("labels", ""), "labels") if settings.has("labels") else ()
+    labels = tuple(cuts for _, cuts in _labels(settings))
     if text in {"full_batch", "data_parallel"}:
         return text
     found = input_cuts(plan) if text == "plan" else _cuts(text, "dataset_strategy")
@@ -173,6 +177,16 @@ def _dataset_strategy(plan: Plan, settings: Settings) -> str | Cuts:
             what = f"{each} takes {math.prod(each)} parts, which do not divide {plan.devices}"
             raise fault(what, "dataset_strategy", "give parts that divide the devices")
     return (*found, *labels)
+
+
+def _labels(settings: Settings) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The element type and the cuts of each input behind those of the model."""
+    cuts = _cuts(settings.text("labels", ""), "labels") if settings.has("labels") else ()
+    types = re.findall(r"[^\s,]+", settings.text("label_types", "")) or ["int32"] * len(cuts)
+    if len(types) != len(cuts) or not all(re.fullmatch(r"[a-z]+\d*", each) for each in types):
+        what = f"{', '.join(types)[:80]!r} are no element types of {len(cuts)} labels"
+        raise fault(what, "label_types", "give one for each of --set labels, such as int32")
+    return tuple(zip(types, cuts, strict=True))
 
 
 def _check_cuts(cuts: Cuts, plan: Plan) -> None:

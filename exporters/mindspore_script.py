@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from exporters.mindspore_context import NEW_MODES, SETTINGS, Context, context_of, input_cuts
 from exporters.mindspore_fusion import Fusion
 from exporters.mindspore_hybrid import hybrid_module
-from exporters.mindspore_symbols import symbol_calls
+from exporters.mindspore_symbols import label_shapes, symbol_calls
 from exporters.settings import Made, Settings
 from ir.plan import Plan
 
@@ -74,7 +74,7 @@ def new_interface(network):
 _DYNAMIC = '''
 
 def set_dynamic_inputs(network):
-    """Tell the network, and a cell of the loss with its own, which sizes are not fixed.
+    """Tell {cell} which sizes are not fixed.
 
     The sizes are those of one rank. Graphs with such sizes run kernel by kernel only: the context
     has `jit_level` O0, and the dataset is not sunk.
@@ -193,13 +193,27 @@ def _dynamic(context: Context, plan: Plan) -> str:
     if not context.symbols:
         return ""
     calls, shapes = symbol_calls(plan, _width(context, plan))
+    behind = label_shapes(plan, _label_width(context, plan), calls)
     lines = "".join(f"    {name} = ms.Symbol({text})\n" for name, text in calls.items())
-    dtypes = {name: plan.graph.tensors[name].dtype for name in shapes}
+    dtypes = [plan.graph.tensors[name].dtype for name in shapes]
+    dtypes += [dtype for dtype, _ in context.labels]
     tensors = ", ".join(
-        f"ms.Tensor(shape=[{', '.join(shape)}], dtype=ms.{_dtype(dtypes[name])})"
-        for name, shape in shapes.items()
+        f"ms.Tensor(shape=[{', '.join(shape)}], dtype=ms.{_dtype(dtype)})"
+        for dtype, shape in zip(dtypes, (*shapes.values(), *behind), strict=True)
     )
-    return _DYNAMIC.format(symbols=lines, tensors=tensors)
+    cell = "the cell that takes the labels too" if behind else "the network, which takes no labels,"
+    return _DYNAMIC.format(cell=cell, symbols=lines, tensors=tensors)
+
+
+def _label_width(context: Context, plan: Plan) -> list[tuple[int, ...]]:
+    """For each label, among how many ranks its dimensions are split before the network sees it."""
+    cuts = [own for _, own in context.labels]
+    if context.dataset_strategy == "full_batch":
+        return [(1,) * len(own) for own in cuts]
+    if context.dataset_strategy == "data_parallel":
+        count = plan.devices // context.pipeline_stages
+        return [(count, *(1 for _ in own[1:])) for own in cuts]
+    return cuts
 
 
 def _width(context: Context, plan: Plan) -> Mapping[str, tuple[int, ...]]:

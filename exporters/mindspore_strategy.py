@@ -5,8 +5,6 @@ operators that have parameters, and the layouts of the parameters. Only JSON hol
 only protobuf holds nested tensor maps.
 """
 
-import os
-import tempfile
 from pathlib import Path
 
 from exporters.mindspore_records import (
@@ -20,6 +18,7 @@ from exporters.mindspore_records import (
 )
 from exporters.mindspore_strategy_json import from_json, to_json
 from exporters.mindspore_strategy_protobuf import from_protobuf, to_protobuf
+from ir.whole_file import write_whole
 
 __all__ = [
     "ParameterLayout", "StrategyCheckpoint", "StrategyFileError", "StrategyItem", "Violation",
@@ -59,7 +58,7 @@ def write(path: str | Path, checkpoint: StrategyCheckpoint) -> None:
     data = to_json(checkpoint).encode() if _is_json(path) else to_protobuf(checkpoint)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _replace(target, data)
+        write_whole(target, data)
     except OSError as error:
         what = f"the strategy file cannot be written: {error.strerror}"
         fix = "name a file in a folder that you may write to"
@@ -87,18 +86,3 @@ def file_bytes(path: Path) -> bytes:
         what = f"more than {LARGEST_FILE_BYTES} bytes"
         raise StrategyFileError(Violation(what, str(path), "name a strategy file"))
     return data
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """A temporary file is created readable by its owner alone, which is what MindSpore sets too."""
-    handle, name = tempfile.mkstemp(prefix=".strategy-", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

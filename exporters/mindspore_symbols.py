@@ -6,13 +6,14 @@ divisor and remainder are those of the whole batch. Source: MindSpore 2.7.0, `dy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from exporters.errors import ExportError, Violation
 from ir.plan import Plan
 from ir.symbols import Symbol, parse_symbol
 
-__all__ = ["local_symbol", "planned_sizes", "planned_symbols", "symbol_calls"]
+__all__ = ["label_shapes", "local_symbol", "planned_sizes", "planned_symbols", "symbol_calls"]
 
 
 def planned_symbols(plan: Plan) -> dict[str, Symbol]:
@@ -31,6 +32,8 @@ def local_symbol(symbol: Symbol, parts: int) -> Symbol:
 
     >>> str(local_symbol(parse_symbol("64..512/64"), 8))
     '8..64/8'
+    >>> str(local_symbol(parse_symbol("64..512../64"), 8))
+    '8..64../8'
 
     Raises:
         ExportError: not every size divides.
@@ -43,34 +46,56 @@ def local_symbol(symbol: Symbol, parts: int) -> Symbol:
                 "plan with a divisor that is a multiple of the parts, or give full_batch",
             )
         )
-    first, last = symbol.values[0], symbol.values[-1]
-    return Symbol(first // parts, last // parts, symbol.divisor // parts, symbol.remainder // parts)
+    sizes = (symbol.values[0], symbol.values[-1], symbol.divisor, symbol.remainder)
+    return Symbol(*(size // parts for size in sizes), is_open=symbol.is_open)
+
+
+Calls: TypeAlias = dict[str, str]
+"""Arguments of `ms.Symbol` by variable."""
 
 
 def symbol_calls(
     plan: Plan, width: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, str], dict[str, list[str]]]:
+) -> tuple[Calls, dict[str, list[str]]]:
     """Arguments of `ms.Symbol` by variable, and the shape of every input in these variables.
 
     A dimension of the model is unique: wherever it stands it has one size. A size that follows
     from it otherwise, such as its square, becomes None.
     """
-    calls: dict[str, str] = {}
-    shapes: dict[str, list[str]] = {}
-    symbols = planned_symbols(plan)
-    for name in plan.graph.inputs:
-        tensor = plan.graph.tensors[name]
-        divisors = tensor.divisors or tensor.dims
-        shape = []
-        for size, divisor, parts in zip(tensor.dims, divisors, width[name], strict=True):
-            found = _symbol_of(size, divisor, symbols)
-            if found is None:
-                shape.append(str(size // parts) if size == divisor else "None")
-                continue
-            shape.append(_variable(found, parts))
-            calls[shape[-1]] = _arguments(local_symbol(symbols[found], parts))
-        shapes[name] = shape
+    calls: Calls = {}
+    shapes = {
+        name: [_dimension(plan, name, dim, parts, calls) for dim, parts in enumerate(width[name])]
+        for name in plan.graph.inputs
+    }
     return calls, shapes
+
+
+def label_shapes(plan: Plan, cuts: Sequence[Sequence[int]], calls: Calls) -> list[list[str]]:
+    """The shapes of labels that come with the model's inputs: rows as the first input has them, and
+    any other sizes.
+
+    Args:
+        plan: of the model.
+        cuts: of each label, in how many parts its dimensions arrive.
+        calls: gets the symbols that are not among them.
+    """
+    first = plan.graph.inputs[0]
+    return [
+        [_dimension(plan, first, 0, own[0], calls), *["None"] * (len(own) - 1)] if own else []
+        for own in cuts
+    ]
+
+
+def _dimension(plan: Plan, name: str, dim: int, parts: int, calls: Calls) -> str:
+    """A dimension of an input on one rank, as Python writes it."""
+    tensor, symbols = plan.graph.tensors[name], planned_symbols(plan)
+    size, divisor = tensor.dims[dim], (tensor.divisors or tensor.dims)[dim]
+    found = _symbol_of(size, divisor, symbols)
+    if found is None:
+        return "None" if size != divisor or size % parts else str(size // parts)
+    variable = _variable(found, parts)
+    calls[variable] = _arguments(local_symbol(symbols[found], parts))
+    return variable
 
 
 def _symbol_of(size: int, divisor: int, symbols: Mapping[str, Symbol]) -> str | None:
@@ -89,7 +114,7 @@ def _variable(name: str, parts: int) -> str:
 def _arguments(symbol: Symbol) -> str:
     first, last = symbol.values[0], symbol.values[-1]
     parts = [f"min={first}"] if first > symbol.divisor + symbol.remainder else []
-    parts += [f"max={last}"] if last > first else []
+    parts += [f"max={last}"] if last > first and not symbol.is_open else []
     parts += [f"divisor={symbol.divisor}"] if symbol.divisor > 1 else []
     parts += [f"remainder={symbol.remainder}"] if symbol.remainder else []
     return ", ".join([*parts, "unique=True"])

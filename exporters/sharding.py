@@ -248,14 +248,3 @@ def counted(names: Sequence[str], noun: str, most: int = 3) -> str:
     shown = ", ".join(names[:most])
     plural = noun if len(names) != 1 else noun.removesuffix("s")
     return f"{len(names)} {plural} ({shown}{', ...' if len(names) > most else ''})"
-
-
-def visible(text: str) -> str:
-    r"""Text in which characters that cannot be seen are written as their codes.
-
-    >>> visible("a\u202eb\n")
-    'a\\u202eb\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

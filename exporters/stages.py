@@ -42,7 +42,8 @@ def torn_cells(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(scope or "the network" for scope, found in own.items() if len(found) > 1))
 
 
-def _layer_of(scope: str) -> str:
+def layer_of(scope: str) -> str:
+    """The numbered layer that a scope lies in, such as `model.layers.3`; empty if in none."""
     found = _LAYER.match(scope)
     return found[0] if found else ""
 
@@ -52,15 +53,15 @@ def layer_counts(plan: Plan) -> list[int]:
     count = 1 if plan.pipeline is None else len(plan.pipeline.stages)
     first: dict[str, int] = {}
     for op in plan.operators:
-        if _layer_of(op.scope):
-            first.setdefault(_layer_of(op.scope), op.stage)
+        if layer_of(op.scope):
+            first.setdefault(layer_of(op.scope), op.stage)
     return [sum(stage == s for stage in first.values()) for s in range(count)]
 
 
 def cut_scopes(plan: Plan) -> list[str]:
     """Numbered layers that lie in several stages."""
     stages = stages_of_cells(plan)
-    layers = dict.fromkeys(_layer_of(op.scope) for op in plan.operators)
+    layers = dict.fromkeys(layer_of(op.scope) for op in plan.operators)
     return [layer for layer in layers if layer and len(stages[layer]) > 1]
 
 

@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from exporters.sharding import visible
 from ir.plan import NamedLayout, Plan
+from ir.texts import visible
 
 __all__ = ["COLUMNS", "to_csv"]
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from importers.errors import ModelError
 
@@ -35,6 +36,11 @@ _CONTEXT, _EXCHANGE = "context_parallel_size", "cp_comm_type"
 _EXCHANGES = ("p2p", "allgather", "all_gather", "a2a")
 """How parts of the context meet for attention: round a ring (Megatron-LM's own default), gathered,
 or by heads in place of tokens."""
+_LAYOUT = "pipeline_model_parallel_layout"
+_ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
+_STRATEGY = "data_parallel_sharding_strategy"
+_STRATEGIES = ("no_shard", "optim", "optim_grads", "optim_grads_params")
+"""By the stage of ZeRO."""
 _MEGATRON_LEFT = {"expert_model_parallel_size": "expert parallelism"}
 
 
@@ -76,6 +82,8 @@ class ForeignPlan:
     """The degrees `tp` of layers are such parts, and weights are whole."""
     division: tuple[int, ...] = ()
     """Layers of each stage; empty if it does not say."""
+    ends: tuple[int, ...] = ()
+    """Layers of the first and the last stage, where the others have equally many."""
     recompute: str = "auto"
     """`full` where every layer is computed again."""
     vocabulary: int = 0
@@ -131,6 +139,9 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
                 degrees[key] = value
     if degrees.get("pp") == 1:
         del degrees["pp"]
+    zero = _megatron_zero(data, where)
+    if zero == len(_STRATEGIES) - 1:
+        degrees["zero3"] = 1
     left = [what for name, what in _MEGATRON_LEFT.items() if _is_on(name, data.get(name))]
     parts = _number(data.get(_CONTEXT, 1), f"{where}: {_CONTEXT}")
     exchange = _exchange(data.get(_EXCHANGE, "p2p"), f"{where}: {_EXCHANGE}")
@@ -140,13 +151,53 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
         left_out=tuple(left),
         global_batch=_number(data.get("global_batch_size", 0), f"{where}: global_batch_size"),
         micro_batch=_number(data.get("micro_batch_size", 0), f"{where}: micro_batch_size"),
-        chunks=_number(data.get(_CHUNKS, 1), f"{where}: {_CHUNKS}"),
+        **{
+            "chunks": _number(data.get(_CHUNKS, 1), f"{where}: {_CHUNKS}"),
+            **_megatron_stages(data, degrees.get("pp", 1), where),
+        },
         context=1 if exchange == "a2a" else parts,
         heads=parts if exchange == "a2a" else 1,
         ring=parts > 1 and exchange == "p2p",
         sequence_parallel=_is_on("sequence_parallel", data.get("sequence_parallel")),
-        zero=int(_is_on("use_distributed_optimizer", data.get("use_distributed_optimizer"))),
+        zero=zero % (len(_STRATEGIES) - 1),
+        recompute="full" if data.get("recompute_granularity") == "full" else "auto",
     )
+
+
+def _megatron_zero(data: Mapping[str, object], where: str) -> int:
+    """The stage of ZeRO: that of Megatron-FSDP, or of the distributed optimizer."""
+    if not _is_on("use_megatron_fsdp", data.get("use_megatron_fsdp")):
+        return int(_is_on("use_distributed_optimizer", data.get("use_distributed_optimizer")))
+    found = str(data.get(_STRATEGY, _STRATEGIES[-1]))
+    if found not in _STRATEGIES:
+        fix = f"use one of {', '.join(_STRATEGIES)}"
+        raise ModelError(f"{found[:80]!r} is no sharding strategy", f"{where}: {_STRATEGY}", fix)
+    return _STRATEGIES.index(found)
+
+
+def _megatron_stages(data: Mapping[str, object], stages: int, where: str) -> dict[str, Any]:
+    """The fields that tell which layers a stage has, where it is not told by their number alone."""
+    text = data.get(_LAYOUT)
+    if text is not None:
+        counts = tuple(stage.count("t") for stage in _unrolled(str(text), where).split("|"))
+        if len(counts) % stages:
+            what = f"{len(counts)} parts are no {stages} stages"
+            raise ModelError(what, f"{where}: {_LAYOUT}", "give every stage its part")
+        return {"division": counts, "chunks": len(counts) // stages}
+    if any(name in data for name in _ENDS) and stages > 1:
+        return {"ends": tuple(_number(data.get(n, 0), f"{where}: {n}") for n in _ENDS)}
+    return {}
+
+
+def _unrolled(text: str, where: str) -> str:
+    """A layout such as `E(t|)*3tL` without its multiplications."""
+    text = text.replace(",", "")
+    for pattern in (r"\(([^()]{1,999})\)\*(\d{1,3})", r"([^()*])\*(\d{1,3})"):
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    if not re.fullmatch(r"[EtmL|]{1,99999}", text):
+        what = f"{text[:80]!r} is no layout of stages"
+        raise ModelError(what, f"{where}: {_LAYOUT}", "write such as Ett|tt|ttL")
+    return text
 
 
 def _exchange(value: object, where: str) -> str:

@@ -14,6 +14,7 @@ from importers.transformers.fillings import Array
 from ir.graph import OpGraph
 from ir.ops import check_operators
 from ir.symbols import Binding, sample_points
+from ir.texts import visible
 
 MOST_BYTES = 2**22
 """Of a config.json; those with a thousand labels have some ten thousand."""
@@ -51,7 +52,7 @@ def import_hf_config(path: Path, bind: Binding | None = None) -> OpGraph:
     config = read_config(path)
     kind = config.get("model_type")
     name = str(kind) if path.stem == "config" and isinstance(kind, str) else path.stem
-    return import_config(config, name, str(path), bind)
+    return import_config(config, visible(name), str(path), bind)
 
 
 def import_config(

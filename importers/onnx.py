@@ -22,6 +22,7 @@ from importers.onnx_shapes import ShapeInference
 from ir.graph import GraphError, Op, OpGraph
 from ir.ops import check_operators
 from ir.symbols import Binding, sample_points
+from ir.texts import visible
 
 _MALFORMED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
@@ -46,7 +47,7 @@ def import_onnx(path: Path, bind: Binding | None = None) -> OpGraph:
         model = read_model(path)
         for point in points:
             check_bindings(model, point)
-        name = path.name.removesuffix(".gz").removesuffix(".onnx")
+        name = visible(path.name).removesuffix(".gz").removesuffix(".onnx")
         graph, *variants = (_at(model, name, point, points[0]) for point in points)
         return replace(graph, variants=tuple(variants))
 

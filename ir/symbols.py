@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, lookup
@@ -25,7 +25,7 @@ MAX_SYMBOLS = 3
 """Each further one triples the values at which the model is read."""
 
 _TEXT = re.compile(
-    r"(?P<least>[1-9]\d{0,12})\.\.(?P<most>[1-9]\d{0,12})"
+    r"(?P<least>[1-9]\d{0,12})\.\.(?P<most>[1-9]\d{0,12})(?P<open>\.\.)?"
     r"(/(?P<divisor>[1-9]\d{0,12})(\+(?P<remainder>\d{1,13}))?)?"
 )
 
@@ -38,7 +38,7 @@ class SymbolError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """What a dynamic dimension can be: `divisor * n + remainder` from `least` to `most`.
+    """What a dynamic dimension can be: `divisor * n + remainder` from `least` to `most`, or beyond.
 
     The vocabulary is that of MindSpore's `Symbol(max, min, divisor, remainder)`.
     """
@@ -47,6 +47,8 @@ class Symbol:
     most: int
     divisor: int = 1
     remainder: int = 0
+    is_open: bool = field(default=False, kw_only=True)
+    """Whether larger sizes occur too: splits fit them, times and memory are taken up to `most`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.remainder < self.divisor:
@@ -63,28 +65,31 @@ class Symbol:
 
     @property
     def values(self) -> range:
-        """All sizes, smallest first."""
+        """All sizes up to `most`, smallest first."""
         first = self.least + (self.remainder - self.least) % self.divisor
         return range(first, self.most + 1, self.divisor)
 
     @property
     def value(self) -> int:
-        """The size at which times and memory are taken: the largest."""
+        """The size at which times and memory are taken: the largest of `values`."""
         return self.values[-1]
 
     def __str__(self) -> str:
         """The notation of `parse_symbol`."""
         rest = f"+{self.remainder}" if self.remainder else ""
-        return f"{self.least}..{self.most}/{self.divisor}{rest}"
+        more = ".." if self.is_open else ""
+        return f"{self.least}..{self.most}{more}/{self.divisor}{rest}"
 
 
 def parse_symbol(text: str) -> Symbol:
     """A symbol from its notation.
 
     >>> parse_symbol("16..64/16")
-    Symbol(least=16, most=64, divisor=16, remainder=0)
+    Symbol(least=16, most=64, divisor=16, remainder=0, is_open=False)
     >>> str(parse_symbol("3..99/8+3"))
     '3..99/8+3'
+    >>> parse_symbol("16..64../16").is_open
+    True
 
     Raises:
         SymbolError: it is not in that notation, or no size satisfies it.
@@ -93,7 +98,8 @@ def parse_symbol(text: str) -> Symbol:
     if match is None:
         raise SymbolError(f"{text!r} is no range of sizes such as 16..64/16")
     divisor, remainder = int(match["divisor"] or 1), int(match["remainder"] or 0)
-    return Symbol(int(match["least"]), int(match["most"]), divisor, remainder)
+    least, most, is_open = int(match["least"]), int(match["most"]), match["open"] is not None
+    return Symbol(least, most, divisor, remainder, is_open=is_open)
 
 
 Binding = Mapping[str, int | Symbol]

@@ -94,9 +94,22 @@ def _along_tokens(
 
 def _stage_starts(found: ForeignPlan, graph: OpGraph) -> tuple[str, ...]:
     """The layers with which all stages but the first begin."""
-    scopes = layer_scopes(graph)
-    places = itertools.accumulate(found.division[:-1])
+    scopes, division = layer_scopes(graph), found.division
+    if found.ends:
+        division = _with_ends(found.ends, dict(found.degrees).get("pp", 1), len(scopes))
+    if division and (sum(division) != len(scopes) or not all(division)):
+        raise RequestError(
+            f"{'/'.join(map(str, division))} are no stages of {len(scopes)} layers\n"
+            "  at:  the plan's stages\n  fix: pass the model that the plan was made for"
+        )
+    places = itertools.accumulate(division[:-1])
     return tuple(scopes[place] for place in places)
+
+
+def _with_ends(ends: tuple[int, ...], stages: int, layers: int) -> tuple[int, ...]:
+    """Layers of each stage where the first and the last have others than those between."""
+    each = max(layers - sum(ends), 0) // max(stages - 2, 1)
+    return (ends[0], *[each] * (stages - 2), ends[1])
 
 
 def _replicas(found: ForeignPlan, devices: int) -> int:

@@ -86,8 +86,13 @@ def resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
 
 def _with_batch(graph: OpGraph, batch: int) -> OpGraph:
     """The graph with another batch, the parts of composites too."""
-    opened = with_batch(graph.with_ops(leaf for op in graph.ops for leaf in _leaves(op)), batch)
-    return replace(graph, tensors={**graph.tensors, **opened.tensors}, batch=batch)
+    resized = with_batch(opened(graph), batch)
+    return replace(graph, tensors={**graph.tensors, **resized.tensors}, batch=batch)
+
+
+def opened(graph: OpGraph) -> OpGraph:
+    """The graph with the parts of composites in their places, as it was before its normal form."""
+    return graph.with_ops(leaf for op in graph.ops for leaf in _leaves(op))
 
 
 def _leaves(op: Op) -> Iterator[Op]:

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import httpx
 
+from ir.texts import visible
+
 RETRIES = 8
 """Times that a lost connection is tried again before it is told."""
 _ANSWER_S = 120.0
@@ -84,7 +86,7 @@ class Planner:
         Raises:
             ServiceError: they are refused.
         """
-        answer = self._json("POST", f"/v1/{kind}", params={"name": name}, content=content)
+        answer = self._json("POST", f"/v1/{kind}", params={"name": visible(name)}, content=content)
         self.wait(answer["job"])
         return str(answer["id"])
 

@@ -50,7 +50,8 @@ def run_tasks(tasks: Sequence[Task], timeout_s: float = 300.0) -> list[Found]:
 
 def _spawn(folder: Path, size: int, timeout_s: float) -> None:
     """Start all ranks and wait; the first that dies ends the others."""
-    command = [sys.executable, "-m", "executors.dtensor.run", str(folder), "--size", str(size)]
+    command = [sys.executable, "-m", "parallel_planner", "executors.dtensor.run"]
+    command += [str(folder), "--size", str(size)]
     logs = [folder / f"log{rank}.txt" for rank in range(size)]
     running: list[subprocess.Popen[bytes]] = []
     try:

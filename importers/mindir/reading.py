@@ -31,6 +31,7 @@ from ir.graph import Op, OpGraph
 from ir.ops import RULE_ATTRIBUTE
 from ir.rule import parse_rule
 from ir.symbols import Binding, sample_points
+from ir.texts import visible
 from ir.wire import Data
 
 MAX_BYTES = 2**28
@@ -128,7 +129,7 @@ def constant_values(
 def _opened(path: Path) -> Iterator[tuple[Flat, Data]]:
     """The primitives in a file, while it is open."""
     with blamed(str(path)), open_model(path) as model:
-        name = path.name.removesuffix(".mindir").removesuffix("_graph")
+        name = visible(path.name).removesuffix(".mindir").removesuffix("_graph")
         yield flattened(parsed(model, name)), model.data
 
 

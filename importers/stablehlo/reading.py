@@ -17,6 +17,7 @@ from importers.stablehlo.roles import signature_of
 from importers.stablehlo.translation import PRODUCER, Program, translated
 from ir.graph import OpGraph, Role
 from ir.symbols import Binding
+from ir.texts import visible
 
 MAX_BYTES = 2**28
 """A larger file is not read."""
@@ -65,7 +66,7 @@ def read_program(path: Path) -> Program:
         ModelError: it cannot be read, or is none.
     """
     with blamed(str(path)):
-        return program_of(_text(path), path.name.rpartition(".")[0], str(path))
+        return program_of(_text(path), visible(path.name).rpartition(".")[0], str(path))
 
 
 def program_of(text: str, name: str, where: str) -> Program:

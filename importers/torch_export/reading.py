@@ -23,6 +23,7 @@ from importers.torch_export.translation import Translated, translated
 from importers.torch_export.weights import with_numbers
 from ir.graph import OpGraph, Role
 from ir.symbols import Binding, sample_points
+from ir.texts import visible
 
 _OLD_GRAPH = "serialized_exported_program.json"
 """The graph in archives of PyTorch 2.1 to 2.7."""
@@ -83,7 +84,7 @@ def constant_values(
 
 
 def _name(path: Path) -> str:
-    return path.name.removesuffix(".json").removesuffix(".fx").removesuffix(".pt2")
+    return visible(path.name).removesuffix(".json").removesuffix(".fx").removesuffix(".pt2")
 
 
 def _text(path: Path) -> bytes:

@@ -51,7 +51,12 @@ class LocalSymbol:
     @property
     def most(self) -> int:
         """The largest size; that of the eighth step, if it is open."""
-        return self.max if self.max > self.min else self._step(STEPS)
+        return self._step(STEPS) if self.is_open else self.max
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no largest size: MindSpore takes no `max` that `min` reaches."""
+        return self.max <= self.min
 
     def _step(self, number: int) -> int:
         start = max(0, -(-(self.least - self.remainder) // self.divisor) - 1)
@@ -62,7 +67,7 @@ class LocalSymbol:
         from ir.symbols import Symbol  # noqa: PLC0415  brings in the catalogue
 
         sizes = (self.least, self.most, self.divisor, self.remainder)
-        return Symbol(*(size * parts for size in sizes))
+        return Symbol(*(size * parts for size in sizes), is_open=self.is_open)
 
     def __str__(self) -> str:
         """As Python and MindSpore write it, defaults left out."""
@@ -130,7 +135,7 @@ def with_symbols(
             bound[name] = symbol.whole(parts)
         except SymbolError as error:
             raise UserError(str(error), f"--bind {name}={symbol}", _FIX) from error
-        open_ended = "" if symbol.max > symbol.min else f"; no max is given: {STEPS} steps"
+        open_ended = f"; no max is given: {STEPS} steps" if symbol.is_open else ""
         notes.append(
             f"{name}={symbol} of each of {parts} parts is {bound[name]} in all{open_ended}"
         )

@@ -37,7 +37,7 @@ from planner.stages.prices import setting_of
 from planner.stages.ring import with_ring
 from planner.stages.sequence import least_sum_s
 from planner.stages.states import with_states
-from planner.stages.thinned import cut_network
+from planner.stages.thinned import FEWEST_CUTS, cut_network
 from planner.stages.wants import Wants, can_be_as_before, marks_of, wants_of
 from planner.token_cuts import RuledOut, ruled_out, without
 from planner.wishes import mesh_axes, too_many_changes, unchanged
@@ -136,7 +136,10 @@ class Task:
         cuts = _cuts(liveness, self.request.stage_starts)
         small = len(ready.ops) <= SMALL_NETWORK
         marks = marks_of(ready, self.request)
-        found = cut_network(liveness, cuts, marks, always=small, effort=self.request.effort)
+        fewest = len(cuts) if self.request.stage_starts else FEWEST_CUTS
+        found = cut_network(
+            liveness, cuts, marks, always=small, effort=self.request.effort, fewest=fewest
+        )
         said = (*notes, *found.notes)
         return Micro(ready, liveness, found.cuts, found.segments, said, found.apart)
 

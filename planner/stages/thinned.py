@@ -49,6 +49,7 @@ def cut_network(
     *,
     always: bool,
     effort: int = 1,
+    fewest: int = FEWEST_CUTS,
 ) -> CutNetwork:
     """The network cut at every place, or at one in so many that intervals can be priced.
 
@@ -58,13 +59,14 @@ def cut_network(
         marks: see `told_apart`.
         always: likewise.
         effort: of the search.
+        fewest: cuts that are kept in any case.
     """
     step = 1
     while True:
         kept = tuple(cuts[step - 1 :: step])
         segments, apart = told_apart(liveness, kept, marks, always=always)
         fewer = len(cuts[step :: step + 1])
-        if fewer < FEWEST_CUTS or priced_operators(segments) <= MOST_PRICED * effort:
+        if fewer < fewest or priced_operators(segments) <= MOST_PRICED * effort:
             return CutNetwork(kept, segments, apart, len(cuts) - len(kept))
         step += 1
 

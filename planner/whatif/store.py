@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
+from ir.whole_file import write_whole
 from planner.whatif.results import Result
 from planner.whatif.workbench import Done
 
@@ -47,8 +46,8 @@ class Store:
         if self.folder is None or done.result.truncated:
             return
         if done.plan is not None:
-            _write(self.folder / PLANS / f"{done.key}.json.gz", done.plan)
-        _write(self.folder / RESULTS / f"{done.key}.json", done.result.to_json().encode())
+            write_whole(self.folder / PLANS / f"{done.key}.json.gz", done.plan)
+        write_whole(self.folder / RESULTS / f"{done.key}.json", done.result.to_json().encode())
 
     def plan(self, key: str) -> Plan | None:
         """The plan of a point, if it is kept."""
@@ -76,15 +75,3 @@ class Store:
             if not result.is_planned or self.plan_path(key) is not None:
                 return result
         return None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """A file that appears whole or not at all, also where several write the same."""
-    handle, name = tempfile.mkstemp(prefix=".planner-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -97,7 +97,7 @@ class Supervisor:
             crashes=limits.crashes,
             nice=self._settings.nice,
         )
-        command = [sys.executable, "-P", "-m", "service.work.worker"]
+        command = [sys.executable, "-P", "-m", "parallel_planner", "service.work.worker"]
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)  # noqa: S603
         assert worker.stdin is not None
         worker.stdin.write(json.dumps(asdict(orders)) + "\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import parallel_planner
 from costmodel.memory import Optimizer
 from planner.dialects import TARGETS
 from planner.solvers import SOLVERS
@@ -98,3 +102,42 @@ def test_without_a_command_the_way_to_help_is_shown(planner: Callable[..., Any])
     run = planner()
     assert (run.code, run.out) == (2, "")
     assert "planner --help" in run.err
+
+
+ROOT = Path(parallel_planner.__file__).parent
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_script_looks_up_every_package_of_the_wheel() -> None:
+    found = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {*found} == {*parallel_planner.PACKAGES, "parallel_planner.py"}
+
+
+@pytest.mark.parametrize(
+    "code", ["{script}", "import parallel_planner; import service.work.worker"]
+)
+def test_folders_of_the_same_names_do_not_hide_the_planner(code: str, tmp_path: Path) -> None:
+    for name in parallel_planner.PACKAGES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise SystemExit('the {name} of somebody')")
+    module, _, function = project()["project"]["scripts"]["planner"].partition(":")
+    script = f"import sys\nfrom {module} import {function}\nsys.exit({function}())"
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(script=script), "--version"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((".", str(ROOT)))},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_module_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "cli.py").write_text("raise SystemExit('the cli of somebody')")
+    command = [sys.executable, "-P", "-m", "parallel_planner", "cli", "--version"]
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("planner "), done.stderr

@@ -28,12 +28,13 @@ def bound(planner: Planner, model: Path, tmp_path: Path, *arguments: str) -> lis
 @pytest.mark.parametrize(
     ("arguments", "size"),
     [
-        (["--bind", "batch=Symbol(divisor=8)"], "64..512/64"),
+        (["--bind", "batch=Symbol(divisor=8)"], "64..512../64"),
+        (["--bind", "batch=64..512../64"], "64..512../64"),
         (["--bind", "batch=Symbol(divisor=8, max=32, min=9)"], "72..256/64"),
         (["--bind", "batch=Symbol(32, 1, 4, 2, True)"], "48..256/32+16"),
-        (["--bind", "batch=Symbol(divisor=8)", "--dataset-strategy", "full_batch"], "8..64/8"),
-        (["--bind", "batch=Symbol(divisor=8)", "--dataset-strategy", "((2,4),)"], "16..128/16"),
-        (["--bind", "batch=Symbol(divisor=8)", "--phase", "infer"], "8..64/8"),
+        (["--bind", "batch=Symbol(divisor=8)", "--dataset-strategy", "full_batch"], "8..64../8"),
+        (["--bind", "batch=Symbol(divisor=8)", "--dataset-strategy", "((2,4),)"], "16..128../16"),
+        (["--bind", "batch=Symbol(divisor=8)", "--phase", "infer"], "8..64../8"),
     ],
 )
 def test_the_split_of_the_dataset_multiplies(
@@ -47,7 +48,7 @@ def test_only_the_rows_are_split_under_data_parallel(planner: Planner, tmp_path:
     (tmp_path / "mlp.onnx").write_bytes(parser.parse_model(text).SerializeToString())
     arguments = ["--bind", "seq=Symbol(divisor=8)"]
     found = bound(planner, tmp_path / "mlp.onnx", tmp_path, *arguments)
-    assert found == [["seq", "8..64/8"]]
+    assert found == [["seq", "8..64../8"]]
 
 
 def telling(tmp_path: Path, dim: str, said: str = "") -> Path:
@@ -64,12 +65,12 @@ def telling(tmp_path: Path, dim: str, said: str = "") -> Path:
 @pytest.mark.parametrize(
     ("dim", "said", "arguments", "size"),
     [
-        ("batch=Symbol(divisor=8)", "", [], "64..512/64"),
+        ("batch=Symbol(divisor=8)", "", [], "64..512../64"),
         ("batch=16..64/16", "", [], "16..64/16"),
         ("batch", "batch = Symbol(divisor=8, max=32)", [], "64..256/64"),
         ("batch=16..64/16", "batch=16..64/16", [], "16..64/16"),
         ("batch=16..64/16", "", ["--bind", "batch=32"], 32),
-        ("batch=16..64/16", "", ["--bind", "batch=Symbol(divisor=8)"], "64..512/64"),
+        ("batch=16..64/16", "", ["--bind", "batch=Symbol(divisor=8)"], "64..512../64"),
     ],
 )
 def test_the_model_itself_says_what_a_dimension_can_be(
@@ -116,9 +117,9 @@ def test_numbers_ranges_and_symbols_stand_together() -> None:
 
 
 def test_an_open_symbol_has_eight_steps() -> None:
-    assert str(LocalSymbol(divisor=8).whole(1)) == "8..64/8"
-    assert str(LocalSymbol(divisor=8, remainder=3).whole(2)) == "22..134/16+6"
-    assert str(LocalSymbol(divisor=8, min=100).whole(1)) == "100..160/8"
+    assert str(LocalSymbol(divisor=8).whole(1)) == "8..64../8"
+    assert str(LocalSymbol(divisor=8, remainder=3).whole(2)) == "22..134../16+6"
+    assert str(LocalSymbol(divisor=8, min=100).whole(1)) == "100..160../8"
 
 
 @pytest.mark.parametrize(

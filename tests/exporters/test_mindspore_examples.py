@@ -113,14 +113,14 @@ def test_every_section_runs(ran: Ran) -> None:
 
 def test_dynamic_shapes(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(ran, "dynamic")
-    assert plan["request"]["bind"] == [["batch", "64..512/64"]]
+    assert plan["request"]["bind"] == [["batch", "64..512../64"]]
     table = runpy.run_path(str(ran.folder / "dynamic" / "apply_mindspore.py"))["STRATEGIES"][""]
     assert ((2, 4), (4, 1)) in table["MatMul"]
     assert ((1, 8), (8, 1)) in table["MatMul"]
     made = module(ran, "dynamic/mindspore_script.py", monkeypatch)
     shapes: list[Any] = []
     made.set_dynamic_inputs(SimpleNamespace(set_inputs=lambda *x: shapes.extend(x)))
-    assert shapes == [([{"max": 64, "divisor": 8, "unique": True}, 1, 28, 28], "float32")]
+    assert shapes == [([{"divisor": 8, "unique": True}, 1, 28, 28], "float32")]
     made.start()
     assert made.told[0][1]["jit_config"] == {"jit_level": "O0"}
     run = {file.name for file in (ran.folder / "dynamic" / "run").iterdir()}

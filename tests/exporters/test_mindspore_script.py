@@ -29,6 +29,7 @@ from exporters.settings import Made, Settings
 from importers.onnx import import_onnx
 from ir.plan import Plan
 from ir.symbols import parse_symbol
+from planner.asking.symbols import LocalSymbol, split_symbols
 from planner.request import SearchRequest
 from planner.search import search
 from tests.cli.conftest import MLP
@@ -145,6 +146,9 @@ def test_what_is_set_is_passed_on(plan: Plan) -> None:
         ({"dataset_strategy": "((16,1),)"}, "do not divide 8"),
         ({"labels": "__import__('os')"}, "are no cuts"),
         ({"labels": "(" * 3000}, "are no cuts"),
+        ({"label_types": "int32"}, "are no element types of 0 labels"),
+        ({"labels": "((8,),)", "label_types": "int32,x"}, "are no element types of 1 labels"),
+        ({"labels": "((8,),)", "label_types": "int32)\nimport os"}, "unprintable"),
         ({"max_device_memory": "all"}, "is no size"),
         ({"comm_fusion": "allreduce=size"}, "is no size in MB"),
         ({"comm_fusion": "allreduce=size:0"}, "is no size in MB"),
@@ -229,6 +233,45 @@ def test_dynamic_sizes_are_those_of_one_rank(dynamic: Plan) -> None:
     assert "size_batch = ms.Symbol(min=128, max=512, divisor=64, unique=True)" in whole
     assert any("kernel by kernel only" in note for note in found.notes)
     assert "takes no dynamic shapes" in refused(dynamic, mode="sharding_propagation")
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        LocalSymbol(divisor=8), LocalSymbol(divisor=8, max=64), LocalSymbol(divisor=8, min=24),
+        LocalSymbol(divisor=8, remainder=3), LocalSymbol(divisor=4, remainder=2, max=62, min=10),
+        LocalSymbol(max=40),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_symbol_comes_back_as_it_was_given(symbol: LocalSymbol, planned: Planned) -> None:
+    plan = planned(symbol.whole(8))
+    calls, _ = symbol_calls(plan, {"x": (8, 1)})
+    (text,) = calls.values()
+    _, found = split_symbols([f"batch=Symbol({text})"])
+    assert replace(found["batch"], unique=False).whole(8) == symbol.whole(8)
+    assert ("max" in text) == (symbol.max > symbol.min)
+
+
+def test_labels_are_told_with_the_inputs(dynamic: Plan) -> None:
+    rows = "ms.Tensor(shape=[size_batch_of_{}, {}], dtype=ms.{})".format
+
+    def said(**given: str) -> str:
+        return made(dynamic, **given).files[""].rpartition("network.set_inputs(")[2]
+
+    x = rows(2, "128", "float32")
+    assert said(dataset_strategy="((2,2),)") == f"{x})\n"
+    labels = {"labels": "((8,),(4,2))", "label_types": "int64, float32"}
+    first = "ms.Tensor(shape=[size_batch_of_8], dtype=ms.int64)"
+    expected = f"{x}, {first}, {rows(4, 'None', 'float32')})\n"
+    assert said(dataset_strategy="((2,2),)", **labels) == expected
+    whole = said(dataset_strategy="full_batch", labels="((8,),)")
+    assert whole.endswith("ms.Tensor(shape=[size_batch], dtype=ms.int32))\n")
+    each = said(dataset_strategy="data_parallel", labels="((1,),)")
+    assert each.endswith("ms.Tensor(shape=[size_batch_of_8], dtype=ms.int32))\n")
+    told = made(dynamic, labels="((8,),)").files[""]
+    assert "Tell the cell that takes the labels too which sizes are not fixed." in told
+    assert "size_batch_of_8 = ms.Symbol(min=16, max=64, divisor=8, unique=True)" in told
 
 
 def test_a_symbol_with_a_remainder_is_divided_too(dynamic: Plan) -> None:

@@ -177,5 +177,8 @@ def test_megatron_is_told_stages_and_batches(layers: int) -> None:
         "--tensor-model-parallel-size 1", "--pipeline-model-parallel-size 2",
         "--micro-batch-size 2", "--global-batch-size 32",
     } <= given  # fmt: skip
-    ends = [line for line in given if line.startswith("--decoder-")]
-    assert len(ends) == (2 if len(set(layer_counts(plan))) > 1 else 0)
+    counts = layer_counts(plan)
+    ends = [
+        line for line in given if line.startswith(("--decoder-", "--pipeline-model-parallel-l"))
+    ]
+    assert len(ends) == (0 if len(set(counts)) == 1 else 2 if all(counts) else 1)

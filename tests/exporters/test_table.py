@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.sharding import visible
 from exporters.table import COLUMNS, to_csv
 from ir.plan import Plan
+from ir.texts import visible
 from tests.plans import tiny_plan
 
 

@@ -20,7 +20,8 @@ from tests.builders import GraphBuilder
 def symbols(draw: st.DrawFn) -> Symbol:
     divisor = draw(st.integers(1, 64))
     least, steps = draw(st.integers(1, 500)), draw(st.integers(1, 30))
-    return Symbol(least, least + steps * divisor, divisor, draw(st.integers(0, divisor - 1)))
+    remainder, is_open = draw(st.integers(0, divisor - 1)), draw(st.booleans())
+    return Symbol(least, least + steps * divisor, divisor, remainder, is_open=is_open)
 
 
 @given(symbols())
