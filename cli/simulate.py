@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, write_paths
+from cli.files import Writer, check_outputs, check_picture, write_paths
 from cli.remote import Server, remote_servers, remote_simulation
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from costmodel.simulation.result import Simulation
     from planner.asking.layouts import LayoutOptions
 
-PICTURES = (".svg", ".png")
 EPILOG = """\b
 Examples:
   planner simulate plan/plan.json
@@ -67,11 +66,12 @@ def simulate(  # noqa: PLR0913  one parameter per option
         cluster, servers, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()),
         prefetch, interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
-    _check_outputs(trace, plot, subject)
+    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
+    check_picture(plot, "--plot", here=server is None)
     asked = _layout(given, layout, precision, software)
     if servers is not None:
-        files = (("--trace", trace), ("--plot", plot))
-        given.check_served([name for name, path in files if path is not None])
+        wanted = {"--trace": trace, "--plot": plot}
+        given.check_served([name for name, path in wanted.items() if path is not None])
         _served(server, subject, asked, given, as_json=as_json)
         return
     if server is not None:
@@ -148,17 +148,6 @@ def _simulate_there(
 
 def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-
-
-def _check_outputs(trace: Path | None, plot: Path | None, subject: str) -> None:
-    """Find out before the work begins whether the files can be written."""
-    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise UserError(
-            f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
-            f"--plot {plot}",
-            f"name a file that ends in {' or '.join(PICTURES)}",
-        )
 
 
 def _served(

@@ -11,6 +11,7 @@ from costmodel.simulation.result import Simulation
 from costmodel.simulation.trace import trace_json
 from planner.asking.layouts import LayoutOptions
 from planner.asking.parameter_servers import served_json, served_layout, served_plan
+from planner.asking.pictures import check_drawing
 from planner.asking.simulation import SimulationOptions, simulated
 from planner.asking.simulation_json import answer
 from service.store.items import NewItem
@@ -69,6 +70,7 @@ def _drawn(result: Simulation, kind: str) -> bytes:
     """The picture that `--plot` writes."""
     from costmodel.simulation.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
+    check_drawing("plot")
     path = Path(f"picture.{kind}")
     save_plot(result, path, kind)
     return path.read_bytes()
