@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cli.errors import UserError
+from planner.asking.pictures import PICTURES, check_drawing
 
 Writer = Callable[[Path], None]
 """Writes one file to the path that it is given."""
@@ -51,6 +52,27 @@ def check_outputs(named: Mapping[str, Path | None], inputs: Iterable[Path] = ())
                 raise UserError(f"{path} is named for two outputs", at, "name another file")
         check_folder(path.parent, at)
         taken.append(path)
+
+
+def check_picture(path: Path | None, option: str, *, here: bool = True) -> None:
+    """Raise `UserError` if a picture cannot be drawn as this file.
+
+    Args:
+        path: `None` where no picture is asked for.
+        option: what names it.
+        here: it is drawn on this machine, not by a service.
+    """
+    if path is None:
+        return
+    at = f"{option} {path}"
+    if path.suffix.lower() not in PICTURES:
+        raise UserError(
+            f"cannot write a picture as {path.suffix.lstrip('.') or 'nothing'!r}",
+            at,
+            f"name a file that ends in {' or '.join(PICTURES)}",
+        )
+    if here:
+        check_drawing(at)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -33,7 +33,6 @@ Attention = Annotated[
         show_default="decomposed for MindSpore's strategies, fused for others",
     ),
 ]
-REST = ("semi-auto", "auto", "propagation")
 NO_PLAN_FITS = 1
 _APART = (
     "attention is priced operator by operator, as the file cuts it; with --attention fused it is "
@@ -68,15 +67,6 @@ StrategyPath = Annotated[
         "DTensor, or degrees such as tp=8,dp=2.",
     ),
 ]
-Rest = Annotated[
-    str,
-    typer.Option(
-        "--rest",
-        metavar="semi-auto|auto|propagation",
-        help="Operators that the file says nothing of: split by batch, searched, or as their "
-        "neighbours are.",
-    ),
-]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -93,7 +83,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     model: options.Model,
     output: options.OutputFile,
     *,
-    rest: Rest = "semi-auto",
+    rest: options.Rest = "semi-auto",
     target: Target = None,
     devices: options.Devices = None,
     cluster: options.ClusterName = "atlas-800t-a2",
@@ -114,7 +104,9 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     """Make a plan of the strategies in a file, checked by MindSpore's own rules, or of the plan of
     another tool, priced like one of ours.
     """
-    one_of(rest, REST, "--rest", "way")
+    from planner.asking.decisions import REST  # noqa: PLC0415  kept out of the start
+
+    solver = REST[one_of(rest, REST, "--rest", "way")]
     if devices is not None:
         device_count(devices)
     from planner.asking.machines import machine  # noqa: PLC0415  half a second of imports
@@ -133,7 +125,7 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
         bind=with_sequence(bind, sequence), memory=memory, dataset_strategy=dataset_strategy,
-        target=wanted, solver="propagation" if rest == "propagation" else "portfolio",
+        target=wanted, solver=solver,
         time_limit=time_limit, effort=1, attention=taken, all_to_all=all_to_all, rules=(),
         pins=[], cost="time",
     )  # fmt: skip

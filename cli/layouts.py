@@ -10,7 +10,7 @@ import typer
 
 from cli import options
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, write_paths
+from cli.files import Writer, check_outputs, check_picture, write_paths
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def layouts(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Rank the conventional parallel layouts of a model on a machine."""
     check_outputs({"--csv": table, "--plot": plot}, [Path(model)])
-    if plot is not None and plot.suffix.lower() not in {".svg", ".png"}:
-        raise UserError(f"{plot.name} is no picture", "--plot", "end it in .svg or .png")
+    check_picture(plot, "--plot")
     from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
     from planner.request import InfeasibleError  # noqa: PLC0415
     from planner.whatif.layout_ranking import RankingOptions  # noqa: PLC0415

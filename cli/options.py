@@ -221,6 +221,15 @@ Pin: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Rest: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--rest",
+        metavar="semi-auto|auto|propagation",
+        help="Operators that are given nothing, by a pin or a file: split by batch as in "
+        "MindSpore's semi-automatic mode, searched, or as their neighbours are.",
+    ),
+]
 Shard: TypeAlias = Annotated[
     Path | None,
     typer.Option(

@@ -23,7 +23,7 @@ Servers: TypeAlias = Annotated[
         "--servers",
         metavar="N",
         help="How many servers the job takes.",
-        show_default="those of --hosts, or one",
+        show_default="those of --hosts, or as many as --devices fill",
     ),
 ]
 Devices: TypeAlias = Annotated[

@@ -94,9 +94,13 @@ def _made(
 
     if not cluster:
         raise UserError("the machine is not named", "the arguments", "give --cluster NAME")
-    product = _product(cluster)
+    product, whole = _product(cluster)
+    named = None if ids is None else _id_list(ids)
+    each = whole if named is None else len(named)
+    if servers is None and hosts is None and devices is not None:
+        servers = _whole_servers(devices, each)
     given = _hosts(servers, hosts)
-    chosen = _device_ids(product, len(given), devices, ids)
+    chosen = _device_ids(whole, len(given), devices, named)
     faults = job_faults(product, [JobServer(host.server_id, chosen) for host in given])
     if faults:
         raise UserError(
@@ -147,10 +151,13 @@ def _of_plan(path: Path, hosts: Path | None) -> RankTable:
     return _checked(reordered(table, plan.rank_order), product, f"--plan {path}")
 
 
-def _product(name: str) -> Product:
-    from topology.catalogue import named_cluster  # noqa: PLC0415
+def _product(name: str) -> tuple[Product, int]:
+    """The product of a machine, and how many devices a server of it has."""
+    from topology.catalogue import named_cluster, named_machine  # noqa: PLC0415
 
-    return _product_of(named_cluster(name, 1), f"--cluster {name}")
+    machine = named_machine(name)
+    whole = machine.file.servers[machine.entries[0].use].devices
+    return _product_of(named_cluster(name, 1), f"--cluster {name}"), whole
 
 
 def _product_of(cluster: Cluster, where: str) -> Product:
@@ -166,23 +173,46 @@ def _product_of(cluster: Cluster, where: str) -> Product:
     return found
 
 
+def _whole_servers(devices: int, each: int) -> int:
+    """How many servers so many devices fill; one where they fit into it."""
+    servers, rest = divmod(at_least_one(devices, "--devices"), each)
+    if servers and rest:
+        raise UserError(
+            f"{devices} devices fill no number of servers with {each} each",
+            f"--devices {devices}",
+            f"give {servers * each} or {(servers + 1) * each}, or --servers too",
+        )
+    return max(servers, 1)
+
+
 def _device_ids(
-    product: Product, servers: int, devices: int | None, ids: str | None
+    whole: int, servers: int, devices: int | None, ids: tuple[int, ...] | None
 ) -> tuple[int, ...]:
     """The devices of each server."""
-    whole = 8 if product.value in {"910A", "910B"} else 16
-    if ids is not None:
-        return _id_list(ids)
+    most = range(whole) if ids is None else ids
     if devices is None:
-        return tuple(range(whole))
+        return tuple(most)
     each, rest = divmod(at_least_one(devices, "--devices"), servers)
-    if rest or not 1 <= each <= whole:
+    if ids is not None and devices != servers * len(ids):
         raise UserError(
-            f"{devices} devices on {servers} servers with {whole} each",
-            f"--devices {devices}",
-            f"give a multiple of {servers}, at most {servers * whole}",
+            f"{_count(servers, 'server')} with {_count(len(ids), 'device')} each are "
+            f"{servers * len(ids)}, not {devices}",
+            f"--devices {devices} with --device-ids",
+            "leave one of the two out",
         )
-    return tuple(range(each))
+    if rest or not 1 <= each <= whole:
+        filled = "" if devices % whole else f"--servers {devices // whole}, or "
+        multiple = "" if servers == 1 else f"a multiple of {servers}, "
+        raise UserError(
+            f"{devices} devices on {_count(servers, 'server')} with {whole} each",
+            f"--devices {devices}",
+            f"give {filled}{multiple}at most {servers * whole}",
+        )
+    return tuple(most[:each])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _id_list(text: str) -> tuple[int, ...]:

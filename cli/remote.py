@@ -183,15 +183,22 @@ def remote_simulation(
         return result, timeline, planner.file(result.pop("plot")) if plot else b""
 
 
-def remote_servers(url: str, model: str, layout: LayoutOptions, servers: str) -> dict[str, Any]:
+def remote_servers(
+    url: str, subject: str, layout: LayoutOptions | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
     """What a service says of workers and parameter servers.
 
     Raises:
         UserError: the service refuses, or does not answer.
     """
     with connected(url) as planner:
-        name, named = _sent_layout(planner, model, layout)
-        return planner.simulate_layout(name, {**named, "servers": servers})
+        if layout is not None:
+            name, named = _sent_layout(planner, subject, layout)
+            return planner.simulate_layout(name, {**named, "servers": options["servers"]})
+        there = _plain(options)
+        if there["cluster"] is not None:
+            there["cluster"] = sent_cluster(planner, there["cluster"])
+        return planner.simulate(sent(planner, "plans", Path(subject)), **there)
 
 
 def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[str, dict[str, Any]]:

@@ -78,6 +78,7 @@ def search(  # noqa: PLR0913  one parameter per option
     rule: options.Rule = None,
     rules: options.Rules = None,
     pin: options.Pin = None,
+    rest: options.Rest = "auto",
     keep_close_to: explain_options.KeepCloseTo = None,
     max_changes: explain_options.MaxChanges = None,
     why_not: explain_options.WhyNotTexts = None,
@@ -113,7 +114,8 @@ def search(  # noqa: PLR0913  one parameter per option
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
         effort=effort, attention=attention, all_to_all=all_to_all, cut_positions=cut_positions,
         rule=tuple(rule or ()),
-        rules=rules_file(rules), pin=tuple(pin or ()), shard=shard_file(shard), cost=cost,
+        rules=rules_file(rules), pin=tuple(pin or ()), rest=rest, shard=shard_file(shard),
+        cost=cost,
         keep_close_to=explain_options.older_plan(keep_close_to), max_changes=max_changes,
     )  # fmt: skip
     found = _question(model, asked)

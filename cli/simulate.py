@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, write_paths
+from cli.files import Writer, check_outputs, check_picture, write_paths
 from cli.remote import Server, remote_servers, remote_simulation
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from costmodel.simulation.result import Simulation
     from planner.asking.layouts import LayoutOptions
 
-PICTURES = (".svg", ".png")
 EPILOG = """\b
 Examples:
   planner simulate plan/plan.json
@@ -64,14 +63,16 @@ def simulate(  # noqa: PLR0913  one parameter per option
     from cli.simulation_arguments import Given, reported  # noqa: PLC0415  brings in the cost model
 
     given = Given(
-        cluster, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()), prefetch,
-        interference, jitter, spread, stragglers, samples, seed,
+        cluster, servers, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()),
+        prefetch, interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
-    _check_outputs(trace, plot, subject)
-    asked = _layout(given, layout, servers, precision, software)
-    if asked is not None and servers is not None:
-        _check_served(given, trace, plot)
-        _served(server, subject, asked, servers, as_json=as_json)
+    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
+    check_picture(plot, "--plot", here=server is None)
+    asked = _layout(given, layout, precision, software)
+    if servers is not None:
+        wanted = {"--trace": trace, "--plot": plot}
+        given.check_served([name for name, path in wanted.items() if path is not None])
+        _served(server, subject, asked, given, as_json=as_json)
         return
     if server is not None:
         _simulate_there(server, subject, given, asked, trace, plot, as_json=as_json)
@@ -98,15 +99,10 @@ def simulate(  # noqa: PLR0913  one parameter per option
 def _layout(
     given: Given,
     layout: str | None,
-    servers: str | None,
     precision: str | None,
     software: str | None,
 ) -> LayoutOptions | None:
     """The layout in place of a plan, if one was given."""
-    if layout is None and servers is not None:
-        raise UserError(
-            "parameter servers serve a layout", "--servers", "add --layout 'dp=16,...' MODEL"
-        )
     if layout is None:
         for option, value in (("--precision", precision), ("--software", software)):
             if value is not None:
@@ -119,19 +115,6 @@ def _layout(
     from cli.simulation_arguments import layout_options  # noqa: PLC0415
 
     return layout_options(layout, given.cluster, precision, software)
-
-
-def _check_served(given: Given, trace: Path | None, plot: Path | None) -> None:
-    """Refuse what parameter servers do not take into account, with no word of it in the answer."""
-    asked = {name for name, path in (("--trace", trace), ("--plot", plot)) if path is not None}
-    for field in fields(given):
-        if field.name != "cluster" and getattr(given, field.name) != field.default:
-            asked.add("--" + field.name.replace("_", "-"))
-    if asked:
-        option = min(asked)
-        raise UserError(
-            f"{option} is not for parameter servers", option, f"leave {option} or --servers out"
-        )
 
 
 def _simulate_there(
@@ -167,29 +150,20 @@ def _write_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _check_outputs(trace: Path | None, plot: Path | None, subject: str) -> None:
-    """Find out before the work begins whether the files can be written."""
-    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise UserError(
-            f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
-            f"--plot {plot}",
-            f"name a file that ends in {' or '.join(PICTURES)}",
-        )
-
-
 def _served(
-    server: str | None, subject: str, layout: LayoutOptions, servers: str, *, as_json: bool
+    server: str | None, subject: str, layout: LayoutOptions | None, given: Given, *, as_json: bool
 ) -> None:
     """Workers and parameter servers instead of collectives."""
     from cli.plan_json import dumps  # noqa: PLC0415
+    from cli.simulation_arguments import served_run  # noqa: PLC0415
 
-    if server is None:
-        from cli.simulation_arguments import served_record  # noqa: PLC0415
-
-        found = served_record(subject, layout, servers)
+    assert given.servers is not None
+    if server is not None:
+        found = remote_servers(server, subject, layout, asdict(given))
+    elif layout is None:
+        found = given.served_plan(Path(subject))
     else:
-        found = remote_servers(server, subject, layout, servers)
+        found = served_run(subject, layout, given.servers)
     if as_json:
         print(dumps(found))
         return

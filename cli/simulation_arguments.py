@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
 from importers.sizes import configuration
 from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_PRECISION, LayoutOptions
-from planner.asking.parameter_servers import served, served_json
+from planner.asking.parameter_servers import served_json, served_layout, served_plan
 from planner.asking.simulation import SimulationOptions, reported, simulated
+from planner.asking.sources import Document
 from topology.cluster import Cluster
 
-__all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_record"]
+if TYPE_CHECKING:
+    from ir.plan import Plan
+
+__all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_run"]
 
 
 class Given(SimulationOptions):
@@ -22,22 +27,33 @@ class Given(SimulationOptions):
 
     def simulated_plan(self, path: Path) -> Simulation:
         """The simulation of a plan, on its own machine or on another one."""
+        plan, other = self._read(path)
+        return simulated(plan, self, other)
+
+    def served_plan(self, path: Path) -> dict[str, object]:
+        """The same with parameter servers, as a JSON object."""
+        plan, other = self._read(path)
+        assert self.servers is not None
+        return served_json(served_plan(self.placed(plan, other), self.servers))
+
+    def _read(self, path: Path) -> tuple[Plan, Document | None]:
+        """The plan, and the other machine that is named."""
         from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
         other = None
         if self.cluster is not None:
             other = machine_file(self.cluster, f"--cluster {self.cluster}")
-        return simulated(read_plan(path, staged=True), self, other)
+        return read_plan(path, staged=True), other
 
     def simulated_layout(self, model: str, layout: LayoutOptions) -> Simulation:
         """The simulation of a conventional layout."""
         return layout.simulated(configuration(model), model_name(model), self)
 
 
-def served_record(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
+def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
     """What workers and parameter servers do, as a JSON object."""
     run = layout.run(configuration(model), model_name(model))
-    return served_json(served(run, servers))
+    return served_json(served_layout(run, servers))
 
 
 def layout_options(

@@ -34,7 +34,8 @@ ParameterServers: TypeAlias = Annotated[
     typer.Option(
         "--servers",
         metavar="TEXT",
-        help="With --layout of dp alone: workers exchange gradients through parameter servers. "
+        help="Of a plan that is data parallel, or with --layout of dp alone: devices exchange "
+        "gradients through parameter servers. "
         "count=4, mode=sync|async, port=25GB/s, update=SECONDS, slow=1x1.5 (workers), "
         "lose=worker@600 or add=2xserver@600 (seconds), downtime=30, horizon=3600.",
         show_default=False,

@@ -11,7 +11,7 @@ import typer
 from cli import options
 from cli.arguments import device_count
 from cli.errors import UserError
-from cli.files import write_files
+from cli.files import check_picture, write_files
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
 
 if TYPE_CHECKING:
@@ -128,10 +128,7 @@ def draw(
     ] = None,
 ) -> None:
     """Draw a machine: devices, links, switches, network ports, and the network between servers."""
-    where = f"-o {output}"
-    if output.suffix.lower() not in (".svg", ".png"):
-        raise UserError(f"{output.suffix or 'no suffix'} is no kind of picture", where,
-                        "name a .svg or .png file")  # fmt: skip
+    check_picture(output, "-o")
     if servers is not None and not 1 <= servers <= MOST_DRAWN:
         raise UserError(
             f"{servers} servers in one picture",

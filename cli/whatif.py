@@ -12,14 +12,13 @@ import typer
 from cli import options
 from cli import whatif_options as sweeps
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import check_folder, check_picture, write_files
 from cli.progress import Progress
 from cli.remote import Server, SweepWishes, remote_sweep
 
 if TYPE_CHECKING:
     from planner.whatif.report import Report
 
-PICTURES = (".svg", ".png")
 NO_PLAN_FITS = 1
 EPILOG = """\b
 Examples:
@@ -80,6 +79,7 @@ def whatif(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Plan the same model on many machines and at many sizes, and compare."""
     _check_outputs(output, csv, plot)
+    check_picture(plot, "--plot", here=server is None)
     from planner.asking.options import SearchOptions  # noqa: PLC0415  half a second of imports
     from planner.whatif.composed import SweepOptions  # noqa: PLC0415
 
@@ -190,12 +190,6 @@ def _check_outputs(folder: Path | None, csv: Path | None, plot: Path | None) -> 
     for path in (csv, plot):
         if path is not None:
             check_folder(path.parent)
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise UserError(
-            f"cannot write a picture as {plot.suffix.lstrip('.') or 'nothing'!r}",
-            f"--plot {plot}",
-            f"name a file that ends in {' or '.join(PICTURES)}",
-        )
 
 
 def _written(report: Report, csv: Path | None, plot: Path | None) -> list[Path]:

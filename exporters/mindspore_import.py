@@ -314,9 +314,11 @@ def batch_pins(
     graph: OpGraph, devices: int, given: Mapping[str, Strategy], *, loss: bool = True
 ) -> dict[str, Strategy]:
     """What MindSpore's semi-automatic mode does with operators that are given nothing: the first
-    dimension split over all devices, or the operator repeated where that does not go.
+    dimension split over all devices, or the operator repeated where that does not go. A lookup
+    splits its indices and keeps the table whole.
 
-    Source: MindSpore 2.7.0, `ops_info/operator_info.cc`, GenerateBatchStrategies.
+    Source: MindSpore 2.7.0, `ops_info/operator_info.cc` and `gather_info.cc`,
+    GenerateBatchStrategies.
     """
     out: dict[str, Strategy] = {}
     for op in graph.ops:
@@ -326,7 +328,7 @@ def batch_pins(
             continue
         view = OpView(op, graph)
         rule = entry.rule(view)
-        first = next((m for m in rule.operands if m), None)
+        first = next((m for m in rule.operands if m and not _is_table(m, rule)), None)
         counts: dict[int, int] = {}
         kept = rule.locked | rule.uncut
         if first and first[0] and not kept.intersection(first[0]):
@@ -335,6 +337,10 @@ def batch_pins(
                 _spread(counts, first[0], devices, rule.sizes)
         out[op.name] = _cuts_of(view, counts)
     return out
+
+
+def _is_table(mapping: FactorMap, rule: ShardingRule) -> bool:
+    return any(factor in rule.lookup for dim in mapping for factor in dim)
 
 
 def _check_stages(items: Sequence[StrategyItem]) -> None:

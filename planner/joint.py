@@ -138,6 +138,12 @@ def check_whole(graph: OpGraph, request: SearchRequest) -> None:
             "use data_parallel or full_batch, or --batch in place of --global-batch",
         ),
         (
+            request.rest == "semi-auto",
+            "operators are split by batch over all devices, and a stage has a part of them",
+            "--rest semi-auto",
+            "use --batch in place of --global-batch",
+        ),
+        (
             request.stage_meshes == "any" and request.target == "mindspore",
             "MindSpore has as many devices in every stage",
             "--stage-meshes any",

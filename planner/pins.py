@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from exporters.folding import common_scope
-from exporters.mindspore_import import strategy_key
+from exporters.mindspore_import import batch_pins, strategy_key
 from exporters.mindspore_readers import parts_of
 from ir.graph import Op, OpGraph, Role
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
-from planner.request import Cuts, RequestError
+from planner.request import Cuts, RequestError, SearchRequest
 
 MOST_SHOWN = 8
 """Names or cuts that a message lists; the rest is counted."""
@@ -22,6 +23,7 @@ RESULT = "->"
 """Behind the name of an operator: its cuts are those in which its result is read, MindSpore's
 `out_strategy`."""
 _ENDS = frozenset({"Loss", "Output"})
+BY_BATCH = "--rest semi-auto"
 LONGEST_NAME = 1000
 """A longer pattern is no slip of the finger."""
 
@@ -63,6 +65,25 @@ def pins_of(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> tuple[Pin, ...]
                 )
     found = _of_readers(graph, pins) | found
     return tuple(found[op.name] for op in graph.ops if op.name in found)
+
+
+def held_pins(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:
+    """All that a request holds operators to: its pins, and what is split by batch beside them."""
+    return (*pins_of(graph, request.pins), *rest_of(graph, request, devices))
+
+
+def rest_of(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:
+    """Operators that no pin names, split by batch where the request wants that of them."""
+    if request.rest != "semi-auto":
+        return ()
+    wished = (*request.pins, *((name, cuts) for name, cuts, _ in request.soft_pins))
+    named = {pin.op.name: () for pins in wished for pin in pins_of(graph, [pins])}
+    rest = batch_pins(graph, devices, named)
+    return tuple(
+        Pin(op, BY_BATCH, _by_operand(graph, op, rest[op.name], BY_BATCH))
+        for op in graph.ops
+        if op.name in rest
+    )
 
 
 def parts_at_odds(graph: OpGraph, pins: Sequence[tuple[str, Cuts]]) -> frozenset[str]:
@@ -203,7 +224,9 @@ def listed(items: Sequence[str], most: int = MOST_SHOWN) -> str:
 
 
 def _counted(ops: Sequence[Op]) -> str:
-    return f"{len(ops)} x {ops[0].label}"
+    return ", ".join(
+        f"{count} x {label}" for label, count in Counter(op.label for op in ops).items()
+    )
 
 
 def _named(graph: OpGraph, name: str, text: str) -> list[Op]:

@@ -111,6 +111,9 @@ class SearchRequest:
     """What dynamic dimensions were bound to, for the record."""
     rules: tuple[tuple[str, str], ...] = field(default=())
     """Kinds of operators that the catalogue lacks, each with its sharding rule."""
+    rest: str = "auto"
+    """What becomes of operators without a pin: `auto` searches them, `semi-auto` splits them by
+    batch as MindSpore's semi-automatic mode does."""
     cost: str = "time"
     """What is minimised: `time`, or `mindspore`, MindSpore's own cost."""
     pins: tuple[tuple[str, Cuts], ...] = field(default=())
@@ -168,6 +171,7 @@ class SearchRequest:
         for key in whole if self.global_batch is None else ():
             del data[key]
         for key, usual in (
+            ("rest", "auto"),
             ("sequence_parallel", "auto"),
             ("context_parallel", "auto"),
             ("offload", "off"),

@@ -29,7 +29,7 @@ from planner.outcome import (
     with_objective,
 )
 from planner.pinning import first_meshes, meshes_for, pinned
-from planner.pins import pin_notes, pins_of
+from planner.pins import held_pins, pin_notes
 from planner.preparation import dialect_for, input_layouts, prepare
 from planner.pricing import MEMORY, TIME, check_cost
 from planner.recursive_programming import with_recursive_pins
@@ -142,7 +142,7 @@ class Hunt:
         self.liveness, self.cluster, self.dialect = liveness, cluster, dialect
         self.request, self.report, self.cost = request, report, request.cost
         self.ruled_out = ruled_out(request, liveness.graph)
-        self.pins = pins_of(liveness.graph, request.pins)
+        self.pins = held_pins(liveness.graph, request, cluster.devices)
         self.wishes = Wishes.of(liveness.graph, request)
         limit_s = request.time_limit_s
         self.deadline = None if limit_s is None else time.monotonic() + limit_s

@@ -30,25 +30,35 @@ def two_products(name: str, rows: int, width: int, inner: int, out: int) -> str:
 """
 
 
-EMBEDDING_ATTENTION = f"""{HEADER}
-embedding_attention (int64[32, 64] ids) => (bfloat16[32, 64, 768] y)
-<bfloat16[12288, 128] table = {STORED}, bfloat16[128, 768] query = {STORED},
- bfloat16[128, 768] key = {STORED}, bfloat16[128, 768] value = {STORED}>
+DENSE_ATTENTION = f"""{HEADER}
+dense_attention (bfloat16[32, 12288] x) => (bfloat16[32, 768] z)
+<bfloat16[12288, 128] table = {STORED},
+ bfloat16[768, 128] wq = {STORED}, bfloat16[768] bq = {STORED},
+ bfloat16[768, 128] wk = {STORED}, bfloat16[768] bk = {STORED},
+ bfloat16[768, 128] wv = {STORED}, bfloat16[768] bv = {STORED}>
 {{
-    x = Gather(table, ids)
-    q = MatMul(x, query)
-    k = MatMul(x, key)
-    v = MatMul(x, value)
-    y = Attention <q_num_heads = 12, kv_num_heads = 12> (q, k, v)
+    embedded = MatMul(x, table)
+    dense_q = Gemm <transB = 1> (embedded, wq, bq)
+    q = Relu(dense_q)
+    dense_k = Gemm <transB = 1> (embedded, wk, bk)
+    k = Relu(dense_k)
+    dense_v = Gemm <transB = 1> (embedded, wv, bv)
+    v = Relu(dense_v)
+    turned = Transpose <perm = [1, 0]> (k)
+    products = MatMul(q, turned)
+    scores = Relu(products)
+    weighted = MatMul(scores, v)
+    z = Relu(weighted)
 }}
 """
+"""MindSpore's net of dense layers and attention by products: weights of a layer are out x in."""
 
 NETS: Mapping[str, str] = MappingProxyType(
     {
         "reid": two_products("reid", 16384, 65536, 512, 524288),
         "dlrm": two_products("dlrm", 32768, 65536, 1024, 4096),
         "transformer": two_products("transformer", 16384, 4096, 16384, 4096),
-        "embedding_attention": EMBEDDING_ATTENTION,
+        "dense_attention": DENSE_ATTENTION,
     }
 )
 

@@ -17,6 +17,10 @@ SEQUENCE_PARALLEL = ("auto", "on", "off")
 RING_ATTENTION = ("auto", "off")
 OFFLOAD = ("auto", "on", "off")
 STAGE_MESHES = ("equal", "any")
+REST: Mapping[str, str] = MappingProxyType(
+    {"semi-auto": "portfolio", "auto": "portfolio", "propagation": "propagation"}
+)
+"""What becomes of operators that are given nothing, and the solver that does it."""
 SEARCH_MODES: Mapping[str, str] = MappingProxyType(
     {
         "sharding_propagation": "propagation",
@@ -121,6 +125,9 @@ def with_own_names(options: SearchOptions) -> SearchOptions:
     if options.search_mode is not None:
         mode = texts.one_of(options.search_mode, SEARCH_MODES, "--search-mode", "search mode")
         options = _with(options, "solver", SEARCH_MODES[mode], f"--search-mode {mode}")
+    if texts.one_of(options.rest, REST, "--rest", "way") == "propagation":
+        options = _with(options, "solver", REST[options.rest], f"--rest {options.rest}")
+        options = replace(options, rest="auto")
     if options.run_phase is not None:
         number = _known(options.run_phase, RUN_PHASES, "--run-phase")
         options = _with(options, "phase", RUN_PHASES[number], f"--run-phase {number}")

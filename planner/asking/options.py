@@ -58,6 +58,8 @@ class SearchOptions:
     rules: Document | None = None
     """A file of rules, one on each line."""
     pin: tuple[str, ...] = ()
+    rest: str = "auto"
+    """What becomes of operators without a pin."""
     shard: Document | None = None
     """Calls of MindSpore's `shard`, YAML or JSON."""
     keep_close_to: Document | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from costmodel.simulation.parameter_server import (
     Change,
@@ -17,8 +18,11 @@ from costmodel.simulation.parameter_server import (
     changed_run,
     served_rate,
 )
-from costmodel.simulation.served_layout import Servers, served_training
+from costmodel.simulation.served import Servers, Workers, served_training
+from costmodel.simulation.served_layout import layout_workers
+from costmodel.simulation.served_plan import plan_workers
 from costmodel.training.records import TrainingRun
+from ir.plan import Plan
 from planner.asking.errors import UserError, unknown_name
 from planner.asking.named_parts import named_parts
 from topology.errors import UnitError
@@ -26,6 +30,10 @@ from topology.units import parse_bandwidth
 
 KEYS = ("count", "mode", "port", "update", "slow", "lose", "add", "downtime", "horizon")
 MAX_WORKERS = 4096
+_FIX = (
+    "give a layout of dp alone, or a plan that is data parallel, such as `planner import-strategy "
+    "dp=16 MODEL --devices 16 -o dp.json` writes"
+)
 _CHANGE = re.compile(r"(\d{1,4}x)?(worker|server)@(\d{1,9}(?:\.\d{1,6})?)")
 
 
@@ -33,38 +41,48 @@ _CHANGE = re.compile(r"(\d{1,4}x)?(worker|server)@(\d{1,9}(?:\.\d{1,6})?)")
 class Served:
     """What was simulated."""
 
-    run: TrainingRun
+    workers: Workers
     training: ServedTraining
     rate: ServedRate
     changed: ChangedRun | None
     horizon_s: float
 
 
-def served(run: TrainingRun, text: str) -> Served:
-    """Simulate workers and servers.
+def served_layout(run: TrainingRun, text: str) -> Served:
+    """Simulate the replicas of a layout with servers; raises as `served_plan`."""
+    return _served(partial(layout_workers, run), text)
+
+
+def served_plan(plan: Plan, text: str) -> Served:
+    """Simulate the devices of a plan with servers.
 
     Raises:
-        UserError: something in the text cannot be.
+        UserError: something in the text cannot be, or the devices are no workers that are alike.
     """
+    return _served(partial(plan_workers, plan), text)
+
+
+def _served(made: Callable[[], Workers], text: str) -> Served:
     parts = named_parts(text, KEYS, "part of --servers", "--servers")
-    if run.layout.dp > MAX_WORKERS:
-        raise UserError(
-            f"{run.layout.dp} workers; at most {MAX_WORKERS} are simulated", "--servers", "lower dp"
-        )
     change, horizon_s = _change(parts)
     servers = _servers(parts)
-    _check_members(run.layout.dp, servers, change)
     try:
-        training = served_training(run, servers)
+        workers = made()
+        _check_members(workers.count, servers, change)
+        training = served_training(workers, servers)
         rate = served_rate(training)
         changed = None if change is None else changed_run(training, change, horizon_s)
     except ServerError as error:
-        raise UserError(str(error), f"--servers {text}", "see `planner simulate --help`") from error
-    return Served(run, training, rate, changed, horizon_s)
+        raise UserError(str(error), f"--servers {text}", _FIX) from error
+    return Served(workers, training, rate, changed, horizon_s)
 
 
 def _check_members(workers: int, servers: Servers, change: Change | None) -> None:
-    """Raise `UserError` if more are slow or lost than there are."""
+    """Raise `UserError` if there are too many, or fewer than are slow or lost."""
+    if workers > MAX_WORKERS:
+        raise UserError(
+            f"{workers} workers; at most {MAX_WORKERS} are simulated", "--servers", "lower dp"
+        )
     if servers.slow_workers > workers:
         raise UserError(
             f"{servers.slow_workers} workers are slow, of {workers}",
@@ -155,15 +173,14 @@ def _change(parts: Mapping[str, str]) -> tuple[Change | None, float]:
 
 def served_json(found: Served) -> dict[str, object]:
     """The JSON object of a simulation with servers."""
-    samples = found.run.layout.global_batch / found.run.layout.dp
     changed = None if found.changed is None else asdict(found.changed)
     return {
         "status": "ok",
-        "name": found.run.model.name,
+        "name": found.workers.name,
         "step_time_s": found.rate.step_s,
-        "samples_per_s": found.rate.batches_per_s * samples,
-        "samples_of_batch": samples,
-        "tokens_per_s": found.rate.batches_per_s * samples * found.run.layout.seq_len,
+        "samples_per_s": found.rate.batches_per_s * found.workers.samples,
+        "samples_of_batch": found.workers.samples,
+        "tokens_per_s": found.rate.batches_per_s * found.workers.tokens,
         "communication_s": found.rate.communication_s,
         "staleness": found.rate.staleness,
         "workers": len(found.training.compute_s),

@@ -104,7 +104,7 @@ def _request(options: SearchOptions, bind: list[str]) -> SearchRequest:
         pins=pins,
         cost=options.cost,
     )
-    return replace(found, soft_pins=soft_pins)
+    return replace(found, soft_pins=soft_pins, rest=options.rest)
 
 
 def plan_bytes(plan: Plan) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from costmodel.simulation.buckets import Fusion, FusionMode
@@ -34,6 +34,8 @@ class SimulationOptions:
 
     cluster: str | None = None
     """Another machine than the plan's: a bundled name, or one that the caller looks up."""
+    servers: str | None = None
+    """Parameter servers in place of the collectives of a data-parallel plan."""
     bandwidth: tuple[str, ...] = ()
     no_overlap: bool = False
     contention: str = "queue"
@@ -76,6 +78,19 @@ class SimulationOptions:
             self.samples,
             self.seed,
         )
+
+    def check_served(self, others: Collection[str] = ()) -> None:
+        """Raise `UserError` if something is asked, here or as other options, that servers do not
+        take into account.
+        """
+        own = (field.name for field in fields(self) if getattr(self, field.name) != field.default)
+        asked = {"--" + name.replace("_", "-") for name in own} - {"--cluster", "--servers"}
+        asked |= set(others)
+        if asked:
+            option = min(asked)
+            raise UserError(
+                f"{option} is not for parameter servers", option, f"leave {option} or --servers out"
+            )
 
     def placed(self, plan: Plan, machine_file: Document | None = None) -> Plan:
         """The plan on the machine that was asked for.

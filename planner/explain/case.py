@@ -22,7 +22,7 @@ from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
 from planner.moving import planned_choice, setting_of
 from planner.pinning import kept_candidates
-from planner.pins import listed, pin_text, pins_of
+from planner.pins import BY_BATCH, Pin, listed, pin_text, pins_of, rest_of
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.restriction import IndexArray
 from planner.solvers import Budget
@@ -137,6 +137,7 @@ def case_of(plan: Plan, cluster: Cluster | None = None, graph: OpGraph | None = 
     holds = (
         *degree_holds(lowered, request),
         *ruling_holds(lowered, request, lowered.liveness.graph),
+        *rest_holds(lowered, request),
     )
     return posed_case(lowered, choice, request.pins, holds, budget_of(request))
 
@@ -236,15 +237,23 @@ def ruling_holds(
     return tuple(Hold(text, allowed) for text, allowed in found if allowed)
 
 
+def rest_holds(lowered: Lowered, request: SearchRequest) -> tuple[Hold, ...]:
+    """What is left to operators that are split by batch for want of a pin."""
+    pins = rest_of(lowered.liveness.graph, request, lowered.setting.cluster.devices)
+    return (_hold(lowered, BY_BATCH, pins),) if pins else ()
+
+
 def holds_of(lowered: Lowered, pins: Sequence[tuple[str, Cuts]]) -> tuple[Hold, ...]:
     """What each pin leaves to the operators that it names."""
-    out: list[Hold] = []
-    for name, cuts in pins:
-        wanted = {pin.op.name: pin for pin in pins_of(lowered.liveness.graph, [(name, cuts)])}
-        allowed = {
-            number: kept_candidates(wanted[node.name], node, lowered.setting.mesh)
-            for number, node in enumerate(lowered.nodes)
-            if node.kind is NodeKind.OPERATOR and node.name in wanted
-        }
-        out.append(Hold(pin_text(name, cuts), allowed))
-    return tuple(out)
+    graph = lowered.liveness.graph
+    return tuple(_hold(lowered, pin_text(*pin), pins_of(graph, [pin])) for pin in pins)
+
+
+def _hold(lowered: Lowered, text: str, pins: Sequence[Pin]) -> Hold:
+    wanted = {pin.op.name: pin for pin in pins}
+    allowed = {
+        number: kept_candidates(wanted[node.name], node, lowered.setting.mesh)
+        for number, node in enumerate(lowered.nodes)
+        if node.kind is NodeKind.OPERATOR and node.name in wanted
+    }
+    return Hold(text, allowed)

@@ -6,6 +6,7 @@ be explained in docs/cases.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +22,11 @@ from ir.plan import NamedLayout, Plan
 from planner.dialects import TARGETS
 from planner.request import SearchRequest
 from planner.search import search
-from planner.solvers import Budget, solver_by_name
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from tests.cases.planning import pinned_costs
 from tests.planner.enumeration import Enumeration
-from tests.planner.lowering_of import all_lowered, lowered_on
+from tests.planner.lowering_of import lowered_on
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
 
@@ -197,14 +197,27 @@ def test_two_by_two_loses_where_a_pair_of_cards_has_one_link() -> None:
     assert cuts_of(plan) == TRANSFORMER.second
 
 
+def test_dense_attention_is_the_net_of_the_tutorial() -> None:
+    """A product, three dense layers with ReLU, a transpose, attention by two products."""
+    graph = import_onnx(FOLDER / "dense_attention.onnx")
+    kinds = Counter(op.kind for op in graph.ops)
+    assert kinds == {"MatMul": 6, "Add": 3, "Relu": 5, "Transpose": 1}
+    dims = sorted(tensor.dims for tensor in graph.parameters)
+    assert dims == [(768,)] * 3 + [(768, 128)] * 3 + [(12288, 128)]
+
+
+@pytest.mark.parametrize("inputs", ["data_parallel", "full_batch"])
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
-def test_embedding_dense_layers_and_attention_cost_what_enumeration_finds(target: str) -> None:
-    graph = import_onnx(FOLDER / "embedding_attention.onnx")
-    for lowered in all_lowered(graph, 4, target, "dgx-a100"):
-        found = solver_by_name("dynamic_programming").solve(lowered.problem, Budget())
-        least = Enumeration(lowered.problem, fold=True).run()
-        assert found.proof == "optimal"
-        assert found.cost_s == pytest.approx(least, rel=1e-12)
+def test_the_plan_of_dense_attention_is_the_best_of_all(target: str, inputs: str) -> None:
+    graph = import_onnx(FOLDER / "dense_attention.onnx")
+    devices, asked = machine("dgx-a100"), request(target, inputs)
+    least = min(
+        Enumeration(lowered_on(graph, devices, mesh, asked).problem, fold=True).run()
+        for mesh in TARGETS[target].meshes(devices)
+    )
+    plan = planned(graph, target, inputs)
+    assert plan.estimate.step_time_s == pytest.approx(least, rel=1e-12)
+    assert plan.bound.bound_s == pytest.approx(least, rel=1e-12)
 
 
 def test_the_files_are_what_the_script_writes(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from onnx import parser
 
 from ir.plan_file import read_plan
+from planner.asking.decisions import REST
 from planner.checkpoint_only import checkpoint_only_s
 
 Planner = Callable[..., Any]
@@ -116,7 +117,7 @@ def test_groups_are_written(searched: Path) -> None:
     assert all(3 in group.ranks for group in found.groups)
 
 
-@pytest.mark.parametrize("rest", ["semi-auto", "auto", "propagation"])
+@pytest.mark.parametrize("rest", list(REST))
 def test_operators_that_the_file_leaves_out(
     rest: str, searched: Path, planner: Planner, tmp_path: Path
 ) -> None:
@@ -189,3 +190,40 @@ def test_operator_strategies_need_the_model(
     assert run.code == 2
     assert "--set model=net.mindir" in run.err
     assert not target.exists()
+
+
+@pytest.mark.parametrize("rest", list(REST))
+def test_search_with_pins_plans_the_rest_as_a_file_of_the_same_strategies(
+    rest: str, searched: Path, planner: Planner, tmp_path: Path
+) -> None:
+    content = json.loads((searched / "strategy.json").read_text())
+    content["parallel_strategy_item"] = {
+        "MatMul_up.weight": {"parallel_strategy": [[2, 1], [4, 1]], "stage": 0}
+    }
+    content["parallel_layout_item"] = {}
+    file, theirs = tmp_path / "few.json", tmp_path / "theirs.json"
+    file.write_text(json.dumps(content))
+    asked = ("--rest", rest)
+    assert planner("import-strategy", file, MINDIR, *SEARCH, *asked, "-o", theirs).code == 0
+    pin = ("--pin", "MatMul_up.weight=((2,1),(4,1))")
+    ours = planner("search", MINDIR, *SEARCH, *pin, *asked, "-o", tmp_path / "ours")
+    assert ours.code == 0, ours.err
+    assert planner("diff", tmp_path / "ours" / "plan.json", theirs, "--json").json["equal"]
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "fix"),
+    [
+        (("--rest", "semi"), "unknown way 'semi'", "semi-auto"),
+        (("--rest", "propagation", "--solver", "ilp"), "the same option twice", "leave --rest"),
+        (("--rest", "semi-auto", "--global-batch", "64"), "by batch over all devices", "--batch"),
+    ],
+)
+def test_a_rest_that_cannot_be_is_refused(
+    options: tuple[str, ...], what: str, fix: str, planner: Planner
+) -> None:
+    run = planner("search", MINDIR, *SEARCH, *options)
+    assert (run.code, run.out) == (2, "")
+    assert what in run.err
+    assert "--rest" in run.err
+    assert fix in run.err

@@ -154,7 +154,7 @@ def test_files_have_all_layouts(planner: Callable[..., Any], tmp_path: Path) -> 
         (("--devices", "0"), "--devices"),
         (("--batch", "0"), "--batch"),
         (("--sequence", "0"), "--sequence"),
-        (("--plot", "x.pdf"), "no picture"),
+        (("--plot", "x.pdf"), "cannot write a picture as"),
         (("--cluster", "nowhere"), "unknown machine"),
     ],
 )

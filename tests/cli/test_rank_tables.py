@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from topology.catalogue import named_machine
+
 SAMPLES = Path(__file__).parents[1] / "data" / "rank_tables"
 Planner = Callable[..., Any]
 
@@ -21,6 +23,9 @@ Planner = Callable[..., Any]
         (("--servers", 1), 1, list(range(8))),
         (("--servers", 2), 2, list(range(8))),
         ((), 1, list(range(8))),
+        (("--devices", 16), 2, list(range(8))),
+        (("--devices", 4), 1, list(range(4))),
+        (("--devices", 16, "--device-ids", "0-7"), 2, list(range(8))),
     ],
 )
 def test_made_tables_are_right(
@@ -36,6 +41,33 @@ def test_made_tables_are_right(
     file.write_text(made.out)
     check = planner("topology", "check", file, "--product", "910A", "--json")
     assert (check.code, check.json["errors"], check.json["warnings"]) == (0, [], [])
+
+
+@pytest.mark.parametrize("cluster", ["atlas-200t-a2-box16", "atlas-800t-a2", "atlas-900-a3"])
+def test_a_server_has_as_many_devices_as_its_machine_says(cluster: str, planner: Planner) -> None:
+    machine = named_machine(cluster)
+    whole = machine.file.servers[machine.entries[0].use].devices
+    made = planner("topology", "rank-table", "--cluster", cluster, "--devices", 32).json
+    assert [len(server["device"]) for server in made["server_list"]] == [whole] * (32 // whole)
+    one = planner("topology", "rank-table", "--cluster", cluster).json
+    assert [len(server["device"]) for server in one["server_list"]] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--devices", 12), ("12 devices fill no number of servers", "give 8 or 16")),
+        (("--devices", 16, "--servers", 1), ("16 devices on 1 server", "give --servers 2, or at")),
+        (("--devices", 3, "--servers", 2), ("3 devices on 2 servers", "a multiple of 2, at most")),
+        (("--devices", 4, "--device-ids", "0-7"), ("are 8, not 4", "leave one of the two out")),
+    ],
+)
+def test_devices_that_fill_no_servers_are_refused_with_what_would(
+    options: tuple[object, ...], words: tuple[str, ...], planner: Planner
+) -> None:
+    run = planner("topology", "rank-table", "--cluster", "atlas-800-9000", *options)
+    assert (run.code, run.out) == (2, "")
+    assert all(word in run.err for word in words), run.err
 
 
 def test_servers_and_addresses_come_from_a_file(planner: Planner, tmp_path: Path) -> None:

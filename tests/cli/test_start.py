@@ -21,7 +21,7 @@ from topology.catalogue import cluster_names
 COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "service", "topology")
-LIGHT = ("errors", "faults", "rules", "sources", "texts", "verification")
+LIGHT = ("errors", "faults", "pictures", "rules", "sources", "texts", "verification")
 """Modules of planner.asking that check the options' texts."""
 
 

@@ -98,8 +98,8 @@ def test_draw_writes_one_picture(planner: Planner, tmp_path: Path, suffix: str) 
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["dgx-1v", "-o", "x.pdf"], ".pdf is no kind of picture"),
-        (["dgx-1v", "-o", "x"], "no suffix is no kind of picture"),
+        (["dgx-1v", "-o", "x.pdf"], "cannot write a picture as 'pdf'"),
+        (["dgx-1v", "-o", "x"], "cannot write a picture as 'nothing'"),
         (["dgx-1v", "-o", "x.svg", "--servers", "0"], "0 servers in one picture"),
         (["dgx-9", "-o", "x.svg"], "unknown cluster 'dgx-9'"),
         (["none.yaml", "-o", "x.svg"], "cannot read none.yaml"),

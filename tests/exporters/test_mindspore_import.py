@@ -80,6 +80,14 @@ def test_a_batch_that_does_not_divide_is_repeated() -> None:
     assert batch_pins(ready(build.build(x)), DEVICES, {})["op_relu"] == ((1, 1),)
 
 
+def test_a_lookup_splits_its_indices_and_keeps_the_table() -> None:
+    """MindSpore 2.7.0, `gather_info.cc`, GenerateBatchStrategies."""
+    build = GraphBuilder("lookup")
+    table, ids = build.weight("table", (64, 32)), build.input("ids", (16, 4), "int64")
+    graph = ready(build.build(build.op("Gather", (table, ids), (16, 4, 32), name="row")))
+    assert batch_pins(graph, DEVICES, {})["op_row"] == ((1, 1), (8, 1))
+
+
 @pytest.mark.parametrize(
     ("cuts", "words"),
     [

@@ -11,6 +11,8 @@ from ir.graph import OpGraph
 from ir.normalise import add_ends, normalise
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
+from planner.explain.asked import request_of
+from planner.explain.case import case_of
 from planner.pinning import pinned
 from planner.pins import LONGEST_NAME, pin_notes, pin_text, pins_of
 from planner.ports import Port, PortState
@@ -392,3 +394,49 @@ def test_a_pin_between_the_axes_of_a_large_mesh_makes_another_mesh() -> None:
     request = SearchRequest(pins=pins, dataset_strategy="full_batch", training=False)
     plan = search(graph, named_cluster("atlas-800t-a2", 1024), request)
     assert math.prod(size for _, size, _ in plan.mesh) == 1024
+
+
+def embedded() -> OpGraph:
+    build = GraphBuilder("embedded")
+    x = build.op("Gather", (build.weight("table", (512, 32)), build.input("ids", (16, 8), "int64")),
+                 (16, 8, 32), name="row")  # fmt: skip
+    for name in ("first", "second"):
+        x = build.op("MatMul", (x, build.weight(f"w_{name}", (32, 32))), (16, 8, 32), name=name)
+    return build.build(x)
+
+
+def test_the_rest_follows_semi_automatic_mode() -> None:
+    """Every operator without a pin splits its batch; a lookup that of its indices."""
+    cluster = named_cluster("atlas-800t-a2", 8)
+    pin: Cuts = ((1, 1, 2), (2, 4))
+    request = SearchRequest(pins=(("op_second", pin),), rest="semi-auto")
+    plan = search(embedded(), cluster, request)
+    assert cuts_of(plan, "op_second") == pin
+    assert cuts_of(plan, "op_first") == ((8, 1, 1), (1, 1))
+    assert cuts_of(plan, "op_row") == ((1, 1), (8, 1))
+    notes = [note for note in plan.notes if note.startswith("pinned by ")]
+    assert [note.partition(":")[0] for note in notes] == [
+        f"pinned by {pin_text('op_second', pin)}", "pinned by --rest semi-auto",
+    ]  # fmt: skip
+    assert plan.request["rest"] == "semi-auto"
+    assert plan.request["pins"] == [["op_second", [[1, 1, 2], [2, 4]]]]
+    assert plan_from_json(plan_to_json(plan)) == plan
+    texts = [hold.text for hold in case_of(plan).posed.holds]
+    assert texts == [pin_text("op_second", pin), "--rest semi-auto"]
+    assert search(embedded(), cluster, request_of(plan)).operators == plan.operators
+
+
+def test_a_soft_pin_is_no_rest() -> None:
+    soft: Cuts = ((1, 1, 1), (1, 8))
+    request = SearchRequest(soft_pins=(("op_first", soft, 1.0),), rest="semi-auto")
+    plan = search(embedded(), named_cluster("atlas-800t-a2", 8), request)
+    assert cuts_of(plan, "op_first") == soft
+    assert cuts_of(plan, "op_second") == ((8, 1, 1), (1, 1))
+
+
+def test_what_is_searched_is_never_slower_than_the_rest_by_batch() -> None:
+    cluster = named_cluster("atlas-800t-a2", 8)
+    by_batch = search(embedded(), cluster, SearchRequest(rest="semi-auto"))
+    searched = search(embedded(), cluster, SearchRequest())
+    assert searched.estimate.step_time_s <= by_batch.estimate.step_time_s
+    assert "rest" not in searched.request

@@ -16,6 +16,7 @@ from onnx import parser
 import data
 from cli.search import search
 from importers.sizes import published
+from planner.asking.errors import UserError
 from planner.asking.options import SearchOptions
 from tests.cli.conftest import MLP, planner
 from tests.service.conftest import Hands
@@ -150,6 +151,23 @@ def test_parameter_servers_say_the_same(hands: Hands, planner: Callable[..., Any
     assert run.code == 0, run.err
     job = hands.post("/v1/simulations", model="bert-large", layout=texts)
     assert job["result"] == run.json
+
+
+def test_parameter_servers_of_a_plan_say_the_same(
+    hands: Hands, planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes
+) -> None:
+    (tmp_path / "mlp.onnx").write_bytes(mlp_bytes)
+    made = ("import-strategy", "dp=8", tmp_path / "mlp.onnx", "--devices", 8)
+    assert planner(*made, "-o", tmp_path / "dp.json").code == 0
+    asked = {"servers": "count=2,mode=async,lose=worker@60", "cluster": "dgx-a100"}
+    options = [text for key, value in asked.items() for text in (f"--{key}", value)]
+    run = planner("simulate", tmp_path / "dp.json", *options, "--json")
+    assert run.code == 0, run.err
+    assert run.json["workers"] == 8
+    plan = hands.upload("plans", "plan.json", (tmp_path / "dp.json").read_bytes())
+    assert hands.post("/v1/simulations", plan=plan, options=asked)["result"] == run.json
+    with pytest.raises(UserError, match="--jitter is not for parameter servers"):
+        hands.post("/v1/simulations", plan=plan, options=asked | {"jitter": "normal:0.1"})
 
 
 def test_a_simulation_is_of_a_plan_or_of_a_layout(hands: Hands) -> None:

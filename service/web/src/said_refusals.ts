@@ -206,4 +206,12 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["{} is a network from {}, which layouts do not describe", "{1} 是{2}网络，布局无法描述"], ["name a model of text, or plan it: planner search", "请给文本模型，或用 planner search 规划"],
   ["{} workers; at most {} are simulated", "{1} 个工作进程；最多仿真 {2} 个"], ["count={} is no number of servers", "count={1} 不是服务器数"],
   ["{}={} is no time in seconds", "{1}={2} 不是以秒计的时间"], ["somebody is lost and somebody added", "既有离开者又有加入者"], ["give one of the two", "请只给二者之一"],
+  ["operators are split by batch over all devices, and a stage has a part of them", "算子按批次切分到所有设备，而一个阶段只有其中一部分"],
+  ["{} is not for parameter servers", "{1} 不用于参数服务器"], ["leave {} or --servers out", "请省略 {1} 或 --servers"],
+  ["the plan trains nothing: workers have no gradients to push", "该方案不做训练：工作进程没有梯度可推送"],
+  ["the plan has pipeline stages; a worker is one device", "该方案有流水线阶段；一个工作进程是一个设备"],
+  ["{} is used split, as {}; a worker has whole parameters", "{1} 在使用时是切分的（{2}）；工作进程持有完整参数"],
+  ["devices exchange more than parameters: {} {} of {}", "设备之间交换的不只是参数：{3} 的 {1} {2}"],
+  ["devices have the same samples: the gradient of {} is summed over {}", "各设备的样本相同：{1} 的梯度在 {2} 上求和"],
+  ["matplotlib is not installed", "没有安装 matplotlib"], ["pip install 'parallel-planner[plot]'", "pip install 'parallel-planner[plot]'"],
 ];

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.trace import trace_json
 from planner.asking.layouts import LayoutOptions
-from planner.asking.parameter_servers import served, served_json
+from planner.asking.parameter_servers import served_json, served_layout, served_plan
+from planner.asking.pictures import check_drawing
 from planner.asking.simulation import SimulationOptions, simulated
 from planner.asking.simulation_json import answer
 from service.store.items import NewItem
@@ -33,20 +34,25 @@ def simulate(given: Given) -> Outcome:
     item, _ = given.content(str(given.request["plan"]), "plan")
     given.report(f"simulating {item.name}")
     plan = given.plan(item.id, staged=True)
-    result = simulated(plan, options, given.machine_file(options.cluster))
+    machine = given.machine_file(options.cluster)
+    if options.servers is not None:
+        options.check_served()
+        return Outcome(served_json(served_plan(options.placed(plan, machine), options.servers)))
+    result = simulated(plan, options, machine)
     return _kept(given, result, item.name, {"plan": item.id})
 
 
 def _of_layout(given: Given, options: SimulationOptions) -> Outcome:
     """The same of a conventional layout; with parameter servers there is no timeline."""
     model, told = str(given.request["model"]), dict(given.request["layout"])
-    servers, called = told.pop("servers"), told.pop("name")
+    servers, called = told.pop("servers") or options.servers, told.pop("name")
     layout = _LAYOUT.validate_python(told)
     config, name = given.configuration(model)
     name = name if called is None else str(called)
     given.report(f"simulating {name}")
     if servers is not None:
-        return Outcome(served_json(served(layout.run(config, name), str(servers))))
+        options.check_served()
+        return Outcome(served_json(served_layout(layout.run(config, name), str(servers))))
     return _kept(given, layout.simulated(config, name, options), name, {"model": model})
 
 
@@ -64,6 +70,7 @@ def _drawn(result: Simulation, kind: str) -> bytes:
     """The picture that `--plot` writes."""
     from costmodel.simulation.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
+    check_drawing("plot")
     path = Path(f"picture.{kind}")
     save_plot(result, path, kind)
     return path.read_bytes()

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from planner.asking.options import SearchOptions
+from planner.asking.pictures import check_drawing
 from planner.asking.sources import Document
 from planner.whatif.composed import Bench, SweepOptions, sweep_report
 from planner.whatif.engines import LocalEngine
@@ -42,6 +43,8 @@ def sweep(given: Given) -> Outcome:
     common = _COMMON.validate_python(request["options"])
     swept, named = _machines(given, _SWEPT.validate_python(request["sweep"]))
     wanted = list(request.get("files", ()))
+    if {"svg", "png"}.intersection(wanted):
+        check_drawing("files")
     store = Store(KEPT if "plans" in wanted else None)
     bench = Bench(_engine(request), store, _prices(request), _watch(given))
     report = sweep_report(given.model(str(request["model"])), common, swept, named, bench)
