@@ -172,6 +172,7 @@ def _notes(training: TrainingRun) -> tuple[str, ...]:
     rests = found.inherited or f"constants of {family.name}, fitted to published runs"
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
     expected = f"nine of ten such runs are expected to take {interval} by the estimate"
+    expected = found.unlike or expected
     return (*expert_remarks(training), rests, expected)
 
 
