@@ -38,6 +38,8 @@ from costmodel.operators.constants import generation_of
 from costmodel.training.dataset import measured_medians, read_entries, read_table
 from costmodel.training.families import block_of
 from costmodel.training.records import Attention, Recompute
+from costmodel.training.sizes import expert_parts
+from costmodel.training.table import RunTable
 from importers.hf_config import import_config
 from ir.batch import BatchError
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
@@ -187,7 +189,8 @@ def _layer(run: TrainingRun, model: TrainingModel, count: int) -> tuple[_Priced,
     )  # fmt: skip
     if not plain.experts:
         bare = replace(bare, ep=1)
-    how = run.attention is not Attention.UNFUSED, "split-experts" in run.flags
+    split_experts = expert_parts(RunTable.of([run]))[0] > 1
+    how = run.attention is not Attention.UNFUSED, bool(split_experts)
     one, two = (_priced(replace(plain, layers=n), bare, chip_of(run), *how) for n in (1, 2))
     layer = two.less(one)
     return layer, one.less(layer)

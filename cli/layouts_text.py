@@ -40,15 +40,16 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         own = each.prediction
         rows.add_row(
             f"{own.step_s:.4g}",
-            f"{own.low_s:.4g} to {own.high_s:.4g}",
+            "-" if own.unlike else f"{own.low_s:.4g} to {own.high_s:.4g}",
             f"{each.tokens_per_s:,.0f}",
             f"{100 * each.utilisation:.1f} %",
             f"{each.memory_bytes / GIB:.1f}",
             layout_text(each.layout, ""),
         )
     out.print(rows)
-    if found.best and found.best[0].prediction.inherited:
-        out.print(f"\n{found.best[0].prediction.inherited}", soft_wrap=True)
+    for each in found.best[:1]:
+        for remark in filter(None, (each.prediction.unlike, each.prediction.inherited)):
+            out.print(f"\n{remark}", soft_wrap=True)
     for path in files:
         out.print(f"\nwrote {path}")
 
@@ -75,12 +76,13 @@ def _record(each: RankedLayout) -> dict[str, object]:
     return {
         "layout": each.text,
         "step_s": own.step_s,
-        "low_s": own.low_s,
-        "high_s": own.high_s,
+        "low_s": None if own.unlike else own.low_s,
+        "high_s": None if own.unlike else own.high_s,
         "tokens_per_s": each.tokens_per_s,
         "utilisation": each.utilisation,
         "memory_bytes": each.memory_bytes,
         "inherited": own.inherited,
+        "unlike": own.unlike,
     }
 
 

@@ -20,12 +20,13 @@ Layout: TypeAlias = Annotated[
     typer.Option(
         "--layout",
         metavar="TEXT",
-        help="A conventional layout of MODEL: degrees tp, pp, vpp, dp, cp, ep, zero (0 to 3), "
-        "zero-group; batch and micro (sequences), seq (tokens); sp; recompute=none|selective|full, "
-        "recompute-share; stages=31/32/32/31 (layers); schedule=gpipe|1f1b|interleaved|zb-h1|zb-h2|"
-        "dualpipe; imbalance=1.2 (busiest expert rank over the mean); ep-overlap (the exchange "
-        "between experts runs beside computation, ep-overlap=0 not); mtp=0 (layers that predict "
-        "further tokens, as many as the config.json says unless given).",
+        help="A conventional layout of MODEL: degrees tp, pp, vpp, dp, cp, ep, etp (how many of tp "
+        "split the width of an expert), zero (0 to 3), zero-group; batch and micro (sequences), "
+        "seq (tokens); sp; recompute=none|selective|full, recompute-share; stages=31/32/32/31 "
+        "(layers); schedule=gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe; imbalance=1.2 (busiest "
+        "expert rank over the mean); ep-overlap (the exchange between experts runs beside "
+        "computation, ep-overlap=0 not); mtp=0 (layers that predict further tokens, as many as the "
+        "config.json says unless given).",
         show_default=False,
     ),
 ]

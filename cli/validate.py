@@ -165,8 +165,8 @@ def _row(entry: Entry, found: Prediction | None) -> list[str]:
     return [
         entry.name,
         f"{found.step_s:.6g}",
-        f"{found.low_s:.6g}",
-        f"{found.high_s:.6g}",
+        "" if found.unlike else f"{found.low_s:.6g}",
+        "" if found.unlike else f"{found.high_s:.6g}",
         f"{found.memory_bytes / GIBIBYTE:.4g}",
         "yes" if found.fits else "no",
         "" if measured is None else f"{found.step_s / measured - 1.0:.4f}",

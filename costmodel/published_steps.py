@@ -14,6 +14,7 @@ import data
 from costmodel.operators.constants import POOLED, generation_of
 from ir.plan import Published
 from ir.published import DENSE
+from topology.units import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +33,10 @@ a framework starts each from Python (vTrain's small models on A100: 1.3 times as
 _IDEAL = "ideal"
 
 
-def published_steps(chip: Chip, operator_s: float, kind: str = DENSE) -> Published | None:
-    """What published runs say of a training step on such chips.
+def published_steps(
+    chip: Chip, operator_s: float, kind: str = DENSE
+) -> tuple[Published | None, str]:
+    """What published runs say of a training step on such chips, or nothing and why.
 
     Args:
         chip: of the cluster.
@@ -41,16 +44,21 @@ def published_steps(chip: Chip, operator_s: float, kind: str = DENSE) -> Publish
         kind: what is trained and how, one of `ir.published.KINDS`.
 
     Returns:
-        `None` for a machine of the mind, for operators shorter than those of the runs, and where
+        Nothing for a machine of the mind, for operators shorter than those of the runs, and where
         there are too few runs of the kind, or none.
     """
     generation = generation_of(chip.name, chip.family)
-    if generation == _IDEAL or operator_s < SHORT_OPERATOR_S:
-        return None
+    if generation == _IDEAL:
+        return None, "nobody ran anything on an idealised chip"
+    if operator_s < SHORT_OPERATOR_S:
+        mean, least = format_seconds(operator_s), format_seconds(SHORT_OPERATOR_S)
+        return None, f"forward operators take {mean} in the mean, those of the runs {least} or more"
     known = _fitted().get(kind, {})
     own = generation in known
     record = known.get(generation if own else POOLED)
-    return None if record is None else Published(generation if own else "", **record, kind=kind)
+    if record is None:
+        return None, "no runs of this kind of model were priced"
+    return Published(generation if own else "", **record, kind=kind), ""
 
 
 @cache

@@ -242,6 +242,8 @@ class Estimate:
     """Their buffers; what exceeds the cluster's reserve is in the peak."""
     published: Published | None = None
     """How steps that were measured compare; none where no published run is like it."""
+    unlike: str = ""
+    """Why no published run is like it; empty where one is, and in files of before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ def published_note(estimate: Estimate) -> str:
     """What the seconds of a plan rest on, as one of its notes."""
     found = estimate.published
     if found is None:
-        return "no step was measured: other times rest on data sheets and assumed efficiencies"
+        rest = "other times rest on data sheets and assumed efficiencies"
+        if not estimate.unlike:
+            return f"no step was measured: {rest}"
+        return f"no published run is like this step: {estimate.unlike}; {rest}"
     where = f"chips of this generation ({found.of})" if found.of else "chips of all generations"
     return (
         f"no step of this plan was measured; {found.runs} published runs of {KINDS[found.kind]} on "

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from costmodel.collectives import CollectiveModel
-from costmodel.published_steps import published_steps
 from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.plan import (
@@ -29,7 +28,7 @@ from planner.edges import (
     CAUSE_SYNC,
     EdgeKind,
 )
-from planner.likeness import kind_of
+from planner.likeness import compared
 from planner.lowered import Edge, Lowered, Node, NodeKind
 from planner.ports import Port, PortState
 
@@ -251,6 +250,7 @@ class Evidence:
             key = f"{item.kind} in {item.tier}"
             time[key] = time.get(key, 0.0) + item.time_s
         buffer_bytes = self.lowered.setting.cluster.communicator_buffer_bytes
+        published, unlike = self._published()
         return Estimate(
             step_time_s=problem.cost_s(self.choice) * self.micro_batches,
             time_by_cause={k: v for k, v in time.items() if v > 0},
@@ -259,24 +259,23 @@ class Evidence:
             memory_by_cause=memory,
             communicators=groups,
             communicator_bytes=float(groups * buffer_bytes),
-            published=self._published(),
+            published=published,
+            unlike=unlike,
         )
 
-    def _published(self) -> Published | None:
-        """What published training runs on such chips say of the step."""
+    def _published(self) -> tuple[Published | None, str]:
+        """What published training runs on such chips say of the step, or why they do not."""
         setting = self.lowered.setting
         chosen = {
             node.name: (node.candidates, node.assignment_index(number))
             for node, number in zip(self.lowered.nodes, self.choice, strict=True)
             if node.candidates is not None
         }
-        forward = [float(found.forward_s[at]) for found, at in chosen.values()]
-        took = [seconds for seconds in forward if seconds > 0]
-        if not setting.training or not took:
-            return None
+        if not setting.training:
+            return None, "a forward pass alone; the runs are of training"
+        forward_s = {name: float(found.forward_s[at]) for name, (found, at) in chosen.items()}
         split = {name: found.assignments[at] for name, (found, at) in chosen.items()}
-        kind = kind_of(self.lowered.liveness.graph, split)
-        return published_steps(setting.cluster.chip, math.fsum(took) / len(took), kind)
+        return compared(self.lowered.liveness.graph, setting.cluster.chip, forward_s, split)
 
     def compute_by_cause(self, wanted: Callable[[Node], bool]) -> dict[str, float]:
         """Seconds of everything but communication, of some nodes."""

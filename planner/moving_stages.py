@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.operators import chip_constants
-from costmodel.published_steps import published_steps
 from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import (
     CAUSE_HOST,
@@ -20,7 +19,7 @@ from ir.plan import (
     SharedParameter,
 )
 from ir.plan_stages import has_equal_stages, part_times, pipeline_of, received, retimed, stage_plan
-from planner.likeness import kind_of
+from planner.likeness import compared
 from planner.liveness import analyse
 from planner.lowered import Lowered, NodeKind
 from planner.lowering import lower
@@ -264,21 +263,20 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
     add(BUBBLE, step_s - busy)
     asked = plan.request.get("memory_limit_bytes")
     limit = asked if isinstance(asked, int | float) else cluster.usable_memory_bytes
+    published, unlike = _published(plan, cluster)
     return replace(
         plan.estimate,
         step_time_s=step_s,
         time_by_cause={cause: s for cause, s in causes.items() if s > busy * 1e-12},
         memory_limit_bytes=float(limit),
-        published=_published(plan, cluster),
+        published=published,
+        unlike=unlike,
     )
 
 
-def _published(plan: Plan, cluster: Cluster) -> Published | None:
-    """What published runs on the other machine's chips say of the step."""
-    forward = [op.compute_s - op.backward_s for op in plan.operators]
-    took = [seconds for seconds in forward if seconds > 0]
-    if not took:
-        return None
-    mean_s = math.fsum(took) / len(took) / pipeline_of(plan).micro_batches
+def _published(plan: Plan, cluster: Cluster) -> tuple[Published | None, str]:
+    """What published runs on the other machine's chips say of the step, or why they do not."""
+    micro_batches = pipeline_of(plan).micro_batches
+    forward_s = {op.name: (op.compute_s - op.backward_s) / micro_batches for op in plan.operators}
     split = {op.name: [factor for _, factor in op.split] for op in plan.operators}
-    return published_steps(cluster.chip, mean_s, kind_of(plan.graph, split))
+    return compared(plan.graph, cluster.chip, forward_s, split)

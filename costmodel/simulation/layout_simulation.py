@@ -24,6 +24,7 @@ from costmodel.training.machines import machine
 from costmodel.training.mixing import Mixing
 from costmodel.training.predict import USABLE, constants_of, predict
 from costmodel.training.schedule_forms import near_batches, order_faults
+from costmodel.training.stated_size import expert_remarks
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -170,7 +171,9 @@ def _notes(training: TrainingRun) -> tuple[str, ...]:
     found, (family, _) = predict([training])[0], family_of(training)
     rests = found.inherited or f"constants of {family.name}, fitted to published runs"
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
-    return (rests, f"nine of ten such runs are expected to take {interval} by the estimate")
+    expected = f"nine of ten such runs are expected to take {interval} by the estimate"
+    expected = found.unlike or expected
+    return (*expert_remarks(training), rests, expected)
 
 
 def _lanes(training: TrainingRun, step: PipelineStep) -> Lanes:

@@ -132,7 +132,7 @@ def _times(
     priced = [(found, time) for found, time in pairs if found is not None]
     signed = np.array([found.step_s / time - 1.0 for found, time in priced])
     sizes = np.concatenate([np.abs(signed), np.ones(len(pairs) - len(priced))])
-    inside = [found.low_s <= time <= found.high_s for found, time in priced]
+    inside = [found.low_s <= time <= found.high_s for found, time in priced if not found.unlike]
     return BlockSummary(
         block=block,
         used=len(priced),
@@ -144,7 +144,7 @@ def _times(
         rank_correlation=rank_correlation(
             [found.step_s for found, _ in priced], [time for _, time in priced]
         ),
-        inside=float(np.mean(inside)) if priced else 0.0,
+        inside=float(np.mean(inside)) if inside else 0.0,
     )
 
 

@@ -14,6 +14,7 @@ from costmodel.training.cells import as_number, cell
 from costmodel.training.notes import read_notes
 from costmodel.training.records import LayoutError
 from costmodel.training.rows import COLUMNS, REQUIRED, read_row
+from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import counts_whole_attention
 from costmodel.training.table import RunTable
 
@@ -202,8 +203,11 @@ def _configuration(row: Mapping[str, str], read: ReadRow | None) -> tuple[str, .
     columns = (row.get(name, "").strip() for name in COLUMNS if name not in aside)
     if read is None:
         return tuple(columns)
-    idle = set() if read.run.model.experts else _OF_EXPERTS
-    return (*columns, *sorted(read.run.flags - idle))
+    run = read.run
+    if not run.model.experts:
+        return (*columns, *sorted(run.flags - _OF_EXPERTS))
+    parts = expert_parts(RunTable.of([run]))[0]
+    return (*columns, *sorted(run.flags - {"split-experts"}), f"{parts:g} parts of an expert")
 
 
 def _measured(row: Mapping[str, str], column: str) -> float | None:

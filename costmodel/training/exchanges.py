@@ -31,17 +31,18 @@ def tensor_parallel_s(
     of a transformer, or gathers and scatters.
 
     Each waits for the last of its ranks: its start grows with the depth of a tree over them.
-    Where sequences are split, experts need no second pair, unless they are split too: then all
-    ranks gather the copies that experts work on.
+    Where sequences are split, experts need no second pair, unless they are split too: then the
+    ranks that split an expert gather the copies that it works on.
     """
     members = group(table, table.tp, np.ones_like(table.tp))
     nbytes = 2.0 * tokens(table) * table.hidden
-    start = c.start_s * np.log2(np.maximum(table.tp, 1.0))
-    once = 2.0 * all_gather_s(table, links, nbytes, members) + start
+    once = 2.0 * all_gather_s(table, links, nbytes, members) + c.start_s * np.log2(table.tp)
     apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
-    copies = 2.0 * routed_copies(table) * table.tp * table.mixing.expert_hidden
-    gathered = 2.0 * all_gather_s(table, links, copies, members) + start
-    split = routed * ((table.sequence_parallel > 0) & (table.split_experts > 0))
+    parts = expert_parts(table)
+    members = group(table, parts, np.ones_like(table.tp))
+    copies = 2.0 * routed_copies(table) * parts * table.mixing.expert_hidden
+    gathered = 2.0 * all_gather_s(table, links, copies, members) + c.start_s * np.log2(parts)
+    split = routed * ((table.sequence_parallel > 0) & (parts > 1))
     hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
     exposed = (table.mixing.blocks - apart) * once * (1.0 - hidden) + split * gathered * (
         1.0 - c.tp_hidden

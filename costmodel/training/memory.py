@@ -176,7 +176,8 @@ def state_bytes(
     dense, routed = stage_parameters(table, layers, tables)
     replicas = replicas_of(table)
     group = np.where(table.zero_group > 0, table.zero_group, replicas)
-    expert_group = expert_replicas(table, group)
+    # A group may be smaller than what experts are spread over: then none in it has the same.
+    expert_group = np.maximum(expert_replicas(table, group), 1.0)
 
     def shared(stage: int, nbytes: FloatArray | float) -> FloatArray:
         spread = table.zero_stage >= stage

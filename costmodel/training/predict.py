@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -53,6 +54,9 @@ _UNKNOWN = Ends((-3.0, 3.0), (-3.0, 3.0))
 """Interval of a block without any measurement, in standard deviations of a run (assumed)."""
 
 
+_MEASURED = frozenset({"fp16", "bf16", "fp8", "mxfp8", "fp4"})
+"""Types of products of which there are published runs."""
+
 _ROUNDS = 4
 """Steps of the fixed point of `constants_of`; each leaves about a tenth of what was missing."""
 
@@ -63,6 +67,8 @@ class Prediction:
 
     step_s: float
     low_s: float
+    """Nine of ten such runs take so long at least; not a number where no run is like it."""
+
     high_s: float
     memory_bytes: float
     """What the run reports as memory of the fullest device; see `MemoryFamily.counter`."""
@@ -75,6 +81,9 @@ class Prediction:
 
     inherited: str
     """Why the constants are those of another family or chip; empty where they are its own."""
+
+    unlike: str = ""
+    """Why no published run is like it, so that there is no interval; empty where some are."""
 
     neighbours: float = 1.0
     """Expected time over that of the formulas, by measured runs like this one; in `step_s`."""
@@ -158,6 +167,9 @@ class _Borrowed:
     least: tuple[float, float]
     """What it spans at least, in logarithms."""
 
+    unlike: str = ""
+    """Why there is none."""
+
 
 def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
     """Why the constants of a run are not its machine's, and how much wider its interval is.
@@ -168,6 +180,9 @@ def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
         own: whether the constants were fitted to the user's cluster.
     """
     family, inherited = family_of(run)
+    if not own and run.precision not in _MEASURED:
+        what = f"uncalibrated: no published run had products in {run.precision}"
+        return _Borrowed(inherited, 1.0, (0.0, 0.0), what)
     unnamed = guesses >= _SOFTWARE_GUESSED
     least = _OTHERS if not own and (inherited or unnamed) else (0.0, 0.0)
     if inherited and not (own and unnamed):
@@ -198,10 +213,11 @@ def _bounded(
     low, high = np.exp([low, high]) * step_s
     return Prediction(
         step_s=step_s,
-        low_s=float(min(low, step_s)),
-        high_s=float(max(high, step_s)),
+        low_s=math.nan if borrowed.unlike else float(min(low, step_s)),
+        high_s=math.nan if borrowed.unlike else float(max(high, step_s)),
         memory_bytes=0.0,
         fits=True,
         block=block,
         inherited=borrowed.why,
+        unlike=borrowed.unlike,
     )

@@ -162,8 +162,8 @@ class TrainingModel:
 class TrainingLayout:
     """A conventional parallel layout: degrees, batch and what is recomputed.
 
-    Devices are `tp * cp * pp * dp`; experts are spread over `ep` of the ranks that the dense part
-    uses as `dp * cp`, so they add none.
+    Devices are `tp * cp * pp * dp`; experts are spread over `etp * ep` of the `tp * cp * dp` that a
+    stage has, so they add none.
     """
 
     global_batch: int
@@ -192,6 +192,10 @@ class TrainingLayout:
 
     ep: int = 1
     """Expert parallel."""
+
+    etp: int = field(default=0, repr=False)
+    """Tensor parallel ranks that split the width of a routed expert; the others split its tokens. 0
+    says as the software does, or as many as the devices of a stage allow."""
 
     zero_stage: int = 0
     """What data parallel ranks share: 0 nothing, 1 optimizer states, 2 gradients, 3 parameters."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from costmodel.training.cells import degree, number, recompute_words, size, switch, zero_stage
 from costmodel.training.layout_check import check_layout
 from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingModel
+from costmodel.training.stacks import stated_expert_parts
 from costmodel.training.stated_schedule import interleaved, stated_order
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def row_layout(
         dp=dp,
         cp=cp,
         ep=degree(row, "ep") or 1,
+        etp=_expert_parts(row, notes, tp, unread),
         zero_stage=_zero_stage(row, profile, assumed),
         zero_group=_zero_group(notes, dp * cp, unread),
         sequence_parallel=tp > 1 and profile["sequence_parallel"] if parallel is None else parallel,
@@ -69,9 +71,6 @@ def row_layout(
         stage_layers=_stage_layers(notes, model.layers, pp, unread),
         schedule=stated_order(notes, unread) if pp > 1 else "",
     )
-    whole = notes.number("etp", "expert-tensor-parallel-size")
-    if whole not in {None, 1, tp}:
-        unread.append(f"experts over {whole:g} tensor parallel ranks; 1 or all {tp} are known")
     check_layout(model, layout, _idle_layers(row, notes))
     return layout
 
@@ -145,6 +144,15 @@ def _replicas(row: Mapping[str, str], ranks: int, assumed: list[str]) -> int:
         raise LayoutError("neither 'dp' nor 'devices' is given")
     assumed.append("dp")
     return max(devices // ranks, 1)
+
+
+def _expert_parts(row: Mapping[str, str], notes: Notes, tp: int, unread: list[str]) -> int:
+    """Tensor parallel ranks that split the width of an expert; 0 if the row does not say."""
+    stated = stated_expert_parts(row, notes)
+    if stated and tp % stated:
+        unread.append(f"experts over {stated} tensor parallel ranks, which do not divide tp {tp}")
+        return 0
+    return stated
 
 
 def _stage_layers(notes: Notes, layers: int, pp: int, unread: list[str]) -> tuple[int, ...]:

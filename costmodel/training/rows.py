@@ -22,7 +22,7 @@ from costmodel.training.records import Attention, LayoutError, TrainingModel, Tr
 from costmodel.training.row_layout import row_layout
 from costmodel.training.row_mixers import kinds_of_layers
 from costmodel.training.stacks import further_tokens, names_stack, run_flags, stack_of
-from costmodel.training.stated_size import says_experts, size_remarks
+from costmodel.training.stated_size import expert_remarks, says_experts, size_remarks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +110,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
         flags=run_flags(row, notes, profile, layout),
     )
     unread += size_remarks(cell(row, "params"), run)
+    unread += expert_remarks(run)
     return ReadRow(run, tuple(assumed), tuple(unread))
 
 

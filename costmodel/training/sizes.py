@@ -26,6 +26,7 @@ __all__ = [
     "replicas_of",
     "routed_share",
     "stage_parameters",
+    "wanted_expert_parts",
 ]
 
 
@@ -182,12 +183,25 @@ def stage_parameters(
 def expert_parts(table: RunTable) -> FloatArray:
     """Tensor parallel ranks that split the width of an expert; 1 where they split the tokens.
 
-    Where they split tokens, experts are spread over `ep` ranks next to one another.
+    As many as the layout says, else as the software does: but no more than there are devices in a
+    stage for each of the `ep` parts of the experts. Where they split tokens, experts are spread
+    over `ep` ranks next to one another.
+
+    Source: Megatron-Core, `expert_tensor_parallel_size` x `expert_model_parallel_size` x
+    `pipeline_model_parallel_size` divide the devices (`initialize_model_parallel`).
     """
+    holders = table.tp * table.cp * table.dp / table.ep
+    wanted = wanted_expert_parts(table)
+    return np.gcd(wanted.astype(np.int64), holders.astype(np.int64)).astype(np.float64)
+
+
+def wanted_expert_parts(table: RunTable) -> FloatArray:
+    """What the layout says, or what the software does of itself, whether it fits or not."""
     whole = (table.sequence_parallel > 0) & (table.split_experts <= 0)
-    return np.where(whole, 1.0, table.tp)
+    usual = np.where(whole, 1.0, table.tp)
+    return np.where(table.etp > 0, table.etp, usual)
 
 
 def expert_replicas(table: RunTable, replicas: FloatArray) -> FloatArray:
     """Devices with the same part of the same experts, of so many replicas of the dense part."""
-    return np.maximum(replicas * table.tp / (expert_parts(table) * table.ep), 1.0)
+    return replicas * table.tp / (expert_parts(table) * table.ep)

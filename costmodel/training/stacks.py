@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "counts_whole_attention", "further_tokens", "names_stack", "run_flags", "software_flags",
-    "stack_of",
+    "stack_of", "stated_expert_parts",
 ]  # fmt: skip
 
 _EXCHANGE = (
@@ -44,9 +44,7 @@ _FLAGS = {
     "ep-overlap": rf"(?:{_EXCHANGE})(?!{_OFF})",
 }
 
-_WHOLE_EXPERTS = r"(?:expert-tensor-parallel-size|etp)=?1(?![0-9])"
-"""Tensor parallel ranks that split tokens, not the widths of experts."""
-
+_EXPERT_PARTS = r"(?:expert-tensor-parallel-size|etp)=?([0-9]{1,9})(?![0-9])"
 
 _UNTIL = {"old-release": "current", "whole-square": "causal_since"}
 _SINCE = {
@@ -107,6 +105,12 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     return usual
 
 
+def stated_expert_parts(row: Mapping[str, str], notes: Notes) -> int:
+    """Tensor parallel ranks that split the width of an expert, as a row says; 0 if it does not."""
+    found = re.search(_EXPERT_PARTS, _stated(row, notes))
+    return int(found.group(1)) if found else 0
+
+
 def counts_whole_attention(row: Mapping[str, str], notes: Notes) -> bool:
     """Whether the rates that the row's software prints are known to count attention as not causal:
     up to a release, which a row that names none is taken to be of.
@@ -131,8 +135,6 @@ def run_flags(
         found.add("split-activation")
     if _offloads(row, notes, stack):
         found.add("offloads")
-    if layout.tp > 1 and notes.number("etp", "expert-tensor-parallel-size") == layout.tp:
-        found.add("split-experts")
     release = _release(row, notes)
     found |= {name for name, key in _UNTIL.items() if _before(release, stack.get(key, ""))}
     hardware = machine_of(row.get("hardware", "")).name
@@ -143,8 +145,6 @@ def run_flags(
         does_not.add("fused-loss")
     if notes.has(rf"(?:{_EXCHANGE}){_OFF}"):
         does_not.add("ep-overlap")
-    if re.search(_WHOLE_EXPERTS, _stated(row, notes)):
-        does_not.add("split-experts")
     return (does - does_not) | found
 
 

@@ -1,4 +1,4 @@
-"""Whether the sizes of a row make the model that its name and its column `params` say."""
+"""Whether the sizes of a run make the model, and the ranks that its name and its row say."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from costmodel.training.sizes import model_parameters
+from costmodel.training.sizes import expert_parts, model_parameters, wanted_expert_parts
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
 
-__all__ = ["says_experts", "size_remarks"]
+__all__ = ["expert_remarks", "says_experts", "size_remarks"]
 
 _UNITS = {"m": 1e6, "b": 1e9, "t": 1e12}
 _APART = 1.5
@@ -37,3 +37,15 @@ def size_remarks(params: str, run: TrainingRun) -> Iterator[str]:
     count = float(model_parameters(RunTable.of([run]))[0])
     if not stated / _APART <= count <= stated * _APART:
         yield f"the sizes make {count / 1e9:.3g}B parameters, column 'params' says {params[:40]}"
+
+
+def expert_remarks(run: TrainingRun) -> Iterator[str]:
+    """A sentence if experts cannot be split as the layout says or its software does of itself."""
+    layout, table = run.layout, RunTable.of([run])
+    parts, wanted = int(expert_parts(table)[0]), int(wanted_expert_parts(table)[0])
+    if run.model.experts and parts != wanted:
+        devices = layout.tp * layout.cp * layout.dp
+        yield (
+            f"experts over etp={wanted} x ep={layout.ep} ranks are more than the {devices} devices "
+            f"of a stage; they are priced with etp={parts}"
+        )

@@ -64,6 +64,7 @@ _LAYOUT = (
     "dp",
     "cp",
     "ep",
+    "etp",
     "zero_stage",
     "zero_group",
     "sequence_parallel",
@@ -114,6 +115,7 @@ class RunTable:
     dp: FloatArray
     cp: FloatArray
     ep: FloatArray
+    etp: FloatArray
     zero_stage: FloatArray
     zero_group: FloatArray
     sequence_parallel: FloatArray
@@ -202,7 +204,7 @@ class RunTable:
     """1 where one kernel has the products of all experts, their activation and its cast."""
 
     split_experts: FloatArray
-    """1 where tensor parallel ranks split the widths of routed experts."""
+    """1 where tensor parallel ranks split the widths of routed experts unless the layout says."""
 
     swapped_attention: FloatArray
     """1 where saved tensors of attention are moved to the host."""

@@ -32,8 +32,9 @@ from planner.asking.simulation import SimulationOptions, reported
 from planner.asking.training_model import training_model
 
 _DEGREES = {
-    "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "zero": "zero_stage",
-    "batch": "global_batch", "micro": "micro_batch", "seq": "seq_len", "zero-group": "zero_group",
+    "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "etp": "etp",
+    "zero": "zero_stage", "batch": "global_batch", "micro": "micro_batch", "seq": "seq_len",
+    "zero-group": "zero_group",
 }  # fmt: skip
 _LARGEST = 10**9
 MOST_FURTHER = MOST["further tokens"]
@@ -164,7 +165,7 @@ def factor(parts: Mapping[str, str], key: str) -> float:
 
 def check(layout: TrainingLayout, model: TrainingModel) -> None:
     """Raise `UserError` if a layout is impossible for a model."""
-    chunks = layout.pp * layout.vpp
+    chunks, stage = layout.pp * layout.vpp, layout.tp * layout.cp * layout.dp
     # Embedding and head may be a chunk each: 126 layers on 128 chunks.
     most = model.layers + 2 if layout.vpp > 1 and chunks == model.layers + 2 else model.layers
     faults = [
@@ -212,11 +213,14 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
             f"{model.experts} experts do not split over ep={layout.ep}",
         ),
         (
-            (layout.dp * layout.cp * layout.tp) % layout.ep,
-            (
-                f"ep={layout.ep} does not divide the {layout.dp * layout.cp * layout.tp} devices "
-                "of a stage"
-            ),
+            stage % layout.ep,
+            f"ep={layout.ep} does not divide the {stage} devices of a stage",
+        ),
+        (layout.etp and not model.experts, "etp is of experts, but the model has none"),
+        (layout.etp and layout.tp % layout.etp, f"etp={layout.etp} does not divide tp={layout.tp}"),
+        (
+            layout.etp > 1 and stage % layout.ep == 0 and stage % (layout.etp * layout.ep),
+            f"etp*ep={layout.etp * layout.ep} does not divide the {stage} devices of a stage",
         ),
         (
             layout.stage_layers

@@ -11,7 +11,9 @@ from costmodel.training.distinct import distinct_rows
 from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
+from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import software_flags
+from costmodel.training.stated_size import expert_remarks
 from costmodel.training.table import RunTable
 from planner.asking.errors import UserError
 from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_SEQUENCE, LayoutOptions, parsed
@@ -150,7 +152,7 @@ class RankingOptions:
     ) -> Iterator[RankedLayout]:
         """As `planner simulate --layout` prices them."""
         layouts = [priced.layout(index, job) for index in chosen]
-        runs = [replace(job, layout=layout, flags=_flags(job, layout)) for layout in layouts]
+        runs = [_run_of(job, layout) for layout in layouts]
         table = RunTable.of(runs)
         rates = model_flops(table) / machine(job.machine).peak(job.precision)
         used = priced.memory_bytes[chosen].tolist()
@@ -165,7 +167,7 @@ class RankingOptions:
         self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object]
     ) -> InfeasibleError:
         leanest = int(priced.memory_bytes.argmin())
-        text = layout_text(priced.layout(leanest, job), self._sizes())
+        text = layout_text(_run_of(job, priced.layout(leanest, job)).layout, self._sizes())
         needed, limit = float(priced.memory_bytes[leanest]), priced.limit_bytes
         remedies = [f"the leanest is {text}"]
         for doubled in range(1, MORE + 1):
@@ -181,6 +183,15 @@ class RankingOptions:
             f"the leanest layout needs {format_memory(needed)} per device of {format_memory(limit)}"
         )
         return InfeasibleError(what, needed, limit, {}, tuple(remedies))
+
+
+def _run_of(job: TrainingRun, layout: TrainingLayout) -> TrainingRun:
+    """The job in a layout, which says how experts are split where its software would otherwise."""
+    run = replace(job, layout=layout, flags=_flags(job, layout))
+    if not any(expert_remarks(run)):
+        return run
+    parts = int(expert_parts(RunTable.of([run]))[0])
+    return replace(run, layout=replace(layout, etp=parts))
 
 
 def _flags(job: TrainingRun, layout: TrainingLayout) -> frozenset[str]:
@@ -243,6 +254,7 @@ def layout_text(layout: TrainingLayout, sizes: str | None = None) -> str:
         )
         if value > 1
     ]  # fmt: skip
+    parts += [f"etp={layout.etp}"] if layout.etp else []
     parts.append(f"micro={layout.micro_batch}")
     parts += [f"zero={layout.zero_stage}"] if layout.zero_stage else []
     parts += [f"zero-group={layout.zero_group}"] if layout.zero_group else []

@@ -21,6 +21,7 @@ from costmodel.training.memory import memory_use
 from costmodel.training.passes import Computing, computing
 from costmodel.training.predict import USABLE
 from costmodel.training.records import TrainingLayout, TrainingRun
+from costmodel.training.sizes import expert_parts
 from costmodel.training.stage_split import stage_layers
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
@@ -174,15 +175,21 @@ def _by_flags(
         yield replace(plain, flags=own), numbers
 
 
+def table_of(run: TrainingRun, rows: FloatArray) -> RunTable:
+    """A run in the layout of each row, with what each has of an expert."""
+    table = RunTable.of([run]).take(np.zeros(len(rows), dtype=np.int64))
+    many = table.with_columns(_columns(rows, run))
+    return many.with_columns({"etp": expert_parts(many)})
+
+
 def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Step times and memory of rows that go with a run."""
     calibration, family = shipped_calibration(), family_of(run)[0].name
     constants = calibration.constants[family]
-    table = RunTable.of([run])
-    many = table.take(np.zeros(len(rows), dtype=np.int64)).with_columns(_columns(rows, run))
+    many = table_of(run, rows)
     machines = np.full(len(rows), run.machine)
     factor = neighbours_of(family).factor(many, machines)
-    first, kinds = distinct_rows(*rows[:, _COMPUTING].T)
+    first, kinds = distinct_rows(*rows[:, _COMPUTING].T, many.etp)
     own = Computing(*(each[kinds] for each in computing(many.take(first), constants)))
     times = step_times(many, constants, own=own).total * factor
     return times, memory_use(many, calibration.memory_of(run.profile)).total

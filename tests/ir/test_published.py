@@ -38,12 +38,18 @@ def test_the_note_says_whose_runs_they_are() -> None:
     routed = published_note(with_runs(replace(OWN, kind="routed")).estimate)
     assert "86 published runs of mixtures of experts on chips" in routed
     assert none.startswith("no step was measured")
+    estimate = replace(with_runs(None).estimate, unlike="38 % is in operators like Conv")
+    note = published_note(estimate)
+    assert note.startswith("no published run is like this step: 38 % is in operators like Conv; ")
 
 
 def test_a_plan_file_keeps_them() -> None:
     for published in (OWN, None):
         plan = with_runs(published)
         assert plan_from_json(plan_to_json(plan)).estimate == plan.estimate
+    why = with_runs(None)
+    why = replace(why, estimate=replace(why.estimate, unlike="a reason"))
+    assert plan_from_json(plan_to_json(why)).estimate.unlike == "a reason"
 
 
 def test_a_file_of_before_is_read() -> None:

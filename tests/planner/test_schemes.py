@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import cache
+from typing import Any
 
 import pytest
 
 from costmodel.collectives import Collective
 from importers.hf_config import import_config
 from ir.batch import batch_dims
+from ir.graph import Role
 from ir.ops.experts import slot_tensors
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 from planner.evidence import Evidence
@@ -17,6 +20,7 @@ from planner.likeness import kind_of
 from planner.lowered import Lowered
 from planner.request import SearchRequest
 from planner.schemes import InexpressibleError, Scheme, choice_of
+from planner.search import search
 from tests.importers.configurations import SMALL
 from tests.planner.lowering_of import lowered_on
 from topology.catalogue import named_cluster
@@ -90,6 +94,28 @@ def test_a_split_context_gathers_keys_and_values_alone() -> None:
     evidence = chosen(lowered("llama", 4, 4, 2), Scheme("", (0,), (), False, context_axes=(1,)))
     sent = [c for c in evidence.collectives() if c.cause == "forward"]
     assert Counter((c.kind, c.axes) for c in sent) == {(Collective.ALL_GATHER.value, ("a1",)): 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("llama", {"batch": 8}),
+        ("deepseek_v3", {"batch": 8}),
+        ("mixtral", {"global_batch": 8, "pipeline": "off", "zero": "3"}),
+    ],
+)
+def test_all_devices_of_a_searched_plan_hold_every_parameter(
+    model: str, options: dict[str, Any]
+) -> None:
+    """As layouts priced by their sizes: weights, gradients and optimizer states, once at least."""
+    graph = import_config(SMALL[model], model, model, {"batch": 8, "sequence": 64})
+    plan = search(graph, named_cluster("dgx-h100", 8), SearchRequest(target="torch", **options))
+    held = plan.estimate.memory_by_cause
+    weights = [t for t in plan.graph.tensors.values() if t.role is Role.PARAMETER]
+    whole = sum(weight.nbytes for weight in weights)
+    elements = sum(math.prod(weight.dims) for weight in weights)
+    for cause, nbytes in (("weights", whole), ("optimizer state", 8 * elements)):
+        assert held[cause] * 8 >= nbytes * (1 - 1e-12), cause
 
 
 def test_what_does_not_split_is_inexpressible() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costmodel.training.communication import (
@@ -17,7 +17,15 @@ from costmodel.training.communication import (
     dispatch_s,
 )
 from costmodel.training.layers import routed_copies
-from costmodel.training.sizes import expert_parameters, stage_parameters
+from costmodel.training.sizes import (
+    expert_parameters,
+    expert_parts,
+    expert_replicas,
+    replicas_of,
+    stage_parameters,
+    wanted_expert_parts,
+)
+from costmodel.training.stated_size import expert_remarks
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import LLAMA, ROUTED, run
@@ -101,19 +109,27 @@ def test_a_token_crosses_at_most_once_for_each_of_its_experts(
 
 
 @given(
-    st.sampled_from([1, 2, 4]), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2, 4, 8]),
-    st.booleans(),
+    st.sampled_from([1, 2, 4, 16]), st.sampled_from([1, 2, 8]), st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 4, 8]), st.booleans(), st.booleans(), st.sampled_from([0, 1, 2, 4]),
 )  # fmt: skip
-def test_every_part_of_every_expert_is_somewhere(tp: int, dp: int, ep: int, split: bool) -> None:
-    """Parts of experts on all devices are all experts, as often as there are replicas of them."""
-    made = run(ROUTED, tp=tp, dp=dp, ep=ep, sequence_parallel=tp > 1)
+def test_every_part_of_every_expert_is_somewhere(
+    tp: int, dp: int, cp: int, ep: int, split: bool, tokens: bool, etp: int
+) -> None:
+    """Parts of experts on all devices are all experts, as often as there are replicas of them:
+    whole, and once at least."""
+    assume(tp * cp * dp % ep == 0 and tp % max(etp, 1) == 0)
+    made = run(ROUTED, tp=tp, dp=dp, cp=cp, ep=ep, etp=etp, sequence_parallel=tokens and tp > 1)
     made = replace(made, flags=frozenset({"split-experts"} if split else ()))
     table = RunTable.of([made])
     _, here = stage_parameters(table, table.layers, np.array([2.0]))
-    parts = tp * ep if split or tp == 1 else ep
-    everywhere = float(here[0]) * tp * dp
     whole = float(expert_parameters(table)[0]) * ROUTED.layers
-    assert everywhere == pytest.approx(whole * tp * dp / parts, rel=1e-12)
+    copies = float(expert_replicas(table, replicas_of(table))[0])
+    assert float(here[0]) * tp * dp * cp == pytest.approx(whole * copies, rel=1e-12)
+    assert copies >= 1
+    assert copies == int(copies)
+    parts, wanted = int(expert_parts(table)[0]), int(wanted_expert_parts(table)[0])
+    assert (parts == wanted) == (tp * dp * cp % (wanted * ep) == 0)
+    assert any(expert_remarks(made)) == (parts != wanted)
 
 
 def test_tokens_that_may_visit_four_servers_of_eight_pass_the_ports_less_often() -> None:

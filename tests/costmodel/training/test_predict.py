@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,18 @@ def test_the_prediction_lies_in_its_interval() -> None:
         assert found.low_s < found.step_s < found.high_s
         assert found.memory_bytes > 0
         assert found.inherited == ""
+
+
+@pytest.mark.parametrize("profile", ["megatron", "megatron-core", "mindspeed"])
+def test_there_is_no_interval_where_no_run_had_the_precision(profile: str) -> None:
+    half = replace(run(LLAMA, "h100"), profile=profile, precision="bf16")
+    (own,), (wide,) = predict([half]), predict([replace(half, precision="fp32")])
+    assert own.low_s < own.high_s
+    assert not own.unlike
+    assert math.isnan(wide.low_s)
+    assert math.isnan(wide.high_s)
+    assert wide.unlike == "uncalibrated: no published run had products in fp32"
+    assert wide.step_s > own.step_s
 
 
 def test_an_interval_is_not_widened_beyond_all_use() -> None:

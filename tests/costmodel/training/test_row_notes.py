@@ -6,7 +6,9 @@ import pytest
 
 from costmodel.training.records import Attention, LayoutError, Recompute, TrainingLayout
 from costmodel.training.rows import read_row
+from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import software_flags
+from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
 
 
@@ -125,8 +127,18 @@ def test_versions_and_months_are_not_compared(source: str, notes: str, old: bool
     ],
 )
 def test_who_splits_the_widths_of_experts(source: str, notes: str, split: bool) -> None:
-    row = ROW | {"source": source, "notes": notes}
-    assert ("split-experts" in read_row(row).run.flags) is split
+    row = ROW | {"source": source, "notes": notes, "sequence_parallel": "yes"}
+    run = read_row(row).run
+    assert expert_parts(RunTable.of([run])).tolist() == [run.layout.tp if split else 1]
+
+
+def test_experts_that_do_not_fit_as_stated_are_priced_as_they_fit_and_named() -> None:
+    """8 devices: 8 tensor parallel ranks split the width, or 8 the experts, or 2 and 4."""
+    row = ROW | {"tp": "8", "dp": "1", "devices": "8", "source": "MindSpeed-LLM"}
+    for notes, ep, parts in (("", "8", 1), ("; etp=4", "4", 2), ("; etp=2", "4", 2)):
+        found = read_row(row | {"ep": ep, "notes": f"num-experts=8{notes}"})
+        assert expert_parts(RunTable.of([found.run])).tolist() == [parts]
+        assert any("they are priced with" in what for what in found.unread) == (notes != "; etp=2")
 
 
 def test_what_a_row_says_of_shared_experts_goes_before_its_name() -> None:

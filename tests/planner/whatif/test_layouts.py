@@ -3,11 +3,15 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.predict import predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingModel, TrainingRun
-from planner.whatif.layouts import fastest, priced_layouts
+from costmodel.training.sizes import model_parameters
+from planner.whatif.layout_space import rows_of
+from planner.whatif.layouts import fastest, priced_layouts, table_of
 from tests.costmodel.simulation.runs import DELTA, ROUTED, STATES
 
 LLAMA = TrainingModel("Llama-2-7B", 4096, 32, 32, 32, 128, 11008, 32000)
@@ -66,6 +70,32 @@ def test_no_layout_that_anybody_draws_is_faster_and_fits(machine: str) -> None:
     fitting = [each.step_s for each in predict(drawn) if each.fits]
     assert len(fitting) > 30
     assert own.step_s <= min(fitting) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("flags", [frozenset(), frozenset({"split-experts"})], ids=["", "split"])
+@pytest.mark.parametrize("devices", [1, 8, 24])
+@pytest.mark.parametrize("model", [LLAMA, MIXTRAL, LATENT, DELTA, STATES], ids=lambda m: m.name)
+def test_all_devices_together_hold_every_parameter(
+    model: TrainingModel, devices: int, flags: frozenset[str]
+) -> None:
+    """Weights, gradients and optimizer states of all stages are those of the model at least."""
+    job = replace(_job(model, 48), flags=flags)
+    table = table_of(job, rows_of(job, devices, {}))
+    every = MemoryConstants(context_bytes=0.0)
+    first, middle, last = (memory_use(table, every, (at,)) for at in ("first", "middle", "last"))
+    ranks, inner = table.tp * table.cp * table.dp, np.maximum(table.pp - 2.0, 0.0)
+    total = model_parameters(table)
+    for name, width in (("parameters", 2.0), ("gradients", 4.0), ("optimizer", 8.0)):
+        held = getattr(first, name) + inner * getattr(middle, name)
+        held = held + np.where(table.pp > 1, getattr(last, name), 0.0)
+        assert np.all(held * ranks >= width * total * (1.0 - 1e-12)), name
+
+
+def test_nothing_fits_that_needs_more_than_all_devices_have() -> None:
+    """A mixture of 47 billion parameters, on 8 devices of 80 GB."""
+    found = priced_layouts(_job(MIXTRAL, 8), 8)
+    assert np.all(found.memory_bytes * 8 >= 14 * 46.7e9)
+    assert not found.fits.any()
 
 
 def test_nothing_fits_on_too_few_devices() -> None:
