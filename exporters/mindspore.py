@@ -41,6 +41,9 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
     """
     if names is not None:
         plan = renamed(plan, names)
+    violations = check_strategy(plan)
+    if violations:
+        raise ExportError(*violations)
     if plan.pipeline is None:
         return _checkpoint(plan, names)
     parts = plan.pipeline.parts
@@ -55,9 +58,6 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
 
 def _checkpoint(plan: Plan, names: Names | None) -> StrategyCheckpoint:
     """Of a plan, or a stage of one, with the names of the network."""
-    violations = check_strategy(plan)
-    if violations:
-        raise ExportError(*violations)
     found = tuple(in_network(reader, names) for reader in readers(plan))
     items: dict[str, StrategyItem] = {}
     for reader in found:
@@ -69,7 +69,13 @@ def _checkpoint(plan: Plan, names: Names | None) -> StrategyCheckpoint:
 
 
 def check_strategy(plan: Plan) -> tuple[Violation, ...]:
-    """Everything in a plan that MindSpore would refuse or do otherwise."""
+    """All in a plan, and in each of its stages, that MindSpore would refuse or do otherwise."""
+    stages = () if plan.pipeline is None else range(len(plan.pipeline.stages))
+    every = (plan, *(read_stage(plan, stage) for stage in stages))
+    return tuple(dict.fromkeys(violation for own in every for violation in _violations(own)))
+
+
+def _violations(plan: Plan) -> tuple[Violation, ...]:
     if plan.space.dialect != _DIALECT:
         what = (
             f"the plan is in the dialect {plan.space.dialect!r}: "

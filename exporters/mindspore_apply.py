@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from exporters.errors import ExportError
-from exporters.mindspore import check_strategy, optimizer_shard_size, strategy_checkpoint
+from exporters.mindspore import optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_custom import TensorAxes, custom_operators, wide_axes
 from exporters.mindspore_names import Names, in_network, renamed, renamed_scope
@@ -150,9 +149,6 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         ExportError: MindSpore cannot express the plan.
     """
     original, plan = plan, plan if names is None else renamed(plan, names)
-    violations = () if plan.pipeline is None else check_strategy(plan)
-    if violations:
-        raise ExportError(*violations)
     layouts = strategy_checkpoint(original, names).layouts
     strategies = operator_strategies(plan, names)
     text = _MODULE.format(

@@ -25,6 +25,16 @@ BUCKET_BYTES = 64 * 2**20
 """Gradients and weights are sent in buckets of this size; a smaller tensor pays its share of the
 latency.
 Source: MindSpore's default fusion threshold, 64 MB."""
+GATHERED_TOGETHER = 4
+"""Tensors of one message in which parameters that rest in parts are gathered, or their gradients
+scattered: each pays at least its share of the latency, however small it is. What a layer needs is
+gathered for it and freed behind it, so buckets do not reach over layers as those of whole gradients
+do. A block of GPT-2 or ViT has four matrices, a bottleneck of ResNet three or four kernels, a block
+of Llama seven.
+Source: PyTorch, `fully_shard`: the parameters of one module are a group, gathered in one
+collective. DeepSpeed keeps smaller ones than `stage3_param_persistence_threshold`, 100,000
+elements, whole, as latency is most of their gathers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class EdgeKinds:
         key = (tensor.dims, tensor.dtype, gradient, parameter, again, tied, bucketed, carried)
         found = self._known.get(key)
         if found is None:
-            scale = min(1.0, tensor.nbytes / BUCKET_BYTES) if bucketed else 1.0
+            scale = bucket_share(tensor.nbytes) if bucketed else 1.0
             shardable = Shardable(tensor.dims, tensor.dtype, scale)
             kind = EdgeKind(shardable, gradient, parameter, again, tied, carried)
             found = self._known[key] = (len(self._known), kind)
@@ -97,6 +107,20 @@ def _chain(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfer,
         out.append(Transfer(step, cause, source, step.result))
         source = step.result
     return tuple(out)
+
+
+def bucket_share(nbytes: float) -> float:
+    """Share of the latency of a bucket that reaches over layers, as 64 MiB pay all of it."""
+    return min(1.0, nbytes / BUCKET_BYTES)
+
+
+def gathered_share(share: float) -> float:
+    """The same of a parameter that rests in parts and is gathered for its layer.
+
+    >>> gathered_share(bucket_share(256)), gathered_share(bucket_share(2**25))
+    (0.25, 0.5)
+    """
+    return max(share, 1 / GATHERED_TOGETHER)
 
 
 class EdgePricer(Protocol):
@@ -153,15 +177,22 @@ class FreeEdges:
     micro_batches: int = 1
     once_per: float = 1.0
     """Micro-batches that share what happens once in a step."""
+    flat: bool = False
+    """Buckets reach over layers for parameters that rest in parts too: what ZeRO 1 and 2 send lies
+    in flat buffers."""
 
     def prepare(self, pairs: Sequence[tuple[Port, Port]]) -> None:
         """Nothing: the tables of a tensor have all its layouts."""
 
     def times(self, kind: EdgeKind, source: Port, target: Port) -> FloatArray:
-        forward = self.redistribution.pair_time_s(kind.tensor, source.forward, target.forward)
+        tensor, alone = kind.tensor, self._gathered(kind)
+        forward = self.redistribution.pair_time_s(alone, source.forward, target.forward)
         total = forward * (2 if kind.regathered else 1)
         if kind.gradient:
-            back = self.redistribution.pair_time_s(kind.tensor, target.gradient, source.gradient).T
+            back = self.redistribution.pair_time_s(tensor, target.gradient, source.gradient).T
+            if alone is not tensor and forward.any():
+                own = self.redistribution.pair_time_s(alone, target.gradient, source.gradient).T
+                back = np.where(forward > 0, own, back)
             if kind.parameter and self.once_per != 1:
                 # Terms add up where they arise if the gradient rests in the layout of use.
                 once = (self.micro_batches == 1) | is_same(source, target)
@@ -172,15 +203,24 @@ class FreeEdges:
     def transfers(
         self, kind: EdgeKind, source: PortState, target: PortState
     ) -> tuple[Transfer, ...]:
-        steps = self.redistribution.steps(kind.tensor, source.forward, target.forward)
+        alone = self._gathered(kind)
+        steps = self.redistribution.steps(alone, source.forward, target.forward)
         there = _chain(steps, source.forward, _forward_cause(kind))
         out = there * (2 if kind.regathered else 1)
         if kind.gradient:
-            back = self.redistribution.steps(kind.tensor, target.gradient, source.gradient)
+            tensor = alone if any(step.time_s > 0 for step in steps) else kind.tensor
+            back = self.redistribution.steps(tensor, target.gradient, source.gradient)
             chain = _chain(back, target.gradient, _backward_cause(kind))
             once = kind.parameter and source.forward == target.forward
             out += tuple(replace(each, once=once) for each in chain)
         return out
+
+    def _gathered(self, kind: EdgeKind) -> Shardable:
+        """A tensor with the share of a latency that it pays where it is gathered for its layer."""
+        share = kind.tensor.latency_scale
+        if self.flat or not kind.parameter or share >= gathered_share(share):
+            return kind.tensor
+        return replace(kind.tensor, latency_scale=gathered_share(share))
 
 
 @dataclass(slots=True)

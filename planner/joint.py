@@ -35,6 +35,7 @@ from planner.stages.shape_hunt import ShapeHunt
 from planner.stages.shape_prices import Priced
 from planner.stages.solved import Solved
 from planner.stages.task import Task
+from planner.stages.tied import TIED_NOTE, tied_pairs
 from planner.stages.unequal import UnequalHunt
 from planner.stages.whole import solved
 from planner.stages.wished import wished_notes
@@ -337,6 +338,7 @@ class _Joint:
                 for note in held_notes(group.lowered, task.request, task.where)
             ),
             *pin_notes(task.pins),
+            *dict.fromkeys(TIED_NOTE for g in found.solved.groups if tied_pairs(g.lowered)),
             *task.true_micro(shape.micro_batch).notes,
             *NOTES,
         )

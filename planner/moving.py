@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -15,8 +15,16 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
-from ir.plan import Bound, NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
-from planner.edges import BUCKET_BYTES, CAUSE_GATHER, CAUSE_SYNC
+from ir.plan import (
+    CAUSE_UPDATED,
+    Bound,
+    NamedLayout,
+    Plan,
+    PlannedCollective,
+    PlannedOperator,
+    PlannedTensor,
+)
+from planner.edges import CAUSE_GATHER, CAUSE_SYNC, bucket_share, gathered_share
 from planner.evidence import Evidence
 from planner.liveness import analyse
 from planner.lowered import Lowered, Node, NodeKind, Setting
@@ -160,18 +168,31 @@ def timed_on(plan: Plan, cluster: Cluster) -> tuple[PlannedCollective, ...]:
     """
     mesh = Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh))
     old, new = (CollectiveModel(c, mesh) for c in (Cluster.from_dict(plan.cluster), cluster))
-    delivered = set(plan.graph.gradients.values())
+    share_of = _shares(plan)
     out = []
     for item in plan.collectives:
         axes = tuple(mesh.axis_index(name) for name in item.axes)
-        fused = item.cause in {CAUSE_GATHER, CAUSE_SYNC}
-        fused = fused or (not item.operator and item.tensor in delivered)
-        whole = plan.graph.tensors[item.tensor].nbytes if fused else BUCKET_BYTES
-        message = (Collective(item.kind), item.nbytes, axes, min(1.0, whole / BUCKET_BYTES))
+        message = (Collective(item.kind), item.nbytes, axes, share_of(item))
         before = float(old.time_s(*message))
         ratio = float(new.time_s(*message)) / before if before > 0 else 1.0
         out.append(replace(item, time_s=item.time_s * ratio))
     return tuple(out)
+
+
+def _shares(plan: Plan) -> Callable[[PlannedCollective], float]:
+    """Of the latency of a message, as the collectives of a plan were priced."""
+    dialect, delivered = dialect_of_plan(plan), set(plan.graph.gradients.values())
+    layers = dialect is not None and dialect.partial_edges
+    gathered = {(c.tensor, c.stage) for c in plan.collectives if c.cause == CAUSE_GATHER and layers}
+
+    def share(item: PlannedCollective) -> float:
+        fused = item.cause in {CAUSE_GATHER, CAUSE_SYNC, CAUSE_UPDATED}
+        if not fused and (item.operator or item.tensor not in delivered):
+            return 1.0
+        own = bucket_share(plan.graph.tensors[item.tensor].nbytes)
+        return gathered_share(own) if (item.tensor, item.stage) in gathered else own
+
+    return share
 
 
 def _check_shape(plan: Plan, cluster: Cluster) -> None:

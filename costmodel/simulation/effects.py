@@ -37,8 +37,8 @@ class Effects:
 
     fusion: Mapping[str, Fusion] = field(default_factory=lambda: MappingProxyType({}))
     """By kind of collective. A kind that is given is priced anew, one latency for each bucket;
-    one that is not is sent in buckets of 64 MB at the times of the plan, whose share of the latency
-    is the same."""
+    one that is not is sent in buckets of 64 MB at the times of the plan, whose shares of latencies
+    are of such buckets, or of the layers that parameters in parts are gathered for."""
 
     prefetch: int = 1
     """Buckets of sharded parameters that are gathered ahead of the one in use; 0 gathers each

@@ -1,14 +1,15 @@
 """One part of the machine of a plan with stages, as the problem that it answers.
 
-Between stages a tensor goes in a layout of its own, so parts share nothing: what a part does is
-chosen for it alone, within its memory. Its problem is made again with the boundaries of its stages,
-their blocks and micro-batches as planned, and counted for a whole step.
+Between stages a tensor goes in a layout of its own, so parts share no more than parameters that
+lie alike in them: what a part does is chosen for it alone, within its memory. Its problem is made
+again with the boundaries of its stages, their blocks and micro-batches as planned, and counted for
+a whole step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,7 @@ from planner.stages.pieces import Pieces, Span, name_in, pieces_of, plain_name
 from planner.stages.prices import setting_of as setting_of_pieces
 from planner.stages.ring import with_ring
 from planner.stages.states import StateInParts, with_states
+from planner.stages.tied import lies_alike
 from topology.cluster import Cluster
 from topology.part import stage_cluster
 
@@ -81,7 +83,7 @@ def stage_case(plan: Plan, part: int, *, moved: bool = False) -> Case:
     places = marked_places(lowered, batch_places(plan.graph)) if request.degrees else {}
     degrees = degree_holds(lowered, request, places)
     ruled = ruling_holds(lowered, request, plan.graph, plain_name)
-    holds = (*_pins(plan, lowered), *degrees, *ruled)
+    holds = (*_pins(plan, lowered), *_tied(plan, lowered, choice), *degrees, *ruled)
     case = posed_case(lowered, choice, (), holds, budget_of(request))
     return replace(case, plain=plain_name, step_s=lambda work_s: step_s(plan, {part: work_s}))
 
@@ -92,6 +94,18 @@ def _pins(plan: Plan, lowered: Lowered) -> Iterator[Hold]:
         found = pinned_candidates(lowered, pins_of(plan.graph, [(name, cuts)]))
         if found:
             yield Hold(pin_text(name, cuts), found)
+
+
+def _tied(plan: Plan, lowered: Lowered, choice: Sequence[int]) -> Iterator[Hold]:
+    """What stages of other parts leave to a parameter that they hold too."""
+    numbers = {node.name: number for number, node in enumerate(lowered.nodes)}
+    for each in pipeline_of(plan).shared if lies_alike(lowered) else ():
+        names = (name_in(stage, each.tensor) for stage in each.stages)
+        held = [numbers[name] for name in names if name in numbers]
+        if len(held) < len(each.stages):
+            places = " and ".join(map(str, each.stages))
+            text = f"one layout of {each.tensor} in stages {places}"
+            yield Hold(text, {number: np.array([choice[number]]) for number in held})
 
 
 def stages_of(plan: Plan, part: int) -> range:

@@ -21,6 +21,7 @@ from planner.pricing_mindspore import ENDS
 from planner.restriction import IndexArray
 from planner.stages.solved import Solved
 from planner.stages.task import Task
+from planner.stages.tied import with_tied
 from planner.strategy_cost import completed
 
 LAYOUT_COSTS = frozenset({MINDSPORE, COMMUNICATION})
@@ -72,7 +73,7 @@ def objective_note(objective: Objective) -> str:
 
 def _at_cost(task: Task, lowered: Lowered) -> Lowered:
     found = lower(lowered.liveness, replace(lowered.setting, cost=task.request.cost))
-    return task.restricted(found)
+    return with_tied(task.restricted(found))
 
 
 def _same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict[int, IndexArray]:

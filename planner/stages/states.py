@@ -114,6 +114,8 @@ class _Extension:
             raise TypeError(f"{type(pricer).__name__} knows no parameters at rest")
         self.once = replace(pricer, micro_batches=1, once_per=1.0)
         self.free = isinstance(pricer, FreeEdges)
+        if isinstance(self.once, FreeEdges):
+            self.once = replace(self.once, flat=True)
 
     def made(self) -> Lowered:
         """The whole, extended."""

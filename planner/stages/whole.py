@@ -19,6 +19,7 @@ from planner.stages.prices import piece_ranges, piece_times
 from planner.stages.record import drafted
 from planner.stages.solved import Group, Solved, sends_s
 from planner.stages.task import Task
+from planner.stages.tied import with_tied
 from planner.stages.wished import (
     Account,
     Fits,
@@ -188,7 +189,9 @@ class _Whole:
         found = best_ways([list(own) for own in every], self.shape, self.task.wants.most)
         if found is None:
             return tight
-        counts = {part: own[way] for part, own, way in zip(self.parts, every, found, strict=True)}
+        counts = {
+            part: own[way] for part, own, way in zip(self.parts, every, found[1], strict=True)
+        }
         stages = self.shape.stages
         chosen = tuple(counts[k % stages][k] if k % stages in counts else 0
                        for k in range(len(self.spans)))  # fmt: skip
@@ -259,7 +262,7 @@ class _Whole:
         setting = task.setting(micro, cluster, mesh, shape.micro_batches)
         flight = in_flight(shape)
         setting = replace(setting, recompute=recompute, in_flight=tuple(flight[k] for k in numbers))
-        found = task.lowered(pieces, setting)
+        found = with_tied(task.lowered(pieces, setting))
         if not follows_cost(task):
             return found
         return narrowed(found, least_cost(task, found, self.layout_limit_bytes))

@@ -24,6 +24,7 @@ from planner.solvers import Solution
 from planner.stages.menu import Shape
 from planner.stages.pieces import piece_of_name, plain_name
 from planner.stages.solved import Solved
+from planner.stages.tied import common_layouts
 from planner.stages.wants import Wants
 from planner.wishes import with_budget, with_charges
 
@@ -160,10 +161,12 @@ def best_wished(account: Account, solve: Solve, fits: Fits, step_s: Judge) -> So
     if not account.paid_s(choice) and account.is_within(choice):
         return base
     hunt = _Hunt(account, solve, fits, base)
-    ways = hunt.all_ways() if account.is_short else hunt.priced_ways()
-    found = best_ways(ways, account.shape, account.wants.most)
-    if found is None:
+    sets = [hunt.all_ways()] if account.is_short else hunt.priced_ways()
+    best = [(best_ways(ways, account.shape, account.wants.most), ways) for ways in sets]
+    mixes = [(*found, ways) for found, ways in best if found is not None]
+    if not mixes:
         return base
+    _, found, ways = min(mixes, key=lambda mix: mix[0])
     mixed = account.mixed(found)
     if account.is_short and math.prod(map(len, ways)) <= MOST_MIXED:
         mixed = _in_order(account, ways, mixed, step_s)
@@ -201,8 +204,9 @@ def all_ways(account: Account, solve: Solve, fits: Fits) -> list[Way]:
 
 def best_ways(
     ways: Sequence[Sequence[Way]], shape: Shape, most: int | None
-) -> tuple[Way, ...] | None:
-    """One way for each part of the machine, best together; None if too much changes in all.
+) -> tuple[float, tuple[Way, ...]] | None:
+    """What a step is worth with one way for each part of the machine, best together, and these;
+    None if too much changes in all.
 
     Args:
         ways: of every part.
@@ -217,7 +221,7 @@ def best_ways(
         step_s = (shape.micro_batches - 1 / shape.chunks) * slowest_s + found[0]
         if best is None or step_s < best[0]:
             best = step_s, found[1]
-    return None if best is None else best[1]
+    return best
 
 
 def _least_sum(
@@ -326,11 +330,20 @@ class _Hunt:
             self._known[part] = narrowed(lowered, held), allowed
         return self._known[part]
 
-    def priced_ways(self) -> list[list[Way]]:
-        """Ways under prices on charges and on changes."""
+    def priced_ways(self) -> list[list[list[Way]]]:
+        """Ways under prices on charges and on changes, of every part: those of parts that go
+        together, for each layout of what they have in common.
+        """
         choices = [self.base.choice or (), *self._under_prices()]
-        fine = [choice for choice in dict.fromkeys(choices) if self.fits(choice)]
-        return [[self.account.way(choice, part) for choice in fine] for part in self.account.parts]
+        alike: dict[object, list[tuple[int, ...]]] = {}
+        for choice in dict.fromkeys(choices):
+            if self.fits(choice):
+                alike.setdefault(common_layouts(self.account.lowered, choice), []).append(choice)
+        account = self.account
+        return [
+            [[account.way(choice, part) for choice in fine] for part in account.parts]
+            for fine in alike.values()
+        ]
 
     def _under_prices(self) -> Iterator[tuple[int, ...]]:
         shape, most = self.account.shape, self.account.wants.most

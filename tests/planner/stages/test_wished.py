@@ -354,8 +354,9 @@ def test_ways_of_all_parts_are_best_together(
     found = best_ways(ways, shape, most)
     assert (found is None) == (not mixes)
     if found is not None:
-        assert found in mixes
-        assert worth(found) == pytest.approx(min(map(worth, mixes)))
+        assert found[1] in mixes
+        assert found[0] == pytest.approx(worth(found[1]))
+        assert found[0] == pytest.approx(min(map(worth, mixes)))
 
 
 @settings(max_examples=30, deadline=None)
