@@ -75,7 +75,6 @@ def planned_as(
     from importers.foreign_plans import ForeignPlan  # noqa: PLC0415
     from importers.model_file import import_model_file  # noqa: PLC0415
     from planner.foreign import held_to, pins_of_sharding  # noqa: PLC0415
-    from planner.joint import search_whole  # noqa: PLC0415
     from planner.preparation import prepare  # noqa: PLC0415
     from planner.search import search  # noqa: PLC0415
 
@@ -88,7 +87,6 @@ def planned_as(
             asked, notes = held_to(request, found, ready, cluster)
         else:
             asked = replace(request, pins=pins_of_sharding(ready, found))
-        find = search if asked.global_batch is None else search_whole
-        plan = find(graph, cluster, asked, progress)
+        plan = search(graph, cluster, asked, progress)
     own = tuple(note for note in plan.notes if not note.startswith("pinned by "))
     return replace(plan, notes=(f"laid out as {file.name} says", *notes, *own)), notes

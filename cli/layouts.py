@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.request import InfeasibleError
-    from planner.whatif.layout_ranking import Ranking
+    from planner.whatif.layout_ranking import Ranking, RankingOptions
 
 NONE_FITS = 1
 EPILOG = """\b
@@ -123,17 +123,18 @@ def layouts(  # noqa: PLR0913  one parameter per option
     """Rank the conventional parallel layouts of a model on a machine."""
     check_outputs({"--csv": table, "--plot": plot}, [Path(model)])
     check_picture(plot, "--plot")
-    from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
     from planner.request import InfeasibleError  # noqa: PLC0415
-    from planner.whatif.layout_ranking import RankingOptions  # noqa: PLC0415
 
-    asked = RankingOptions(
-        devices=devices, batch=batch, sequence=sequence, cluster=cluster, precision=precision,
-        software=software, held=hold, top=top, variants=variants,
-    )  # fmt: skip
     try:
         with Progress() as progress:
-            found = asked.ranked(_configuration(model), model_name(model), progress)
+            progress(f"reading {Path(model).name}")
+            from planner.whatif.layout_ranking import RankingOptions  # noqa: PLC0415  takes a second
+
+            asked = RankingOptions(
+                devices=devices, batch=batch, sequence=sequence, cluster=cluster,
+                precision=precision, software=software, held=hold, top=top, variants=variants,
+            )  # fmt: skip
+            found = _ranked(asked, model, progress)
     except InfeasibleError as error:
         _say_infeasible(error, as_json=as_json)
         raise typer.Exit(NONE_FITS) from error
@@ -149,6 +150,12 @@ def layouts(  # noqa: PLR0913  one parameter per option
 
     with page() as out:
         print_ranking(found, files, out)
+
+
+def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
+    from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
+
+    return asked.ranked(_configuration(model), model_name(model), progress)
 
 
 def _configuration(model: str) -> Mapping[str, object]:

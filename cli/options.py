@@ -72,7 +72,8 @@ Batch: TypeAlias = Annotated[
     typer.Option(
         "--batch",
         metavar="N",
-        help="Another global batch than the one that the model was exported with.",
+        help="Samples of a step, in place of those that the model was exported with. A training "
+        "batch that does not fit as one is split into micro-batches.",
         show_default="the model's",
     ),
 ]
@@ -154,7 +155,8 @@ TimeLimit: TypeAlias = Annotated[
     typer.Option(
         "--time-limit",
         metavar="SECONDS",
-        help="Emergency brake. A plan that it cut short says so.",
+        help="Emergency brake of the whole command, the look for what would fit included. An "
+        "answer that it cut short says so.",
     ),
 ]
 Effort: TypeAlias = Annotated[

@@ -15,7 +15,7 @@ from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
-from ir.plan_stages import mesh_text
+from ir.plan_stages import mesh_text, split_text
 from ir.published import expected_text, published_note
 from topology.units import format_bytes, format_seconds
 
@@ -75,6 +75,8 @@ def _headline(plan: Plan, out: Console) -> None:
     facts = [f"batch {plan.batch}", *_rates(plan)] if plan.batch else []
     facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
     out.print("  " + ", ".join(facts))
+    if split := split_text(plan):
+        out.print(f"  {split}")
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
     stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
@@ -304,6 +306,8 @@ def print_remedies(error: InfeasibleError, out: Console) -> None:
     """What would make it fit, and what known schemes would take."""
     if error.interrupted:
         out.print("  interrupted: not everything was tried that could make it fit")
+    if error.out_of_time:
+        out.print("  the time limit ended the look for what would make it fit: raise --time-limit")
     if error.remedies:
         out.print("  what would make it fit:")
     for remedy in error.remedies:

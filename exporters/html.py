@@ -12,7 +12,7 @@ from exporters.sharding import tier_names
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedTensor
-from ir.plan_stages import mesh_text
+from ir.plan_stages import mesh_text, split_text
 from ir.published import expected_text, published_note
 from topology.units import format_bytes, format_seconds
 
@@ -59,7 +59,7 @@ def _header(plan: Plan) -> Markup:
     what = "training step" if request.get("training") else "forward pass"
     facts = [
         f"one {what}",
-        *([f"batch {plan.batch}"] if plan.batch else []),
+        *([split_text(plan) or f"batch {plan.batch}"] if plan.batch else []),
         main_dtype(graph),
         f"{plan.devices} x {chip_name} ({plan.cluster.get('name')})",
         f"for {request.get('target')}",
@@ -69,8 +69,8 @@ def _header(plan: Plan) -> Markup:
     expected = expected_text(estimate)
     certainty = f"by published runs {expected}" if expected else "uncalibrated"
     tiles = [(format_seconds(step_s), f"step time, {certainty}")]
-    if graph.batch and step_s > 0:
-        tiles.append((f"{graph.batch / step_s:,.4g} samples/s", "throughput"))
+    if plan.batch and step_s > 0:
+        tiles.append((f"{plan.batch / step_s:,.4g} samples/s", "throughput"))
     limit = estimate.memory_limit_bytes
     used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""
     tiles.append((format_bytes(peak), f"peak memory{used}"))

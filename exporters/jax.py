@@ -25,7 +25,7 @@ from exporters.sharding_json import (
     read_document,
     to_text,
 )
-from exporters.stages import WRITE_JSON, refuse_stages, stage_losses, stages_json
+from exporters.stages import one_stage, stage_losses, stages_json, step_lines
 from ir.plan import NamedLayout, Plan, PlannedCollective
 
 __all__ = ["from_json", "losses", "to_json", "to_python"]
@@ -140,9 +140,8 @@ def to_python(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: JAX cannot lay out a tensor as the plan does.
     """
-    if isinstance(plan, Plan):
-        refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
-    sharding = _expressible(plan)
+    whole = plan if isinstance(plan, Plan) else None
+    sharding = _expressible(plan if whole is None else one_stage(whole))
     rest: dict[object, object] = {}
     used: dict[object, object] = {}
     for each in sharding.parameters:
@@ -154,7 +153,7 @@ def to_python(plan: Plan | Sharding) -> str:
             used.setdefault(each.file_name, _spec(in_use))
     nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
     results = [t for op in sharding.operators for t in op.results if t.layout is not None]
-    return Template(MODULE).substitute(
+    text = Template(MODULE).substitute(
         axes=text_tuple((axis.name, axis.size) for axis in sharding.mesh),
         devices=text_tuple(sharding.rank_order),
         parameters=table(rest),
@@ -165,6 +164,7 @@ def to_python(plan: Plan | Sharding) -> str:
         operands=table(_operands(sharding)),
         partial=table({t.name: _partial(t.layout) for t in results if _partial(t.layout)}),
     )
+    return text if whole is None else text + step_lines(whole, sharding, _spec)
 
 
 def _operands(sharding: Sharding) -> Mapping[object, object]:

@@ -30,7 +30,7 @@ def cell_around(scope: str) -> str:
     outer, _, inner = scope.strip("/").rpartition("/")
     if not outer or not inner:
         what = "a network in stages is compiled within PipelineCell"
-        fix = "such as --set scope=network-PipelineCell/network-Net"
+        fix = "such as --set scope=network-PipelineCell/network-Net; of one stage GradAccumulation"
         raise ExportError(Violation(what, f"--set scope={scope}", fix))
     return outer
 

@@ -115,8 +115,10 @@ def losses(plan: Plan, file: OperatorFile) -> tuple[str, ...]:
     """What the file says otherwise than the plan, a sentence each."""
     out: list[str] = []
     if plan.pipeline is not None:
+        one = plan.pipeline.parts == 1
+        cell = "GradAccumulation" if one else "PipelineCell"
         out.append(
-            f"apply_mindspore.py gives cells their stages; PipelineCell makes "
+            f"{'' if one else 'apply_mindspore.py gives cells their stages; '}{cell} makes "
             f"{plan.pipeline.micro_batches} micro-batches, and slices whole inputs"
         )
     if file.derived:

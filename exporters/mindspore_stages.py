@@ -31,9 +31,24 @@ def assign(network):
     return [f"{{path}}: the network has no such cell" for path in STAGES if path not in cells]
 '''
 
+_ONE_STAGE = '''
+MICRO_BATCHES = {micro_batches}
+
+
+def accumulated(network_with_loss):
+    """The network with its loss, run once for each micro-batch: gradients are added up over them.
+
+    Call it before the training step is made.
+    """
+    from mindspore.parallel.nn import GradAccumulation
+
+    return GradAccumulation(network_with_loss, MICRO_BATCHES)
+'''
+
 
 def stage_module(plan: Plan, rename: Callable[[str], str]) -> str:
-    """Lines that assign stages to the cells of a network; none without a pipeline.
+    """Lines that assign stages to the cells of a network, or accumulate the gradients of one stage;
+    none without a pipeline.
 
     Args:
         plan: the plan.
@@ -42,6 +57,8 @@ def stage_module(plan: Plan, rename: Callable[[str], str]) -> str:
     pipeline = plan.pipeline
     if pipeline is None:
         return ""
+    if pipeline.parts == 1:
+        return _ONE_STAGE.format(micro_batches=pipeline.micro_batches)
     cells = {rename(path): stage for path, stage in assigned_cells(plan).items()}
     parts = pipeline.parts
     return _MODULE.format(

@@ -137,8 +137,8 @@ def files(plan: Plan, settings: Settings) -> Made:
     Raises:
         ExportError: a parameter cannot be on a server, or a setting cannot be.
     """
-    what = "parameter servers serve workers that are alike, the plan has pipeline stages"
-    refuse_stages(plan, what, "search with --batch in place of --global-batch")
+    what = "parameter servers serve workers that compute a step as one batch, the plan cuts it"
+    refuse_stages(plan, what, "plan a --batch that fits as one")
     chosen = _chosen(plan, settings)
     violations = tuple(_violations(plan, chosen))
     if violations:

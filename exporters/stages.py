@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from exporters.errors import ExportError, Violation
-from ir.plan import Plan, PlannedCollective
+from exporters.python_tables import table
+from exporters.sharding import Sharding, as_filed
+from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.plan_stages import leaving, pipeline_of, received, stage_plan, stage_ranks
 
 _LAYER = re.compile(r"^(.*?\.)?\d+(?=\.|$)")
@@ -119,12 +121,55 @@ def _sends(
 
 
 WRITE_JSON = "name a file that ends in .json; it holds the stages one by one"
+_STEP = """
+MICRO_BATCHES = {micro_batches}
+\"\"\"Parts of the batch of a step, run one after the other: their gradients are added up, and the
+optimizer updates once, after the last.\"\"\"
+
+STATES = {states}
+\"\"\"Optimizer state that is cut further than its parameter, by parameter.\"\"\"
+"""
+
+
+def one_stage(plan: Plan) -> Plan:
+    """A plan without stages, or one stage with what it does for a micro-batch.
+
+    Raises:
+        ExportError: there are several stages.
+    """
+    if plan.pipeline is None:
+        return plan
+    if len(plan.pipeline.stages) > 1:
+        refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
+    return stage_plan(plan, 0)
+
+
+def step_lines(plan: Plan, sharding: Sharding, encode: Callable[[NamedLayout], object]) -> str:
+    """Lines of a module on the micro-batches of a step in one stage; none if it is one batch.
+
+    Args:
+        plan: with one stage or none.
+        sharding: of that stage.
+        encode: how the target writes a layout.
+    """
+    if plan.pipeline is None:
+        return ""
+    states = {each.name: each.states for each in plan.parameters if each.states is not None}
+    filed: dict[object, object] = {
+        each.file_name: encode(as_filed(states[each.name], each.permutation))
+        for each in sharding.parameters
+        if each.name in states
+    }
+    return _STEP.format(micro_batches=plan.pipeline.micro_batches, states=table(filed))
 
 
 def stage_losses(plan: Plan, losses: Callable[[Plan], tuple[str, ...]]) -> tuple[str, ...]:
     """What a target does otherwise in any stage, and what it is not told."""
     stages = range(len(pipeline_of(plan).stages))
     every = dict.fromkeys(loss for s in stages for loss in losses(stage_plan(plan, s)))
+    if len(stages) == 1:
+        count = pipeline_of(plan).micro_batches
+        return (*every, f"the training loop adds up the gradients of {count} micro-batches")
     order = "the file says what each stage runs; the program that reads it makes the schedule"
     return (*every, order)
 

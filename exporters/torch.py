@@ -30,7 +30,7 @@ from exporters.sharding_json import (
     read_document,
     to_text,
 )
-from exporters.stages import WRITE_JSON, refuse_stages, stage_losses, stages_json
+from exporters.stages import one_stage, stage_losses, stages_json, step_lines
 from exporters.torch_module import MODULE
 from ir.ops import Engine, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective
@@ -259,9 +259,10 @@ def to_python(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: torch cannot number the ranks as the plan does, or cut images so.
     """
-    if isinstance(plan, Plan):
-        refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
-        _refuse_strips(plan)
+    whole = plan if isinstance(plan, Plan) else None
+    if whole is not None:
+        plan = one_stage(whole)
+        _refuse_strips(whole)
     sharding = _expressible(plan)
     codec = _codec(sharding)
     rest: dict[object, object] = {}
@@ -274,7 +275,7 @@ def to_python(plan: Plan | Sharding) -> str:
         if in_use != filed:
             used.setdefault(each.file_name, in_use)
     nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
-    return Template(MODULE).substitute(
+    text = Template(MODULE).substitute(
         dims=text_tuple((name, sharding.sizes[name]) for name in codec.dims),
         ranks=text_tuple(_ranks(sharding, codec.dims)),
         parameters=table(rest),
@@ -284,6 +285,7 @@ def to_python(plan: Plan | Sharding) -> str:
         activations=table(_activations(sharding, codec)),
         operands=table(_operands(sharding, codec)),
     )
+    return text if whole is None else text + step_lines(whole, sharding, codec.of)
 
 
 def _activations(sharding: Sharding, codec: _Placements) -> Mapping[object, object]:

@@ -333,6 +333,9 @@ class Plan:
     """None if a step is one batch on one mesh."""
     memory_bytes: tuple[float, ...] = ()
     """In use while each operator runs: forward in order, then backward in reverse order."""
+    whole_batch_bytes: float | None = None
+    """Bytes per device that the batch needs as one, where it was split into micro-batches because
+    that does not fit."""
 
     @property
     def parameters(self) -> tuple[PlannedTensor, ...]:

@@ -36,6 +36,8 @@ from ir.plan_checks import graph_faults, plan_faults
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
+_OPTIONAL = frozenset(("objective", "pipeline", "whole_batch_bytes"))
+"""Left out where there is none."""
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -70,6 +72,7 @@ class PlanFile:
     objective: Objective | None = None
     pipeline: Pipeline | None = None
     memory_bytes: tuple[float, ...] = ()
+    whole_batch_bytes: float | None = None
 
 
 def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
@@ -86,7 +89,7 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
         value = getattr(plan, item.name)
         if item.name == "graph":
             values["graph"] = value.record()
-        elif item.name not in {"objective", "pipeline"} or value is not None:
+        elif item.name not in _OPTIONAL or value is not None:
             values[item.name] = _record(value, layouts)
     _leave_out(values, staged=plan.pipeline is not None)
     if indent is not None:
@@ -232,7 +235,7 @@ def read_plan(path: Path, *, staged: bool = False) -> Plan:
         raise PlanFileError(
             f"{path} cuts a step into {len(plan.pipeline.stages)} stages and "
             f"{plan.pipeline.micro_batches} micro-batches, which this command does not know\n"
-            "  at:  pipeline\n  fix: search with --batch in place of --global-batch"
+            "  at:  pipeline\n  fix: plan a --batch that fits as one"
         )
     return plan
 

@@ -20,6 +20,7 @@ from ir.plan import (
 )
 from topology.cluster import Cluster
 from topology.part import stage_cluster
+from topology.units import format_memory
 
 MeshAxes: TypeAlias = tuple[tuple[str, int, int], ...]
 
@@ -51,6 +52,17 @@ def mesh_at(plan: Plan, stage: int) -> MeshAxes:
 def axis_sizes(plan: Plan, stage: int) -> dict[str, int]:
     """Sizes of the axes of the mesh that something of a stage is laid out on."""
     return {name: size for name, size, _ in mesh_at(plan, stage)}
+
+
+def split_text(plan: Plan) -> str:
+    """That a batch was split into micro-batches because it does not fit as one; else empty."""
+    if plan.pipeline is None or plan.whole_batch_bytes is None:
+        return ""
+    count, size = plan.pipeline.micro_batches, plan.pipeline.micro_batch
+    return (
+        f"batch {plan.batch} as {count} micro-batches of {size}: "
+        f"the whole batch needs {format_memory(plan.whole_batch_bytes)} per device"
+    )
 
 
 def meshes_of(plan: Plan) -> tuple[MeshAxes, ...]:

@@ -79,6 +79,8 @@ def infeasible(
     solution: Solution,
     request: SearchRequest,
     beside: tuple[Baseline, ...] = (),
+    *,
+    interrupted: bool = False,
 ) -> InfeasibleError:
     """The error for a problem whose least peak exceeds the limit."""
     limit = lowered.problem.memory_limit_bytes
@@ -95,7 +97,7 @@ def infeasible(
         f"--memory {math.ceil(needed / 2**30)}GiB, if the devices had it",
         f"--devices {next_job_size(math.ceil(devices * needed / limit))} or more",
     ]
-    if batch > 1:
+    if batch > 1 and request.global_batch is None:
         smaller = max(1, 2 ** math.floor(math.log2(max(1.0, batch * limit / needed))))
         remedies.insert(0, f"--batch {min(smaller, batch // 2)} (now {batch})")
     if request.training and request.optimizer.value.startswith("adam"):
@@ -108,4 +110,5 @@ def infeasible(
         contributors=causes,
         remedies=tuple(remedies),
         baselines=beside,
+        interrupted=interrupted,
     )

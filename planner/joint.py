@@ -14,6 +14,8 @@ from dataclasses import replace
 
 from ir.graph import OpGraph
 from ir.plan import Bound, Plan
+from planner.at_once import search_at_once
+from planner.deadline import Deadline
 from planner.evidence import space_of
 from planner.fit import check_states, infeasible
 from planner.least_memory import least_memory
@@ -22,7 +24,6 @@ from planner.pins import pin_notes
 from planner.preparation import dialect_for
 from planner.pricing import MEMORY, TIME, check_cost
 from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.search import search
 from planner.solvers import Solution
 from planner.stages.floors import Floors
 from planner.stages.held import held_notes
@@ -71,24 +72,51 @@ def search_whole(
         BatchError: the batch cannot be followed through the model.
         InfeasibleError: nothing fits into memory.
     """
+    deadline = Deadline.after(request.time_limit_s)
+    try:
+        return plan_whole(graph, cluster, request, report)
+    except InfeasibleError as error:
+        report(error.what)
+        report("nothing fits: looking for a change that makes it possible")
+        asked = replace(request, time_limit_s=deadline.left_s)
+
+        def find(larger: Cluster, asked: SearchRequest) -> Plan:
+            return any_whole(graph, larger, asked)
+
+        raise with_remedy(error, cluster, asked, find, len(graph.ops), report) from error
+
+
+def plan_whole(
+    graph: OpGraph,
+    cluster: Cluster,
+    request: SearchRequest,
+    report: Report = lambda _: None,
+    *,
+    tries_whole_batch: bool = True,
+) -> Plan:
+    """The same without a look for remedies where nothing fits.
+
+    Args:
+        graph: as imported.
+        cluster: the machine.
+        request: with a global batch.
+        report: receives progress.
+        tries_whole_batch: a step may be one micro-batch: the whole batch may fit.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
     check_whole(graph, request)
     check_cost(request.cost, dialect_for(request, cluster.devices), graph)
 
     def at_once(asked: SearchRequest) -> Plan:
         if asked.cost == MEMORY:
             return least_memory(asked, at_once)
-        return _Joint(Task(graph, cluster, asked), report).plan()
+        return _Joint(Task(graph, cluster, asked), report, tries_whole_batch).plan()
 
-    try:
-        return at_once(request)
-    except InfeasibleError as error:
-        report(error.what)
-        report("nothing fits: looking for a change that makes it possible")
-
-        def find(larger: Cluster, asked: SearchRequest) -> Plan:
-            return any_whole(graph, larger, asked)
-
-        raise with_remedy(error, cluster, request, find, len(graph.ops), report) from error
+    return at_once(request)
 
 
 def any_whole(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Plan:
@@ -100,7 +128,7 @@ def any_whole(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Plan:
         InfeasibleError: nothing fits into memory.
     """
     check_whole(graph, request)
-    return _Joint(Task(graph, cluster, request, any_will_do=True), lambda _: None).plan()
+    return _Joint(Task(graph, cluster, request, any_will_do=True), lambda _: None, True).plan()
 
 
 def check_whole(graph: OpGraph, request: SearchRequest) -> None:
@@ -175,8 +203,8 @@ def _wishes(request: SearchRequest) -> bool:
 
 
 class _Joint:
-    def __init__(self, task: Task, report: Report) -> None:
-        self.task, self.report = task, report
+    def __init__(self, task: Task, report: Report, tries_whole_batch: bool) -> None:
+        self.task, self.report, self.tries_whole_batch = task, report, tries_whole_batch
         self.tried: set[Shape] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
@@ -185,7 +213,8 @@ class _Joint:
 
     def plan(self) -> Plan:
         """The best of all shapes."""
-        shapes = self.task.shapes()
+        every = self.task.shapes()
+        shapes = [s for s in every if self.tries_whole_batch or s.micro_batches > 1]
         first = self.task.micro(self.task.first_micro_batch)
         said = check_offload(self.task.cluster.chip, self.task.request.offload)
         check_states(first.graph, self.task.cluster, self.task.request)
@@ -239,6 +268,9 @@ class _Joint:
     def _solve(self, priced: Sequence[Priced], more: int = 0) -> None:
         """Shapes are solved whole in the order of what is expected of them; some more of them."""
         for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape)):
+            if self.tried and self.task.is_late:
+                self.task.truncated = True
+                return
             least_s = self._least_s()
             if self.task.any_will_do and self.fitting:
                 return
@@ -296,9 +328,10 @@ class _Joint:
 
     def _plain(self) -> Plan | None:
         """The plan of one batch on one mesh, as it is found without a global batch."""
-        asked = replace(self.task.request, batch=self.task.batch)
+        task = self.task
+        asked = replace(task.request, batch=task.batch, time_limit_s=task.deadline.left_s)
         try:
-            found = search(self.task.source, self.task.cluster, asked, self.report)
+            found = search_at_once(task.source, task.cluster, asked, self.report)
         except InfeasibleError:
             return None
         wants = self.task.wants

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.plan import Objective, Plan
+from planner.deadline import Deadline
 from planner.pricing import MEMORY, TIME
 from planner.request import InfeasibleError, SearchRequest
 
@@ -27,12 +28,13 @@ def least_memory(request: SearchRequest, find: Callable[[SearchRequest], Plan]) 
     Raises:
         InfeasibleError: nothing fits into memory.
     """
+    deadline = Deadline.after(request.time_limit_s)
     asked = replace(request, cost=TIME)
     best = find(asked)
     own, high, low = best.estimate.memory_limit_bytes, best.estimate.peak_memory_bytes, 0.0
     for _ in range(STEPS):
         limit = math.sqrt(low * high) if low else high / 2
-        found = _within(limit, asked, find)
+        found = _within(limit, replace(asked, time_limit_s=deadline.left_s), find)
         if found is None:
             low = limit
         else:

@@ -32,6 +32,7 @@ class InfeasibleError(Exception):
         baselines: tuple[Baseline, ...] = (),
         *,
         interrupted: bool = False,
+        out_of_time: bool = False,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -45,6 +46,8 @@ class InfeasibleError(Exception):
         self.baselines = baselines
         self.interrupted = interrupted
         """Whether the user ended the look for remedies (Ctrl-C)."""
+        self.out_of_time = out_of_time
+        """Whether the time limit ended it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.baselines import baselines, batch_places
-from planner.basis import Basis
-from planner.dialects import Dialect
-from planner.evidence import Evidence
-from planner.fit import check_states, infeasible
-from planner.least_memory import least_memory
-from planner.liveness import Liveness, analyse
-from planner.lowered import Lowered, Setting
-from planner.lowering import lower
-from planner.outcome import (
-    Outcome,
-    beside_baselines,
-    fits_beside_buffers,
-    gap_of,
-    objective_of,
-    plan_of,
-    shape_of,
-    with_objective,
-)
-from planner.pinning import first_meshes, meshes_for, pinned
-from planner.pins import held_pins, pin_notes
-from planner.preparation import dialect_for, input_layouts, prepare
-from planner.pricing import MEMORY, TIME, check_cost
-from planner.recursive_programming import with_recursive_pins
-from planner.request import RequestError, SearchRequest
-from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
-from planner.solvers.relaxation import elimination_work
-from planner.strategy_cost import completed, same_splits
-from planner.token_cuts import ruled_out, without
-from planner.wishes import Wishes
+from planner.at_once import Ready, Report, made_ready, search_at_once
+from planner.deadline import Deadline
+from planner.fit import check_states
+from planner.joint import check_whole, plan_whole, search_whole
+from planner.recursive_programming import NAME as RECURSIVE
+from planner.request import InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
-from topology.mesh import Mesh
 from topology.units import format_memory
 
-FINER_MESH_WORK = 1_000_000
-"""Finer meshes are tried where eliminating the first one visits at most so many table entries, per
-unit of effort; on two axes more they visit some sixty times as many."""
-ORDER_WORK = 100_000_000
-"""The same for other orders of ranks: a handful, each solved as fast as the first."""
-WIDE_GAP = 0.01
-"""Gap above which a coarser mesh is tried too."""
-BUFFER_ROUNDS = 2
-"""Times that an answer is sought again because its communication groups need more buffers."""
-WORTHWHILE = 1e-3
-"""Relative gain without a memory limit that makes a finer mesh worth solving within it."""
-
-Report = Callable[[str], None]
-"""Receives one line of progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A model made ready for a request; searches that differ in the machine alone may share it."""
-
-    liveness: Liveness
-    notes: tuple[str, ...]
-    batch: Mapping[str, int] | str
-    """Where the batch is, as `batch_places` says it."""
-
-
-def made_ready(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Ready:
-    """The model in the form in which it is planned; raises as `search` does."""
-    ready, notes = prepare(graph, cluster, request)
-    liveness = analyse(ready, training=request.training)
-    return Ready(liveness, tuple(notes), batch_places(ready))
+__all__ = ["Ready", "Report", "in_micro_batches", "made_ready", "search"]
 
 
 def search(
@@ -84,6 +27,9 @@ def search(
     ready: Ready | None = None,
 ) -> Plan:
     """The fastest plan within memory.
+
+    A batch that does not fit as one is split into micro-batches whose gradients are added up; a
+    global batch may be cut into stages too.
 
     Args:
         graph: as imported.
@@ -97,216 +43,57 @@ def search(
         BatchError: the batch cannot be followed through the model.
         InfeasibleError: nothing fits into memory.
     """
-    if request.cost == MEMORY:
-        return least_memory(request, lambda asked: search(graph, cluster, asked, report, ready))
+    if request.global_batch is not None:
+        return search_whole(graph, cluster, request, report)
+    deadline = Deadline.after(request.time_limit_s)
     ready = ready or made_ready(graph, cluster, request)
-    planned = ready.liveness.graph
-    request = with_recursive_pins(request, planned, cluster.devices)
-    dialect = dialect_for(request, cluster.devices)
-    report(
-        f"{len(planned.ops)} operators, {len(planned.parameters)} parameters "
-        f"on {cluster.devices} devices of {cluster.name}"
-    )
-    check_cost(request.cost, dialect, planned)
-    check_states(planned, cluster, request)
-    hunt = Hunt(ready.liveness, cluster, dialect, request, report)
-    notes = [*ready.notes, *pin_notes(hunt.pins)]
-    outcomes = hunt.outcomes()
-    best = min(outcomes, key=lambda o: o.rank)
-    if request.cost != TIME and best.fits:
-        in_time, fastest = hunt.in_time(best)
-        beside = tuple(baseline for baseline, _ in baselines(in_time.lowered, ready.batch))
-        plan = plan_of(in_time, fastest, request, notes, beside)
-        return with_objective(plan, objective_of(request.cost, best.solution, outcomes))
-    priced = request.cost == TIME and hunt.wishes.allow_baselines
-    best, beside = beside_baselines(best, ready.batch) if priced else (best, ())
-    if not best.fits:
-        hunt.wishes.check(best.solution)
-        raise infeasible(best.lowered, best.solution, request, beside)
-    plan = plan_of(best, outcomes, request, notes, beside)
-    bound_s = min(o.solution.bound_s for o in outcomes)
-    return hunt.wishes.noted(plan, best.lowered, best.solution.choice or (), bound_s)
-
-
-class Hunt:
-    """The search on one mesh after the other."""
-
-    def __init__(
-        self,
-        liveness: Liveness,
-        cluster: Cluster,
-        dialect: Dialect,
-        request: SearchRequest,
-        report: Report,
-    ) -> None:
-        self.liveness, self.cluster, self.dialect = liveness, cluster, dialect
-        self.request, self.report, self.cost = request, report, request.cost
-        self.ruled_out = ruled_out(request, liveness.graph)
-        self.pins = held_pins(liveness.graph, request, cluster.devices)
-        self.wishes = Wishes.of(liveness.graph, request)
-        limit_s = request.time_limit_s
-        self.deadline = None if limit_s is None else time.monotonic() + limit_s
-        self.coarse: Outcome | None = None
-        self.interrupted = False
-        self.enough = 0.0
-
-    def outcomes(self) -> list[Outcome]:
-        """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
-
-        Where the first mesh is too fine to be solved well even without a memory limit, and a limit
-        binds, a coarser one comes before it: the harder problem would be solved worse still.
-        Finer meshes are tried on problems small enough, and the fastest without a memory limit is
-        kept if it gains.
-        """
-        first, *finer = first_meshes(self._meshes, self.dialect, self.cluster)
-        lead = self._unlimited(first)
-        if not lead.fits and gap_of(lead.solution) > WIDE_GAP:
-            coarse = self._on_coarser_mesh()
-            if coarse is not None and coarse.fits:
-                return [coarse]
-        kept = [lead]
-        if self.interrupted:
-            finer = []
-        work = ORDER_WORK if self.dialect.cut_counts else FINER_MESH_WORK
-        if elimination_work(lead.lowered.problem) <= work * self.request.effort:
-            tried = [self._unlimited(mesh) for mesh in finer]
-            target_s = lead.solution.cost_s * (1 - WORTHWHILE)
-            fastest = min(tried, key=lambda o: o.solution.cost_s, default=lead)
-            kept += [fastest] if fastest.solution.cost_s < target_s else []
-        out: list[Outcome] = []
-        for outcome in kept:
-            beaten = any(o.fits and o.solution.cost_s <= outcome.solution.bound_s for o in out)
-            found = outcome if outcome.fits or beaten else self._limited(outcome)
-            out.append(self._within_buffers(found))
-        return self._or_coarser(out)
-
-    def _meshes(self, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
-        """Those on which everything pinned can be kept."""
-        fitting = meshes_for(self.liveness.graph, self.pins, self.dialect, meshes)
-        return self.ruled_out.meshes(self.wishes.meshes(fitting))
-
-    def _keeps_pins(self, mesh: Mesh) -> bool:
+    try:
+        return search_at_once(graph, cluster, request, report, ready)
+    except InfeasibleError as error:
+        asked = in_micro_batches(ready.liveness.graph, request)
+        if asked is None or error.interrupted:
+            raise
+        check_states(ready.liveness.graph, cluster, request)
+        needed = format_memory(error.needed_bytes)
+        report(f"the whole batch needs {needed}: it is split into micro-batches")
+        asked = replace(asked, time_limit_s=deadline.left_s)
         try:
-            return bool(self._meshes([mesh]))
-        except RequestError:
-            return False
+            plan = plan_whole(graph, cluster, asked, report, tries_whole_batch=False)
+        except (RequestError, BatchError):
+            raise error from None
+        except InfeasibleError as smaller:
+            raise _with_stages_named(error, smaller, asked) from error
+        return replace(plan, whole_batch_bytes=error.needed_bytes)
 
-    def _lower(self, setting: Setting, basis: Basis | None = None) -> Lowered:
-        found = self.wishes.narrowed(pinned(lower(self.liveness, setting, basis), self.pins))
-        return without(found, self.ruled_out)
 
-    def _or_coarser(self, found: list[Outcome]) -> list[Outcome]:
-        """On a graph too wide to be solved well, the answer on fewer axes if it is better."""
-        best = min(found, key=lambda o: o.rank)
-        if best.gap <= WIDE_GAP or best.solution.proof == "infeasible":
-            return found
-        if self.interrupted and best.fits:
-            return found
-        coarse = self._on_coarser_mesh()
-        return [coarse] if coarse is not None and coarse.rank < best.rank else found
+def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:
+    """The request with its batch split into micro-batches on one stage; None if it cannot be.
 
-    def _on_coarser_mesh(self) -> Outcome | None:
-        mesh = self.dialect.coarser_mesh(self.cluster)
-        if self.coarse is None and mesh is not None and self._keeps_pins(mesh):
-            free = self._unlimited(mesh)
-            self.coarse = self._within_buffers(free if free.fits else self._limited(free))
-        return self.coarse
+    Args:
+        graph: as it is planned.
+        request: without a global batch.
+    """
+    batch = request.batch or graph.batch
+    if batch < 2 or request.global_batch is not None or request.solver == RECURSIVE:
+        return None
+    asked = replace(request, batch=None, global_batch=batch, pipeline="off")
+    degrees = dict(request.degrees)
+    if degrees.pop("zero3", None) is not None:
+        asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
+    try:
+        check_whole(graph, asked)
+    except RequestError:
+        return None
+    return asked
 
-    def _setting(self, mesh: Mesh) -> Setting:
-        limit = self.request.memory_limit_bytes or float(self.cluster.usable_memory_bytes)
-        return Setting(
-            self.cluster,
-            mesh,
-            self.dialect,
-            self.request.training,
-            self.request.optimizer,
-            input_layouts(self.liveness.graph, mesh, self.dialect, self.request),
-            limit,
-            cost=self.cost,
-            held=frozenset(pin.op.name for pin in self.pins),
-        )
 
-    def _unlimited(self, mesh: Mesh) -> Outcome:
-        """Without a memory limit the answer is exact, and often fits."""
-        lowered = self._lower(self._setting(mesh))
-        sizes = lowered.problem.sizes
-        self.report(f"mesh {shape_of(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
-        return Outcome(lowered, self._solve(lowered, math.inf))
-
-    def _within_buffers(self, outcome: Outcome) -> Outcome:
-        """The answer beside the buffers of its own communication groups; where it does not fit
-        beside them they count in its peak.
-        """
-        limit = outcome.lowered.problem.memory_limit_bytes
-        for left in reversed(range(BUFFER_ROUNDS + 1)):
-            excess = Evidence(outcome.lowered, outcome.solution.choice or ()).buffer_excess_bytes()
-            peak = outcome.solution.peak_bytes + excess
-            if not outcome.fits or outcome.lowered.problem.fits(peak):
-                break
-            if not left:
-                return Outcome(outcome.lowered, replace(outcome.solution, peak_bytes=peak))
-            outcome = self._limited(outcome, limit - excess)
-        return outcome
-
-    def _limited(self, free: Outcome, limit_bytes: float | None = None) -> Outcome:
-        """Within memory, with the choice to compute saved tensors again.
-
-        That choice only costs time: it is offered when memory binds, not before.
-        """
-        setting, lowered = free.lowered.setting, free.lowered
-        needed, limit = free.solution.peak_bytes, limit_bytes or setting.memory_limit_bytes
-        self.report(
-            f"mesh {shape_of(setting.mesh)}: the fastest plan needs {format_memory(needed)} "
-            f"of {format_memory(limit)}"
-        )
-        if self.liveness.derived:
-            lowered = self._lower(replace(setting, recompute=True), lowered.basis)
-        tight = self._solve(lowered, limit)
-        bound_s = max(tight.bound_s, free.solution.bound_s)
-        return Outcome(lowered, replace(tight, bound_s=bound_s))
-
-    def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
-        """What was found at another cost, in seconds, and the fastest plans beside it.
-
-        What that cost does not decide, such as layouts at rest, is chosen for the least time.
-        """
-        self.report("the same in seconds, and the fastest plan for comparison")
-        self.cost, self.coarse = TIME, None
-        lowered = self._lower(replace(found.lowered.setting, cost=TIME))
-        problem, choice = lowered.problem, found.solution.choice or ()
-        allowed = same_splits(lowered, choice)
-        kept = replace(
-            found.solution, cost_s=problem.cost_s(choice), peak_bytes=problem.peak_bytes(choice)
-        )
-        limits = (math.inf, problem.memory_limit_bytes)
-        better = [completed(problem, allowed, limit) for limit in limits]
-        fine = [s for s in better if s.choice is not None and fits_beside_buffers(lowered, s)]
-        best = min((*fine, kept), key=lambda s: s.cost_s)
-        solution = replace(best, proof="bounded", truncated=found.solution.truncated)
-        return Outcome(lowered, solution), self.outcomes()
-
-    def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
-        problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
-        problem = self.wishes.posed(lowered, problem)
-        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
-        request = self.request
-        budget = Budget(request.effort, left, request.seed, request.threads, self.enough)
-        try:
-            found = solver_by_name(self._solver()).solve(problem, budget, self._progress)
-        except ProblemTooLargeError as error:
-            raise RequestError(
-                f"{error}\n  at:  --solver {request.solver}\n  fix: leave --solver out"
-            ) from error
-        if found.interrupted:
-            self.report("interrupted: ending with what is quick to find")
-            self.deadline, self.interrupted = time.monotonic(), True
-        return self.wishes.judged(lowered, found)
-
-    def _solver(self) -> str:
-        return self.request.solver
-
-    def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
-        unit = " s" if self.cost == TIME else ""
-        best = f"best {cost_s:.6g}{unit}" if math.isfinite(cost_s) else "nothing that fits yet"
-        bound = f", bound {bound_s:.6g}{unit}" if math.isfinite(bound_s) else ""
-        self.report(f"{stage}: {best}{bound}")
+def _with_stages_named(
+    whole: InfeasibleError, split: InfeasibleError, asked: SearchRequest
+) -> InfeasibleError:
+    """The refusal of a batch that fits neither as one nor in micro-batches."""
+    stages = f"--global-batch {asked.global_batch} in place of --batch, which may cut stages too"
+    return InfeasibleError(
+        f"{split.what}, in micro-batches too",
+        split.needed_bytes, split.available_bytes, split.contributors,
+        (stages, *split.remedies), whole.baselines, interrupted=split.interrupted,
+    )  # fmt: skip

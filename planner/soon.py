@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.plan import Estimate
+from planner.at_once import FINER_MESH_WORK, ORDER_WORK, Hunt, Ready
 from planner.evidence import Evidence
 from planner.fit import check_states
 from planner.lowered import Lowered
@@ -15,7 +16,6 @@ from planner.pinning import first_meshes
 from planner.preparation import dialect_for
 from planner.problem import Problem
 from planner.request import SearchRequest
-from planner.search import FINER_MESH_WORK, ORDER_WORK, Hunt, Ready
 from planner.solvers import Budget
 from planner.solvers.least_peak import LeastPeak, is_narrow, least_peak
 from planner.solvers.relaxation import elimination_work
@@ -92,12 +92,15 @@ class Soon(Hunt):
 
     @property
     def _budget(self) -> Budget:
-        return Budget(self.request.effort, None, self.request.seed, self.request.threads)
+        request = self.request
+        return Budget(request.effort, self.deadline.solver_s, request.seed, request.threads)
 
     def _open(self, limit_bytes: float) -> Iterator[tuple[Lowered, LeastPeak]]:
         """Meshes on which something may fit, the first one first."""
         proven = True
         for mesh in self.meshes:
+            if self.deadline.is_over:
+                return
             lowered = self._at(mesh, limit_bytes)
             posed = self.wishes.posed(lowered, lowered.problem)
             least = self._least_of(posed, mesh, limit_bytes)

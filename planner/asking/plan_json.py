@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ir.plan_stages import MeshAxes, has_equal_stages, mesh_at, stage_size
+from ir.plan_stages import MeshAxes, has_equal_stages, mesh_at, split_text, stage_size
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -32,6 +32,22 @@ def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
         "files": [str(p) for p in files],
         **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
         **({} if plan.pipeline is None else {"pipeline": asdict(plan.pipeline)}),
+        **_split(plan),
+    }
+
+
+def _split(plan: Plan) -> dict[str, object]:
+    """How a batch that does not fit as one was split; nothing where it fits."""
+    text, pipeline = split_text(plan), plan.pipeline
+    if not text or pipeline is None:
+        return {}
+    return {
+        "split": {
+            "text": text,
+            "micro_batches": pipeline.micro_batches,
+            "micro_batch": pipeline.micro_batch,
+            "whole_batch_bytes": plan.whole_batch_bytes,
+        }
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
@@ -16,7 +16,7 @@ from planner.asking.sources import Document, ModelSource
 from planner.asking.symbols import split_symbols, told_by, with_symbols
 from planner.asking.texts import device_count, with_sequence
 from planner.asking.wishes import kept_close, split_pins
-from planner.joint import search_whole
+from planner.deadline import Deadline
 from planner.request import SearchRequest
 from planner.search import Report, search
 from topology.rank_tables.machine import TableMachine
@@ -31,6 +31,13 @@ class Question:
     machine: JobMachine
     warnings: tuple[str, ...] = ()
     """What the user should know before the answer."""
+    deadline: Deadline = field(default=Deadline.after(None), compare=False)
+    """When the search and all that comes after it shall end."""
+
+    @property
+    def left(self) -> SearchRequest:
+        """The request with the time that is left for it."""
+        return replace(self.request, time_limit_s=self.deadline.left_s)
 
     @property
     def table(self) -> TableMachine | None:
@@ -44,10 +51,9 @@ class Question:
             RequestError: the request does not fit the model or the machine.
             InfeasibleError: nothing fits into memory.
         """
-        find = search if self.request.global_batch is None else search_whole
         report(f"reading {self.model.name}")
         graph = self.model.graph(dict(self.request.bind))
-        return self.machine.noted(find(graph, self.machine.cluster, self.request, report))
+        return self.machine.noted(search(graph, self.machine.cluster, self.left, report))
 
 
 def question(
@@ -69,6 +75,7 @@ def question(
     bind = with_sequence(options.bind, options.sequence)
     named = options.cluster if machine_file is None else machine_file
     asked = _request(options, split_symbols(bind)[0])
+    deadline = Deadline.after(asked.time_limit_s)
     computer = machine(named, options.devices, options.product, asked)
     told = told_by(model, bind)
     ranges, symbols = split_symbols([*bind, *told])
@@ -77,7 +84,7 @@ def question(
     request, warnings = with_shards(request, options.shard, model, computer.cluster)
     said = (f"{text}: as the model says" for text in told)
     computer = replace(computer, notes=(*computer.notes, *said, *notes))
-    return Question(model, request, computer, warnings)
+    return Question(model, request, computer, warnings, deadline)
 
 
 def _request(options: SearchOptions, bind: list[str]) -> SearchRequest:

@@ -16,6 +16,7 @@ from ir.batch import BatchError, find_batch
 from ir.graph import OpGraph
 from ir.plan import Estimate
 from planner.asking.errors import UserError
+from planner.deadline import Deadline
 from planner.degrees import degrees_text
 from planner.dialects import TARGETS, Dialect
 from planner.explain.records import Record
@@ -97,6 +98,8 @@ class Infeasibility(Record):
     """All changes were tried before the effort was used up."""
     interrupted: bool = False
     """The user did not wait for all of them (Ctrl-C)."""
+    out_of_time: bool = False
+    """The time limit came before all of them were tried."""
 
 
 def why_infeasible(
@@ -108,20 +111,22 @@ def why_infeasible(
     *,
     report: Report = lambda _: None,
 ) -> Infeasibility:
-    """The reasons, and changes that were tried and fit; Ctrl-C ends that with those found so far.
+    """The reasons, and changes that were tried and fit; Ctrl-C and the time limit end that with
+    those found so far.
 
     Args:
         graph: as imported.
         cluster: the machine.
-        request: what was asked. Of one with a global batch the changes are those that its search
-            has tried.
+        request: what was asked; its time limit is of the look. Of one with a global batch the
+            changes are those that its search has tried.
         error: what the search for it raised.
         grow: makes the machine larger.
         report: receives progress.
     """
     fewest, most = TRIALS
     count = min(max(OPERATORS // max(len(graph.ops), 1), fewest), most) * request.effort
-    trials = Trials(graph, cluster, report, count)
+    deadline = Deadline.after(request.time_limit_s)
+    trials = Trials(graph, cluster, report, count, deadline)
     if error.interrupted:
         trials.end()
     blamed: list[_Without] = []
@@ -144,6 +149,7 @@ def why_infeasible(
         recompute="offered, and not enough" if offered else "nothing is kept for a backward pass",
         complete=not trials.is_over,
         interrupted=trials.interrupted,
+        out_of_time=trials.is_late,
     )
 
 
@@ -237,6 +243,7 @@ def _fixes(
     grow: Grow,
 ) -> Iterator[Fix]:
     yield from _dropped(trials, blamed)
+    yield from _in_stages(trials, request)
     yield from _enough_memory(trials, request, error)
     yield from _other_target(trials, request)
     yield from _smaller_batch(trials, request)
@@ -266,6 +273,16 @@ def _fix(kind: str, change: str, found: Estimate) -> Fix:
     step_s, peak = found.step_time_s, found.peak_memory_bytes
     text = f"{change}: a step of {step_s:.4g} s in {format_bytes(peak)} per device"
     return Fix(kind, change, step_s, peak, text)
+
+
+def _in_stages(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
+    """Stages, where micro-batches alone are not enough."""
+    if trials.is_over or not trials.states_fit(request):
+        return
+    asked = trials.in_micro_batches(request)
+    if asked is not None:
+        change = f"--global-batch {asked.global_batch} in place of --batch"
+        yield from _tried(trials, "decision", change, replace(asked, pipeline="auto"))
 
 
 def _other_target(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
@@ -311,7 +328,9 @@ def _enough_memory(trials: Trials, request: SearchRequest, error: InfeasibleErro
     if room is None:
         return
     unit, name = (GIB, "GiB") if error.needed_bytes >= 4 * GIB else (2**20, "MiB")
-    least, known = _least_memory(room, error)
+    least, known = error.available_bytes, error.needed_bytes
+    if trials.in_micro_batches(request) is None or not trials.states_fit(request):
+        least, known = _least_memory(room, error)
     below, amount = math.ceil(least / unit) - 1, math.ceil(known / unit)
     best: tuple[int, Fix] | None = None
     for _ in range(MOST_MEMORY):
@@ -343,6 +362,8 @@ def _smaller_batch(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
     """The largest of the halves of the batch that fits."""
     if trials.is_over or not trials.states_fit(request):
         return
+    if trials.in_micro_batches(request) is not None:
+        return  # The search split it as far as it goes.
     batch = request.batch or trials.graph.batch or _batch_of(trials.graph)
     for _ in range(MOST_HALVINGS):
         if batch < 2 or batch % 2:

@@ -33,7 +33,8 @@ def why_nothing_fits(
     graph = found.model.graph(dict(found.request.bind))
     if not error.interrupted:
         report("nothing fits: looking for the least change with which something does")
-    return why_infeasible(graph, found.machine.cluster, found.request, error, grow, report=report)
+    request = found.left
+    return why_infeasible(graph, found.machine.cluster, request, error, grow, report=report)
 
 
 def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
@@ -42,4 +43,5 @@ def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
     return InfeasibleError(
         error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
         error.baselines, interrupted=found.interrupted,
+        out_of_time=found.out_of_time or error.out_of_time,
     )  # fmt: skip

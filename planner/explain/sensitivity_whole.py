@@ -17,10 +17,10 @@ from ir.plan import Pipeline, Plan
 from planner.explain.asked import source_of, whole_request_of
 from planner.explain.difference_by_cause import changed_operators
 from planner.explain.turns import Judge, Range, Sensitivity, Turn, Verdict, turn
-from planner.joint import search_whole
 from planner.moving import resized
 from planner.moving_stages import on_machine
 from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.search import search
 from topology.cluster import Cluster
 
 FARTHEST = 4.0
@@ -131,7 +131,7 @@ class _Moving:
         self.searches += 1
         self.report(f"search {self.searches} of at most {self.most}: {what}")
         try:
-            return search_whole(self.source, machine, request)
+            return search(self.source, machine, request)
         except (InfeasibleError, RequestError):
             return None
 

@@ -1,7 +1,8 @@
 """Trials of changed requests: whether something fits with them, as soon as that is known.
 
 They share what does not depend on what was changed: the model made ready, and for amounts of memory
-the priced problem too. What they may do is counted in searches and effort, not in seconds.
+the priced problem too. What they may do is counted in searches and effort; the clock ends them only
+at the time limit.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Estimate
+from planner.at_once import Ready, made_ready, search_at_once
+from planner.deadline import Deadline
 from planner.explain.posed import QUICK
 from planner.fit import check_states
 from planner.joint import any_whole
 from planner.pricing import MEMORY, TIME
 from planner.request import Cuts, InfeasibleError, RequestError, SearchRequest
-from planner.search import Ready, made_ready, search
+from planner.search import in_micro_batches
 from planner.soon import Soon
 from topology.cluster import Cluster
 from topology.errors import TopologyError
@@ -41,13 +44,20 @@ class Trials:
     report: Callable[[str], None]
     left: int
     """Trials that may still be made."""
+    deadline: Deadline
+    """When the last one shall end."""
     interrupted: bool = False
     """Whether the user ended them (Ctrl-C)."""
     _ready: dict[_Form, Ready] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
-        return self.left <= 0
+        return self.left <= 0 or self.deadline.is_over
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the clock ended them before the effort did."""
+        return self.left > 0 and self.deadline.is_over
 
     def end(self) -> None:
         """Make no further ones: the user does not want to wait."""
@@ -61,9 +71,10 @@ class Trials:
             return False
         self.left -= 1
         try:
-            return self._soon(request).fits()
+            fits = self._soon(request).fits()
         except UNFIT:
             return False
+        return fits or self._split(request, self.cluster) is not None
 
     def estimate(self, request: SearchRequest, cluster: Cluster | None = None) -> Estimate | None:
         """Of a plan that fits; None if none was found, no trial is left or the request cannot be.
@@ -74,26 +85,42 @@ class Trials:
         if self.is_over:
             return None
         self.left -= 1
+        machine = cluster or self.cluster
         try:
-            if _is_of_time(request):
-                soon = self._soon(request, cluster)
-                found = soon.estimate()
-                if soon.interrupted:
-                    self.end()
-                return found
-            return self._searched(request, cluster or self.cluster)
+            if not _is_of_time(request):
+                return self._searched(request, machine)
+            found = self._of(self._soon(request, cluster))
         except UNFIT:
             return None
+        return found or self._split(request, machine)
 
     def within(self, soon: Soon, limit_bytes: float) -> Estimate | None:
         """The same of a request that was taken apart, with another amount of memory."""
         if self.is_over:
             return None
         self.left -= 1
+        limited = replace(soon.request, memory_limit_bytes=limit_bytes)
+        return self._of(soon, limit_bytes) or self._split(limited, self.cluster)
+
+    def _of(self, soon: Soon, limit_bytes: float | None = None) -> Estimate | None:
         found = soon.estimate(limit_bytes)
         if soon.interrupted:
             self.end()
         return found
+
+    def in_micro_batches(self, request: SearchRequest) -> SearchRequest | None:
+        """The request as a search asks it again where its batch does not fit as one."""
+        return in_micro_batches(self._made_ready(request).liveness.graph, request)
+
+    def _split(self, request: SearchRequest, cluster: Cluster) -> Estimate | None:
+        """What fits of a batch that is split into micro-batches, as a search does where it must."""
+        if self.is_over:
+            return None
+        asked = self.in_micro_batches(request)
+        try:
+            return None if asked is None else self._searched(asked, cluster)
+        except UNFIT:
+            return None
 
     def room(self, request: SearchRequest) -> Soon | None:
         """A request taken apart, to be tried with more memory; None if it cannot be."""
@@ -105,7 +132,7 @@ class Trials:
     def _soon(self, request: SearchRequest, cluster: Cluster | None = None) -> Soon:
         """A request taken apart; raises one of `UNFIT` where that shows that it cannot be."""
         machine = cluster or self.cluster
-        asked = replace(request, time_limit_s=None, cost=TIME)
+        asked = replace(request, time_limit_s=self.deadline.left_s, cost=TIME)
         return Soon(self._made_ready(asked), machine, asked)
 
     def states_fit(self, request: SearchRequest) -> bool:
@@ -123,8 +150,8 @@ class Trials:
         return self._ready[form]
 
     def _searched(self, request: SearchRequest, cluster: Cluster) -> Estimate | None:
-        quick = replace(request, solver=QUICK, time_limit_s=None)
-        find = search if request.global_batch is None else any_whole
+        quick = replace(request, solver=QUICK, time_limit_s=self.deadline.left_s)
+        find = search_at_once if request.global_batch is None else any_whole
         found = find(self.graph, cluster, quick).estimate
         return found if found.step_time_s < UNREACHABLE_S else None
 

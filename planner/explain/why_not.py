@@ -11,6 +11,7 @@ from ir.plan import Plan
 from ir.plan_stages import pipeline_of
 from planner.asking.texts import pins as hard_pins
 from planner.asking.wishes import split_pins, with_restriction
+from planner.at_once import Ready, search_at_once
 from planner.baselines import batch_places
 from planner.explain.asked import request_of, source_of, whole_request_of
 from planner.explain.case import Case
@@ -28,12 +29,11 @@ from planner.explain.posed import Answer
 from planner.explain.stage_case import stage_case, step_s
 from planner.explain.subject import Subject
 from planner.explain.terms import ROUNDING, Term, Terms, by_label
-from planner.joint import search_whole
 from planner.liveness import analyse
 from planner.pinning import kept_candidates
 from planner.pins import pins_of
 from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.search import Ready, search
+from planner.search import search
 from planner.stages.record import BUBBLE
 from topology.cluster import Cluster
 
@@ -61,10 +61,12 @@ def why_not(plan: Plan, asked: str, report: Report = lambda _: None) -> WhyNot:
     if "global_batch" not in plan.request or (pinned and plan.pipeline is None):
         request = with_restriction(request_of(plan), asked, "--why-not")
         ready = Ready(analyse(plan.graph, training=request.training), (), batch_places(plan.graph))
-        return _compared(plan, asked, lambda: search(plan.graph, cluster, request, report, ready))
+        return _compared(
+            plan, asked, lambda: search_at_once(plan.graph, cluster, request, report, ready)
+        )
     request = with_restriction(whole_request_of(plan), asked, "--why-not")
     source = source_of(plan)
-    return _compared(plan, asked, lambda: search_whole(source, cluster, request, report))
+    return _compared(plan, asked, lambda: search(source, cluster, request, report))
 
 
 def why_not_search(
@@ -89,8 +91,9 @@ def why_not_search(
         RequestError: the restriction is none, or the request cannot have it.
     """
     restricted = with_restriction(request, asked, "--why-not")
-    find = search if restricted.global_batch is None else search_whole
-    return _compared(plan, asked, lambda: find(graph, cluster, restricted, report))
+    if restricted.global_batch is None and plan.pipeline is None:
+        return _compared(plan, asked, lambda: search_at_once(graph, cluster, restricted, report))
+    return _compared(plan, asked, lambda: search(graph, cluster, restricted, report))
 
 
 def _compared(plan: Plan, asked: str, find: Callable[[], Plan]) -> WhyNot:

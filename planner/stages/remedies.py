@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from costmodel.memory import Optimizer
+from planner.deadline import Deadline
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.stages.menu import divisors
 from topology.catalogue import named_cluster
@@ -42,41 +43,46 @@ def with_remedy(
     """The error with the cheapest change that was seen to make the request possible.
 
     Without any, with those that were there before. How many are tried follows from the effort and
-    the size of the network, not from the clock. Ctrl-C ends that, with the error as it was.
+    the size of the network; the clock ends it only at the time limit. That and Ctrl-C end it with
+    the error as it was.
 
     Args:
         error: what the request raised.
         cluster: the machine.
-        request: that nothing fits.
+        request: that nothing fits; its time limit is of all changes together.
         find: plans another request.
         operators: of the network.
         report: receives progress.
     """
     most = max(OPERATORS // max(operators, 1), FEWEST) * request.effort
+    deadline = Deadline.after(request.time_limit_s)
     try:
         for change in itertools.islice(_changes(cluster, request), most):
+            if deadline.is_over:
+                return _with(error, error.remedies, out_of_time=True)
             report(f"trying {change.text}")
-            if _fits(change, find):
+            if _fits(change, find, deadline):
                 return _with(error, (change.text,))
     except KeyboardInterrupt:
         return _with(error, error.remedies, interrupted=True)
     return error
 
 
-def _fits(change: _Change, find: Finds) -> bool:
+def _fits(change: _Change, find: Finds, deadline: Deadline) -> bool:
     try:
-        find(change.cluster, replace(change.request, time_limit_s=None))
+        find(change.cluster, replace(change.request, time_limit_s=deadline.left_s))
     except (InfeasibleError, RequestError):
         return False
     return True
 
 
 def _with(
-    error: InfeasibleError, remedies: tuple[str, ...], *, interrupted: bool = False
-) -> InfeasibleError:
+    error: InfeasibleError, remedies: tuple[str, ...], *, interrupted: bool = False,
+    out_of_time: bool = False,
+) -> InfeasibleError:  # fmt: skip
     return InfeasibleError(
         error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
-        error.baselines, interrupted=interrupted,
+        error.baselines, interrupted=interrupted, out_of_time=out_of_time,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from ir.batch import find_batch
 from ir.graph import OpGraph
 from planner.basis import Basis
+from planner.deadline import Deadline
 from planner.degrees import batch_places
 from planner.dialects import Dialect
 from planner.fewer import narrowed
@@ -84,7 +84,7 @@ class Task:
     """A plan that fits is enough, and a part of the effort."""
     truncated: bool = False
     """A deadline cut something short."""
-    deadline: float | None = field(init=False)
+    deadline: Deadline = field(init=False)
     dialect: Dialect = field(init=False)
     _scaled_at: dict[int, Micro] = field(default_factory=dict)
     _prepared_at: dict[int, Micro] = field(default_factory=dict)
@@ -99,9 +99,8 @@ class Task:
     _moved: dict[tuple[int, int], tuple[FloatArray, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        devices, limit_s = self.cluster.devices, self.request.time_limit_s
-        self.dialect = dialect_for(self.request, devices)
-        self.deadline = None if limit_s is None else time.monotonic() + limit_s
+        self.dialect = dialect_for(self.request, self.cluster.devices)
+        self.deadline = Deadline.after(self.request.time_limit_s)
 
     @property
     def batch(self) -> int:
@@ -115,7 +114,7 @@ class Task:
 
     @property
     def is_late(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return self.deadline.is_over
 
     @property
     def is_small(self) -> bool:
@@ -366,9 +365,8 @@ class Task:
         return self.micro(self.batch if given == "auto" else int(given)).graph
 
     def solve(self, problem: Problem) -> Solution:
-        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.1)
         request = self.request
-        budget = Budget(request.effort, left, request.seed, request.threads)
+        budget = Budget(request.effort, self.deadline.solver_s, request.seed, request.threads)
         found = solver_by_name(request.solver).solve(problem, budget, None)
         self.truncated |= found.truncated
         return found

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -38,7 +39,7 @@ class Engine(Protocol):
     def run(
         self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
     ) -> Iterator[Done]:
-        """Every task once, as they are done."""
+        """Every task once, as they are done; closing it ends the work."""
         ...
 
 
@@ -75,6 +76,7 @@ class LocalEngine:
         self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
     ) -> Iterator[Done]:
         workers = min(self.workers, len(tasks))
+        others = multiprocessing.active_children()
         pool = ProcessPoolExecutor(
             workers, multiprocessing.get_context("spawn"), _begin, (dict(graphs), keep_plans)
         )
@@ -83,14 +85,34 @@ class LocalEngine:
             queue = iter(tasks)
             while True:
                 while len(waiting) < AHEAD * workers and (task := next(queue, None)) is not None:
-                    waiting.add(pool.submit(_work, task))
+                    with _interrupted_later():
+                        waiting.add(pool.submit(_work, task))
                 if not waiting:
-                    return
+                    break
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in finished:
                     yield future.result()
+        except BaseException:
+            # Nobody waits for answers any more: workers would go on to the end of their searches.
+            for worker in multiprocessing.active_children():
+                if worker not in others:
+                    worker.kill()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C waits while a worker begins, and the worker is never told of it."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _bench: list[Workbench] = []

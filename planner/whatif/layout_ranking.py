@@ -107,9 +107,10 @@ class RankingOptions:
                 "--hold" if self.held else "--batch",
                 "degrees multiply to the devices; tp divides the heads, dp the batch",
             )
+        report("choosing the fastest layouts")
         chosen = self._distinct(priced)
         if not chosen:
-            raise self._infeasible(job, priced, held)
+            raise self._infeasible(job, priced, held, report)
         found = sorted(self._one_by_one(job, priced, chosen), key=lambda e: e.prediction.step_s)
         return Ranking(job, self.devices, priced, tuple(found[: self.top]), self._sizes())
 
@@ -164,7 +165,7 @@ class RankingOptions:
                 yield RankedLayout(text, run.layout, found, memory, tokens / found.step_s, share)
 
     def _infeasible(
-        self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object]
+        self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object], report: Report
     ) -> InfeasibleError:
         leanest = int(priced.memory_bytes.argmin())
         text = layout_text(_run_of(job, priced.layout(leanest, job)).layout, self._sizes())
@@ -175,7 +176,7 @@ class RankingOptions:
             if devices > MOST_DEVICES:
                 break
             rest = {name: value for name, value in held.items() if name != "dp"}
-            more = priced_layouts(job, devices, rest, partial(_flags, job))
+            more = priced_layouts(job, devices, rest, partial(_flags, job), report)
             if len(more.step_s) and more.fits.any():
                 remedies.append(f"--devices {devices} is enough")
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +29,29 @@ RECOMPUTE = "recompute"
 """What is held where the kind of recomputation is."""
 
 
-def rows_of(job: TrainingRun, devices: int, held: Mapping[str, object]) -> FloatArray:
+def rows_of(
+    job: TrainingRun,
+    devices: int,
+    held: Mapping[str, object],
+    report: Callable[[str], None] = lambda _: None,
+) -> FloatArray:
     """All layouts that go with the sizes of a job, with each way of computing again in turn.
 
     Args:
         job: model, machine, batch and length.
         devices: to be used, all of them.
         held: columns that have one value.
+        report: receives progress.
 
     Returns:
         Shape (3 N, 12): `AGAIN` by `COLUMNS`.
     """
-    rows = np.concatenate([np.zeros((0, len(COLUMNS))), *_blocks(job, devices)])
+    blocks, count = [np.zeros((0, len(COLUMNS)))], 0
+    for block in _blocks(job, devices):
+        blocks.append(block)
+        count += len(block)
+        report(f"{count:,} layouts found")
+    rows = np.concatenate(blocks)
     kept = np.ones(len(rows), dtype=np.bool_)
     for name, value in held.items():
         if name != RECOMPUTE:

@@ -132,7 +132,8 @@ def priced_layouts(
         flags: what the software does of itself; that of the job if it is not said.
         report: receives progress.
     """
-    first = _priced(job, rows_of(job, devices, held), flags, report)
+    report(f"looking for the layouts of {devices:,} devices")
+    first = _priced(job, rows_of(job, devices, held, report), flags, report)
     allowed = first.taken(kinds_held(first.layouts, held))
     best = allowed.best()
     least_s = np.inf if best is None else allowed.step_s[best]
@@ -151,6 +152,7 @@ def _priced(
     limit = USABLE * float(RunTable.of([plain]).machine.memory_bytes[0])
     times, memory = np.zeros(len(rows)), np.zeros(len(rows))
     done = 0
+    report(f"pricing {len(rows):,} layouts")
     for run, numbers in _by_flags(plain, rows, flags):
         for start in range(0, len(numbers), CHUNK_ROWS):
             part = numbers[start : start + CHUNK_ROWS]

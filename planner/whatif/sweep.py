@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ir.graph import OpGraph
@@ -81,6 +81,11 @@ def kept(
         engine: who works.
         store: where answers are kept.
     """
-    for done in engine.run(graphs, tasks, keep_plans=store.wants_plans):
-        store.keep(done)
-        yield done
+    answers = engine.run(graphs, tasks, keep_plans=store.wants_plans)
+    try:
+        for done in answers:
+            store.keep(done)
+            yield done
+    finally:
+        if isinstance(answers, Generator):
+            answers.close()  # Workers go on with no answer that nobody waits for.

@@ -20,7 +20,7 @@ from planner.whatif.machines import of_place
 from planner.whatif.results import Result, digest, impossible
 from topology.errors import TopologyError
 
-FORMAT = 1
+FORMAT = 2
 """Counted up when equal requests may have other results: old results are then left aside."""
 MOST_POINTS = 1_000_000
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import signal
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from costmodel.simulation.effects import Effects
@@ -15,7 +18,6 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from ir.symbols import SymbolError
-from planner.joint import search_whole
 from planner.request import InfeasibleError, RequestError
 from planner.search import Ready, made_ready, search
 from planner.whatif.results import Result, impossible, planned, too_large
@@ -57,11 +59,14 @@ class Workbench:
     def plan(self, task: Task) -> Plan:
         """What a single search of this point finds, byte for byte."""
         graph, cluster, request = self._graphs[task.model], task.machine.cluster, task.request
-        if request.global_batch is not None:
-            return task.machine.noted(search_whole(graph, cluster, request))
-        return task.machine.noted(search(graph, cluster, request, ready=self._made_ready(task)))
+        with _interruptible():
+            found = search(graph, cluster, request, ready=self._made_ready(task))
+        return task.machine.noted(found)
 
-    def _made_ready(self, task: Task) -> Ready:
+    def _made_ready(self, task: Task) -> Ready | None:
+        """What a search without a global batch begins with."""
+        if task.request.global_batch is not None:
+            return None
         chip = task.machine.cluster.chip
         key = (task.model, task.request, chip.name, tuple(sorted(chip.peak_flops)))
         if key not in self._ready:
@@ -71,6 +76,35 @@ class Workbench:
                 self._ready.popitem(last=False)
         self._ready.move_to_end(key)
         return self._ready[key]
+
+
+class _EndedError(BaseException):
+    """Ctrl-C that no solver takes for a wish to end with what it has."""
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the work at once: of a sweep nobody wants a search that was cut short.
+
+    Raises:
+        KeyboardInterrupt: the user ended it.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    usual = signal.default_int_handler
+    if not in_main or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+    signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    except _EndedError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _end(*_: object) -> None:
+    raise _EndedError
 
 
 def result_of(plan: Plan) -> Result:

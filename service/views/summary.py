@@ -10,6 +10,7 @@ from typing import Any
 from exporters.folding import common_scope, folded, recomputed_groups
 from ir.normalise import main_dtype
 from ir.plan import Estimate, Plan
+from ir.plan_stages import split_text
 from ir.published import published_note
 from service.views.operator_facts import OperatorFacts, operator_facts
 
@@ -49,7 +50,7 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "baselines": [asdict(b) for b in plan.baselines],
         "heaviest": _heaviest(plan),
         "recomputed": [{"what": what, "count": n} for what, n in recomputed_groups(plan)],
-        "notes": [*plan.notes, published_note(estimate)],
+        "notes": [*filter(None, [split_text(plan)]), *plan.notes, published_note(estimate)],
         "operators": len(plan.operators),
         "model_operators": leaf_count(plan),
         "parameters": len(plan.parameters),

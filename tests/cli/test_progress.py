@@ -24,6 +24,16 @@ def test_without_a_terminal_there_is_one_line_for_each_stage() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+def test_a_long_stage_is_said_again_after_a_while() -> None:
+    stream, now = io.StringIO(), [0.0]
+    with Progress(stream, lambda: now[0]) as progress:
+        for number in range(26):
+            progress(f"{number * 1000:,} of 26,000 priced")
+            now[0] += 1.0
+    lines = [line.partition(" s  ")[2] for line in stream.getvalue().splitlines()]
+    assert lines == ["0 of 26,000 priced", "10,000 of 26,000 priced", "20,000 of 26,000 priced"]
+
+
 def test_on_a_terminal_one_line_changes_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm")

@@ -12,6 +12,7 @@ import pytest
 from costmodel.memory import Optimizer
 from ir.graph import OpGraph
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
+from planner.at_once import search_at_once
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from tests.builders import attention_block, mlp
@@ -140,7 +141,7 @@ def test_activations_that_do_not_fit_are_named() -> None:
     graph = mlp(4, batch=2**20, width=4096, hidden=16384)
     request = replace(FAST, optimizer=Optimizer.SGD)
     with pytest.raises(InfeasibleError) as caught:
-        search(graph, named_cluster("atlas-800t-a2", 2), request)
+        search_at_once(graph, named_cluster("atlas-800t-a2", 2), request)
     assert (
         max(caught.value.contributors, key=lambda c: caught.value.contributors[c]) == "activations"
     )

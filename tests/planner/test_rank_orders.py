@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ir.graph import OpGraph
-from planner import search as search_module
+from planner import at_once
 from planner.dialects import MINDSPORE, Dialect
 from planner.request import SearchRequest
 from planner.search import search
@@ -34,7 +34,7 @@ def as_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
         return (prime_mesh(CLUSTER, self.max_axes),)
 
     monkeypatch.setattr(Dialect, "meshes", meshes)
-    monkeypatch.setattr(search_module, "dialect_for", lambda *_, **__: plain)
+    monkeypatch.setattr(at_once, "dialect_for", lambda *_, **__: plain)
 
 
 def test_the_best_order_of_ranks_is_found_and_written(monkeypatch: pytest.MonkeyPatch) -> None:

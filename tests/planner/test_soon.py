@@ -8,8 +8,8 @@ import pytest
 
 from ir.graph import OpGraph
 from ir.plan import Estimate
+from planner.at_once import made_ready, search_at_once
 from planner.request import InfeasibleError, SearchRequest
-from planner.search import made_ready, search
 from planner.solvers.least_peak import LeastPeak, least_peak
 from planner.soon import NEAR, Soon
 from tests.builders import attention_block, mlp
@@ -26,7 +26,7 @@ WHOLE = SearchRequest(pins=(("op_matmul_0", ((1, 1), (1, 1))),))
 
 def searched(graph: OpGraph, request: SearchRequest) -> Estimate | None:
     try:
-        return search(graph, CLUSTER, request).estimate
+        return search_at_once(graph, CLUSTER, request).estimate
     except InfeasibleError:
         return None
 
@@ -44,7 +44,7 @@ def test_it_fits_where_a_search_finds_a_plan_and_the_plan_is_near_the_fastest(
     name: str, target: str
 ) -> None:
     graph, request = GRAPHS[name], SearchRequest(target=target)
-    whole = search(graph, CLUSTER, request).estimate.peak_memory_bytes
+    whole = search_at_once(graph, CLUSTER, request).estimate.peak_memory_bytes
     verdicts = set()
     for share in SHARES:
         asked = replace(request, memory_limit_bytes=whole * share)
@@ -61,7 +61,7 @@ def test_it_fits_where_a_search_finds_a_plan_and_the_plan_is_near_the_fastest(
 
 def test_what_is_pinned_is_kept() -> None:
     graph, open_request = GRAPHS["mlp"], SearchRequest()
-    limit = search(graph, CLUSTER, open_request).estimate.peak_memory_bytes
+    limit = search_at_once(graph, CLUSTER, open_request).estimate.peak_memory_bytes
     free, held = (
         soon(graph, replace(asked, memory_limit_bytes=limit)) for asked in (open_request, WHOLE)
     )
@@ -88,7 +88,7 @@ def test_nothing_is_solved_for_time_where_the_least_peak_is_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     solved: list[str] = []
-    monkeypatch.setattr("planner.search.solver_by_name", solved.append)
+    monkeypatch.setattr("planner.at_once.solver_by_name", solved.append)
     found = soon(GRAPHS["mlp"], SearchRequest())
     assert found is not None
     assert found.estimate(found.least().bound_bytes * 0.99) is None

@@ -133,10 +133,14 @@ export const SAID_OF_PLANS: Said[] = [
   ["simulated with what can overlap, a step takes {}, {} of it communication that nothing hides", "按可重叠的部分仿真，一步为 {1}，其中 {2} 是未隐藏的通信"],
   ["{} go into computing again what memory has no room for, {} of the step", "{1} 用于重算内存放不下的内容，占一步的 {2}"],
   ["memory binds in the stage that holds most, {}: a GiB more would save its devices {} a step", "内存在占用最多的阶段是瓶颈（{1}）：每多一 GiB，其设备每步节省 {2}"],
+  ["batch {} as {} micro-batches of {}: the whole batch needs {} per device", "批大小 {1} 切成 {2} 个微批次、每个 {3}：整批每设备需要 {4}"],
 
   // Where nothing fits
   ["no plan fits: the smallest one found needs {} per device of {}", "没有放得下的方案：找到的最小方案每设备需要 {1}，上限 {2}"],
   ["no plan that fits was found in time: the smallest one found needs {} per device of {}", "时限内没有找到放得下的方案：找到的最小方案每设备需要 {1}，上限 {2}"],
+  ["no plan fits: the smallest one found needs {} per device of {}, in micro-batches too", "没有放得下的方案，切成微批次也不行：找到的最小方案每设备需要 {1}，上限 {2}"],
+  ["no plan that fits was found in time: the smallest one found needs {} per device of {}, in micro-batches too", "时限内没有找到放得下的方案，切成微批次也没有：找到的最小方案每设备需要 {1}，上限 {2}"],
+  ["--global-batch {} in place of --batch, which may cut stages too", "用 --global-batch {1} 代替 --batch，还可以切成流水线阶段"],
   ["{} of states (weights, gradients) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
   ["{} of states (weights, gradients, optimizer) do not fit into {} cards with {} each, {} in all", "状态（权重、梯度、优化器）共 {1}，放不进 {2} 张各 {3}、共 {4} 的卡"],
   ["--memory {}, if the devices had it", "--memory {1}，如果设备有这么多"],
@@ -151,6 +155,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["--optimizer sgd (no moments)", "--optimizer sgd（没有动量）"],
   ["{} --optimizer sgd (no moments)", "{1} --optimizer sgd（没有动量）"],
   ["--phase infer (weights only)", "--phase infer（只有权重）"],
+  ["--global-batch {} in place of --batch: a step of {} s in {} per device", "用 --global-batch {1} 代替 --batch：每步 {2} s，每设备 {3}"],
   ["{}: a step of {} s in {} per device", "{1}：每步 {2} s，每设备 {3}"],
   ["{w}: {} per device", "{1}：每设备 {2}"],
   ["{} leaves too little to choose from", "{1} 留下的选择太少"],
@@ -158,6 +163,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["without {}", "去掉 {1}"],
 
   // Progress of jobs
+  ["the whole batch needs {}: it is split into micro-batches", "整批需要 {1}：改为切成微批次"],
   ["reading {}", "正在读取 {1}"],
   ["simulating {}", "正在仿真 {1}"],
   ["running {} operators whole and on {} devices", "正在整体执行并在 {2} 个设备上执行 {1} 个算子"],

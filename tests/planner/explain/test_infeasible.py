@@ -140,7 +140,7 @@ def test_the_memory_that_is_told_is_the_least_with_which_anything_fits(need: flo
 def test_the_largest_half_of_the_batch_that_fits_is_told() -> None:
     graph = attention_block(batch=8, rows=64, heads=4)
     whole = search(graph, CLUSTER, SearchRequest()).estimate.peak_memory_bytes
-    asked = SearchRequest(memory_limit_bytes=whole * 0.4)
+    asked = SearchRequest(training=False, memory_limit_bytes=whole * 0.25)
     with pytest.raises(InfeasibleError) as raised:
         search(graph, CLUSTER, asked)
     found = why_infeasible(graph, CLUSTER, asked, raised.value, MACHINE.cluster)
@@ -189,7 +189,7 @@ def test_only_what_fits_is_solved_for_time(need: float, monkeypatch: pytest.Monk
         solved.append(name)
         return solver_by_name(name)
 
-    monkeypatch.setattr("planner.search.solver_by_name", counted)
+    monkeypatch.setattr("planner.at_once.solver_by_name", counted)
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.complete
     assert len(solved) <= 2 * len(found.fixes) + 2
@@ -245,7 +245,7 @@ def test_an_interrupted_solver_that_has_an_answer_ends_the_look_with_it(
     request = SearchRequest(memory_limit_bytes=need * 0.6)
     with pytest.raises(InfeasibleError) as raised:
         search(GRAPH, CLUSTER, request)
-    monkeypatch.setattr("planner.search.solver_by_name", lambda _: Interrupted())
+    monkeypatch.setattr("planner.at_once.solver_by_name", lambda _: Interrupted())
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.interrupted
     assert len(found.fixes) == 1

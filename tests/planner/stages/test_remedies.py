@@ -11,7 +11,7 @@ from topology.cluster import Cluster
 
 MACHINE = named_cluster("atlas-800t-a2", 8)
 ERROR = InfeasibleError("nothing fits", 2.0, 1.0, {}, ("--devices 16",))
-ASKED = SearchRequest(global_batch=1024, zero="0", time_limit_s=3.0)
+ASKED = SearchRequest(global_batch=1024, zero="0", time_limit_s=None)
 
 
 def tried(asked: SearchRequest, fitting: int, operators: int = 100) -> tuple[list[str], int]:
@@ -19,7 +19,6 @@ def tried(asked: SearchRequest, fitting: int, operators: int = 100) -> tuple[lis
     seen: list[tuple[Cluster, SearchRequest]] = []
 
     def find(cluster: Cluster, request: SearchRequest) -> None:
-        assert request.time_limit_s is None
         seen.append((cluster, request))
         if len(seen) <= fitting:
             raise ERROR

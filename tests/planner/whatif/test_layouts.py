@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.predict import predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingModel, TrainingRun
 from costmodel.training.sizes import model_parameters
-from planner.whatif.layout_space import rows_of
+from planner.whatif import layout_space, layouts
+from planner.whatif.layout_space import FloatArray, rows_of
 from planner.whatif.layouts import fastest, priced_layouts, table_of
 from tests.costmodel.simulation.runs import DELTA, ROUTED, STATES
 
@@ -119,3 +121,24 @@ def test_chunks_may_be_short_of_a_layer(layers: int, pp: int, chunks: int, furth
     priced = predict([replace(job, layout=x) for x in layouts])
     assert [one.step_s for one in priced] == pytest.approx(found.step_s[::7].tolist())
     assert [one.fits for one in priced] == found.fits[::7].tolist()
+
+
+def test_every_part_of_the_work_is_said_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    begun: list[str] = []
+
+    def found(*given: object) -> Iterator[FloatArray]:
+        begun.append(said[-1])
+        yield from blocks(*given)  # type: ignore[arg-type]
+
+    def priced(*given: object) -> tuple[FloatArray, FloatArray]:
+        begun.append(said[-1])
+        return some(*given)  # type: ignore[arg-type]
+
+    blocks, some = layout_space._blocks, layouts._of_some
+    monkeypatch.setattr(layout_space, "_blocks", found)
+    monkeypatch.setattr(layouts, "_of_some", priced)
+    priced_layouts(_job(), 16, report=said.append)
+    assert begun[0] == "looking for the layouts of 16 devices"
+    assert begun[1].startswith("pricing ")
+    assert sum(line.endswith(" layouts found") for line in said) > 1

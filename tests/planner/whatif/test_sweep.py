@@ -28,9 +28,13 @@ def _run(what: Asked, folder: Path | None = None) -> tuple[Point, ...]:
     return run(sweep_of(what), LocalEngine(1), Store(folder))
 
 
-@pytest.mark.parametrize("batch", ["16", "64"])
-def test_a_point_is_the_plan_of_a_single_search_byte_for_byte(batch: str, tmp_path: Path) -> None:
-    what = asked(f"devices=2,8,batch={batch},bandwidth=1")
+@pytest.mark.parametrize(
+    ("batch", "memory"), [("16", None), ("64", None), ("16384", "10MiB")], ids=str
+)
+def test_a_point_is_the_plan_of_a_single_search_byte_for_byte(
+    batch: str, memory: str | None, tmp_path: Path
+) -> None:
+    what = asked(f"devices=2,8,batch={batch},bandwidth=1", memory=memory)
     for point in _run(what, tmp_path):
         options = search_options(what, point.place)
         single = plan_bytes(question(what.model, options).plan())
@@ -38,6 +42,7 @@ def test_a_point_is_the_plan_of_a_single_search_byte_for_byte(batch: str, tmp_pa
         assert kept is not None
         plan = plan_from_json(gzip.decompress(kept.read_bytes()).decode())
         assert plan_bytes(plan) == single
+        assert (plan.whole_batch_bytes is not None) is (memory is not None)
 
 
 def test_a_step_that_may_be_cut_is_the_plan_of_its_global_batch() -> None:
