@@ -111,6 +111,8 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
         device_count(devices)
     from planner.asking.machines import machine  # noqa: PLC0415  half a second of imports
     from planner.asking.request import search_request  # noqa: PLC0415
+    from planner.asking.sources import model_file  # noqa: PLC0415
+    from planner.asking.symbols import with_open_batch  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     foreign = foreign_plan(file)
@@ -122,10 +124,11 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
             f"--target {wanted}",
             "leave --target out",
         )
+    bound = with_sequence(bind, sequence)
     request = search_request(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
-        bind=with_sequence(bind, sequence), memory=memory, dataset_strategy=dataset_strategy,
-        target=wanted, solver=solver,
+        bind=with_open_batch(bound, batch, model_file(model)), memory=memory,
+        dataset_strategy=dataset_strategy, target=wanted, solver=solver,
         time_limit=time_limit, effort=1, attention=taken, all_to_all=all_to_all, rules=(),
         pins=[], cost="time",
     )  # fmt: skip

@@ -9,6 +9,8 @@ from cli import options
 from cli.arguments import at_least_one, bindings, with_sequence
 from cli.errors import UserError
 from cli.rules import rules as given_rules
+from planner.asking.sources import model_file
+from planner.asking.symbols import with_open_batch
 
 if TYPE_CHECKING:
     from ir.symbols import Binding
@@ -37,9 +39,12 @@ def inspect(
     as_json: options.Json = False,
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
-    bound, given = bindings(with_sequence(bind, sequence)), given_rules(rule, rules)
     if batch is not None:
         at_least_one(batch, "--batch")
+    texts = with_sequence(bind, sequence)
+    if model is not None:
+        texts = with_open_batch(texts, batch, model_file(model))
+    bound, given = bindings(texts), given_rules(rule, rules)
     if model is None:
         if not operators or bound or given or batch is not None:
             raise UserError(

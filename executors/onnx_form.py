@@ -97,7 +97,16 @@ class Form:
 
 
 OWN_ATTRIBUTES = frozenset(
-    {"to_end", "slice_axes", "stop_gradient", "label", "identity_coordinates", "training", "row"}
+    {
+        "to_end",
+        "slice_axes",
+        "stop_gradient",
+        "label",
+        "identity_coordinates",
+        "index_blocks",
+        "training",
+        "row",
+    }
 )
 """Attributes that ONNX does not know."""
 

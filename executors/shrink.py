@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from executors.shrinking.attributes import rewritten
 from executors.shrinking.demands import demands_of, split_factors, whole_majors
 from executors.shrinking.extents import Extent, Term
 from executors.shrinking.knowledge import KNOWLEDGE
@@ -22,6 +21,7 @@ from ir.graph import Op, OpGraph, Tensor
 from ir.ops import OpView, lookup
 from ir.plan import Plan
 from ir.plan_stages import axis_sizes
+from ir.resizing import rewritten
 from ir.rule import ShardingRule
 
 _ROUNDS = 8

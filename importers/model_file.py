@@ -91,6 +91,20 @@ def import_model_file(path: Path, bind: Binding | None = None) -> OpGraph:
     return model_format(path).graph(path, bind or {})
 
 
+def open_batch(path: Path) -> str | None:
+    """Name of the open dimension that is the batch: dimension 0 of most inputs that leave it open;
+    none where the file needs no size for it.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    form = model_format(path)
+    if form not in {_ONNX, _TORCH, _MINDIR}:
+        return None
+    names = Counter(dim.name for dim in form.facts(path).open_dims if dim.axis == 0)
+    return names.most_common(1)[0][0] if names else None
+
+
 class _Onnx:
     """`.onnx` and `.onnx.gz`, and whatever has no other suffix that is known."""
 

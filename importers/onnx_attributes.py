@@ -7,6 +7,7 @@ results say it), and a product with a bias becomes a product and an addition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -77,23 +78,54 @@ def _squeeze(context: NodeContext) -> list[Op]:
     return [context.op(context.kind, context.node.input[:1], {"axes": tuple(sorted(set(normal)))})]
 
 
-def _gather_nd(context: NodeContext) -> list[Op]:
+def _coordinates(context: NodeContext) -> list[Op]:
     """Coordinates that are the position itself (advanced indexing with a range) let their
     dimension pass.
     """
     attributes = context.plain()
-    indices = context.facts.value.get(context.node.input[1])
+    name = context.node.input[1]
+    indices = context.facts.value.get(name, context.facts.part.get(name))
     data = context.dims()
     batch = context.int("batch_dims", 0)
     pairs: dict[int, int] = {}
-    if indices is not None and indices.ndim > 1:
+    sums = context.attributes.get("reduction", "none") != "none"
+    if indices is not None and indices.ndim > 1 and not sums:
         for coordinate in range(indices.shape[-1]):
             axis = _identity_axis(indices[..., coordinate], data[batch + coordinate])
             if axis is not None and axis not in pairs.values():
                 pairs[batch + coordinate] = axis
     if pairs:
         attributes["identity_coordinates"] = tuple(n for pair in pairs.items() for n in pair)
-    return [context.op("GatherND", context.node.input, attributes)]
+    return [context.op(context.kind, context.node.input, attributes)]
+
+
+def _gather(context: NodeContext) -> list[Op]:
+    """Constant rows of something computed: `index_blocks` says which dimension of the index counts
+    blocks of these rows, how many, and how long they are.
+    """
+    op, axis = _with_axis(0)(context)[0], context.axis(0)
+    index = context.facts.value.get(context.node.input[1])
+    if index is None or context.node.input[0] in context.facts.weights:
+        return [op]
+    blocks = _blocks(index, context.dims()[axis])
+    more: dict[str, AttributeValue] = {"index_blocks": blocks} if blocks else {}
+    return [replace(op, attributes={**op.attributes, **more})]
+
+
+def _blocks(index: Array, rows: int) -> tuple[int, int, int] | None:
+    """Dimension, number and length of the most blocks of rows from each of which an index picks
+    the same ones.
+    """
+    for dim, size in enumerate(index.shape):
+        for count in (n for n in range(size, 1, -1) if size % n == 0 and rows % n == 0):
+            shape = (*index.shape[:dim], count, size // count, *index.shape[dim + 1 :])
+            blocks, length = np.moveaxis(index.reshape(shape), dim, 0), rows // count
+            first = blocks[0]
+            starts = np.arange(count).reshape(-1, *(1,) * first.ndim) * length
+            inside = first.size and first.min() >= 0 and first.max() < length
+            if inside and np.array_equal(blocks, first + starts):
+                return dim, count, length
+    return None
 
 
 def _identity_axis(values: Array, size: int) -> int | None:
@@ -113,7 +145,7 @@ _REDUCTIONS = (
 )  # fmt: skip
 _VIEWS = ("Reshape", "Flatten", "Expand", "Tile", "Dropout")
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
-_ALONG = ("Gather", "GatherElements", "ScatterElements")
+_ALONG = ("GatherElements", "ScatterElements")
 
 _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
     {
@@ -126,7 +158,8 @@ _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
         "TopK": _with_axis(-1, operands=1),
         "Split": _with_axis(0, operands=1),
         "CastLike": lambda c: [c.op("Cast", c.node.input[:1])],
-        "GatherND": _gather_nd,
+        "Gather": _gather,
+        **dict.fromkeys(("GatherND", "ScatterND"), _coordinates),
         **ATTENTION,
         **STATISTICS,
         **IMAGES,

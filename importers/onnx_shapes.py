@@ -53,6 +53,8 @@ class TensorFacts:
     dtype: dict[str, str] = field(default_factory=dict)
     code: dict[str, int] = field(default_factory=dict)
     value: dict[str, Array] = field(default_factory=dict)
+    part: dict[str, Array] = field(default_factory=dict)
+    """Integers of which some are known, the others NaN: coordinates that stand side by side."""
     constant: set[str] = field(default_factory=set)
     """Tensors that follow from constants alone."""
     weights: set[str] = field(default_factory=set)
@@ -167,6 +169,8 @@ class ShapeInference:
         else:
             self.facts.learn(node.output[0], tuple(value.shape), code)
             self.facts.value[node.output[0]] = value
+        if node.op_type == "Concat" and value is None:
+            self._keep_part(node, inputs)
         constant = (
             value is not None
             or (bool(inputs) and all(n in self.facts.constant for n in reads_of(node)))
@@ -177,6 +181,18 @@ class ShapeInference:
             if node.op_type == "ConstantOfShape" and "float" in self.facts.dtype[node.output[0]]:
                 self.facts.filled.add(node.output[0])
         return constant
+
+    def _keep_part(self, node: onnx.NodeProto, inputs: list[str]) -> None:
+        """What is known of integers that are put together."""
+        facts = self.facts
+        size = math.prod(facts.dims[node.output[0]])
+        known = any(n in facts.value for n in inputs)
+        if not known or size > _SEEN_BY_INFERENCE or "int" not in facts.dtype[node.output[0]]:
+            return
+        parts = [facts.value.get(n, np.full(facts.dims[n], np.nan)) for n in inputs]
+        part = evaluate("Concat", parts, attributes_of(node))
+        if part is not None:
+            facts.part[node.output[0]] = part
 
     def _constant_value(
         self, node: onnx.NodeProto, inputs: list[str], attributes: dict[str, object]

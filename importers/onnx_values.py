@@ -190,6 +190,18 @@ def _gather_nd(inputs: list[Array], attributes: Attributes) -> Array:
     return np.asarray(data[tuple(np.moveaxis(indices, -1, 0))])
 
 
+def _non_zero(inputs: list[Array], _: Attributes) -> Array:
+    return np.asarray(np.nonzero(inputs[0]), np.int64)
+
+
+def _scatter_elements(inputs: list[Array], attributes: Attributes) -> Array:
+    if attributes.get("reduction", "none") != "none":
+        raise ValueError("a reduction")
+    value = inputs[0].copy()
+    np.put_along_axis(value, inputs[1], inputs[2], _int(attributes, "axis", 0))
+    return value
+
+
 def _pure(function: Callable[..., object]) -> Evaluator:
     def evaluate(inputs: list[Array], _: Attributes) -> Array:
         _bounded(np.broadcast_shapes(*(v.shape for v in inputs)))
@@ -236,7 +248,7 @@ EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
         "ConstantOfShape": _constant_of_shape, "Range": _range,
         "ReduceProd": _reduce(np.prod), "ReduceSum": _reduce(np.sum),
         "ReduceMax": _reduce(np.max), "ReduceMin": _reduce(np.min),
-        "CumSum": _cumulative_sum,
+        "CumSum": _cumulative_sum, "NonZero": _non_zero, "ScatterElements": _scatter_elements,
     }
 )  # fmt: skip
 

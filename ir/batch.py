@@ -1,23 +1,25 @@
 """Another batch for a graph that was exported with a fixed one.
 
-The batch is followed from dimension 0 of the inputs through the sharding rules: it is the
-outermost factor of one dimension of each tensor that depends on an input. Those dimensions are
-scaled; nothing else changes, since operators keep no shape operands.
+The batch is followed from dimension 0 of the inputs: through the sharding rules, of which it is a
+factor, and through what moves elements (`ir.batch_moves`). Dimensions that hold it are scaled, and
+so are the attributes that tell sizes. Where an operator can be read in several ways, the likeliest
+reading counts that the sizes of the rest of the model do not contradict. Two that fit are an error.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ir.graph import Op, OpGraph, Role, Tensor, unused_name
-from ir.ops import OpView, is_described, lookup
-from ir.rule import FactorMap, ShardingRule
+from ir.batch_following import BatchError, ContradictionError, Follower
+from ir.graph import OpGraph
+from ir.rule import ShardingRule
 
+__all__ = ["BatchError", "batch_dims", "find_batch", "with_batch"]
 
-class BatchError(ValueError):
-    """The batch cannot be followed through an operator; the message names it."""
+_MOST_TRIALS = 64
+"""Combinations of readings that are tried."""
 
 
 def find_batch(graph: OpGraph) -> int:
@@ -36,13 +38,12 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
         batch: the new size of dimension 0 of the inputs.
 
     Raises:
-        BatchError: an operator loses the batch, or has none to follow; the message names it.
+        BatchError: an operator loses the batch, has none to follow, or can be read in two ways that
+            differ; the message names it.
     """
     if batch < 1:
         raise BatchError(f"the batch is {batch}; it must be positive")
-    old = find_batch(graph)
-    if old == 0:
-        raise BatchError("the model has no input with a dimension 0 to take the batch from")
+    old = _known_batch(graph)
     if old == batch:
         return replace(graph, batch=batch)
     if graph.is_training_step:
@@ -50,184 +51,94 @@ def with_batch(graph: OpGraph, batch: int) -> OpGraph:
             "a traced training step has its batch in its constants; "
             "trace it again with the batch wanted"
         )
-    follower = _Follower(graph, old)
-    follower.run()
-    return follower.scaled(batch)
-
-
-def _place(mapping: FactorMap | None, factor: int) -> int | None:
-    """Dimension of a tensor that a factor is part of."""
-    return next((d for d, fs in enumerate(mapping or ()) if factor in fs), None)
-
-
-@dataclass(slots=True)
-class _Follower:
-    graph: OpGraph
-    old: int
-    where: dict[str, int] = field(default_factory=dict)
-    """Dimension that holds the batch, by tensor."""
-    rules: dict[str, ShardingRule] = field(default_factory=dict)
-    makers: Mapping[str, Op] = field(default_factory=dict)
-    readers: Mapping[str, Sequence[Op]] = field(default_factory=dict)
-    stretched: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Operands that need an Expand in front of an operator: operator name to tensor to dimension.
-    """
-
-    def run(self) -> None:
-        for name in self.graph.inputs:
-            dims = self.graph.tensors[name].dims
-            if dims and dims[0] == self.old:
-                self.where[name] = 0
-        self.makers = self.graph.producers()
-        self.readers = self.graph.consumers()
-        known = -1
-        while known != len(self.where):
-            known = len(self.where)
-            for op in self.graph.ops:
-                self._follow(op)
-
-    def _rule(self, op: Op) -> ShardingRule:
-        if op.name not in self.rules:
-            self.rules[op.name] = lookup(op.kind).rule(OpView(op, self.graph))
-        return self.rules[op.name]
-
-    def _follow(self, op: Op) -> None:
-        batched = [i for i, n in enumerate(op.inputs) if n in self.where]
-        if not batched:
-            return
-        rule = self._rule(op)
-        factors = {self._factor(op, rule, i) for i in batched}
-        if len(factors) > 1:
-            raise BatchError(
-                f"the batch cannot be followed through {op.name} ({op.kind}): "
-                "its operands have it in different places\n"
-                f"  at:  {op.scope or 'the top of the model'}\n"
-                "  fix: export the model with the batch wanted"
-            )
-        factor = factors.pop()
-        for index, name in enumerate(op.inputs):
-            if name and index not in batched:
-                self._join(op, rule, index, factor)
-        for name, mapping in zip(op.outputs, rule.results, strict=True):
-            found = [d for d, fs in enumerate(mapping or ()) if factor in fs]
-            if found and (mapping or ())[found[0]][0] != factor:
-                raise self._lost(op)
-            if found:
-                self.where[name] = found[0]
-
-    def _factor(self, op: Op, rule: ShardingRule, index: int) -> int:
-        mapping = rule.operands[index]
-        dim = self.where[op.inputs[index]]
-        if mapping is None or not mapping[dim] or mapping[dim][0] in rule.locked:
-            raise self._lost(op)
-        return mapping[dim][0]
-
-    def _lost(self, op: Op) -> BatchError:
-        rule = "" if is_described(op) else f"; or give {op.kind} a rule with --rule"
-        return BatchError(
-            f"the batch is lost in {op.name} ({op.kind})\n"
-            f"  at:  {op.scope or 'the top of the model'}\n"
-            "  fix: export the model with the batch wanted, or with a dynamic batch and --bind"
-            f"{rule}"
-        )
-
-    def _join(self, op: Op, rule: ShardingRule, index: int, factor: int) -> None:
-        """An operand without the batch beside one with it: broadcast if it may, else it gets the
-        batch too.
-        """
-        name = op.inputs[index]
-        dim = _place(rule.operands[index], factor)
-        if dim is None or self._stretches(op, name, dim):
-            return
-        learnt: dict[str, int] = {}
-        if self._require(name, dim, learnt):
-            self.where.update(learnt)
-        elif self.graph.tensors[name].dims[dim] == 1:
-            self.stretched.setdefault(op.name, {})[name] = dim
-        else:
-            raise self._lost(op)
-
-    def _stretches(self, op: Op, name: str, dim: int) -> bool:
-        return self.graph.tensors[name].dims[dim] == 1 and lookup(op.kind).broadcasts
-
-    def _require(self, name: str, dim: int, learnt: dict[str, int]) -> bool:
-        """Whether a tensor that follows from constants can have the batch from its origin on.
-
-        Args:
-            name: the tensor.
-            dim: its dimension that has to hold the batch.
-            learnt: the tensors that get the batch then, and where.
-        """
-        if name in self.where or name in learnt:
-            return self.where.get(name, learnt.get(name)) == dim
-        learnt[name] = dim
-        tensor = self.graph.tensors[name]
-        if tensor.role is Role.CONSTANT:
-            return tensor.dims[dim] != 1 or len(self.readers[name]) == 1
-        maker = self.makers.get(name)
-        if maker is None:
-            return False
-        rule = self._rule(maker)
-        mapping = rule.results[maker.outputs.index(name)]
-        if not mapping or not mapping[dim] or mapping[dim][0] in rule.locked:
-            return False
-        factor = mapping[dim][0]
-        for operand, operand_map in zip(maker.inputs, rule.operands, strict=True):
-            place = _place(operand_map, factor)
-            if place is None or self._stretches(maker, operand, place):
-                continue
-            if not self._require(operand, place, learnt):
-                return False
-        return True
-
-    def scaled(self, batch: int) -> OpGraph:
-        tensors = dict(self.graph.tensors)
-        for name, dim in self.where.items():
-            tensor = tensors[name]
-            dims = list(tensor.dims)
-            if dims[dim] * batch % self.old:
-                raise BatchError(
-                    f"dimension {dim} of {name!r} is {dims[dim]}, "
-                    f"no multiple of the batch {self.old}"
-                )
-            dims[dim] = dims[dim] * batch // self.old
-            tensors[name] = replace(tensor, dims=tuple(dims))
-        ops = list(self._stretched_ops(tensors, batch))
-        if not any(n in self.where for n in self.graph.outputs):
-            raise BatchError(
-                "no output depends on the batch\n  at:  the outputs of the model\n"
-                "  fix: export the model with the batch wanted"
-            )
-        return replace(self.graph, tensors=tensors, ops=tuple(ops), batch=batch)
-
-    def _stretched_ops(self, tensors: dict[str, Tensor], batch: int) -> list[Op]:
-        """The operators, with wide forms of the operands that had no batch of their own."""
-        out: list[Op] = []
-        for op in self.graph.ops:
-            inputs = list(op.inputs)
-            for name, dim in self.stretched.get(op.name, {}).items():
-                wide = unused_name(f"{name}/batch/{op.name}", tensors)
-                dims = list(tensors[name].dims)
-                dims[dim] = batch // self.old
-                tensors[wide] = replace(tensors[name], name=wide, dims=tuple(dims))
-                if tensors[name].role is not Role.CONSTANT:
-                    tensors[wide] = replace(tensors[wide], role=Role.ACTIVATION)
-                    expand = f"{op.name}/expand/{name}"
-                    out.append(Op(expand, "Expand", (name,), (wide,), {}, op.scope))
-                inputs = [wide if n == name else n for n in inputs]
-            out.append(replace(op, inputs=tuple(inputs)))
-        return out
+    return _Trials(graph, old, batch).only().scaled(batch)
 
 
 def batch_dims(graph: OpGraph) -> Mapping[str, int]:
-    """Dimension that holds the batch, for every tensor that depends on an input.
+    """Dimension whose outermost factor is the batch, for every tensor that depends on an input.
 
     Raises:
         BatchError: an operator loses the batch; the message names it.
     """
-    old = find_batch(graph)
-    if old == 0:
+    found = _Trials(graph, _known_batch(graph)).first()
+    return {name: place.dim for name, place in found.where.items() if place.outer == 1}
+
+
+def _known_batch(graph: OpGraph) -> int:
+    found = find_batch(graph)
+    if found == 0:
         raise BatchError("the model has no input with a dimension 0 to take the batch from")
-    follower = _Follower(graph, old)
-    follower.run()
-    return follower.where
+    return found
+
+
+@dataclass(slots=True)
+class _Trials:
+    """Readings of a graph, tried one after the other, the likeliest first."""
+
+    graph: OpGraph
+    old: int
+    batch: int = 0
+    """The new one, where the graph has to have a form with it."""
+    rules: dict[str, ShardingRule] = field(default_factory=dict)
+    error: BatchError | None = None
+    """Why the likeliest reading cannot be meant."""
+
+    def first(self) -> Follower:
+        """The likeliest reading that no size contradicts.
+
+        Raises:
+            BatchError: there is none, or the batch cannot be followed in it.
+        """
+        for widely in (False, True):
+            for found in self._possible(widely=widely):
+                if found.error is not None:
+                    raise found.error
+                return found
+        assert self.error is not None
+        raise self.error
+
+    def only(self) -> Follower:
+        """As `first`, where no other reading fits too.
+
+        Raises:
+            BatchError: several fit, and they differ.
+        """
+        best = self.first()
+        if self.old > 1 and (best.trail or best.is_doubtful):
+            for other in self._possible(widely=best.widely or best.is_doubtful):
+                if other.error is None and other.dims() != best.dims():
+                    raise self._ambiguous(best, other)
+        return best
+
+    def _possible(self, *, widely: bool) -> Iterator[Follower]:
+        """Readings that no size contradicts, each with the error that ended it, if any."""
+        waiting: list[tuple[int, ...]] = [()]
+        for _ in range(_MOST_TRIALS):
+            if not waiting:
+                return
+            chosen = waiting.pop()
+            found = Follower(self.graph, self.old, self.rules, chosen, widely)
+            contradicted = False
+            try:
+                found.run()
+                if self.batch:
+                    found.scaled(self.batch)
+            except ContradictionError as error:
+                self.error, contradicted = self.error or error, True
+            except BatchError as error:
+                found.error = error
+            for step in range(len(chosen), len(found.trail)):
+                taken = tuple(choice for _, choice, _ in found.trail[:step])
+                waiting += [(*taken, n) for n in range(found.trail[step][2] - 1, 0, -1)]
+            if not contradicted:
+                yield found
+
+    def _ambiguous(self, one: Follower, other: Follower) -> BatchError:
+        pairs = zip(one.trail, other.trail, strict=False)
+        op = next((a[0] for a, b in pairs if a[1] != b[1]), other.trail[-1][0])
+        return BatchError(
+            f"{op.name} ({op.kind}) can be read in two ways: "
+            f"which of its sizes grow with the batch of {self.old} cannot be told\n"
+            f"  at:  {op.scope or 'the top of the model'}\n"
+            "  fix: export the model with the batch wanted, or with a batch that no other size has"
+        )

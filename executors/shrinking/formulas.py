@@ -70,23 +70,3 @@ class Window:
         if room < 0:
             return None
         return (-(-room // self.stride) if self.up else room // self.stride) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A slice, whose bounds move in proportion to the extent."""
-
-    first: int
-    end: int
-    step: int
-    of: int
-
-    def bounds(self, size: int) -> tuple[int, int] | None:
-        """First and end in an extent of another size."""
-        if self.first * size % self.of or self.end * size % self.of:
-            return None
-        return self.first * size // self.of, self.end * size // self.of
-
-    def __call__(self, sizes: Sequence[int]) -> int | None:
-        bounds = self.bounds(sizes[0])
-        return None if bounds is None else -(-(bounds[1] - bounds[0]) // self.step)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.shrinking.formulas import Cut, Scaled, Total, Window
+from executors.shrinking.formulas import Scaled, Total, Window
 from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
 from ir.ops import OpView
+from ir.resizing import covers_all, cuts
 
 _CARRIERS = frozenset({"Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Flatten"})
 """Kinds that hand indices on."""
@@ -34,24 +35,6 @@ def _slice(space: Space, view: OpView) -> None:
     for axis, cut in cuts(view).items():
         if cut is not None:
             space.relate((result, axis), [(source, axis)], cut)
-
-
-def cuts(view: OpView) -> dict[int, Cut | None]:
-    """What a slice takes of every axis that it cuts; None where that is not known."""
-    axes, starts, ends = view.ints("slice_axes"), view.ints("starts"), view.ints("ends")
-    out: dict[int, Cut | None] = dict.fromkeys(view.ints("axes"))
-    steps = view.ints("steps", (1,) * len(axes))
-    if view.has(1) or not len(axes) == len(starts) == len(ends) == len(steps):
-        return out
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        size = view.dims(0)[axis]
-        if axis in out and step > 0:
-            out[axis] = Cut(_clamped(start, size), _clamped(end, size), step, size)
-    return out
-
-
-def _clamped(bound: int, size: int) -> int:
-    return min(max(bound + size if bound < 0 else bound, 0), size)
 
 
 def _pad(space: Space, view: OpView) -> None:
@@ -88,19 +71,6 @@ def _pool(space: Space, view: OpView) -> None:
         space.explained.update((name, axis) for axis in range(2, len(view.dims(0))))
     else:
         _windows(space, view, kernel)
-
-
-def covers_all(view: OpView) -> bool:
-    """Whether the window of a pool is all positions of an image."""
-    plain = len(view.outputs) == 1 and set(view.ints("dilations", (1,))) == {1}
-    return plain and view.ints("kernel_shape") == padded(view)
-
-
-def padded(view: OpView) -> tuple[int, ...]:
-    """Positions of an image with its padding."""
-    image = view.dims(0)[2:]
-    pads = view.ints("pads") or (0,) * (2 * len(image))
-    return tuple(d + pads[i] + pads[len(image) + i] for i, d in enumerate(image))
 
 
 def _windows(space: Space, view: OpView, kernel: tuple[int, ...]) -> None:

@@ -18,8 +18,9 @@ Part = tuple[Op, int]
 
 _HARMLESS = frozenset(
     {
-        "axis", "axes", "perm", "batch_dims", "identity_coordinates", "k", "to", "dtype", "seed",
-        "batch_axis", "time_axis", "size", "qk_matmul_output_mode", "softmax_precision",
+        "axis", "axes", "perm", "batch_dims", "identity_coordinates", "index_blocks", "k", "to",
+        "dtype", "seed", "batch_axis", "time_axis", "size", "qk_matmul_output_mode",
+        "softmax_precision",
     }
 )  # fmt: skip
 """Attributes with numbers that are no extents."""

@@ -13,7 +13,7 @@ from planner.asking.request import search_request
 from planner.asking.rules import rules
 from planner.asking.shards import with_shards
 from planner.asking.sources import Document, ModelSource
-from planner.asking.symbols import split_symbols, told_by, with_symbols
+from planner.asking.symbols import split_symbols, told_by, with_open_batch, with_symbols
 from planner.asking.texts import device_count, with_sequence
 from planner.asking.wishes import kept_close, split_pins
 from planner.deadline import Deadline
@@ -78,7 +78,8 @@ def question(
     deadline = Deadline.after(asked.time_limit_s)
     computer = machine(named, options.devices, options.product, asked)
     told = told_by(model, bind)
-    ranges, symbols = split_symbols([*bind, *told])
+    bind = with_open_batch([*bind, *told], options.batch, model)
+    ranges, symbols = split_symbols(bind)
     request = kept_close(_request(options, ranges), options.keep_close_to, options.max_changes)
     request, notes = with_symbols(request, symbols, model, computer.cluster.devices)
     request, warnings = with_shards(request, options.shard, model, computer.cluster)

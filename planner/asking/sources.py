@@ -34,6 +34,8 @@ class ModelSource:
     numbers: ReadNumbers
     """Arrays that the model holds, of tensors, at sizes of the open dimensions."""
     ranges: ReadRanges = lambda _: {}
+    open_batch: Callable[[], str | None] = lambda: None
+    """Name of the open dimension that is the batch, if the model needs a size for it."""
 
     def graph(self, bind: Mapping[str, int | Symbol]) -> OpGraph:
         """The operator graph.
@@ -50,11 +52,13 @@ def model_file(path: Path) -> ModelSource:
     Raises:
         ModelError: there is neither.
     """
-    from importers.model_file import model_format  # noqa: PLC0415  brings in numpy
+    from importers.model_file import model_format, open_batch  # noqa: PLC0415  brings in numpy
 
     form = model_format(path)
     read, numbers = partial(form.graph, path), partial(form.numbers, path)
-    return ModelSource(path.name, read, numbers, partial(form.ranges, path))
+    return ModelSource(
+        path.name, read, numbers, partial(form.ranges, path), partial(open_batch, path)
+    )
 
 
 def published_model(name: str) -> ModelSource:

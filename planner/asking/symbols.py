@@ -107,10 +107,25 @@ def told_by(model: ModelSource, texts: Sequence[str]) -> list[str]:
     Raises:
         ModelError: the model cannot be read.
     """
+    told = model.ranges(_bound_names(texts))
+    return [f"{name}={text}" for name, text in told.items()]
+
+
+def _bound_names(texts: Sequence[str]) -> set[str]:
     plain, symbols = split_symbols(texts)
     items = (item.rpartition("=")[0].strip() for text in plain for item in text.split(","))
-    told = model.ranges({*items, *symbols})
-    return [f"{name}={text}" for name, text in told.items()]
+    return {*items, *symbols}
+
+
+def with_open_batch(texts: Sequence[str], batch: int | None, model: ModelSource) -> list[str]:
+    """The bindings, with the batch of a step among them where the model leaves the batch open and
+    no text binds it.
+
+    Raises:
+        ModelError: the model cannot be read.
+    """
+    name = None if batch is None else model.open_batch()
+    return [*texts] if name is None or name in _bound_names(texts) else [*texts, f"{name}={batch}"]
 
 
 def with_symbols(

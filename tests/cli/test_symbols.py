@@ -168,3 +168,18 @@ def test_faults_are_told_and_nothing_is_written(
     assert (run.code, run.out) == (2, "")
     assert words in run.err
     assert not (tmp_path / "p").exists()
+
+
+def test_the_batch_of_a_step_binds_the_dimension_that_is_the_batch(
+    planner: Planner, tmp_path: Path
+) -> None:
+    model = telling(tmp_path, "rows", "")
+    assert bound(planner, model, tmp_path, "--batch", "32") == [["rows", 32]]
+    facts = planner("inspect", model, "--batch", 48, "--json").json
+    assert (facts["batch"], facts["dynamic_dims"][0]["value"]) == (48, 48)
+
+
+def test_what_is_bound_counts_before_the_batch_of_a_step(planner: Planner, tmp_path: Path) -> None:
+    model = telling(tmp_path, "rows", "")
+    found = bound(planner, model, tmp_path, "--batch", "32", "--bind", "rows=16")
+    assert found == [["rows", 16]]

@@ -206,3 +206,62 @@ def test_a_batch_that_a_scatter_adds_up_ends_there(kind: str) -> None:
     found = sized(build.build(y, build.op("Neg", (x,), build.tensors[x].dims)), 8)
     assert found.tensors[y].dims == build.tensors[table].dims
     assert found.tensors[ids].dims == (8, 1)
+
+
+def test_a_dimension_in_front_of_the_batch_may_be_its_groups() -> None:
+    """`x.view(1, 2, 8)` of two samples: all of them in one group, or groups of two."""
+    build = GraphBuilder("grouped")
+    x = build.input("x", (2, 8))
+    y = build.op("Relu", (build.op("Reshape", (x,), (1, 2, 8), name="group"),), (1, 2, 8))
+    message = refusal(build.build(build.op("Reshape", (y,), (2, 8))), 6)
+    assert "op_group (Reshape) can be read in two ways" in message
+
+
+def test_sizes_that_agree_in_one_reading_alone_decide_it() -> None:
+    """One convolution with a group for each sample: the batch is in the channels."""
+    build = GraphBuilder("styled")
+    x, style = build.input("x", (2, 4, 6, 6)), build.input("style", (2, 4))
+    kernels = build.op("Reshape", (style,), (2, 1, 4, 1, 1))
+    weight = build.weight("w", (1, 4, 4, 3, 3))
+    kernels = build.op("Mul", (weight, kernels), (2, 4, 4, 3, 3))
+    kernels = build.op("Reshape", (kernels,), (8, 4, 3, 3))
+    wide = build.op("Reshape", (x,), (1, 8, 6, 6))
+    y = build.op("Conv", (wide, kernels), (1, 8, 4, 4), group=2, kernel_shape=(3, 3))
+    found = sized(build.build(build.op("Reshape", (y,), (2, 4, 4, 4))), 6)
+    assert found.tensors[wide].dims == (1, 24, 6, 6)
+    assert next(op for op in found.ops if op.kind == "Conv").attributes["group"] == 6
+
+
+def test_copies_of_the_batch_come_apart_again() -> None:
+    build = GraphBuilder("copies")
+    x = build.input("x", (2, 8))
+    twice = build.op("Concat", (x, x), (4, 8), axis=0)
+    first, last = (
+        build.op(
+            "Slice", (twice,), (2, 8), axes=(0,), slice_axes=(0,), steps=(1,), starts=(start,),
+            ends=(start + 2,),
+        )
+        for start in (0, 2)
+    )  # fmt: skip
+    found = sized(build.build(build.op("Sub", (last, first), (2, 8))), 6)
+    assert found.tensors[twice].dims == (12, 8)
+    slices = [op.attributes for op in found.ops if op.kind == "Slice"]
+    assert [(a["starts"], a["ends"]) for a in slices] == [((0,), (6,)), ((6,), (12,))]
+
+
+def test_bounds_of_a_slice_that_leave_the_batch_whole_grow_with_it() -> None:
+    build = GraphBuilder("columns")
+    x = build.input("x", (2, 8))
+    y = build.op(
+        "Slice", (x,), (2, 3), axes=(1,), slice_axes=(0, 1), starts=(0, 0), ends=(2, 3),
+        steps=(1, 1),
+    )  # fmt: skip
+    found = sized(build.build(y), 6)
+    assert found.ops[0].attributes["ends"] == (6, 3)
+
+
+def test_a_loss_of_the_batch_is_an_output() -> None:
+    build = GraphBuilder("loss of a batch")
+    x = build.input("x", (4, 8))
+    found = sized(build.build(build.op("ReduceMean", (x,), (), axes=(0, 1))), 6)
+    assert found.tensors["x"].dims == (6, 8)

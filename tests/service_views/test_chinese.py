@@ -46,6 +46,7 @@ ASKED = (
     "service", "planner/asking/texts.py", "planner/asking/machines.py", "planner/asking/errors.py",
     "planner/asking/request.py", "planner/whatif/axes.py", "planner/preparation.py",
     "planner/explain/questions.py", "planner/whatif/tasks.py", "ir/batch.py",
+    "ir/batch_following.py",
 )  # fmt: skip
 """What the forms of the page run into first."""
 

@@ -25,6 +25,8 @@ def _gather(draw: Draw) -> Iterator[Example]:
     yield example("Gather", [floats(draw, 4, 4, 6), np.array(1)], [(4, 4)], axis=2)
     table, rows = whole_numbers(draw, 6, 3, below=9), whole_numbers(draw, 4, below=6)
     yield example("Gather", [table, rows], [(4, 3)], axis=0)
+    same = np.array([[0, 2, 3], [4, 6, 7]])
+    yield example("Gather", [floats(draw, 8, 6), same], [(2, 3, 6)], axis=0, index_blocks=(0, 2, 4))
 
 
 def _gather_elements(draw: Draw) -> Iterator[Example]:
