@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from exporters.errors import ExportError
 from exporters.mindspore_records import Violation
 from exporters.sharding import counted
 from exporters.stages import cut_scopes, layer_counts
-from ir.graph import Op, Role
+from ir.graph import Role
 from ir.normalise import main_dtype
-from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
+from ir.plan import Plan, PlannedOperator, PlannedTensor
+from ir.plan_degrees import Use, UsesOfAxes
 
 __all__ = ["losses", "to_arguments"]
 
@@ -34,16 +34,7 @@ MOST_UNEQUAL = 0.5
 """Share of the products' time that may depart from the uniform layout."""
 
 
-class Job(StrEnum):
-    """What one mesh axis does in one product."""
-
-    TENSOR = "tensor"
-    CONTEXT = "context"
-    DATA = "data"
-    NOTHING = "nothing"
-
-
-_ORDER = (Job.DATA, Job.CONTEXT, Job.TENSOR)
+_ORDER = (Use.DATA, Use.CONTEXT, Use.TENSOR)
 """From the outside in, as Megatron numbers its ranks."""
 
 
@@ -52,7 +43,7 @@ class _Product:
     """An operator that multiplies by a weight, and what every axis does in it."""
 
     op: PlannedOperator
-    jobs: tuple[Job, ...]
+    jobs: tuple[Use, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +52,16 @@ class _Uniform:
 
     axes: tuple[tuple[str, int], ...]
     """Of more than one device, outermost first."""
-    jobs: tuple[Job, ...]
+    jobs: tuple[Use, ...]
     departing: tuple[_Product, ...]
     """Products that are split otherwise."""
     departing_share: float
     """Their share of the time of all products."""
 
-    def size(self, job: Job) -> int:
+    def size(self, job: Use) -> int:
         return math.prod(s for (_, s), j in zip(self.axes, self.jobs, strict=True) if j is job)
 
-    def names(self, job: Job) -> frozenset[str]:
+    def names(self, job: Use) -> frozenset[str]:
         pairs = zip(self.axes, self.jobs, strict=True)
         return frozenset(name for (name, _), j in pairs if j is job)
 
@@ -103,7 +94,7 @@ def losses(plan: Plan) -> tuple[str, ...]:
 
 
 def _arguments(plan: Plan, found: _Uniform) -> Iterator[str]:
-    tensor, context, data = (found.size(j) for j in (Job.TENSOR, Job.CONTEXT, Job.DATA))
+    tensor, context, data = (found.size(j) for j in (Use.TENSOR, Use.CONTEXT, Use.DATA))
     yield f"--tensor-model-parallel-size {tensor}"
     yield f"--pipeline-model-parallel-size {1 if plan.pipeline is None else plan.pipeline.parts}"
     yield from _stage_arguments(plan)
@@ -177,18 +168,12 @@ def _refusal(what: str, at: str = "the plan") -> ExportError:
 
 def _products(plan: Plan, axes: Sequence[str]) -> Iterator[_Product]:
     """Operators with computation that read an activation and a weight of two dimensions."""
-    tensors = plan.graph.tensors
+    tensors, uses = plan.graph.tensors, UsesOfAxes(plan.graph)
     for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
-        weight = next((i for i, n in enumerate(op.inputs) if _is_matrix(plan, n)), None)
-        data = next(
-            (i for i, n in enumerate(op.inputs) if n and tensors[n].role is not Role.PARAMETER),
-            None,
-        )
-        if weight is not None and data is not None and planned.inputs[data] is not None:
-            layouts = planned.inputs[data], planned.inputs[weight]
-            yield _Product(
-                planned, tuple(_job(axis, *layouts, _batched(plan, op)) for axis in axes)
-            )
+        weight = any(_is_matrix(plan, n) for n in op.inputs)
+        if weight and any(n and tensors[n].role is not Role.PARAMETER for n in op.inputs):
+            found = uses.of(op, planned)
+            yield _Product(planned, tuple(found.get(axis, Use.NOTHING) for axis in axes))
 
 
 def _is_parameter(plan: Plan, name: str) -> bool:
@@ -199,32 +184,16 @@ def _is_matrix(plan: Plan, name: str) -> bool:
     return _is_parameter(plan, name) and len(plan.graph.tensors[name].dims) == 2
 
 
-def _batched(plan: Plan, op: Op) -> bool:
-    """Whether the result keeps batch and sequence apart."""
-    return len(plan.graph.tensors[op.outputs[0]].dims) > 2
-
-
-def _job(axis: str, data: NamedLayout | None, weight: NamedLayout | None, batched: bool) -> Job:
-    if weight is not None and any(axis in dim for dim in weight.dims):
-        return Job.TENSOR
-    dims = data.dims if data is not None else ()
-    if dims and axis in dims[0]:
-        return Job.DATA
-    if batched and len(dims) > 1 and axis in dims[1]:
-        return Job.CONTEXT
-    return Job.NOTHING
-
-
-def _main_job(products: Sequence[_Product], index: int, axis: str) -> Job:
+def _main_job(products: Sequence[_Product], index: int, axis: str) -> Use:
     """What an axis does for most of the products' time."""
-    times: dict[Job, float] = {}
+    times: dict[Use, float] = {}
     for product in products:
         job = product.jobs[index]
         times[job] = times.get(job, 0.0) + product.op.compute_s
     if not times:
         raise _refusal("no operator multiplies by a weight of two dimensions")
     job = max(times, key=times.__getitem__)
-    if job is Job.NOTHING:
+    if job is Use.NOTHING:
         raise _refusal("most products are repeated along it", f"mesh axis {axis!r}")
     return job
 
@@ -241,8 +210,8 @@ def _violations(plan: Plan, found: _Uniform) -> Iterator[Violation]:
             "the rest: no uniform layout is near"
         )
         yield Violation(what, "the operators", _FIX)
-    if plan.graph.batch % found.size(Job.DATA):
-        what = f"a batch of {plan.graph.batch} does not go into {found.size(Job.DATA)} parts"
+    if plan.graph.batch % found.size(Use.DATA):
+        what = f"a batch of {plan.graph.batch} does not go into {found.size(Use.DATA)} parts"
         yield Violation(what, "the batch", _FIX)
 
 
@@ -251,7 +220,7 @@ def _residual_is_split(plan: Plan, found: _Uniform) -> bool:
 
     Judged at results whose last dimension is whole: those of products are split there.
     """
-    tensor = found.names(Job.TENSOR)
+    tensor = found.names(Use.TENSOR)
     split = whole = 0
     matrices = {p.op.name for p in _products(plan, [])}
     for op in plan.operators:
@@ -266,7 +235,7 @@ def _residual_is_split(plan: Plan, found: _Uniform) -> bool:
 
 def _shards_parameters(plan: Plan, found: _Uniform) -> float:
     """Share of the parameters' elements that the data axes split at rest."""
-    data = found.names(Job.DATA)
+    data = found.names(Use.DATA)
     whole = sum(math.prod(t.dims) for t in plan.parameters)
     split = sum(math.prod(t.dims) for t in plan.parameters if data and data <= _axes(t))
     return split / whole if whole else 0.0
@@ -283,7 +252,7 @@ def _losses(plan: Plan, found: _Uniform) -> Iterator[str]:
             f"the plan splits {names}, {100 * found.departing_share:.1f} % of the products' time, "
             "otherwise; Megatron splits all alike"
         )
-    share, data = _shards_parameters(plan, found), found.names(Job.DATA)
+    share, data = _shards_parameters(plan, found), found.names(Use.DATA)
     if share > 0.5:
         other = [t.name for t in plan.parameters if not data <= _axes(t)]
     else:
