@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from cli.text import table
+from ir.causes import links_between
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from ir.causes import links_between
-from ir.plan import Pipeline, Plan
+    from ir.plan import Pipeline, Plan
 
 MOST_SHOWN = 16
 """Stages of a table; of more, the first and the last are shown."""

@@ -56,7 +56,7 @@ def named_machine(name: str) -> Machine:
     if own is None and not known.clusters:
         raise ClusterError(
             f"of {known.name} only the sizes are known, not how its devices are joined",
-            f"the machine name {name[:80]}",
+            f"the cluster name {name[:80]}",
             "describe it in a cluster file (docs/topology.md), or take `planner layouts` or "
             "`planner simulate --layout`, which need no more",
         )

@@ -73,7 +73,7 @@ def known_machine(name: str) -> KnownMachine:
     close = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise ClusterError(
-        f"unknown machine {name[:80]!r}", "the machine name", f"{hint}known: {', '.join(names)}"
+        f"unknown cluster {name[:80]!r}", "the cluster name", f"{hint}known: {', '.join(names)}"
     )
 
 

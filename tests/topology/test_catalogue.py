@@ -72,7 +72,7 @@ def test_an_error_names_the_numbers_that_are_allowed() -> None:
 def test_an_unknown_name_lists_the_known_ones_and_the_closest() -> None:
     with pytest.raises(ClusterError) as caught:
         named_cluster("Atlas-800T", 8)
-    assert "unknown machine 'Atlas-800T'" in str(caught.value)
+    assert "unknown cluster 'Atlas-800T'" in str(caught.value)
     assert "did you mean 'atlas-800t-a2'?" in caught.value.fix
     for name in cluster_names():
         assert name in caught.value.fix
