@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from cli.text import fitted, table
+from ir.causes import cause_text
 from planner.difference import Amount, Change, Difference
-from topology.units import format_bytes, format_seconds
+from topology.units import format_bytes, format_seconds, without_rounding
 
 _MOST_SHOWN = 15
 
@@ -67,10 +68,10 @@ def _amounts(
         return
     made = table(title, ["cause", "A", "B", "B - A"], right=(1, 2, 3))
     for each in amounts:
-        delta = each.second - each.first
+        delta = without_rounding(each.second - each.first, max(each.first, each.second))
         sign = "+" if delta > 0 else "-"
         made.add_row(
-            each.name.replace("_", "-"),
+            cause_text(each.name),
             unit(each.first) if each.first else "-",
             unit(each.second) if each.second else "-",
             f"{sign}{unit(abs(delta))}" if delta else "same",

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cli.text import fitted, percent, table
+from ir.causes import cause_text, links_between
 from topology.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _deltas(
     for each in deltas:
         sign = "-" if each.delta < 0 else "+"
         made.add_row(
-            each.cause.replace("_", "-"), unit(each.before), unit(each.after),
+            cause_text(each.cause), unit(each.before), unit(each.after),
             f"{sign}{unit(abs(each.delta))}",
         )  # fmt: skip
     out.print(made)
@@ -202,7 +203,7 @@ def _candidate(number: int, each: Candidate, out: Console) -> None:
     made = table(name, ["cause", "what moves", "time"], right=(2,))
     for part in each.parts[:_MOST_PARTS]:
         what = f"{part.tensor}, {part.neighbour}: {part.purpose}" if part.tensor else part.purpose
-        made.add_row(part.cause.replace("_", "-"), what, format_seconds(part.time_s))
+        made.add_row(cause_text(part.cause), what, format_seconds(part.time_s))
     out.print(made)
     if each.memory_charge_s:
         charge = format_seconds(each.memory_charge_s)
@@ -242,10 +243,10 @@ def _rivals(rivals: Sequence[Rival], out: Console) -> None:
 
 
 def _links(links: Sequence[FasterLink], out: Console) -> None:
-    made = table("Links twice as fast", ["tier", "this plan", "the best plan there"], right=(1, 2))
+    made = table("Links twice as fast", ["links", "this plan", "the best plan there"], right=(1, 2))
     for each in links:
         best = format_seconds(each.best_s) + (" (another plan)" if each.plan_changes else "")
-        made.add_row(each.tier, format_seconds(each.same_plan_s), best)
+        made.add_row(links_between(each.tier), format_seconds(each.same_plan_s), best)
     out.print(made)
 
 

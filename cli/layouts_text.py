@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,21 +34,23 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         )
     rows = table(
         f"Fastest layouts; `planner simulate --layout` takes them with {found.sizes}",
-        ("step s", "low to high", "tokens/s", "of peak", "GiB", "layout"),
-        right=(0, 1, 2, 3, 4),
+        ("step s", "low to high", "tokens/s", "each", "MFU", "GiB", "layout"),
+        right=(0, 1, 2, 3, 4, 5),
     )
     for each in found.best:
         own = each.prediction
         rows.add_row(
             f"{own.step_s:.4g}",
             "-" if own.unlike else f"{own.low_s:.4g} to {own.high_s:.4g}",
-            f"{each.tokens_per_s:,.0f}",
-            f"{100 * each.utilisation:.1f} %",
+            f"{each.rates.tokens_per_s or 0:,.0f}",
+            f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
+            f"{100 * each.rates.utilisation:.1f} %",
             f"{each.memory_bytes / GIB:.1f}",
             layout_text(each.layout, ""),
         )
     out.print(rows)
     for each in found.best[:1]:
+        out.print(f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}")
         for remark in filter(None, (each.prediction.unlike, each.prediction.inherited)):
             out.print(f"\n{remark}", soft_wrap=True)
     for path in files:
@@ -75,11 +78,11 @@ def _record(each: RankedLayout) -> dict[str, object]:
     own = each.prediction
     return {
         "layout": each.text,
+        "degrees": asdict(each.layout.degrees),
         "step_s": own.step_s,
         "low_s": None if own.unlike else own.low_s,
         "high_s": None if own.unlike else own.high_s,
-        "tokens_per_s": each.tokens_per_s,
-        "utilisation": each.utilisation,
+        **each.rates.record(),
         "memory_bytes": each.memory_bytes,
         "inherited": own.inherited,
         "unlike": own.unlike,

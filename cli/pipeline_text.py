@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from cli.text import table
+from ir.causes import links_between
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ def print_pipeline(pipeline: Pipeline, out: Console) -> None:
         out.print(f"and {count - MOST_SHOWN} stages between them")
     if pipeline.sends:
         most = max(pipeline.sends, key=lambda send: send.nbytes * send.count)
+        largest = format_bytes(most.nbytes * most.count)
         out.print(
-            f"{len(pipeline.sends)} tensors go from stage to stage over {most.tier} links, each by "
-            f"at most {format_bytes(most.nbytes * most.count)} a step and device, both ways"
+            f"{len(pipeline.sends)} tensors go from stage to stage over "
+            f"{links_between(most.tier)}, each by at most {largest} a step and device, both ways"
         )
     blocks = sum(len(stage.blocks) for stage in pipeline.stages)
     if blocks:

@@ -13,10 +13,13 @@ from rich.text import Text
 from cli.pipeline_text import print_pipeline, print_sharding
 from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
+from ir.causes import cause_text
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text, split_text
 from ir.published import expected_text, published_note
+from ir.throughput import rates_of
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -72,15 +75,17 @@ def _headline(plan: Plan, out: Console) -> None:
     expected = expected_text(plan.estimate)
     certainty = f", by published runs {expected}" if expected else " (uncalibrated)"
     out.print(Text(f"{graph.name}: {what} in {format_seconds(step_s)}{certainty}", style="bold"))
-    facts = [f"batch {plan.batch}", *_rates(plan)] if plan.batch else []
+    facts = [f"batch {plan.batch}"] if plan.batch else []
     facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
     out.print("  " + ", ".join(facts))
+    out.print("  " + ", ".join(rates_of(plan).words))
     if split := split_text(plan):
         out.print(f"  {split}")
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
     stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
     out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
+    out.print(f"  most products and attention: {degrees_of(plan)}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s
@@ -98,21 +103,6 @@ def _faster(ratio: float, than: str = "", alike: str = "") -> str:
     return words.rstrip()
 
 
-def _rates(plan: Plan) -> list[str]:
-    graph, step_s = plan.graph, plan.estimate.step_time_s
-    times = 1 if plan.pipeline is None else plan.pipeline.micro_batches
-    rates = [_rate(plan.batch / step_s, "samples/s")]
-    inputs = [graph.tensors[n] for n in graph.inputs]
-    tokens = next((t for t in inputs if len(t.dims) == 2 and t.dtype.startswith("int")), None)
-    if tokens is not None and any(op.kind in {"Attention", "Softmax"} for op in graph.ops):
-        rates.append(_rate(tokens.elements * times / step_s, "tokens/s"))
-    return rates
-
-
-def _rate(value: float, unit: str) -> str:
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-
-
 def _times(plan: Plan, out: Console) -> None:
     total = plan.estimate.step_time_s
     rows = plan.estimate.time_by_cause
@@ -122,7 +112,7 @@ def _times(plan: Plan, out: Console) -> None:
     order += sorted((k for k in rows if k not in COMPUTE), key=lambda k: -rows[k])
     for key in order:
         share = percent(rows[key], total)
-        made.add_row(_spaced(key), format_seconds(rows[key]), share, causes.get(key, ""))
+        made.add_row(cause_text(key), format_seconds(rows[key]), share, causes.get(key, ""))
     remark = "the sum: nothing is assumed to overlap"
     if plan.pipeline is not None and len(plan.pipeline.stages) > 1:
         remark = "of the slowest stage; nothing is assumed to overlap in it"
@@ -147,12 +137,6 @@ def _by_time(times: Mapping[str, float]) -> str:
         return next(iter(times))
     ordered = sorted(times.items(), key=lambda kv: -kv[1])
     return ", ".join(f"{cause} {format_seconds(time_s)}" for cause, time_s in ordered)
-
-
-def _spaced(cause: str) -> str:
-    """`all_gather in server` for people."""
-    kind, inside, tier = cause.partition(" in ")
-    return f"{kind.replace('_', '-')} over {tier} links" if inside else cause
 
 
 def _memory(plan: Plan, out: Console) -> None:

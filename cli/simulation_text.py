@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.simulation_json import variation
 from cli.text import percent, table
+from ir.causes import cause_text
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -37,13 +38,7 @@ def print_simulation(found: Simulation, files: Sequence[Path], out: Console) -> 
 def _headline(found: Simulation, out: Console) -> None:
     load, step_s = found.load, found.step_s
     out.print(f"{found.name}: one step in {format_seconds(step_s)}, simulated", style="bold")
-    rates = [f"{load.samples / step_s:,.4g} samples/s"] if step_s > 0 else []
-    if load.tokens and step_s > 0:
-        rates.append(f"{load.tokens / step_s:,.0f} tokens/s")
-    if load.peak_flops and load.flops:
-        rates.append(f"{100 * found.utilisation:.1f} % of the peak FLOP/s (MFU)")
-    rates.append(f"{load.devices:,} devices")
-    out.print("  " + ", ".join(rates))
+    out.print("  " + ", ".join((*found.rates.words, f"{load.devices:,} devices")))
     ratio = found.estimate_s / step_s if step_s > 0 else 1.0
     estimate = format_seconds(found.estimate_s)
     out.print(f"  the estimate, {found.estimate_means}, is {estimate}: {ratio:.3g} x as long")
@@ -71,9 +66,9 @@ def _communication(found: Simulation, out: Console) -> None:
     columns = ["communication", "total", "exposed", "hidden", "for"]
     made = table("Communication of an average device", columns, right=(1, 2, 3))
     for item in found.account.communication:
-        over = f" over {item.tier} links" if item.tier else ""
+        kind = f"{item.kind} in {item.tier}" if item.tier else item.kind.replace("_", "-")
         made.add_row(
-            item.kind.replace("_", "-") + over,
+            cause_text(kind),
             *(format_seconds(s) for s in (item.total_s, item.exposed_s, item.hidden_s)),
             item.cause,
         )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import unknown_name
 from cli.machine_files import is_file_name, named_machine
 from topology import catalogue
-from topology.chips import chip_profile
-from topology.errors import ClusterError
+from topology.chips import chip_profile, is_chip
 from topology.server_file import GENERATORS, LinkEntry, NicEntry, ServerFile
 from topology.uses import bundled
 
@@ -38,11 +37,12 @@ def shown(name: str, devices: int | None) -> Facts:
     if name in catalogue.server_names():
         server = ServerFile.model_validate(bundled("servers", name))
         return {"kind": "server", **_server(server)}
-    try:
+    if is_chip(name):
         return {"kind": "chip", **chip_profile(name).model_dump(mode="json", exclude_none=True)}
-    except ClusterError:
-        known = (*catalogue.cluster_names(), *catalogue.server_names(), *catalogue.chip_names())
-        raise unknown_name("machine, server or chip", name, known, f"the name {name}") from None
+    if not catalogue.is_machine(name):
+        known = (*catalogue.machine_names(), *catalogue.server_names(), *catalogue.chip_names())
+        raise unknown_name("machine, server or chip", name, known, f"the name {name}")
+    return machine_facts(catalogue.named_machine(name), devices)
 
 
 def machine_facts(machine: Machine, devices: int | None) -> Facts:

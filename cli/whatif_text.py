@@ -38,8 +38,8 @@ def print_report(report: Report, files: Sequence[Path], out: Console) -> None:
     if len(report.points) <= MOST_ROWS:
         _print_rows("Points", report.points, report, out)
     _print_scaling(report, out)
-    _print_rows("No other plan beats these in time, devices, memory and price",
-                report.front[:MOST_ROWS], report, out)  # fmt: skip
+    title = "No other plan beats these in time, devices, memory, price; better machines cost"
+    _print_rows(title, report.front[:MOST_ROWS], report, out)
     _print_changes(report, out)
     for lines in _more(report):
         out.print()
@@ -71,7 +71,7 @@ def _print_reasons(report: Report, out: Console) -> None:
 def _print_point(title: str, point: Point, report: Report, out: Console) -> None:
     result = point.result
     rate = f"{rate_of(point):,.4g} {_unit(report)}/s"
-    used = "" if result.utilisation is None else f", {100 * result.utilisation:.1f} % of the peak"
+    used = f", MFU {100 * result.utilisation:.1f} % of {result.peak}" if result.utilisation else ""
     out.print(f"{title}: {point.place}")
     out.print(f"  {rate}{used}, step {result.best_s:.4g} s, {result.outline}")
 

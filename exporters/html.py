@@ -9,11 +9,14 @@ from exporters.folding import Axes, operator_groups, parameter_groups, recompute
 from exporters.html_plots import Part, bars, stacked
 from exporters.html_text import STYLE, Markup, escaped, paragraph, section, table
 from exporters.sharding import tier_names
+from ir.causes import cause_text
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedTensor
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text, split_text
 from ir.published import expected_text, published_note
+from ir.throughput import rates_of
 from topology.units import format_bytes, format_seconds
 
 __all__ = ["to_html"]
@@ -64,13 +67,15 @@ def _header(plan: Plan) -> Markup:
         f"{plan.devices} x {chip_name} ({plan.cluster.get('name')})",
         f"for {request.get('target')}",
         f"mesh {mesh_text(plan)}",
+        f"most products and attention {degrees_of(plan)}",
     ]
     step_s, peak = estimate.step_time_s, estimate.peak_memory_bytes
     expected = expected_text(estimate)
     certainty = f"by published runs {expected}" if expected else "uncalibrated"
     tiles = [(format_seconds(step_s), f"step time, {certainty}")]
-    if plan.batch and step_s > 0:
-        tiles.append((f"{plan.batch / step_s:,.4g} samples/s", "throughput"))
+    rates = rates_of(plan).words
+    if rates:
+        tiles.append((rates[0], ", ".join(("throughput", *rates[1:]))))
     limit = estimate.memory_limit_bytes
     used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""
     tiles.append((format_bytes(peak), f"peak memory{used}"))
@@ -100,14 +105,9 @@ def _time(plan: Plan) -> Markup:
             found.append(item.cause)
     order = [k for k in _COMPUTE if k in rows]
     order += sorted((k for k in rows if k not in _COMPUTE), key=lambda k: (-rows[k], k))
-    parts = [Part(_spaced(k), rows[k], ", ".join(reasons.get(k, ()))) for k in order]
+    parts = [Part(cause_text(k), rows[k], ", ".join(reasons.get(k, ()))) for k in order]
     drawn = stacked(parts, format_seconds)
     return drawn and drawn + paragraph("The sum: nothing is assumed to overlap.", "faint")
-
-
-def _spaced(cause: str) -> str:
-    kind, inside, tier = cause.partition(" in ")
-    return f"{kind.replace('_', '-')} over {tier} links" if inside else cause
 
 
 def _memory(plan: Plan) -> Markup:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from exporters.megatron_layout import ORDER, Job, Uniform, products_of, uniform
+from exporters.megatron_layout import ORDER, Uniform, products_of, uniform
 from exporters.megatron_stages import recomputation, stages
 from exporters.sharding import counted
 from ir.graph import Role
 from ir.normalise import main_dtype
 from ir.ops import Engine, lookup
 from ir.plan import Plan, PlannedTensor
+from ir.plan_degrees import Use
 
 __all__ = ["DECISIONS", "Said", "losses", "to_arguments"]
 
@@ -73,7 +74,7 @@ def losses(plan: Plan) -> tuple[str, ...]:
 
 
 def _degrees(_: Plan, found: Uniform) -> Said:
-    arguments = (f"--tensor-model-parallel-size {found.size(Job.TENSOR)}",)
+    arguments = (f"--tensor-model-parallel-size {found.size(Use.TENSOR)}",)
     if not found.departing:
         return Said(arguments)
     names = counted([p.op.scope or p.op.name for p in found.departing], "products")
@@ -95,7 +96,7 @@ def _schedule(plan: Plan, _: Uniform) -> Said:
 
 
 def _context(plan: Plan, found: Uniform) -> Said:
-    parts = found.size(Job.CONTEXT)
+    parts = found.size(Use.CONTEXT)
     if parts == 1:
         return Said()
     exchange = "p2p" if plan.request.get("ring_attention", "off") != "off" else "allgather"
@@ -106,7 +107,7 @@ def _context(plan: Plan, found: Uniform) -> Said:
 
 def _attends_by_heads(plan: Plan, found: Uniform) -> bool:
     """Whether most attention splits heads over the axes that split tokens elsewhere."""
-    axes = found.names(Job.CONTEXT)
+    axes = found.names(Use.CONTEXT)
     queries = [
         op.inputs[0].dims
         for op in plan.operators
@@ -117,7 +118,7 @@ def _attends_by_heads(plan: Plan, found: Uniform) -> bool:
 
 
 def _sequence(plan: Plan, found: Uniform) -> Said:
-    split = found.size(Job.TENSOR) > 1 and _residual_is_split(plan, found)
+    split = found.size(Use.TENSOR) > 1 and _residual_is_split(plan, found)
     return Said(("--sequence-parallel",) if split else ())
 
 
@@ -126,7 +127,7 @@ def _residual_is_split(plan: Plan, found: Uniform) -> bool:
 
     Judged at results whose last dimension is whole: those of products are split there.
     """
-    tensor = found.names(Job.TENSOR)
+    tensor = found.names(Use.TENSOR)
     split = whole = 0
     matrices = {p.op.name for p in products_of(plan, [])}
     for op in plan.operators:
@@ -141,8 +142,8 @@ def _residual_is_split(plan: Plan, found: Uniform) -> bool:
 
 def _optimizer_state(plan: Plan, found: Uniform) -> Said:
     """ZeRO: the stage that holds for most elements of the parameters."""
-    data = found.names(Job.DATA)
-    copies = data | found.names(Job.CONTEXT)
+    data = found.names(Use.DATA)
+    copies = data | found.names(Use.CONTEXT)
     levels = {t.name: _zero(t, data) for t in plan.parameters}
     elements = [0, 0, 0, 0]
     for each in plan.parameters:
@@ -179,7 +180,7 @@ def _recomputation(plan: Plan, _: Uniform) -> Said:
 
 
 def _batch(plan: Plan, found: Uniform) -> Said:
-    micro = plan.graph.batch // found.size(Job.DATA)
+    micro = plan.graph.batch // found.size(Use.DATA)
     return Said((f"--micro-batch-size {micro}", f"--global-batch-size {plan.batch}"))
 
 

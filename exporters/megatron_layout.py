@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from exporters.errors import ExportError
 from exporters.mindspore_records import Violation
-from ir.graph import Op, Role
-from ir.plan import NamedLayout, Plan, PlannedOperator
+from ir.graph import Role
+from ir.plan import Plan, PlannedOperator
+from ir.plan_degrees import Use, UsesOfAxes
 
-__all__ = ["ORDER", "Job", "Uniform", "products_of", "uniform"]
+__all__ = ["ORDER", "Uniform", "products_of", "uniform"]
 
 _FIX = "export another format; Megatron needs one layout for all layers"
 _MIXERS = {"Attention", "Softmax"}
@@ -28,16 +28,7 @@ MOST_UNEQUAL = 0.5
 """Share of the products' time that may depart from the uniform layout."""
 
 
-class Job(StrEnum):
-    """What one mesh axis does in one product."""
-
-    TENSOR = "tensor"
-    CONTEXT = "context"
-    DATA = "data"
-    NOTHING = "nothing"
-
-
-ORDER = (Job.DATA, Job.CONTEXT, Job.TENSOR)
+ORDER = (Use.DATA, Use.CONTEXT, Use.TENSOR)
 """From the outside in, as Megatron numbers its ranks."""
 
 
@@ -46,7 +37,7 @@ class _Product:
     """An operator that multiplies by a weight, and what every axis does in it."""
 
     op: PlannedOperator
-    jobs: tuple[Job, ...]
+    jobs: tuple[Use, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +46,16 @@ class Uniform:
 
     axes: tuple[tuple[str, int], ...]
     """Of more than one device, outermost first."""
-    jobs: tuple[Job, ...]
+    jobs: tuple[Use, ...]
     departing: tuple[_Product, ...]
     """Products that are split otherwise."""
     departing_share: float
     """Their share of the time of all products."""
 
-    def size(self, job: Job) -> int:
+    def size(self, job: Use) -> int:
         return math.prod(s for (_, s), j in zip(self.axes, self.jobs, strict=True) if j is job)
 
-    def names(self, job: Job) -> frozenset[str]:
+    def names(self, job: Use) -> frozenset[str]:
         pairs = zip(self.axes, self.jobs, strict=True)
         return frozenset(name for (name, _), j in pairs if j is job)
 
@@ -112,18 +103,12 @@ def refusal(what: str, at: str = "the plan") -> ExportError:
 
 def products_of(plan: Plan, axes: Sequence[str]) -> Iterator[_Product]:
     """Operators with computation that read an activation and a weight of two dimensions."""
-    tensors = plan.graph.tensors
+    tensors, uses = plan.graph.tensors, UsesOfAxes(plan.graph)
     for planned, op in zip(plan.operators, plan.graph.ops, strict=True):
-        weight = next((i for i, n in enumerate(op.inputs) if _is_matrix(plan, n)), None)
-        data = next(
-            (i for i, n in enumerate(op.inputs) if n and tensors[n].role is not Role.PARAMETER),
-            None,
-        )
-        if weight is not None and data is not None and planned.inputs[data] is not None:
-            layouts = planned.inputs[data], planned.inputs[weight]
-            yield _Product(
-                planned, tuple(_job(axis, *layouts, _batched(plan, op)) for axis in axes)
-            )
+        weight = any(_is_matrix(plan, n) for n in op.inputs)
+        if weight and any(n and tensors[n].role is not Role.PARAMETER for n in op.inputs):
+            found = uses.of(op, planned)
+            yield _Product(planned, tuple(found.get(axis, Use.NOTHING) for axis in axes))
 
 
 def _is_parameter(plan: Plan, name: str) -> bool:
@@ -134,33 +119,18 @@ def _is_matrix(plan: Plan, name: str) -> bool:
     return _is_parameter(plan, name) and len(plan.graph.tensors[name].dims) == 2
 
 
-def _batched(plan: Plan, op: Op) -> bool:
-    """Whether the result keeps batch and sequence apart."""
-    return len(plan.graph.tensors[op.outputs[0]].dims) > 2
-
-
-def _job(axis: str, data: NamedLayout | None, weight: NamedLayout | None, batched: bool) -> Job:
-    if weight is not None and any(axis in dim for dim in weight.dims):
-        return Job.TENSOR
-    dims = data.dims if data is not None else ()
-    if dims and axis in dims[0]:
-        return Job.DATA
-    if batched and len(dims) > 1 and axis in dims[1]:
-        return Job.CONTEXT
-    return Job.NOTHING
-
-
-def _main_job(products: Sequence[_Product], index: int, axis: str) -> Job:
+def _main_job(products: Sequence[_Product], index: int, axis: str) -> Use:
     """What an axis does for most of the products' time."""
-    times: dict[Job, float] = {}
+    times: dict[Use, float] = {}
     for product in products:
         job = product.jobs[index]
         times[job] = times.get(job, 0.0) + product.op.compute_s
     if not times:
         raise refusal("no operator multiplies by a weight of two dimensions")
     job = max(times, key=times.__getitem__)
-    if job is Job.NOTHING:
-        raise refusal("most products are repeated along it", f"mesh axis {axis!r}")
+    if job not in ORDER:
+        what = "repeated" if job is Use.NOTHING else f"split by {job}"
+        raise refusal(f"most products are {what} along it", f"mesh axis {axis!r}")
     return job
 
 
@@ -176,6 +146,6 @@ def _violations(plan: Plan, found: Uniform) -> Iterator[Violation]:
             "the rest: no uniform layout is near"
         )
         yield Violation(what, "the operators", _FIX)
-    if plan.graph.batch % found.size(Job.DATA):
-        what = f"a batch of {plan.graph.batch} does not go into {found.size(Job.DATA)} parts"
+    if plan.graph.batch % found.size(Use.DATA):
+        what = f"a batch of {plan.graph.batch} does not go into {found.size(Use.DATA)} parts"
         yield Violation(what, "the batch", _FIX)

@@ -19,6 +19,16 @@ SHORT_NAMES = MappingProxyType({"bf16": "bfloat16", "fp16": "float16", "fp32": "
 """The spelling of the command line to the spelling inside."""
 
 
+def short_name(dtype: str) -> str:
+    """The spelling of the command line, such as `bf16`, `fp8` or `int8`.
+
+    >>> short_name("bfloat16"), short_name("float8"), short_name("int8")
+    ('bf16', 'fp8', 'int8')
+    """
+    known = {long: short for short, long in SHORT_NAMES.items()}
+    return known.get(dtype, dtype.replace("float", "fp"))
+
+
 def dtype_bits(dtype: str) -> int:
     """Bits of one element.
 

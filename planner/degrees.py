@@ -10,10 +10,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ir.batch import BatchError, batch_dims
+from ir.factor_roles import batch_factors, batch_places, weight_factors
 from ir.graph import Op, OpGraph, Role
-from ir.ops import Engine, OpView, lookup
-from ir.rule import ShardingRule
 from planner.lowered import Lowered, Node, NodeKind
 from planner.request import RequestError
 from planner.restriction import IndexArray
@@ -236,40 +234,3 @@ class _Following:
         pieces = [math.prod(state.forward.shards(self.sizes)) for state in port.states]
         of = np.array([pieces[state] for state in port.of], dtype=np.intp)
         return np.flatnonzero(of == of.max()) if of.max() > 1 else np.array([], dtype=np.intp)
-
-
-def batch_places(graph: OpGraph) -> Mapping[str, int]:
-    """The dimension of every tensor that is the batch; empty where it cannot be followed."""
-    try:
-        return batch_dims(graph)
-    except BatchError:
-        return {}
-
-
-def weight_factors(op: Op, graph: OpGraph) -> frozenset[int]:
-    """Factors of the weight of a matrix product; none of another operator."""
-    entry = lookup(op.kind)
-    if entry.engine is not Engine.MATRIX:
-        return frozenset()
-    rule = entry.rule(OpView(op, graph))
-    return frozenset(
-        f
-        for name, mapping in zip(op.inputs, rule.operands, strict=True)
-        if name and graph.tensors[name].role is Role.PARAMETER and mapping is not None
-        for dim in mapping
-        for f in dim
-        if rule.sizes[f] > 1
-    )
-
-
-def batch_factors(op: Op, graph: OpGraph, where: Mapping[str, int]) -> frozenset[int]:
-    """The factor of an operator that is the batch, if it has one."""
-    rule: ShardingRule = lookup(op.kind).rule(OpView(op, graph))
-    pairs = (
-        *zip(op.inputs, rule.operands, strict=True),
-        *zip(op.outputs, rule.results, strict=True),
-    )
-    for name, mapping in pairs:
-        if name in where and mapping is not None and mapping[where[name]]:
-            return frozenset({mapping[where[name]][0]})
-    return frozenset()

@@ -9,6 +9,7 @@ from typing import TypeVar
 from exporters.folding import Axes, common_scope, folded
 from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text
 
 _T = TypeVar("_T")
@@ -115,6 +116,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "phase", "train" if request.get("training") else "infer"
     yield "optimizer", str(request.get("optimizer"))
     yield "mesh", mesh_text(plan)
+    yield "degrees", str(degrees_of(plan))
     yield from _pipeline_facts(plan.pipeline)
     yield "rank order", str(list(plan.rank_order)) if _reordered(plan) else "as numbered"
     yield "proof", plan.bound.proof

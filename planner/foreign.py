@@ -11,11 +11,11 @@ from difflib import get_close_matches
 
 from exporters.sharding import Sharding
 from importers.foreign_plans import ForeignPlan
+from ir.factor_roles import token_dims
 from ir.graph import OpGraph, Role, Tensor
 from ir.ops import OpView
 from ir.plan import NamedLayout
 from planner.request import Cuts, RequestError, SearchRequest
-from planner.token_cuts import token_dims
 from topology.cluster import Cluster
 
 _LAYER = re.compile(r"^(.*?(?:^|[./]))(\d+)(?:[./]|$)")

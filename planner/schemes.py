@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
+from ir.factor_roles import Tokens, token_dims, token_factors
 from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, OpView, lookup
 from ir.ops.experts import slot_tensors
@@ -24,7 +25,6 @@ from planner.lowered import Lowered, Node, NodeKind
 from planner.ports import PortState
 from planner.restriction import original_choice, restricted
 from planner.solvers import Budget, solver_by_name
-from planner.token_cuts import Tokens, token_dims, token_factors
 
 __all__ = ["InexpressibleError", "Scheme", "choice_of"]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ir.graph import Op, OpGraph, Tensor
+from ir.factor_roles import Tokens, token_dims, token_factors
+from ir.graph import Op, OpGraph
 from ir.ops import Engine, OpView, lookup
 from ir.plan import PlannedOperator
-from ir.rule import ShardingRule
 from planner.candidates import OpCandidates
 from planner.fewer import narrowed
 from planner.lowered import Lowered
@@ -25,48 +25,10 @@ from planner.request import RequestError, SearchRequest
 from planner.restriction import IndexArray
 from topology.mesh import Mesh
 
-Tokens = Mapping[str, frozenset[int]]
-"""By tensor the dimensions that run along tokens."""
 AS_MINDSPORE = frozenset({"mindspore_propagation", "mindspore_elimination"})
 """Solvers that do what a search of MindSpore does, and choose from what it draws up."""
 WITHOUT_POSITIONS = frozenset({"dynamic_programming", "mindspore_elimination"})
 """Solvers for which MindSpore draws up no cuts along positions, at its own cost."""
-
-
-def token_dims(graph: OpGraph) -> Tokens:
-    """Dimensions along the tokens of a sequence; empty if the model has none."""
-    found: dict[str, frozenset[int]] = {}
-    for name in graph.inputs:
-        if _is_sequence(graph.tensors[name]):
-            found[name] = frozenset({1})
-    for op in graph.ops:
-        factors = token_factors(op, graph, found)
-        for name, mapping in zip(op.outputs, _rule(op, graph).results, strict=True):
-            dims = frozenset(
-                place for place, dim in enumerate(mapping or ()) if factors.intersection(dim)
-            )
-            if dims:
-                found[name] = dims
-    return found
-
-
-def _is_sequence(tensor: Tensor) -> bool:
-    rank = 3 if tensor.is_float else 2
-    return len(tensor.dims) == rank and tensor.dims[1] > 1
-
-
-def _rule(op: Op, graph: OpGraph) -> ShardingRule:
-    return lookup(op.kind).rule(OpView(op, graph))
-
-
-def token_factors(op: Op, graph: OpGraph, tokens: Tokens) -> frozenset[int]:
-    """Factors of an operator that split tokens."""
-    return frozenset(
-        factor
-        for name, mapping in zip(op.inputs, _rule(op, graph).operands, strict=True)
-        for place in tokens.get(name, ())
-        for factor in (mapping or ((),) * (place + 1))[place]
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +202,7 @@ def left_by(
         op = ops[node.name]
         made = _made_channels(op, graph) if left_out.as_generated else frozenset()
         if left_out.whole_positions:
-            made |= {window.factor for window in _rule(op, graph).windows}
+            made |= {window.factor for window in lookup(op.kind).rule(OpView(op, graph)).windows}
         along = token_factors(op, graph, tokens)
         keep = _kept(found, op, along, made, left_out)
         if left_out.context_parts is not None and _cuts_context(op, graph, tokens):
@@ -256,7 +218,7 @@ def _made_channels(op: Op, graph: OpGraph) -> frozenset[int]:
     """Factors of a convolution's weight alone that are whole channels of its result."""
     if op.kind != "Conv":
         return frozenset()
-    read, weight, *_ = _rule(op, graph).operands
+    read, weight, *_ = lookup(op.kind).rule(OpView(op, graph)).operands
     factors = {factor for dim in read or () for factor in dim}
     return frozenset((weight or ((),))[0]) - factors
 

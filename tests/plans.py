@@ -13,6 +13,7 @@ from ir.plan import (
     PlannedTensor,
     Space,
 )
+from topology.cluster import Chip, Cluster, Tier, TierKind
 
 
 def _graph() -> OpGraph:
@@ -39,11 +40,21 @@ def _operators(graph: OpGraph) -> tuple[PlannedOperator, ...]:
     for op in graph.ops:
         operands = (rows, weight) if op.kind == "MatMul" else (data,)
         results = (partial,) if op.kind == "MatMul" else (data,)
+        split = (("server", 0), ("card0", 0), ("card1", 1))
         time_s = 0.25 if op.kind == "MatMul" else 0.5
         out.append(
-            PlannedOperator(op.name, op.kind, op.label, op.scope, (), operands, results, time_s)
+            PlannedOperator(op.name, op.kind, op.label, op.scope, split, operands, results, time_s)
         )
     return tuple(out)
+
+
+def _cluster() -> Cluster:
+    chip = Chip("chip", "Chip", {"bfloat16": 1e12}, 1e11, 8 * 2**30, 1e12, 0.5, 0.5, 1e-6)
+    tiers = (
+        Tier("server", 2, TierKind.SWITCH, 1e9, 2e9, 1e-6),
+        Tier("card", 4, TierKind.FULL_MESH, 1e10, 2e10, 1e-6),
+    )
+    return Cluster("pair", chip, tiers, reserved_memory_bytes=4 * 2**30)
 
 
 def tiny_plan() -> Plan:
@@ -63,11 +74,7 @@ def tiny_plan() -> Plan:
     return Plan(
         graph=graph,
         digest="0",
-        cluster={
-            "name": "pair",
-            "chip": {"name": "chip"},
-            "tiers": [{"name": "server"}, {"name": "card"}],
-        },
+        cluster=_cluster().to_dict(),
         mesh=(("server", 2, 0), ("card0", 2, 1), ("card1", 2, 1)),
         rank_order=tuple(range(8)),
         request={"training": True, "optimizer": "adamw", "target": "generic"},

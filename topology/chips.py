@@ -34,5 +34,13 @@ def chip_profile(name: str) -> ChipFile:
     )
 
 
+def is_chip(name: str) -> bool:
+    """Whether a bundled profile has this name."""
+    known = chip_names()
+    return name in known or any(
+        name.lower() in map(str.lower, _profile(each).aliases) for each in known
+    )
+
+
 def _profile(name: str) -> ChipFile:
     return ChipFile.model_validate(bundled("chips", name))

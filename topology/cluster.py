@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Self
 
 from topology.errors import ClusterError
@@ -37,6 +38,19 @@ class TierKind(StrEnum):
     TORUS = "torus"
     """A ring, or a line without `wrap`: each device owns a link to its neighbour in each of the two
     directions. Neighbouring tiers of this kind are the dimensions of one torus."""
+
+
+_STAND_INS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "float16": ("bfloat16", "float32"),
+        "bfloat16": ("float16", "float32"),
+        "float8": ("bfloat16", "float16", "float32"),
+        "float4": ("float8", "bfloat16", "float16", "float32"),
+        "int8": ("bfloat16", "float16", "float32"),
+        "int4": ("int8", "bfloat16", "float16", "float32"),
+    }
+)
+"""Types that products run in where a chip has no rate of its own for theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,15 @@ class Chip:
     def supports(self, dtype: str) -> bool:
         """True if a matmul of this dtype runs on the chip."""
         return dtype in self.peak_flops
+
+    def product_type(self, dtype: str) -> str:
+        """The type in which products of a type run: its own, or the next wider one with a rate.
+
+        Where the chip has a rate of neither it is the vector units' `float32`.
+        """
+        kind = next((k for k in ("float8", "float4") if dtype.startswith(k)), dtype)
+        tried = (dtype, kind, *_STAND_INS.get(kind, ("float32",)))
+        return next((name for name in tried if name in self.peak_flops), "float32")
 
 
 @dataclass(frozen=True, slots=True)

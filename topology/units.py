@@ -106,6 +106,22 @@ def parse_watts(text: str) -> float:
     return _parse(text, _WATTS, "a power", "350 W")
 
 
+_PICOSECOND = 1e-12
+
+
+def without_rounding(part: float, whole: float) -> float:
+    """A difference of sums, or zero where it is so small a part of them that it is rounding.
+
+    >>> without_rounding(-1.4e-20, 0.003), without_rounding(2e-6, 0.003)
+    (0.0, 2e-06)
+    """
+    return 0.0 if abs(part) <= _ROUNDING * abs(whole) else part
+
+
+_ROUNDING = 1e-12
+"""Relative error of sums over some thousand tasks, with room."""
+
+
 def format_bytes(nbytes: float) -> str:
     """Bytes in binary units.
 
@@ -126,11 +142,12 @@ def format_memory(nbytes: float) -> str:
 
 
 def format_seconds(time_s: float) -> str:
-    """Seconds in the unit that keeps the number readable.
+    """Seconds in the unit that keeps the number readable; less than a picosecond is rounding.
 
-    >>> format_seconds(1.2341), format_seconds(0.0123), format_seconds(2e-6)
-    ('1.234 s', '12.3 ms', '2 us')
+    >>> format_seconds(1.2341), format_seconds(0.0123), format_seconds(2e-6), format_seconds(1e-17)
+    ('1.234 s', '12.3 ms', '2 us', '0 s')
     """
+    time_s = 0.0 if abs(time_s) < _PICOSECOND else time_s
     return _format(time_s, [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s")])
 
 

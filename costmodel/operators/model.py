@@ -38,18 +38,6 @@ HOST_SHARPNESS = 8.0
 ACCESS_BYTES = 64.0
 """Smallest piece that device memory hands out: an HBM burst."""
 
-_STAND_INS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "float16": ("bfloat16", "float32"),
-        "bfloat16": ("float16", "float32"),
-        "float8": ("bfloat16", "float16", "float32"),
-        "float4": ("float8", "bfloat16", "float16", "float32"),
-        "int8": ("bfloat16", "float16", "float32"),
-        "int4": ("int8", "bfloat16", "float16", "float32"),
-    }
-)
-"""Types that products run in where a chip has no rate of its own for theirs."""
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorModel:
@@ -81,12 +69,7 @@ class OperatorModel:
         """
         if dtype == "float64":
             return self.peak_flops("float32") / 2
-        peaks = self.chip.peak_flops
-        kind = next((k for k in ("float8", "float4") if dtype.startswith(k)), dtype)
-        for name in (dtype, kind, *_STAND_INS.get(kind, ("float32",))):
-            if name in peaks:
-                return peaks[name]
-        return self.chip.vector_flops
+        return self.chip.peak_flops.get(self.chip.product_type(dtype), self.chip.vector_flops)
 
     def time_s(
         self, engine: Engine, dtype: str, flops: FloatArray, nbytes: FloatArray, launches: int = 1

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel.simulation.engine import Timeline
 from costmodel.simulation.programme import Programme, Work
+from topology.units import without_rounding
 
 FloatArray = NDArray[np.float64]
 
@@ -102,10 +103,15 @@ def account_of(timeline: Timeline, step_s: float | None = None) -> Account:
                 programme.copies[device],
                 busy - inner,
                 seen_s + inner,
-                max(step_s - busy - seen_s, 0.0),
+                max(without_rounding(step_s - busy - seen_s, step_s), 0.0),
             )
         )
-    rows = (Communication(w.kind, w.tier, w.cause, *sums) for w, sums in moved.items())
+    rows = (
+        Communication(
+            w.kind, w.tier, w.cause, total, total - without_rounding(total - seen, step_s)
+        )
+        for w, (total, seen) in moved.items()
+    )
     ordered = sorted(rows, key=lambda c: (-c.exposed_s, -c.total_s, c.kind, c.tier, c.cause))
     waiting = sum(d.waiting_s * float(w) for d, w in zip(devices, weights, strict=True))
     return Account(step_s, computing, tuple(ordered), waiting, tuple(devices))

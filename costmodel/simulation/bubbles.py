@@ -14,6 +14,7 @@ from costmodel.simulation.engine import run
 from costmodel.simulation.job import Block, Job, Stage
 from costmodel.simulation.pipeline import pipeline_programme
 from costmodel.simulation.programme import Part, Work
+from topology.units import without_rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ def bubble_of(job: Job, effects: Effects, waiting_s: float) -> Bubble:
     silent = _silent(job)
     plain = _without_again(silent)
     ideal, uneven, again = (_waiting_s(each, effects) for each in (_balanced(plain), plain, silent))
-    return Bubble(waiting_s, ideal, uneven - ideal, again - uneven, waiting_s - again)
+    apart = (uneven - ideal, again - uneven, waiting_s - again)
+    return Bubble(waiting_s, ideal, *(without_rounding(part, waiting_s) for part in apart))
 
 
 def _waiting_s(job: Job, effects: Effects) -> float:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
 
 BUCKET_BYTES = 64 * 2**20
-INSIDE, ACROSS = "server", "network"
+INSIDE, ACROSS = "card", "server"
 """Tiers: the links inside a server, and those between servers."""
 _HOST = "micro-batch"
 """What the host does for each micro-batch outside the layers."""
@@ -278,11 +278,16 @@ class _Layout:
             Stage(
                 f"stage {number}" if self.run.layout.pp > 1 else "device",
                 tuple(blocks(place, self._gathered_bytes(own)) for place in own),
-                self._state_bytes(own) + self.memory.context_bytes,
+                self._state_bytes(own) + self._runtime_bytes(),
                 float(self.raw.optimizer[0]) * sum(map(self._share, own)),
             )
             for number, own in enumerate(places)
         ]
+
+    def _runtime_bytes(self) -> float:
+        """What the runtime takes beyond what is reserved for it."""
+        reserved = float(self.whole.machine.reserved_bytes[0])
+        return max(self.memory.context_bytes - reserved, 0.0)
 
     def _share(self, place: Place) -> float:
         """Parameters of a chunk over those of the fullest device."""

@@ -15,18 +15,19 @@ from costmodel.simulation.layout_estimate import in_turn_s
 from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job, schedule_of
 from costmodel.simulation.memory import pipeline_memory
 from costmodel.simulation.pipeline import PipelineStep, pipeline_programme
-from costmodel.simulation.result import Load, Simulation, SimulationError
+from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.schedules import ScheduleError
 from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from costmodel.training.calibration import shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.machines import machine
 from costmodel.training.mixing import Mixing
-from costmodel.training.predict import USABLE, constants_of, predict
+from costmodel.training.predict import constants_of, predict
 from costmodel.training.schedule_forms import near_batches, order_faults
 from costmodel.training.stated_size import expert_remarks
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
+from ir.throughput import Load
 
 if TYPE_CHECKING:
     from costmodel.simulation.engine import Timeline
@@ -128,11 +129,12 @@ def _simulated(
         timeline=times.timeline,
         account=account,
         memory=pipeline_memory(times.step, times.timeline),
-        load=_load(training),
+        load=load_of_run(training),
         estimate_s=_estimate_s(training, known, overlap=effects.overlap),
         bubble=bubble_of(job, effects, account.waiting_s) if layout.pp > 1 else None,
         varied_s=varied,
         facts={
+            "degrees": str(layout.degrees),
             "schedule": job.schedule,
             "micro-batches": job.micro_batches,
             "machine": training.machine,
@@ -183,7 +185,8 @@ def _lanes(training: TrainingRun, step: PipelineStep) -> Lanes:
     return Lanes((layout.dp,), layout.tp * layout.cp, joins)
 
 
-def _load(training: TrainingRun) -> Load:
+def load_of_run(training: TrainingRun) -> Load:
+    """What a step of a conventional layout does."""
     layout, found = training.layout, machine(training.machine)
     tokens = float(layout.global_batch * layout.seq_len)
     return Load(
@@ -192,7 +195,8 @@ def _load(training: TrainingRun) -> Load:
         tokens=tokens,
         flops=tokens * model_flops_per_token(training.model, layout.seq_len),
         peak_flops=found.peak(training.precision),
-        memory_bytes=USABLE * found.memory_bytes,
+        memory_bytes=found.usable_bytes,
+        precision=found.product_type(training.precision),
     )
 
 

@@ -8,12 +8,14 @@ from costmodel.simulation.accounting import account_of
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import run
 from costmodel.simulation.memory import plan_memory
-from costmodel.simulation.plan_checks import PLAN_AGAIN, check_collectives, is_derived, load_of
+from costmodel.simulation.plan_checks import PLAN_AGAIN, check_collectives, is_derived
 from costmodel.simulation.plan_programme import plan_programme
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.stage_simulation import simulate_staged
 from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from ir.plan import Plan
+from ir.plan_degrees import degrees_of
+from ir.throughput import load_of
 
 _ROUNDING = 1e-9
 
@@ -44,6 +46,7 @@ def simulate_plan(plan: Plan, effects: Effects, variation: Variation | None = No
         load=load_of(plan),
         estimate_s=plan.estimate.step_time_s,
         varied_s=varied,
+        facts={"degrees": str(degrees_of(plan))},
         notes=plan.notes,
         estimate_means="in which nothing overlaps",
     )

@@ -12,30 +12,13 @@ from costmodel.simulation.accounting import Account
 from costmodel.simulation.bubbles import Bubble
 from costmodel.simulation.engine import Timeline
 from costmodel.simulation.memory import MemoryCurve
+from ir.throughput import Load, Rates
 
 FloatArray = NDArray[np.float64]
 
 
 class SimulationError(ValueError):
     """Something that cannot be simulated; the message has what, where and how to mend it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What one step does, and on what."""
-
-    devices: int
-    samples: float
-    """Sequences or other samples of a step."""
-    tokens: float
-    """0 where the model has none."""
-    flops: float
-    """Arithmetic of products, convolutions and attention of a step, without recomputation, on all
-    devices together."""
-    peak_flops: float
-    """Of one device, per second, in the type that the model computes in."""
-    memory_bytes: float
-    """Of one device that the model may fill."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +44,9 @@ class Simulation:
     """What the closed form assumes."""
 
     @property
-    def utilisation(self) -> float:
-        """Model FLOPs over what the devices could do in the time of the step (MFU).
-
-        Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
-        """
-        capacity = self.load.peak_flops * self.load.devices * self.step_s
-        return self.load.flops / capacity if capacity > 0 else 0.0
+    def rates(self) -> Rates:
+        """How fast the simulated step is."""
+        return Rates(self.load, self.step_s)
 
     @property
     def peak_memory_bytes(self) -> float:

@@ -15,7 +15,7 @@ from costmodel.simulation.engine import Timeline, run
 from costmodel.simulation.job import Block, Job, Stage
 from costmodel.simulation.memory import FloatArray, MemoryCurve, curve_of
 from costmodel.simulation.on_the_way import moments
-from costmodel.simulation.plan_checks import PLAN_AGAIN, check_collectives, load_of
+from costmodel.simulation.plan_checks import PLAN_AGAIN, check_collectives
 from costmodel.simulation.plan_programme import BACKWARD, FORWARD, RECOMPUTE
 from costmodel.simulation.programme import Part, Work
 from costmodel.simulation.result import Simulation, SimulationError
@@ -23,7 +23,9 @@ from costmodel.simulation.schedules import Direction, Shape
 from costmodel.simulation.stage_programme import StagedStep, StagePass, staged_programme
 from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
 from ir.plan import Pipeline, Plan
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import has_equal_stages, pipeline_of, stage_plan, stage_size, stage_times
+from ir.throughput import load_of
 
 _ROUNDING = 1e-9
 
@@ -63,6 +65,7 @@ def _simulated(plan: Plan, effects: Effects, variation: Variation | None) -> Sim
         bubble=bubble_of(_silent_job(plan), effects, account.waiting_s) if several else None,
         varied_s=varied,
         facts={
+            "degrees": str(degrees_of(plan)),
             "schedule": pipeline.schedule,
             "stages": len(pipeline.stages),
             "micro-batches": pipeline.micro_batches,

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 import data
 from costmodel.operators import MatmulRates, chip_constants
 from costmodel.training.records import LayoutError
-from topology.catalogue import named_chip
+from topology.catalogue import named_chip, named_machine
+from topology.errors import ClusterError
+from topology.machine_names import known_machine, known_machines, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +53,10 @@ class Machine:
     shapes: MatmulRates
     """How the rate of matrix products hangs on their shape."""
 
-    memory_bytes: float
+    stated_bytes: tuple[float, float]
+    """Memory of a device that a job may fill, and what is reserved beside it, of a machine that is
+    no bundled cluster nor like one."""
+
     memory_bytes_per_s: float
     server: int
     """Devices that the inner network joins."""
@@ -87,12 +92,30 @@ class Machine:
     patterns: tuple[str, ...]
     """Patterns of the words that name the machine in a text."""
 
+    @property
+    def usable_bytes(self) -> float:
+        """Memory of a device that a job may fill: what is not reserved, as a search takes it."""
+        return self._memory_bytes[0]
+
+    @property
+    def reserved_bytes(self) -> float:
+        """Memory that the runtime may take beside that."""
+        return self._memory_bytes[1]
+
+    @property
+    def _memory_bytes(self) -> tuple[float, float]:
+        return _cluster_bytes(self.name) or self.stated_bytes
+
     def flops(self, precision: str) -> float:
         """Rate of products of this type that its power allows."""
         return self.peak(precision) * self.sustained
 
     def peak(self, precision: str) -> float:
         """Peak rate of products of this type, or of the type that stands in for it."""
+        return self.peak_flops[self.product_type(precision)]
+
+    def product_type(self, precision: str) -> str:
+        """The type in which products of a type run: its own, or the one that stands in for it."""
         seen = precision
         while seen not in self.peak_flops and seen in _FALLBACK:
             seen = _FALLBACK[seen]
@@ -100,7 +123,7 @@ class Machine:
                 break
         if seen not in self.peak_flops:
             raise LayoutError(f"{self.family} has no matrix products of type {precision!r}")
-        return self.peak_flops[seen]
+        return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +142,8 @@ class MachineRates:
     shapes: MatmulRates
     """How the rate of products hangs on their shape; each constant of shape (N,)."""
 
-    memory_bytes: FloatArray
+    usable_bytes: FloatArray
+    reserved_bytes: FloatArray
     memory_bytes_per_s: FloatArray
     server: FloatArray
     mesh: FloatArray
@@ -163,12 +187,11 @@ def machine(name: str) -> Machine:
 
 
 def machine_called(name: str) -> Machine:
-    """The machine of exactly this name or alias; case, blanks, `-` and `_` make no difference."""
-    plain = _plain(name)
-    for known in machines().values():
-        if plain in {_plain(each) for each in (known.name, *known.aliases)}:
-            return known
-    raise _unknown(name)
+    """The machine of exactly this name, alias or bundled cluster, however it is spelled."""
+    try:
+        return machines()[known_machine(name).name]
+    except ClusterError as error:
+        raise _unknown(name) from error
 
 
 def machine_of(hardware: str) -> Machine:
@@ -181,16 +204,12 @@ def machine_of(hardware: str) -> Machine:
 
 
 def _unknown(name: str) -> LayoutError:
-    known = {_plain(each): each for each in machines()}
-    close = get_close_matches(_plain(name), known, n=3, cutoff=0.4)
+    known = {spelled(each): each for each in machines()}
+    close = get_close_matches(spelled(name), known, n=3, cutoff=0.4)
     nearest = f"; nearest: {', '.join(known[each] for each in close)}" if close else ""
     return LayoutError(
         f"hardware {name[:80]!r} is not in data/calibration/training_machines.yaml{nearest}"
     )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[ _-]+", "", name.lower())
 
 
 def machine_rates(wanted: Sequence[tuple[str, str]]) -> MachineRates:
@@ -214,7 +233,8 @@ def _rates(name: str, precision: str) -> dict[str, float]:
         "flops": found.flops(precision),
         "flops16": found.flops("bf16"),
         "products16": found.products,
-        "memory_bytes": found.memory_bytes,
+        "usable_bytes": found.usable_bytes,
+        "reserved_bytes": found.reserved_bytes,
         "memory_bytes_per_s": found.memory_bytes_per_s,
         "server": found.server,
         "mesh": float(found.mesh),
@@ -233,15 +253,25 @@ def _shapes(chip: str) -> MatmulRates:
     return replace(rates, share=1.0 + float(rates.throttle))
 
 
+@cache
+def _cluster_bytes(name: str) -> tuple[float, float] | None:
+    """What a job may fill of a device, and what is reserved beside it, of a bundled cluster."""
+    if not known_machines()[name].is_wired:
+        return None
+    found = named_machine(name).cluster(1)
+    return float(found.usable_memory_bytes), float(found.reserved_memory_bytes)
+
+
 def _machine(name: str, entry: dict[str, Any], products: float) -> Machine:
     link, port = entry["link"], entry["port"]
+    whole, reserved = (entry.get(key, 0) * 2.0**30 for key in ("memory_gib", "reserved_gib"))
     return Machine(
         name=name,
         family=entry["family"],
         generation=entry["generation"],
         peak_flops={key: value * 1e12 for key, value in entry["peak_tflops"].items()},
         shapes=_shapes(entry["chip"]),
-        memory_bytes=entry["memory_gib"] * 2.0**30,
+        stated_bytes=(whole - reserved, reserved),
         memory_bytes_per_s=entry["memory_gb_per_s"] * 1e9,
         server=entry["server"],
         mesh=link["kind"] == "mesh",

@@ -31,6 +31,7 @@ __all__ = [
     "HeldLogits",
     "MemoryConstants",
     "MemoryUse",
+    "charged_bytes",
     "gathered_bytes",
     "held_logits",
     "layer_bytes",
@@ -164,6 +165,18 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
         logits=logits,
         buffers=buffers,
         reserved=(total - c.context_bytes) * c.reserve + c.context_bytes,
+    )
+
+
+def charged_bytes(
+    table: RunTable, c: MemoryConstants, stages: tuple[str, ...] = ("first", "middle", "last")
+) -> FloatArray:
+    """The peak as it counts against `table.machine.usable_bytes`.
+
+    What is reserved holds the runtime; what that takes beyond it is in the peak.
+    """
+    return memory_use(table, c, stages).total - np.minimum(
+        c.context_bytes, table.machine.reserved_bytes
     )
 
 

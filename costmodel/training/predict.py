@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
-from costmodel.training.memory import memory_use
+from costmodel.training.memory import charged_bytes
 from costmodel.training.memory_fitting import reported_bytes
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
@@ -30,9 +30,6 @@ _WIDER_PER_GUESS = 0.1
 
 _WIDER_INHERITED = 2.0
 """How much wider where the constants are those of other software or chips (assumed)."""
-
-USABLE = 0.98
-"""Share of a device's memory that a job may fill; drivers keep the rest (assumed)."""
 
 _WIDER_NEW_CHIP = 1.5
 """How much wider where a family has runs of this generation, but none on this machine (assumed)."""
@@ -116,7 +113,7 @@ def predict(
         family = memory_families().get(profile)
         counter = family.counter if family else "reserved"
         memory[rows] = reported_bytes(table, constants, counter)
-        fits[rows] = memory_use(table, constants).total <= USABLE * table.machine.memory_bytes
+        fits[rows] = charged_bytes(table, constants) <= table.machine.usable_bytes
     return tuple(
         replace(
             _bounded(

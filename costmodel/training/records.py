@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ir.degrees import Degrees
+
 if TYPE_CHECKING:
     from costmodel.training.mixers import Mixer
 
@@ -218,6 +220,12 @@ class TrainingLayout:
     schedule: str = field(default="", repr=False)
     """Order of the passes of a pipeline, of `ORDERS`; empty for 1F1B, interleaved with several
     chunks."""
+
+    @property
+    def degrees(self) -> Degrees:
+        """The degrees alone."""
+        sizes = (self.tp, self.cp, self.pp, self.vpp, self.dp, self.ep)
+        return Degrees(*sizes, zero=self.zero_stage)
 
     @property
     def devices(self) -> int:

@@ -30,6 +30,7 @@ from planner.asking.errors import UserError, unknown_name
 from planner.asking.named_parts import named_parts
 from planner.asking.simulation import SimulationOptions, reported
 from planner.asking.training_model import training_model
+from topology.catalogue import cluster_names
 
 _DEGREES = {
     "tp": "tp", "pp": "pp", "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "etp": "etp",
@@ -251,13 +252,11 @@ def machine_named(name: str) -> Machine:
     Raises:
         UserError: none has that name.
     """
-    from topology.catalogue import cluster_names, named_cluster  # noqa: PLC0415
-
-    wanted = named_cluster(name, 1).chip.name if name in cluster_names() else name
     try:
-        return machine_called(wanted)
+        return machine_called(name)
     except LayoutError as error:
-        raise unknown_name("machine", name, machines(), "--cluster") from error
+        known = (*cluster_names(), *machines())
+        raise unknown_name("machine", name, known, "--cluster") from error
 
 
 def job_options(text: str) -> Options:

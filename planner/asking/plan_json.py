@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import MeshAxes, has_equal_stages, mesh_at, split_text, stage_size
+from ir.throughput import RATE_NAMES, rates_of
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -21,6 +23,8 @@ def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
     return {
         "status": "ok",
         "step_time_s": estimate.step_time_s,
+        **rates_of(plan).record(),
+        "degrees": asdict(degrees_of(plan)),
         "bound_s": bound.bound_s,
         "gap": bound.gap,
         "peak_memory_bytes": estimate.peak_memory_bytes,
@@ -56,6 +60,7 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
     return {
         "status": "infeasible",
         "step_time_s": None,
+        **dict.fromkeys((*RATE_NAMES, "degrees")),
         "bound_s": None,
         "gap": None,
         "peak_memory_bytes": None,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ir.causes import cause_text
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
 from planner.explain.records import Record
@@ -168,6 +169,6 @@ def sentence_of(verdict: str, delta: float, time: Sequence[CauseDelta]) -> str:
     gained = -math.fsum(each.delta for each in time if each.delta < 0)
     lost = math.fsum(each.delta for each in worse)
     share = f"{100 * worse[0].delta / lost:.0f} %" if worse and lost > 0 else "most"
-    first = worse[0].cause.replace("_", "-") if worse else "other things"
+    first = cause_text(worse[0].cause) if worse else "other things"
     rest = f"; what it saves elsewhere is {100 * gained / lost:.0f} % of that" if gained > 0 else ""
     return f"it is {format_seconds(delta)} slower: {share} of what it costs more is {first}{rest}"

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
+from ir.factor_roles import batch_places
 from ir.plan import Plan, PlannedTensor
 from ir.plan_stages import (
     has_equal_stages,
@@ -25,7 +26,6 @@ from ir.plan_stages import (
     stage_mesh,
     stage_size,
 )
-from planner.degrees import batch_places
 from planner.explain.asked import request_of
 from planner.explain.case import (
     Case,

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ir.batch import find_batch
+from ir.factor_roles import batch_places
 from ir.graph import OpGraph
 from planner.basis import Basis
 from planner.deadline import Deadline
-from planner.degrees import batch_places
 from planner.dialects import Dialect
 from planner.fewer import narrowed
 from planner.liveness import Liveness, analyse

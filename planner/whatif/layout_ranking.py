@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from costmodel.training.baseline import model_flops
+from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
-from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import software_flags
 from costmodel.training.stated_size import expert_remarks
 from costmodel.training.table import RunTable
+from ir.throughput import Rates
 from planner.asking.errors import UserError
 from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_SEQUENCE, LayoutOptions, parsed
 from planner.request import InfeasibleError
@@ -46,10 +46,9 @@ class RankedLayout:
     layout: TrainingLayout
     prediction: Prediction
     memory_bytes: float
-    """In use at the peak on the fullest device; counters of a framework may show more."""
-    tokens_per_s: float
-    utilisation: float
-    """Operations that the model needs over those of the peak rate."""
+    """In use at the peak on the fullest device, beyond what is reserved for the runtime, which
+    counters of a framework show too."""
+    rates: Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +153,12 @@ class RankingOptions:
         """As `planner simulate --layout` prices them."""
         layouts = [priced.layout(index, job) for index in chosen]
         runs = [_run_of(job, layout) for layout in layouts]
-        table = RunTable.of(runs)
-        rates = model_flops(table) / machine(job.machine).peak(job.precision)
         used = priced.memory_bytes[chosen].tolist()
-        for run, found, rate, memory in zip(runs, predict(runs), rates.tolist(), used, strict=True):
-            tokens = run.layout.global_batch * run.layout.seq_len
+        for run, found, memory in zip(runs, predict(runs), used, strict=True):
             if found.fits:
-                share = rate / (self.devices * found.step_s)
+                rates = Rates(load_of_run(run), found.step_s)
                 text = layout_text(run.layout, self._sizes())
-                yield RankedLayout(text, run.layout, found, memory, tokens / found.step_s, share)
+                yield RankedLayout(text, run.layout, found, memory, rates)
 
     def _infeasible(
         self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object], report: Report
@@ -247,14 +243,7 @@ def layout_text(layout: TrainingLayout, sizes: str | None = None) -> str:
     """
     if sizes is None:
         sizes = f"batch={layout.global_batch},seq={layout.seq_len}"
-    parts = [
-        f"{name}={value}"
-        for name, value in (
-            ("tp", layout.tp), ("cp", layout.cp), ("pp", layout.pp), ("vpp", layout.vpp),
-            ("dp", layout.dp), ("ep", layout.ep),
-        )
-        if value > 1
-    ]  # fmt: skip
+    parts = [f"{name}={value}" for name, value in layout.degrees.parts]
     parts += [f"etp={layout.etp}"] if layout.etp else []
     parts.append(f"micro={layout.micro_batch}")
     parts += [f"zero={layout.zero_stage}"] if layout.zero_stage else []

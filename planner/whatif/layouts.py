@@ -17,9 +17,9 @@ import numpy as np
 from costmodel.training.calibration import neighbours_of, shipped_calibration
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.families import family_of
-from costmodel.training.memory import memory_use
+from costmodel.training.machines import machine
+from costmodel.training.memory import charged_bytes
 from costmodel.training.passes import Computing, computing
-from costmodel.training.predict import USABLE
 from costmodel.training.records import TrainingLayout, TrainingRun
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stage_split import stage_layers
@@ -58,7 +58,7 @@ class PricedLayouts:
     """One row each, shape (N, 12): the columns of `layout_space`."""
     step_s: FloatArray
     memory_bytes: FloatArray
-    """In use at the peak on the fullest device."""
+    """In use at the peak on the fullest device, beyond what is reserved for the runtime."""
     limit_bytes: float
 
     @property
@@ -149,7 +149,7 @@ def _priced(
     job: TrainingRun, rows: FloatArray, flags: Flags | None, report: Report
 ) -> PricedLayouts:
     plain = replace(job, layout=_plain(job.layout))
-    limit = USABLE * float(RunTable.of([plain]).machine.memory_bytes[0])
+    limit = machine(job.machine).usable_bytes
     times, memory = np.zeros(len(rows)), np.zeros(len(rows))
     done = 0
     report(f"pricing {len(rows):,} layouts")
@@ -194,7 +194,7 @@ def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray
     first, kinds = distinct_rows(*rows[:, _COMPUTING].T, many.etp)
     own = Computing(*(each[kinds] for each in computing(many.take(first), constants)))
     times = step_times(many, constants, own=own).total * factor
-    return times, memory_use(many, calibration.memory_of(run.profile)).total
+    return times, charged_bytes(many, calibration.memory_of(run.profile))
 
 
 def _plain(layout: TrainingLayout) -> TrainingLayout:

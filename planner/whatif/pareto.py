@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.whatif.analysis import planned, rate_of, work_of
+from planner.whatif.axes import FACTORS
 from planner.whatif.prices import Prices, bill
 from planner.whatif.sweep import Point
 
-OBJECTIVES = ("seconds", "devices", "memory", "price")
+OBJECTIVES = ("seconds", "devices", "memory", "price", *FACTORS)
 """What counts, less is better: seconds of a unit of work, devices, bytes on a device, price of a
-unit of work. A unit of work is a token, or a sample where the model has none."""
+unit of work, and what the machine is assumed to have more of than it has, for which no price is
+known. A unit of work is a token, or a sample where the model has none."""
 
 
 def objectives(point: Point, prices: Prices) -> tuple[float, ...]:
@@ -21,7 +23,9 @@ def objectives(point: Point, prices: Prices) -> tuple[float, ...]:
     result, work = point.result, work_of(point)
     price = bill(prices, result.chip, point.devices, result.best_s).step_price
     each = float("inf") if price is None else price / work
-    return 1 / rate_of(point), float(point.devices), result.peak_bytes, each
+    factors = {name: point.place.factor(name) for name in FACTORS}
+    more = (1 / size if name == "latency" else size for name, size in factors.items())
+    return 1 / rate_of(point), float(point.devices), result.peak_bytes, each, *more
 
 
 def front(points: Sequence[Point], prices: Prices) -> tuple[Point, ...]:

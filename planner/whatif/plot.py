@@ -98,7 +98,7 @@ def _efficiency(points: Sequence[Point], axes: Axes) -> None:
     for number, curve in _some(scaling(points)):
         x = [p.devices for p in curve.points]
         axes.plot(x, [100 * p.efficiency for p in curve.points], **_style(number))
-    axes.set_xscale("log", base=2)
+    plain_scale(axes)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("devices")
     axes.set_ylabel("%")
@@ -163,11 +163,17 @@ def _style(number: int) -> dict[str, Any]:
 
 def _logarithmic(axes: Axes, x: str, y: str, title: str) -> None:
     if axes.lines:
-        axes.set_xscale("log", base=2)
+        plain_scale(axes)
         axes.set_yscale("log")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title, loc="left")
+
+
+def plain_scale(axes: Axes) -> None:
+    """A logarithmic axis that is labelled 8, 16, 32."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.6g}")
 
 
 def _label(place: Place) -> str:

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ir.plan import Plan
+from ir.throughput import Rates, rates_of
 from planner.request import InfeasibleError
-from planner.whatif.outline import outline_of, signature_of, tokens_of
+from planner.whatif.outline import outline_of, signature_of
 from topology.cluster import Cluster
 
 _STATES = ("weights", "optimizer state")
@@ -44,7 +45,9 @@ class Result:
     tokens: float = 0.0
     """Of a step; 0 where the model has none."""
     utilisation: float | None = None
-    """Model FLOPs over what the devices could do in the simulated step."""
+    """Model FLOPs over what the devices could do in the step, as simulated if it is."""
+    peak: str = ""
+    """What one device could do, with the type of the products, such as `989 TFLOP/s bf16`."""
     outline: str = ""
     """The plan in a few words."""
     signature: str = ""
@@ -98,22 +101,23 @@ def _number(name: str, value: Any) -> Any:
     return float(value) if name.endswith(("_s", "_bytes", "gap")) and value == "inf" else value
 
 
-def planned(plan: Plan, simulated: tuple[float, float] | None) -> Result:
-    """The result of a point with a plan; `simulated` holds seconds of a step and utilisation."""
+def planned(plan: Plan, simulated: Rates | None) -> Result:
+    """The result of a point with a plan, and with its simulation if there is one."""
     estimate, pipeline = plan.estimate, plan.pipeline
     times = 1 if pipeline is None else pipeline.micro_batches
-    cluster = Cluster.from_dict(plan.cluster)
+    cluster, rates = Cluster.from_dict(plan.cluster), simulated or rates_of(plan)
     return Result(
         OK,
         step_s=estimate.step_time_s,
-        simulated_s=None if simulated is None else simulated[0],
+        simulated_s=None if simulated is None else simulated.step_s,
         bound_s=plan.bound.bound_s,
         gap=plan.bound.gap,
         peak_bytes=estimate.peak_memory_bytes,
         limit_bytes=estimate.memory_limit_bytes,
-        samples=float(plan.graph.batch * times),
-        tokens=float(tokens_of(plan.graph) * times),
-        utilisation=None if simulated is None else simulated[1],
+        samples=rates.load.samples,
+        tokens=rates.load.tokens,
+        utilisation=rates.utilisation,
+        peak=rates.load.peak_text,
         outline=outline_of(plan),
         signature=signature_of(plan),
         chip=cluster.chip.name,

@@ -18,6 +18,7 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from ir.symbols import SymbolError
+from ir.throughput import Rates
 from planner.request import InfeasibleError, RequestError
 from planner.search import Ready, made_ready, search
 from planner.whatif.results import Result, impossible, planned, too_large
@@ -112,13 +113,13 @@ def result_of(plan: Plan) -> Result:
     return planned(plan, _simulated(plan))
 
 
-def _simulated(plan: Plan) -> tuple[float, float] | None:
-    """Seconds of the step event by event and the share of the peak, where it can be simulated."""
+def _simulated(plan: Plan) -> Rates | None:
+    """How fast the step is event by event, where it can be simulated."""
     try:
         found = simulate_plan(plan, Effects())
     except SimulationError:
         return None
-    return found.step_s, found.utilisation
+    return found.rates
 
 
 def packed(plan: Plan) -> bytes:

@@ -29,7 +29,7 @@ from service.store.items import Item
 from service.store.jobs import DONE, Job
 from service.visible import VisibleStore
 from service.work.given import is_item_id
-from topology.catalogue import cluster_names
+from topology.catalogue import is_machine, machine_names
 
 EXPORT_WAIT_S = 30.0
 _POLL_S = 0.05
@@ -57,8 +57,8 @@ def check_cluster(shown: VisibleStore, name: str | None) -> None:
         return
     if is_item_id(name):
         _check_good(shown.find(name, "cluster"))
-    elif name not in cluster_names():
-        raise unknown_name("cluster", name[:80], cluster_names(), "options.cluster")
+    elif not is_machine(name):
+        raise unknown_name("cluster", name[:80], machine_names(), "options.cluster")
 
 
 def submitted(job: Job) -> Submitted:

@@ -10,7 +10,7 @@ from exporters.folding import Axes
 from exporters.sharding import tier_names
 from ir.plan import Plan
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
-from topology.catalogue import cluster_names, named_machine
+from topology.catalogue import is_machine, named_machine
 from topology.cluster import Cluster
 from topology.machine import Machine
 from topology.picture import picture_of
@@ -84,7 +84,7 @@ def cluster_view(plan: Plan, uploaded: Machine | None = None) -> dict[str, Any]:
         )
     name = str(plan.cluster.get("name"))
     machine = uploaded
-    if machine is None and name in cluster_names():
+    if machine is None and is_machine(name):
         machine = named_machine(name)
     picture = None if machine is None else machine_picture(machine, plan, flows)
     return {"name": name, "devices": cluster.devices, "tiers": tiers, "picture": picture}

@@ -27,7 +27,7 @@ from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import Factors, whatif_view
 from service.work.given import is_item_id
-from topology.catalogue import cluster_names, named_machine
+from topology.catalogue import is_machine, machine_names, named_machine
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 from topology.machine import Machine
@@ -92,7 +92,7 @@ class Views:
     def machine_of(self, plan: Plan) -> tuple[str, Machine | None]:
         """The uploaded machine that a plan was made for and its id; nothing for a bundled one."""
         name = plan.cluster.get("name")
-        if name in cluster_names():
+        if is_machine(str(name)):
             return "", None
         for item in self._request.app.state.store.listed("cluster"):
             if item.is_ready and item.facts.get("form") == "cluster file":
@@ -249,8 +249,8 @@ def picture(views: Shown, name: Annotated[str, Path(max_length=80)]) -> Response
     """A bundled or an uploaded machine drawn: servers, rings, switches."""
     if is_item_id(name):
         machine = views.machine(name)
-    elif name in cluster_names():
+    elif is_machine(name):
         machine = named_machine(name)
     else:
-        raise unknown_name("machine", name, cluster_names(), "the path")
+        raise unknown_name("machine", name, machine_names(), "the path")
     return views.respond(("picture", name), lambda: machine_picture(machine))

@@ -10,8 +10,10 @@ from typing import Any
 from exporters.folding import common_scope, folded, recomputed_groups
 from ir.normalise import main_dtype
 from ir.plan import Estimate, Plan
+from ir.plan_degrees import degrees_of
 from ir.plan_stages import split_text
 from ir.published import published_note
+from ir.throughput import rates_of
 from service.views.operator_facts import OperatorFacts, operator_facts
 
 HEAVIEST = 12
@@ -36,7 +38,8 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "tiers": _tiers(plan),
         "mesh": [list(axis) for axis in plan.mesh],
         "step_s": estimate.step_time_s,
-        "samples_per_s": plan.batch / estimate.step_time_s if estimate.step_time_s > 0 else 0.0,
+        **rates_of(plan).record(),
+        "degrees": str(degrees_of(plan)),
         "expected_s": _expected(estimate),
         "time_by_cause": _times(plan),
         "peak_bytes": estimate.peak_memory_bytes,

@@ -15,7 +15,7 @@ from planner.moving import moved, resized
 from planner.moving_stages import moved_stages
 from planner.request import RequestError
 from service.views.summary import finite
-from topology.catalogue import cluster_names, named_cluster
+from topology.catalogue import is_machine, named_cluster
 from topology.cluster import Cluster
 
 
@@ -140,7 +140,7 @@ def scaled_cluster(cluster: Cluster, devices: int) -> Cluster:
             f"tiers of {shape} do not become {devices} devices\n  at:  devices\n"
             "  fix: give a multiple or a part of the plan's devices"
         )
-    if devices > cluster.devices and cluster.name in cluster_names():
+    if devices > cluster.devices and is_machine(cluster.name):
         _check_tiers(cluster, named_cluster(cluster.name, devices))
     tiers = tuple(replace(t, size=s) for t, s in zip(cluster.tiers, sizes, strict=True))
     return replace(cluster, tiers=tiers)

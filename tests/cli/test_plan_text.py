@@ -17,16 +17,18 @@ from planner.request import InfeasibleError
 
 SUMMARY = """\
 tiny: one training step in 3 s (uncalibrated)
-  batch 8, 2.67 samples/s, 42.7 tokens/s, bfloat16, adamw
+  batch 8, bfloat16, adamw
+  2.67 samples/s, 42.7 tokens/s, 5.33 tokens/s per device, MFU 0.0 % of 1 TFLOP/s bf16
   8 x chip (pair), for generic, mesh server 2 x card0 2 x card1 2
+  most products and attention: tp=2,dp=4,zero=3
 
 Time
-cause                           time     %  for
-compute forward                  1 s  33.3
-all-gather over server links     1 s  33.3  parameter gather 500 ms, forward 500 ms
-all-reduce over card links    500 ms  16.7  gradient sync
-all-gather over card links    500 ms  16.7  parameter gather
-step                             3 s   100  the sum: nothing is assumed to overlap
+cause                                    time     %  for
+compute forward                           1 s  33.3
+all-gather over links between servers     1 s  33.3  parameter gather 500 ms, forward 500 ms
+all-reduce over links between cards    500 ms  16.7  gradient sync
+all-gather over links between cards    500 ms  16.7  parameter gather
+step                                      3 s   100  the sum: nothing is assumed to overlap
 
 Peak memory of a device
 cause                      memory     %

@@ -55,8 +55,8 @@ class Page(HTMLParser):
 def test_the_page_tells_what_the_summary_tells(plan: Plan) -> None:
     words = " ".join(Page(to_html(plan)).words)
     for text in (
-        "tiny", "3 s", "step time, uncalibrated", "2.667 samples/s", "3 GiB", "limit 4 GiB",
-        "all-gather over server links", "compute forward", "activations", "layers.*.proj",
+        "tiny", "3 s", "step time, uncalibrated", "2.67 samples/s", "3 GiB", "limit 4 GiB",
+        "all-gather over links between servers", "compute forward", "activations", "layers.*.proj",
         "Computed again in the backward pass", "a note", "No plan of the space takes less than",
         "1024x1024", "Collectives by tier",
     ):  # fmt: skip

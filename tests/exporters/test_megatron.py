@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from exporters import megatron
 from exporters.errors import ExportError
-from ir.graph import OpGraph
+from ir.graph import Op, OpGraph
+from ir.ops import OpView, lookup
 from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search
@@ -37,6 +39,19 @@ def planned(**change: object) -> Plan:
     return replace(plan, mesh=mesh, recomputed=())
 
 
+def _split(
+    plan: Plan, node: Op, layouts: Mapping[str, NamedLayout | None]
+) -> tuple[tuple[str, int], ...]:
+    """What the axes split in an operator whose tensors have these layouts; weights come first."""
+    rule = lookup(node.kind).rule(OpView(node, plan.graph))
+    found = {axis: -1 for axis, _, _ in plan.mesh}
+    maps = dict(zip((*node.outputs, *node.inputs), (*rule.results, *rule.operands), strict=True))
+    for name, layout in layouts.items():
+        for factors, axes in zip(maps[name] or (), layout.dims if layout else (), strict=False):
+            found |= dict.fromkeys(axes, factors[0])
+    return tuple(found.items())
+
+
 def laid_out(
     plan: Plan, weights: dict[str, tuple[NamedLayout, NamedLayout]], data: NamedLayout
 ) -> Plan:
@@ -44,12 +59,14 @@ def laid_out(
     used = {name: pair[0] for name, pair in weights.items()}
     operators = []
     for op, node in zip(plan.operators, plan.graph.ops, strict=True):
+        names = (*node.outputs, *node.inputs)
         inputs = tuple(
             used.get(name, data if x is not None and len(x.dims) == 3 else x)
             for name, x in zip(node.inputs, op.inputs, strict=True)
         )
         outputs = tuple(data if x is not None and len(x.dims) == 3 else x for x in op.outputs)
-        operators.append(replace(op, inputs=inputs, outputs=outputs, compute_s=1.0))
+        split = _split(plan, node, dict(zip(names, (*outputs, *inputs), strict=True)))
+        operators.append(replace(op, split=split, inputs=inputs, outputs=outputs, compute_s=1.0))
     tensors = tuple(
         replace(t, used=weights[t.name][0], layout=weights[t.name][1])
         for t in plan.tensors

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from ir.factor_roles import token_dims
 from ir.ops import Engine, lookup
 from ir.plan import Plan
 from planner.explain.asked import request_of
 from planner.joint import search_whole
 from planner.request import RequestError, SearchRequest
 from planner.search import search
-from planner.token_cuts import context_notes, token_dims
+from planner.token_cuts import context_notes
 from tests.builders import GraphBuilder, attention_block, mlp
 from topology.catalogue import named_cluster
 

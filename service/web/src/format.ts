@@ -14,7 +14,8 @@ export function seconds(value: number | null | undefined): string {
 }
 
 function precise(value: number, precision: number): string {
-  if (value === 0) return "0";
+  // Less than a picosecond is rounding.
+  if (Math.abs(value) < 1e-12) return "0";
   const [scale, unit] = SECONDS.find(([least]) => Math.abs(value) >= least) ?? SECONDS[3]!;
   return `${digits(value / scale, precision)} ${unit}`;
 }

@@ -32,6 +32,16 @@ export function said(text: string): string {
   return now === "zh" ? saidInChinese(text) : text;
 }
 
+/** The links of a tier by what they join, as the command line names them. */
+export function linksBetween(tier: string): string {
+  return said(`links between ${tier}${/(s|x|ch|sh)$/.test(tier) ? "es" : "s"}`);
+}
+
+/** A collective and the links that it crosses. */
+export function overLinks(kind: string, tier: string): string {
+  return now === "zh" ? `${t(kind)}（${linksBetween(tier)}）` : `${kind} over ${linksBetween(tier)}`;
+}
+
 /** A part of the machine, such as "stage 3". */
 export function deviceName(name: string): string {
   const [, stage] = /^stage (\d+)$/.exec(name) ?? [];

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { bytes, count, percent, seconds, signed } from "./format";
-import { said, t } from "./i18n";
+import { linksBetween, overLinks, said, t } from "./i18n";
 import { link } from "./router";
 import type { ExplanationView, Summary, WhatIfView } from "./types";
 import { Causes, Pairs, Panel, Shown, Table } from "./ui";
@@ -51,7 +51,7 @@ export function Overview(props: { id: string; summary: Summary }) {
 
 export function causeText(cause: string): string {
   const [kind, tier] = cause.split(" in ");
-  return tier ? `${t(kind!.replaceAll("_", "-"))} · ${tier}` : t(cause);
+  return tier ? overLinks(kind!.replaceAll("_", "-"), tier) : t(cause);
 }
 
 function limitText(summary: Summary): string {
@@ -110,10 +110,10 @@ function Explanation(props: { id: string; summary: Summary }) {
           </p>
           {told.limits.length > 0 && <ul>{told.limits.map((limit) => <li key={limit}>{said(limit)}</li>)}</ul>}
           <table>
-            <thead><tr><th scope="col">{t("links of")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("this plan")}</th>
+            <thead><tr><th scope="col">{t("links")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("this plan")}</th>
               <th scope="col" class="right">{t("best plan there")}</th><th scope="col" class="right">{t("change")}</th></tr></thead>
             <tbody>{told.links.map((row) => (
-              <tr key={row.tier}><td>{row.tier}</td><td class="right">× {row.factor}</td><td class="right">{seconds(row.same_plan_s)}</td>
+              <tr key={row.tier}><td>{linksBetween(row.tier)}</td><td class="right">× {row.factor}</td><td class="right">{seconds(row.same_plan_s)}</td>
                 <td class="right">{seconds(row.best_s)}</td>
                 <td class="right">{signed(row.best_s - told.step_time_s, seconds, told.step_time_s)}{row.plan_changes ? ` · ${t("another plan")}` : ""}</td></tr>
             ))}</tbody>
@@ -129,7 +129,7 @@ function Explanation(props: { id: string; summary: Summary }) {
 function FasterLinks(props: { id: string; summary: Summary }) {
   return (
     <table>
-      <thead><tr><th scope="col">{t("links of")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("step, simulated")}</th>
+      <thead><tr><th scope="col">{t("links")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("step, simulated")}</th>
         <th scope="col" class="right">{t("change")}</th></tr></thead>
       <tbody>{props.summary.tiers.map((tier) => <FasterLink key={tier.name} id={props.id} tier={tier.name} />)}</tbody>
     </table>
@@ -140,7 +140,7 @@ function FasterLink(props: { id: string; tier: string }) {
   const { data } = useGet<WhatIfView>(view(props.id, "whatif", { bandwidth: `${props.tier}:2` }));
   return (
     <tr>
-      <td><a href={link(["plans", props.id, "whatif"], { [`bw.${props.tier}`]: "2" })}>{props.tier}</a></td><td class="right">× 2</td>
+      <td><a href={link(["plans", props.id, "whatif"], { [`bw.${props.tier}`]: "2" })}>{linksBetween(props.tier)}</a></td><td class="right">× 2</td>
       <td class="right">{data ? seconds(data.after.step_s) : "…"}</td>
       <td class="right">{data ? signed(data.after.step_s - data.before.step_s, seconds, data.before.step_s) : ""}</td>
     </tr>

@@ -86,6 +86,7 @@ function Head(props: { id: string; summary: Summary }) {
             {summary.training && <span>{summary.optimizer}</span>}
             <span>{count(summary.devices)} × {summary.chip} ({summary.cluster})</span>
             <span>{t("mesh")} {meshText(summary)}</span>
+            <span>{t("split")} {summary.degrees}</span>
             <span>{t("for")} {summary.target}</span>
             <span>{short(summary.elements)} {t("parameters")}</span>
           </div>
@@ -94,7 +95,11 @@ function Head(props: { id: string; summary: Summary }) {
       </div>
       <div class="kpis">
         <Kpi value={seconds(summary.step_s)} name={expected} />
-        <Kpi value={`${count(summary.samples_per_s)}/s`} name={t("samples")} />
+        <Kpi value={`${count(summary.samples_per_s ?? 0)}/s`} name={t("samples")} />
+        {summary.tokens_per_s_per_device && <Kpi value={`${count(summary.tokens_per_s_per_device)}/s`} name={t("tokens of a device")} />}
+        {summary.model_flops_utilisation > 0 && (
+          <Kpi value={percent(summary.model_flops_utilisation)} name={`${t("MFU of")} ${short(summary.peak_flops / 1e12)} TFLOP/s ${summary.precision}`} />
+        )}
         <Kpi
           value={bytes(summary.peak_bytes)} share={limit ? summary.peak_bytes / limit : 0}
           name={limit ? `${t("peak memory of")} ${bytes(limit)} (${percent(summary.peak_bytes, limit)})` : t("peak memory")}

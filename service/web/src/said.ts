@@ -58,7 +58,7 @@ function listed(text: string): string {
   return text.split(", ").map((part) => {
     const [kind, tier] = part.split(" in ", 2);
     const word = ZH[kind!.replaceAll("_", "-")];
-    return word && tier ? `${word} · ${tier}` : sentence(part);
+    return word && tier ? `${word}（${ZH[tier] ?? tier}间链路）` : sentence(part);
   }).join("、");
 }
 

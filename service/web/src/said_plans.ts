@@ -115,6 +115,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["it is slower", "更慢"], ["it takes as long", "时间相同"], ["it is as fast", "同样快"],
   ["it takes as long as the plan", "与方案时间相同"],
   ["it is faster: the search for the plan ended too early", "更快：方案的搜索结束得太早"],
+  ["{w} over links between {w}s", "{1}（{2}间链路）"], ["links between {w}s", "{1}间链路"],
   ["it is {} slower: {} of what it costs more is {w}, {} {w}; what it saves elsewhere is {} of that", "慢 {1}：多出的代价中 {2} 是{3}，{4} 是{5}；在别处省下的相当于其 {6}"],
   ["it is {} slower: {} of what it costs more is {w}; what it saves elsewhere is {} of that", "慢 {1}：多出的代价中 {2} 是{3}；在别处省下的相当于其 {4}"],
   ["it is {} slower: {} of what it costs more is {w}, {} {w}", "慢 {1}：多出的代价中 {2} 是{3}，{4} 是{5}"],

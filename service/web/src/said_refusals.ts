@@ -26,7 +26,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["axis", "轴"], ["kind of collective", "集合通信种类"], ["mode", "模式"], ["distribution", "分布"], ["contention", "竞争方式"], ["chip", "芯片"],
   ["phase", "阶段"], ["optimizer", "优化器"], ["element type", "数据类型"], ["form of attention", "注意力形式"], ["plan", "方案"], ["model", "模型"],
   ["export", "导出文件"], ["trace", "时间线"], ["backend", "后端"], ["scale", "规模"], ["bandwidth", "带宽"], ["batch", "批大小"], ["devices", "设备数"],
-  ["decision about a tensor", "关于张量的决策"], ["part", "部件"], ["server", "服务器"],
+  ["decision about a tensor", "关于张量的决策"], ["part", "部件"], ["server", "服务器"], ["card", "卡"], ["ring", "环"], ["quad", "四卡组"],
 
   // The service itself
   ["a fault of the server; its log has more", "服务器故障；详情见其日志"],
@@ -130,6 +130,9 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["{} operators have the scope {}", "{1} 个算子属于作用域 {2}"], ["name one of {}", "请指明其中之一：{1}"],
   ["the plan says {} s, and this version finds {} s for it", "方案写的是 {1} s，本版本算得 {2} s"],
   ["operator {} cannot be cut {}", "算子 {1} 不能切成 {2}"],
+  ["of {} only the sizes are known, not how its devices are joined", "{1} 只知道规模，不知道其设备如何相连"],
+  ["describe it in a cluster file (docs/topology.md), or take `planner layouts` or `planner simulate --layout`, which need no more",
+    "请写一个集群文件（docs/topology.md），或使用 `planner layouts` 或 `planner simulate --layout`，它们不需要更多"],
   ["the plan is for tiers of {} devices, {} has {}", "方案针对 {1} 设备的层级，而 {2} 是 {3}"],
   ["plan for that machine: planner search --cluster", "请为那台机器规划：planner search --cluster"],
   ["the layouts of {} are not those that this version knows", "{1} 的布局不是本版本所知的"],

@@ -3,7 +3,7 @@ import { useCallback } from "preact/hooks";
 import { useGet, view } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { percent, seconds, signed } from "./format";
-import { deviceName, t } from "./i18n";
+import { deviceName, overLinks, t } from "./i18n";
 import { causeText } from "./overview";
 import { go } from "./router";
 import { series } from "./theme";
@@ -96,7 +96,7 @@ function chartOf(line: TimelineView, several: boolean): object {
     const [start, end, , i] = params.value as [number, number, number, number];
     const tier = tasks.words[tasks.tier[i]!]!;
     return [
-      [tasks.words[tasks.label[i]!]!, ""], [t(kindOf(line, i)) + (tier ? ` · ${tier}` : ""), seconds(end - start)],
+      [tasks.words[tasks.label[i]!]!, ""], [tier ? overLinks(kindOf(line, i), tier) : t(kindOf(line, i)), seconds(end - start)],
       [t("for"), t(tasks.words[tasks.cause[i]!]!)], [t("from"), seconds(start)],
     ];
   };

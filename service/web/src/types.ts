@@ -43,7 +43,12 @@ export interface Summary {
   tiers: Tier[];
   mesh: [string, number, number][];
   step_s: number;
-  samples_per_s: number;
+  samples_per_s: number | null;
+  tokens_per_s_per_device: number | null;
+  model_flops_utilisation: number;
+  peak_flops: number;
+  precision: string;
+  degrees: string;
   expected_s: [number, number] | null;
   time_by_cause: { cause: string; time_s: number; purposes: Record<string, number> }[];
   peak_bytes: number;

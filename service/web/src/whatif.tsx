@@ -3,7 +3,7 @@ import { useCallback } from "preact/hooks";
 import { useGet } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, count, percent, seconds, signed } from "./format";
-import { t } from "./i18n";
+import { linksBetween, t } from "./i18n";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { Step, Summary, WhatIfView } from "./types";
@@ -40,7 +40,7 @@ export function WhatIf(props: { id: string; summary: Summary }) {
         )}
         {summary.tiers.map((tier) => (
           <Slider
-            key={tier.name} name={`bw.${tier.name}`} title={`${t("bandwidth of")} ${tier.name} ${tier.transport}`}
+            key={tier.name} name={`bw.${tier.name}`} title={`${t("bandwidth of")} ${linksBetween(tier.name)} ${tier.transport}`}
             powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6]} told={(p) => `× ${Number((2 ** (p / 2)).toPrecision(3))}`}
           />
         ))}

@@ -44,7 +44,7 @@ export const ZH: Record<string, string> = {
   "of the time of all stages": "占所有阶段时间", "Stage": "阶段", "Stages": "阶段", "send forward": "前向发送", "send backward": "反向发送", "of": "共",
   "What limits it, and what would help": "受什么限制，怎样改善", "Memory binds: one GiB more per device would save about": "内存是瓶颈：每设备多一 GiB 大约每步节省",
   "of a step.": "。", "Memory does not bind: with more of it the plan would be the same.": "内存不是瓶颈：再多内存方案也不变。", "Most is held by": "占用最多的是",
-  "largest": "最大的", "links of": "链路层级", "faster": "倍速", "this plan": "本方案", "best plan there": "那里的最优方案", "change": "变化",
+  "largest": "最大的", "links": "链路", "server": "服务器", "card": "卡", "ring": "环", "quad": "四卡组", "split": "切分", "MFU of": "MFU，占", "tokens of a device": "单设备 token", "faster": "倍速", "this plan": "本方案", "best plan there": "那里的最优方案", "change": "变化",
   "another plan": "换方案", "nearest rivals": "最接近的对手", "a step takes": "单步时间", "why not": "为什么不选", "How good it is": "有多好",
   "No plan of the space is faster; proven by": "空间中没有更快的方案；证明者：", "No plan of the space takes less than": "空间中没有方案快于",
   "The time limit cut the search short.": "时间上限使搜索提前结束。", "dialect": "方言", "decisions": "决策数", "candidates": "候选", "at most": "最多", "each": "个",

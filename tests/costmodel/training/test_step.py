@@ -86,7 +86,7 @@ def test_parts_add_up() -> None:
 
 
 RATES = (
-    "flops", "flops16", "memory_bytes", "memory_bytes_per_s", "link_bytes_per_s", "port_bytes_per_s"
+    "flops", "flops16", "usable_bytes", "memory_bytes_per_s", "link_bytes_per_s", "port_bytes_per_s"
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from planner.whatif.analysis import best_of, deadline, rate_of, scaling
 from planner.whatif.axes import Place
 from planner.whatif.changes import Change, changes
 from planner.whatif.pareto import front, objectives, undominated
-from planner.whatif.plot import save_plot
+from planner.whatif.plot import plain_scale, save_plot
 from planner.whatif.prices import Prices, Rates, bill, bundled_prices, read_prices
 from planner.whatif.results import Result
 from planner.whatif.sweep import Point
@@ -58,6 +58,28 @@ def test_the_front_holds_the_best_in_each_objective_and_equal_points_once() -> N
         best = min(objectives(p, PRICES)[place] for p in points[:3])
         assert any(objectives(p, PRICES)[place] == best for p in found)
     assert front([_lost(8)], PRICES) == ()
+
+
+def test_a_faster_machine_that_costs_nothing_beats_no_slower_one() -> None:
+    """Nobody says what the faster network costs; one that gains nothing is worse for it."""
+    slow = _point(8, 4.0, bandwidth=1.0)
+    fast, idle = _point(8, 3.0, bandwidth=2.0), _point(8, 4.0, bandwidth=4.0)
+    assert front([slow, fast, idle], PRICES) == (slow, fast)
+    quick, late = _point(8, 3.0, latency=0.5), _point(8, 3.0, latency=2.0)
+    assert front([quick, late], PRICES) == (late,)
+
+
+def test_axes_of_devices_are_labelled_by_their_numbers() -> None:
+    """As 8, 16, 32; not as powers of two or ten."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    axes = Figure().subplots()
+    axes.plot([8, 16, 32], [1, 2, 3])
+    plain_scale(axes)
+    axes.set_xlim(8, 32)
+    labels = [each.get_text() for each in axes.get_xticklabels()]
+    assert {"8", "16", "32"} <= set(labels)
+    assert not any("^" in each for each in labels)
 
 
 def test_scaling_begins_at_the_fewest_devices_with_a_plan() -> None:

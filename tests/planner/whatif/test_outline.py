@@ -14,5 +14,5 @@ def test_stages_are_parts_of_the_machine_whatever_their_chunks() -> None:
     assert plan.pipeline is not None
     turns = replace(plan.pipeline, chunks=2, stages=plan.pipeline.stages * 2)
     assert outline_of(replace(plan, pipeline=turns)) == outline_of(plan).replace(
-        "2 stages", "2 stages of 2 chunks"
+        "pp=2", "pp=2,vpp=2"
     )
