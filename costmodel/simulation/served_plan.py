@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from costmodel.simulation.parameter_server import ServerError
-from costmodel.simulation.plan_checks import load_of
 from costmodel.simulation.plan_index import CAUSE_GATHER, CAUSE_SYNC
 from costmodel.simulation.served import Workers
 from ir.dtypes import dtype_bytes
 from ir.plan import CAUSE_UPDATED, Plan
+from ir.throughput import load_of
 from topology.cluster import Cluster
 
 _OF_PARAMETERS = frozenset({CAUSE_GATHER, CAUSE_SYNC, CAUSE_UPDATED})
