@@ -131,7 +131,7 @@ def _open_dims(model: onnx.ModelProto) -> Iterable[OpenDim]:
             continue
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                yield OpenDim(value.name, axis, dim.dim_param or f"{value.name}.{axis}")
+                yield OpenDim(value.name, axis, dim.dim_param)
 
 
 class _Torch:
