@@ -15,7 +15,6 @@ from cli.text import fitted, percent, table
 from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.dtypes import dtype_bytes
 from ir.normalise import main_dtype
-from ir.plan import OWN_TYPE
 from ir.plan_stages import mesh_text
 from ir.published import expected_text, published_note
 from topology.units import format_bytes, format_seconds
@@ -33,7 +32,12 @@ In layouts a tier stands for all its axes and `all` for every axis; `-` is a who
 
 
 def print_plan(
-    plan: Plan, files: Sequence[Path], out: Console, *, losses: Sequence[str] = ()
+    plan: Plan,
+    files: Sequence[Path],
+    out: Console,
+    *,
+    first: Sequence[str] = (),
+    losses: Sequence[str] = (),
 ) -> None:
     """The whole summary.
 
@@ -41,9 +45,10 @@ def print_plan(
         plan: what was decided.
         files: what was written.
         out: where to print.
+        first: what else belongs to the first lines.
         losses: what the strategy files cannot say, a sentence each.
     """
-    _headline(plan, out)
+    _headline(plan, first, out)
     _times(plan, out)
     if plan.pipeline is not None:
         print_pipeline(plan.pipeline, out)
@@ -63,7 +68,7 @@ def print_plan(
         out.print(f"- {loss}")
 
 
-def _headline(plan: Plan, out: Console) -> None:
+def _headline(plan: Plan, first: Sequence[str], out: Console) -> None:
     request, cluster, graph = plan.request, plan.cluster, plan.graph
     chip = cluster.get("chip")
     chip_name = chip.get("name") if isinstance(chip, Mapping) else "device"
@@ -80,8 +85,8 @@ def _headline(plan: Plan, out: Console) -> None:
     stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
     out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
-    for note in filter(_is_of_type, plan.notes):
-        out.print(f"  {note}")
+    for line in first:
+        out.print(f"  {line}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s
@@ -90,11 +95,6 @@ def _headline(plan: Plan, out: Console) -> None:
         else:
             taken = f"{plain.name} would take {ratio:.2f} x the time"
             out.print(f"  {taken}, but does not fit into memory")
-
-
-def _is_of_type(note: str) -> bool:
-    """Whether a note belongs to the first lines: the element type that nobody chose."""
-    return note.startswith(OWN_TYPE)
 
 
 def _faster(ratio: float, than: str = "", alike: str = "") -> str:
@@ -287,8 +287,7 @@ def _recomputed(plan: Plan, out: Console) -> None:
 def _notes(plan: Plan, out: Console) -> None:
     out.print(Text("\nNotes", style="bold"))
     for note in (*plan.notes, published_note(plan.estimate)):
-        if not _is_of_type(note):
-            out.print(f"- {note}")
+        out.print(f"- {note}")
 
 
 def print_infeasible(error: InfeasibleError, out: Console) -> None:

@@ -19,10 +19,6 @@ CAUSE_HOST = "optimizer state from and to the host"
 """Cause of the copies of optimizer state that rests in the memory of the host."""
 
 
-OWN_TYPE = "float32 as the model has it"
-"""How the note begins that says what the usual type would change, where nobody chose one."""
-
-
 @dataclass(frozen=True, slots=True)
 class NamedLayout:
     """A layout with the names of the mesh axes.

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from costmodel.memory import Optimizer, parameter_bytes
 from ir.dtypes import SHORT_NAMES
 from ir.normalise import main_dtype
-from ir.plan import OWN_TYPE, Plan
+from ir.plan import Plan
 from planner.moving import retyped
 from planner.request import RequestError
 from topology.cluster import Chip, Cluster
 from topology.units import format_bytes, format_flops, format_seconds
 
 WIDE = "float32"
+OWN_TYPE = f"{WIDE} as the model has it"
 _USUAL = ("bf16", "fp16")
 """What a network is trained in, the better one first."""
 
 
-def with_precision_note(plan: Plan) -> Plan:
-    """The plan, with a first note where it computes in float32 because the model file says so.
+def precision_notes(plan: Plan) -> tuple[str, ...]:
+    """What the usual element type would change, where a plan computes in float32 because the model
+    says so; else nothing.
 
     A plan of one stage is priced in the other type as it stands; of several stages the bytes and
     the rates are told, since to price all of them again would take long.
@@ -27,10 +27,9 @@ def with_precision_note(plan: Plan) -> Plan:
     cluster = Cluster.from_dict(plan.cluster)
     usual = next((short for short in _USUAL if cluster.chip.supports(SHORT_NAMES[short])), None)
     if plan.request.get("dtype") is not None or main_dtype(plan.graph) != WIDE or usual is None:
-        return plan
+        return ()
     change = _priced(plan, cluster, usual) or _told(plan, cluster.chip, usual)
-    note = f"{OWN_TYPE}; with --dtype {usual} {change}"
-    return replace(plan, notes=(note, *plan.notes))
+    return (f"{OWN_TYPE}; with --dtype {usual} {change}",)
 
 
 def _priced(plan: Plan, cluster: Cluster, short: str) -> str:

@@ -9,7 +9,6 @@ from ir.plan_file import plan_to_json
 from planner.asking.decisions import decisions, with_own_names
 from planner.asking.machines import JobMachine, machine
 from planner.asking.options import SearchOptions
-from planner.asking.precision import with_precision_note
 from planner.asking.request import search_request
 from planner.asking.rules import rules
 from planner.asking.shards import with_shards
@@ -48,8 +47,7 @@ class Question:
         find = search if self.request.global_batch is None else search_whole
         report(f"reading {self.model.name}")
         graph = self.model.graph(dict(self.request.bind))
-        found = find(graph, self.machine.cluster, self.request, report)
-        return self.machine.noted(with_precision_note(found))
+        return self.machine.noted(find(graph, self.machine.cluster, self.request, report))
 
 
 def question(

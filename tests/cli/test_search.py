@@ -15,8 +15,8 @@ import pytest
 
 from exporters.errors import ExportError, Violation
 from exporters.mindspore_strategy import read
-from ir.plan import OWN_TYPE
 from ir.plan_file import read_plan
+from planner.asking.precision import OWN_TYPE
 
 KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ir.normalise import with_dtype
-from ir.plan import OWN_TYPE, Plan
-from planner.asking.precision import with_precision_note
+from ir.plan import Plan
+from planner.asking.precision import OWN_TYPE, precision_notes
 from planner.moving import retyped
 from planner.request import SearchRequest
 from planner.search import search
@@ -34,7 +34,7 @@ def test_a_plan_in_its_own_type_costs_what_it_costs(dtype: str, *, training: boo
 
 def test_the_note_says_what_these_splits_take_in_the_usual_type() -> None:
     plan = planned("float32", SearchRequest())
-    (note, *_) = with_precision_note(plan).notes
+    (note,) = precision_notes(plan)
     other = retyped(plan, CLUSTER, "bfloat16").estimate
     assert note.startswith(f"{OWN_TYPE}; with --dtype bf16 ")
     assert format_seconds(other.step_time_s) in note
@@ -51,9 +51,9 @@ def test_there_is_no_note_where_somebody_chose_the_type_or_it_is_short() -> None
         planned("bfloat16", SearchRequest()),
         planned("float16", SearchRequest()),
     ):
-        assert with_precision_note(plan) is plan
+        assert precision_notes(plan) == ()
 
 
 def test_a_machine_without_bf16_is_told_of_fp16() -> None:
     plan = planned("float32", SearchRequest(target="torch"), "dgx-1v")
-    assert "--dtype fp16" in with_precision_note(plan).notes[0]
+    assert "--dtype fp16" in precision_notes(plan)[0]
