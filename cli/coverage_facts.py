@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cli.open_sizes import reading
 from importers.model_file import FileFacts, model_format
 from importers.onnx_coverage import (
     KindCoverage,
@@ -18,7 +19,7 @@ from importers.onnx_coverage import (
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
-from ir.symbols import Binding, sample_points
+from ir.symbols import Binding
 from planner.annotation import annotated, check_annotations
 
 GIVEN, RULE, REPEATED = "given", "rule", "repeated"
@@ -68,7 +69,7 @@ def model_kinds(
     source = model_format(path)
     facts = source.facts(path)
     nodes = facts.kinds
-    graph = annotated(source.graph(path, sample_points(bind)[0]), rules)
+    graph = annotated(reading(source, path, bind).graph, rules)
     if batch is not None:
         graph = with_batch(graph, batch)
         check_annotations(graph)

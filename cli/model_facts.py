@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.open_sizes import formulas, reading
 from exporters.folding import common_scope
 from importers.model_file import FileFacts, model_format
+from importers.onnx_dimensions import bindable
 from ir.batch import find_batch, with_batch
 from ir.canonical import canonical_digest
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
 from ir.ops import OpView, is_described, lookup
-from ir.symbols import Binding, Symbol, sample_points
+from ir.symbols import Binding, Symbol
 from planner.annotation import annotated, check_annotations, given_rules
 from planner.liveness import analyse
 
@@ -68,7 +70,7 @@ class DynamicDim:
     axis: int
     name: str
     value: int | None
-    """What it was bound to; of a range the largest."""
+    """What it was bound to; of a range the largest; none while it is open."""
     sizes: str = ""
     """The range of sizes that it was bound to."""
 
@@ -79,11 +81,15 @@ class ModelFacts:
 
     name: str
     digest: str
-    """Hash of the normal form that names and order do not change."""
+    """Hash of the normal form that names and order do not change; empty while sizes are open."""
     file: Mapping[str, object]
     """What the file says of itself: producer, opsets, nodes."""
-    inputs: Mapping[str, tuple[str, tuple[int, ...]]]
-    """Element type and dims by name."""
+    inputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
+    """Element type and dims by name; an open dimension by its own."""
+    sizes: Mapping[str, int]
+    """Dimensions that nobody bound, with the example sizes to which the numbers below belong."""
+    formulas: Mapping[str, str]
+    """Those of the numbers that are polynomials of these dimensions."""
     batch: int
     dynamic_dims: tuple[DynamicDim, ...]
     operators: int
@@ -118,11 +124,16 @@ def model_facts(
     """Facts of the model in a file, in normal form, at the largest size of every range."""
     source = model_format(path)
     file = source.facts(path)
-    graph = annotated(source.graph(path, sample_points(bind)[0]), rules)
-    if batch is not None:
-        graph = with_batch(graph, batch)
-    graph = normalise(graph)
+    found = reading(source, path, bind)
+
+    def ready(graph: OpGraph) -> OpGraph:
+        graph = annotated(graph, rules)
+        return normalise(graph if batch is None else with_batch(graph, batch))
+
+    graph = ready(found.graph)
     check_annotations(graph)
+    told = formulas(found, lambda graph: _numbers(ready(graph)))
+    texts = _open_texts(file, graph, found.sizes, told)
     flops = {op.name: lookup(op.kind).flops(OpView(op, graph)) for op in graph.ops}
     parameters = graph.parameters
     dtypes: Counter[str] = Counter()
@@ -130,11 +141,13 @@ def model_facts(
         dtypes[tensor.dtype] += tensor.elements
     return ModelFacts(
         name=graph.name,
-        digest=canonical_digest(graph),
+        digest="" if found.sizes else canonical_digest(graph),
         file={"producer": file.producer, "opsets": dict(file.opsets), "nodes": file.nodes},
-        inputs={n: (graph.tensors[n].dtype, graph.tensors[n].dims) for n in graph.inputs},
+        inputs={n: (graph.tensors[n].dtype, _dims(graph, n, texts)) for n in graph.inputs},
+        sizes=_deciding(found.sizes, texts),
+        formulas={name: text for name, text in told.items() if name in _NUMBERS},
         batch=graph.batch or find_batch(graph),
-        dynamic_dims=_dynamic_dims(file, graph, bind),
+        dynamic_dims=_dynamic_dims(file, graph, bind, texts),
         operators=len(graph.ops),
         kinds=_kinds(graph, flops),
         composites=dict(Counter(op.label for op in graph.ops if op.parts).most_common()),
@@ -151,12 +164,55 @@ def model_facts(
     )
 
 
-def _dynamic_dims(file: FileFacts, graph: OpGraph, bind: Binding) -> tuple[DynamicDim, ...]:
+_NUMBERS = ("forward_flops", "activation_bytes")
+
+
+def _numbers(graph: OpGraph) -> dict[str, int]:
+    """What depends on open sizes: totals, and the dims of inputs by name and axis."""
+    flops = sum(lookup(op.kind).flops(OpView(op, graph)) for op in graph.ops)
+    totals = dict(zip(_NUMBERS, (flops, _activation_bytes(graph)), strict=True))
+    dims = {_place(n, a): d for n in graph.inputs for a, d in enumerate(graph.tensors[n].dims)}
+    return {**{name: value for name, value in totals.items() if value is not None}, **dims}
+
+
+def _place(tensor: str, axis: int) -> str:
+    return f"{tensor}[{axis}]"
+
+
+def _open_texts(
+    file: FileFacts, graph: OpGraph, unbound: Mapping[str, int], told: Mapping[str, str]
+) -> dict[str, str]:
+    """What is written for a dimension of an input that is open: a formula, or the file's name."""
+    named = {
+        _place(d.tensor, d.axis): d.name
+        for d in file.open_dims
+        if bindable(d.name) & unbound.keys()
+    }
+    sizes = _numbers(graph) if unbound else {}
+    found = {**named, **{place: told[place].removeprefix("1*") for place in told if "[" in place}}
+    return {place: text for place, text in found.items() if text != str(sizes.get(place))}
+
+
+def _deciding(sizes: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
+    """Those sizes that some input still has: another batch may have replaced one."""
+    names = {name for text in texts.values() for name in re.split(r"[-*+^() ]+", text)}
+    return {name: size for name, size in sizes.items() if name in names}
+
+
+def _dims(graph: OpGraph, name: str, texts: Mapping[str, str]) -> tuple[int | str, ...]:
+    return tuple(texts.get(_place(name, a), d) for a, d in enumerate(graph.tensors[name].dims))
+
+
+def _dynamic_dims(
+    file: FileFacts, graph: OpGraph, bind: Binding, texts: Mapping[str, str]
+) -> tuple[DynamicDim, ...]:
     out: list[DynamicDim] = []
     for dim in file.open_dims:
         known = graph.tensors.get(dim.tensor)
         bound, size = bind.get(dim.name), None
-        if known and dim.axis < len(known.dims):
+        if _place(dim.tensor, dim.axis) in texts:
+            pass
+        elif known and dim.axis < len(known.dims):
             size = known.dims[dim.axis]
         elif bound is not None:
             size = bound.value if isinstance(bound, Symbol) else bound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -41,20 +43,47 @@ def _headline(facts: ModelFacts, out: Console) -> None:
         else f"  file        {_producer(facts)}; {nodes}"
     )
     for name, (dtype, dims) in facts.inputs.items():
-        out.print(f"  input       {name} {dtype} {'x'.join(map(str, dims)) or 'scalar'}")
+        out.print(f"  input       {name} {dtype} {_dims(dims)}")
     for dim in facts.dynamic_dims:
         sizes = f", of {dim.sizes}" if dim.sizes else ""
         where = f"dimension {dim.axis} of {dim.tensor}"
-        out.print(f"  dynamic     {dim.name} = {dim.value}{sizes} ({where})")
+        value = "open" if dim.value is None else f"= {dim.value}{sizes}"
+        out.print(f"  dynamic     {dim.name} {value} ({where})")
     dtypes = ", ".join(facts.parameter_dtypes) or "none"
     out.print(
         f"  parameters  {facts.parameter_elements:,} in {facts.parameters} tensors, "
         f"{format_bytes(facts.parameter_bytes)} ({dtypes})"
     )
     flops = format_flops(facts.forward_flops).removesuffix("/s")
-    out.print(f"  forward     {flops}, batch {facts.batch or 'unknown'}")
-    out.print(f"  activations {_activations(facts)}")
-    out.print(f"  graph       {facts.digest[:12]}, the same for equal networks under other names")
+    batch = _at(facts) or f", batch {facts.batch or 'unknown'}"
+    _number("forward", f"{flops}{batch}", facts, ("forward_flops", "FLOP"), out)
+    _number("activations", _activations(facts), facts, ("activation_bytes", "B"), out)
+    if facts.digest:
+        text = "the same for equal networks under other names"
+        out.print(f"  graph       {facts.digest[:12]}, {text}")
+
+
+def _dims(dims: Sequence[int | str]) -> str:
+    between = "x" if all(isinstance(d, int) for d in dims) else " x "
+    return between.join(str(d).replace("*", " x ") for d in dims) or "scalar"
+
+
+def _number(
+    label: str, text: str, facts: ModelFacts, formula: tuple[str, str], out: Console
+) -> None:
+    """A number; where sizes are open its formula, by name and unit, and the number at examples."""
+    name, unit = formula
+    told = re.sub(r"(?<![\w.])\d{4,}", lambda m: f"{int(m[0]):,}", facts.formulas.get(name, ""))
+    if told:
+        out.print(f"  {label:11} {told.replace('*', ' x ')} {unit}")
+        label = ""
+    out.print(f"  {label:11} {text}")
+
+
+def _at(facts: ModelFacts) -> str:
+    """The sizes at which numbers are taken, where some are open."""
+    sizes = ", ".join(f"{name}={size}" for name, size in facts.sizes.items())
+    return f" at {sizes}" if sizes else ""
 
 
 def _producer(facts: ModelFacts) -> str:
@@ -64,11 +93,12 @@ def _producer(facts: ModelFacts) -> str:
 def _activations(facts: ModelFacts) -> str:
     if facts.activation_bytes is None:
         return "in the graph: it is a traced training step"
-    return f"{format_bytes(facts.activation_bytes)} kept for the backward pass, nothing recomputed"
+    nbytes = f"{format_bytes(facts.activation_bytes)}{_at(facts)}"
+    return f"{nbytes} kept for the backward pass, nothing recomputed"
 
 
 def _kinds(facts: ModelFacts, out: Console) -> None:
-    title = f"{facts.operators} operators in normal form"
+    title = f"{facts.operators} operators in normal form{_at(facts)}"
     columns = ["kind", "count", "forward FLOP", "%", ""]
     made = table(title, columns, right=(1, 2, 3))
     for kind in facts.kinds[:MOST_ROWS]:

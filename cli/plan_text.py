@@ -35,7 +35,12 @@ In layouts a tier stands for all its axes and `all` for every axis; `-` is a who
 
 
 def print_plan(
-    plan: Plan, files: Sequence[Path], out: Console, *, losses: Sequence[str] = ()
+    plan: Plan,
+    files: Sequence[Path],
+    out: Console,
+    *,
+    first: Sequence[str] = (),
+    losses: Sequence[str] = (),
 ) -> None:
     """The whole summary.
 
@@ -43,9 +48,10 @@ def print_plan(
         plan: what was decided.
         files: what was written.
         out: where to print.
+        first: what else belongs to the first lines.
         losses: what the strategy files cannot say, a sentence each.
     """
-    _headline(plan, out)
+    _headline(plan, first, out)
     _times(plan, out)
     if plan.pipeline is not None:
         print_pipeline(plan.pipeline, out)
@@ -65,7 +71,7 @@ def print_plan(
         out.print(f"- {loss}")
 
 
-def _headline(plan: Plan, out: Console) -> None:
+def _headline(plan: Plan, first: Sequence[str], out: Console) -> None:
     request, cluster, graph = plan.request, plan.cluster, plan.graph
     chip = cluster.get("chip")
     chip_name = chip.get("name") if isinstance(chip, Mapping) else "device"
@@ -86,6 +92,8 @@ def _headline(plan: Plan, out: Console) -> None:
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
     out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
     out.print(f"  most products and attention: {degrees_of(plan)}")
+    for line in first:
+        out.print(f"  {line}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s

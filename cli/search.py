@@ -184,10 +184,11 @@ def _deliver(
         return
     from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
+    from planner.asking.precision import precision_notes  # noqa: PLC0415
 
     losses = target_losses(plan, target) if len(files) > 1 else ()
     with page() as out:
-        print_plan(plan, files, out, losses=losses)
+        print_plan(plan, files, out, first=precision_notes(plan), losses=losses)
     explain_options.print_answers(others)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from importers.errors import ModelError
 from importers.json_file import is_there
 from importers.torch_recognition import is_fx_graph
 
@@ -75,11 +76,12 @@ def model_format(path: Path) -> ModelFormat:
         ModelError: there is neither a file nor a published model of this name.
     """
     lower = path.name.lower()
-    if lower.endswith(".json") and is_fx_graph(path):
-        return _TORCH
-    known = [each for suffix, each in _BY_SUFFIX if lower.endswith(suffix)]
-    if known or is_there(path) or path.name != str(path):
-        return known[0] if known else _ONNX
+    known = next((each for suffix, each in _BY_SUFFIX if lower.endswith(suffix)), None)
+    if is_there(path):
+        is_graph = lower.endswith(".json") and is_fx_graph(path)
+        return _TORCH if is_graph else known or _ONNX
+    if known is not None or path.name != str(path):
+        return _ABSENT
     from importers.sizes import check_published  # noqa: PLC0415  brings in yaml
 
     check_published(str(path))
@@ -145,7 +147,7 @@ def _open_dims(model: onnx.ModelProto) -> Iterable[OpenDim]:
             continue
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                yield OpenDim(value.name, axis, dim.dim_param or f"{value.name}.{axis}")
+                yield OpenDim(value.name, axis, dim.dim_param)
 
 
 class _Torch:
@@ -284,6 +286,32 @@ class _Published:
         return constant_values(published(str(path)).config, str(path), names, bind)
 
 
+class _Absent:
+    """A file that there is not, found out when it is read: other faults of a request come first."""
+
+    def graph(self, path: Path, bind: Binding) -> OpGraph:
+        del bind
+        raise self._refusal(path)
+
+    def facts(self, path: Path) -> FileFacts:
+        raise self._refusal(path)
+
+    def ranges(self, path: Path, bound: Collection[str]) -> Mapping[str, str]:
+        del bound
+        raise self._refusal(path)
+
+    def numbers(
+        self, path: Path, names: Iterable[str], bind: Mapping[str, int]
+    ) -> dict[str, Array]:
+        del names, bind
+        raise self._refusal(path)
+
+    def _refusal(self, path: Path) -> ModelError:
+        from importers.sizes import no_model  # noqa: PLC0415  brings in yaml
+
+        return no_model(str(path), is_file=True)
+
+
 def _facts_of_sizes(graph: OpGraph, producer: str) -> FileFacts:
     from importers.hf_config import open_dimensions  # noqa: PLC0415
 
@@ -294,6 +322,7 @@ def _facts_of_sizes(graph: OpGraph, producer: str) -> FileFacts:
 
 _ONNX, _CONFIG, _TORCH = _Onnx(), _Config(), _Torch()
 _MINDIR, _STABLEHLO = _MindIR(), _StableHlo()
+_ABSENT = _Absent()
 PUBLISHED: ModelFormat = _Published()
 _BY_SUFFIX: tuple[tuple[str, ModelFormat], ...] = (
     (".onnx", _ONNX), (".onnx.gz", _ONNX), (".pt2", _TORCH), (".fx.json", _TORCH),

@@ -12,13 +12,14 @@ import onnx
 from importers.clean_up import cleaned
 from importers.errors import ModelError
 from importers.onnx_attributes import to_ops
-from importers.onnx_branches import taken_branch
+from importers.onnx_branches import known_branch
 from importers.onnx_checks import describe
-from importers.onnx_dimensions import check_bindings
+from importers.onnx_dimensions import check_bindings, declared_names, unknown_dimension
 from importers.onnx_file import read_model
 from importers.onnx_node import name_results, node_context
 from importers.onnx_roles import tensor_table, with_gradients
 from importers.onnx_shapes import ShapeInference
+from importers.onnx_unknown_sizes import value_inputs
 from ir.graph import GraphError, Op, OpGraph
 from ir.ops import check_operators
 from ir.symbols import Binding, sample_points
@@ -46,7 +47,7 @@ def import_onnx(path: Path, bind: Binding | None = None) -> OpGraph:
     with blamed(str(path)):
         model = read_model(path)
         for point in points:
-            check_bindings(model, point)
+            check_bindings(model, point, value_inputs(model))
         name = visible(path.name).removesuffix(".gz").removesuffix(".onnx")
         graph, *variants = (_at(model, name, point, points[0]) for point in points)
         return replace(graph, variants=tuple(variants))
@@ -112,6 +113,9 @@ def _graph(
     inference = ShapeInference(model, bound, trained=trained)
     found = _uniquely_named(_walk(model.graph.node, inference))
     facts = inference.facts
+    unused = sorted(bound.keys() - inference.used - declared_names(model))
+    if unused:
+        raise unknown_dimension(unused[0], declared_names(model))
     stored = {t.name for t in model.graph.initializer}
     stored.update(t.values.name for t in model.graph.sparse_initializer)
     results = dict.fromkeys(o.name for o in model.graph.output)
@@ -136,7 +140,7 @@ def _walk(nodes: Sequence[onnx.NodeProto], inference: ShapeInference) -> Iterato
     """Operators of the nodes, in order; `If` with a constant condition is one of its branches."""
     for index, node in enumerate(nodes):
         with blamed(describe(node, index)):
-            branch = _branch(node, inference)
+            branch = known_branch(node, inference.facts.value)
             if branch is None:
                 name_results(node, inference.facts)
                 constant = inference.visit(node)
@@ -146,19 +150,6 @@ def _walk(nodes: Sequence[onnx.NodeProto], inference: ShapeInference) -> Iterato
                 inference.enter(branch)
                 found = list(_walk(branch.node, inference))
         yield from found
-
-
-def _branch(node: onnx.NodeProto, inference: ShapeInference) -> onnx.GraphProto | None:
-    if node.op_type != "If" or not node.input or node.input[0] not in inference.facts.value:
-        return None
-    condition = inference.facts.value[node.input[0]]
-    if condition.size != 1:
-        raise ModelError(
-            f"the condition has {condition.size} elements, not one",
-            describe(node),
-            "export the model again",
-        )
-    return taken_branch(node, condition=bool(condition.reshape(-1)[0]))
 
 
 def _uniquely_named(ops: Iterator[Op]) -> list[Op]:

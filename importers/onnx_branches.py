@@ -8,6 +8,25 @@ import onnx
 
 from importers.errors import ModelError
 from importers.onnx_checks import describe, subgraphs
+from importers.onnx_values import Array
+
+
+def known_branch(node: onnx.NodeProto, values: Mapping[str, Array]) -> onnx.GraphProto | None:
+    """As `taken_branch`; `None` for what is no `If`, and where its condition is not known.
+
+    Raises:
+        ModelError: as `taken_branch`, or the condition is not one truth value.
+    """
+    if node.op_type != "If" or not node.input or node.input[0] not in values:
+        return None
+    condition = values[node.input[0]]
+    if condition.size != 1:
+        raise ModelError(
+            f"the condition has {condition.size} elements, not one",
+            describe(node),
+            "export the model again",
+        )
+    return taken_branch(node, condition=bool(condition.reshape(-1)[0]))
 
 
 def taken_branch(node: onnx.NodeProto, *, condition: bool) -> onnx.GraphProto:

@@ -192,7 +192,7 @@ def _check_input(value: onnx.ValueInfoProto, where: str) -> None:
             raise ModelError(
                 f"impossible dimension {dim.dim_value}",
                 place,
-                "dimensions are positive, or names to bind",
+                "dimensions are positive, -1 for open, or names to bind",
             )
 
 

@@ -11,6 +11,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from importers.onnx_branches import known_branch
 from importers.onnx_file import read_model
 from importers.onnx_shapes import ShapeInference
 from importers.onnx_values import Array
@@ -43,11 +44,20 @@ def model_values(
 ) -> dict[str, Array]:
     """As `constant_values`, from a model at hand that was checked before."""
     inference = ShapeInference(model, bind or {})
-    for node in model.graph.node:
-        inference.visit(node)
+    _visit(model.graph.node, inference)
     found = _Constants(model, dict(inference.facts.value), inference.facts.dims)
     values = {name: found.value(name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _visit(nodes: Iterable[onnx.NodeProto], inference: ShapeInference) -> None:
+    for node in nodes:
+        branch = known_branch(node, inference.facts.value)
+        if branch is None:
+            inference.visit(node)
+        else:
+            inference.enter(branch)
+            _visit(branch.node, inference)
 
 
 class _Constants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
 import onnx
@@ -26,6 +26,11 @@ _CHOICES: Mapping[str, Callable[[Iterable[int]], int]] = MappingProxyType(
     {"Max": max, "max": max, "Min": min, "min": min}
 )
 _MAX_TEXT = 1000
+OPEN = -1
+"""What some exporters write for a size that is open."""
+_UNSAFE = r"[^\w.:/@%+-]"
+_INNER = r"\.\d+_*$"
+"""How names end that are made from a tensor and an axis; which of them count, the walk tells."""
 
 
 def evaluate_dimension(text: str, bound: Mapping[str, int]) -> int | None:
@@ -66,52 +71,86 @@ def dimension_names(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", text)) - set(_CHOICES) or {text}
 
 
-def dimension_text(dim: onnx.TensorShapeProto.Dimension, tensor: str, axis: int) -> str:
-    """Name of a dimension without a number; an anonymous one is called after its tensor."""
-    return dim.dim_param or f"{tensor}.{axis}"
+def open_name(tensor: str, axis: int) -> str:
+    """What an open dimension without a name of its own is called, without what a shell would read.
 
-
-def unbound_dimension(texts: Iterable[str], missing: str, where: str) -> ModelError:
-    """The error for a dimension that nobody gave a value, with the flag that mends it.
-
-    Args:
-        texts: all dimensions of the tensor that have no value.
-        missing: the first of them.
-        where: the tensor.
+    >>> open_name("input ids", 0)
+    'input_ids.0'
     """
-    names = sorted(set().union(*[_bindable(t) for t in (missing, *texts)]))
-    return ModelError(
-        f"dimension {missing!r} has no value",
-        where,
-        f"give it one: --bind {','.join(f'{n}=…' for n in names)}",
-    )
+    return f"{re.sub(_UNSAFE, '_', tensor)}.{axis}"
 
 
-def _bindable(text: str) -> set[str]:
+def name_open_dimensions(graph: onnx.GraphProto) -> None:
+    """Name the open dimensions for which the exporter wrote -1, `?` or nothing.
+
+    Each gets a name of its own, made from its tensor and axis: two `?` are two dimensions.
+    """
+    values = (*graph.input, *graph.value_info, *graph.output)
+    taken = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
+    made: dict[tuple[str, int], str] = {}
+    for value in values:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not _is_anonymous(dim):
+                continue
+            place = (value.name, axis)
+            if place not in made:
+                name = open_name(*place)
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                made[place] = name
+            dim.dim_param = made[place]
+
+
+def _is_anonymous(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    if dim.HasField("dim_value"):
+        return bool(dim.dim_value == OPEN)
+    return dim.dim_param == str(OPEN) or not re.search(r"\w", dim.dim_param)
+
+
+def bindable(text: str) -> set[str]:
+    """Names in the text of a dimension that `--bind` takes."""
     return {text} if "." in text else dimension_names(text)
 
 
-def check_bindings(model: onnx.ModelProto, bound: Mapping[str, int]) -> None:
-    """Raise `ModelError` for a binding of a dimension that the model lacks, or to no size."""
-    names: set[str] = set()
-    for value in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if not dim.HasField("dim_value"):
-                text = dimension_text(dim, value.name, axis)
-                names |= {text} | _bindable(text)
-    shown = sorted(n for n in names if n.isidentifier()) or sorted(names)
+def declared_names(model: onnx.ModelProto) -> set[str]:
+    """Names of open dimensions that stand in the file."""
+    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    texts = {d.dim_param for v in values for d in v.type.tensor_type.shape.dim if d.dim_param}
+    return texts.union(*map(bindable, texts))
+
+
+def check_bindings(
+    model: onnx.ModelProto, bound: Mapping[str, int], others: Collection[str] = ()
+) -> None:
+    """Raise `ModelError` for a binding of a dimension that the model lacks, or to no size.
+
+    Args:
+        model: the model, its open dimensions named.
+        bound: sizes by name.
+        others: names that are no dimensions and may have any value.
+    """
+    names = declared_names(model)
     for name, size in bound.items():
-        if name not in names:
-            raise ModelError(
-                f"the model has no dynamic dimension {name!r}",
-                "--bind",
-                f"its dynamic dimensions are {', '.join(shown[:20])}"
-                if names
-                else "all its dimensions are fixed; leave --bind out",
-            )
+        if name in others:
+            continue
+        if name not in names and not re.search(_INNER, name):
+            raise unknown_dimension(name, names)
         if not 0 < size <= MAX_DIM:
             raise ModelError(
                 f"dimension {name!r} is bound to {size}",
                 "--bind",
                 f"bind it to a number from 1 to {MAX_DIM}",
             )
+
+
+def unknown_dimension(name: str, names: Collection[str]) -> ModelError:
+    """The error for a binding of what is no open dimension, with those that there are."""
+    shown = sorted(n for n in names if n.isidentifier()) or sorted(names)
+    return ModelError(
+        f"the model has no dynamic dimension {name!r}",
+        "--bind",
+        f"its dynamic dimensions are {', '.join(shown[:20])}"
+        if names
+        else "all its dimensions are fixed; leave --bind out",
+    )

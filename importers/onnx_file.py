@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from importers.errors import ModelError
 from importers.onnx_checks import check_graph
+from importers.onnx_dimensions import name_open_dimensions
 from importers.onnx_functions import inline_functions
 from importers.onnx_ranges import take_ranges
 
@@ -40,6 +41,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         )
     _check_opset(model, path)
     take_ranges(model)
+    name_open_dimensions(model.graph)
     model = inline_functions(model, path.name, MAX_NODES)
     if len(model.graph.node) > MAX_NODES:
         raise ModelError(

@@ -16,6 +16,7 @@ import numpy as np
 
 from importers.onnx_biases import with_bias
 from importers.onnx_node import NodeContext
+from importers.onnx_rewriting import Rewriting
 from importers.onnx_statistics import kept
 from ir.graph import AttributeValue, Op
 
@@ -205,19 +206,25 @@ def _dft(context: NodeContext) -> list[Op]:
 
 
 def _stft(context: NodeContext) -> list[Op]:
-    """Step and length become attributes; without a window all elements of a frame count alike."""
+    """Step and length become attributes; without a window all elements of a frame count alike. A
+    real signal may leave out its last dimension, of one.
+    """
     step = context.setting(1, "frame_step") or (1,)
     usual = context.dims(2)[0] if context.has(2) else context.dims()[1]
     length = (context.setting(3, "frame_length") or (usual,))[0]
-    attributes: Attributes = {"frame_step": step[0], "frame_length": length}
-    attributes["onesided"] = context.int("onesided", 1)
+    half = context.int("onesided", 1)
     # ONNX's inference counts a last frame that is not complete; its operator does not make it.
-    output, signal = context.node.output[0], context.dims()
-    frames = (signal[1] - length) // step[0] + 1
-    bins = length // 2 + 1 if attributes["onesided"] else length
-    context.facts.learn(output, (signal[0], frames, bins, 2), context.facts.code[output])
-    names = [n for n in (context.node.input[0], *context.node.input[2:3]) if n]
-    return [context.op("STFT", names, attributes)]
+    output, dims = context.node.output[0], context.dims()
+    frames = (dims[1] - length) // step[0] + 1
+    bins = length // 2 + 1 if half else length
+    context.facts.learn(output, (dims[0], frames, bins, 2), context.facts.code[output])
+    work, signal = Rewriting(context), context.node.input[0]
+    if len(dims) == 2:
+        signal = work.unsqueezed(signal, 2)
+    names = [n for n in (signal, *context.node.input[2:3]) if n]
+    frame = {"frame_step": step[0], "frame_length": length}
+    work.add("STFT", names, context.result(), outputs=[output], **frame, onesided=half)
+    return work.ops
 
 
 def _unpool(context: NodeContext) -> list[Op]:

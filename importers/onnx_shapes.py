@@ -16,17 +16,19 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from importers.errors import ModelError
+from importers.errors import ModelError, UnboundError
 from importers.onnx_checks import captured, check_dims, dense_form, describe, dtype_name
-from importers.onnx_dimensions import dimension_text, evaluate_dimension, unbound_dimension
+from importers.onnx_dimensions import bindable, evaluate_dimension, open_name
 from importers.onnx_foreign_shapes import Known, foreign_types
 from importers.onnx_guards import check_node
+from importers.onnx_unknown_sizes import bound_value, loop_types, unknown_size, value_inputs
 from importers.onnx_values import (
     MAX_ELEMENTS,
     Array,
     attributes_of,
     element_code,
     evaluate,
+    literal,
     tensor_value,
 )
 from importers.onnx_weights import is_plain, weight_uses
@@ -42,6 +44,8 @@ _MISFITS = (
     TypeError,
 )
 """What ONNX raises for a node that does not fit its operands."""
+_SHOWN = 200
+"""Characters of a list of names in a message."""
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
 
 
@@ -83,6 +87,8 @@ class ShapeInference:
     facts: TensorFacts = field(default_factory=TensorFacts)
     trained: frozenset[str] | None = None
     """Stored tensors that are parameters; None where that must be told from their use."""
+    used: set[str] = field(default_factory=set)
+    """Names of `bound` that decided a size."""
     _weight_uses: set[str] = field(default_factory=set)
     _external: bool = False
     _annotations: dict[str, onnx.TypeProto] = field(default_factory=dict)
@@ -96,9 +102,15 @@ class ShapeInference:
         self._weight_uses = weight_uses(self.model.graph)
         self._external = any(t.external_data for t in self.model.graph.initializer)
         self.enter(self.model.graph)
-        for value in self.model.graph.input:
-            if value.name not in self.facts.dims:
-                self._add_input(value)
+        inputs = [v for v in self.model.graph.input if v.name not in self.facts.dims]
+        self._check_bound(inputs)
+        values = value_inputs(self.model)
+        for value in inputs:
+            self._add_input(value)
+            if value.name in values and value.name in self.bound:
+                given, code = self.bound[value.name], values[value.name]
+                self.facts.value[value.name] = bound_value(given, code, self.facts.dims[value.name])
+                self.used.add(value.name)
 
     @property
     def opset(self) -> int:
@@ -135,14 +147,24 @@ class ShapeInference:
             return False
         return bool((value == value.reshape(-1)[:1]).all())
 
+    def _check_bound(self, inputs: Iterable[onnx.ValueInfoProto]) -> None:
+        """Raise `UnboundError` for all open dimensions of inputs without a value."""
+        missing: dict[str, None] = {}
+        places: list[str] = []
+        for value in inputs:
+            names = self._open_names(value.type.tensor_type.shape, value.name)
+            missing |= dict.fromkeys(names)
+            places += [repr(value.name)] if names else []
+        if missing:
+            noun = "input" if len(places) == 1 else "inputs"
+            raise UnboundError(missing, f"{noun} {', '.join(places)[:_SHOWN]}")
+
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         tensor = value.type.tensor_type
-        dims = self._static(tensor.shape, value.name)
-        if dims is None:
-            raise self._unbound(value.name, tensor.shape, f"input {value.name!r}")
-        if 0 in dims:
+        dims = tuple(size or 0 for size in self._sizes(tensor.shape, value.name))
+        if any(size <= 0 for size in dims):
             raise ModelError(
-                f"a dimension becomes 0: {list(dims)}",
+                f"a dimension becomes {min(dims)}: {list(dims)}",
                 f"input {value.name!r}",
                 "bind its names to larger numbers with --bind",
             )
@@ -200,7 +222,7 @@ class ShapeInference:
         if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
             return None
         if node.op_type == "Constant":
-            return _literal(attributes)
+            return literal(attributes)
         if node.op_type in {"Shape", "Size"} and inputs:
             return _shape_value(node.op_type, self.facts.dims[inputs[0]], attributes)
         known = all(n in self.facts.value and n not in self.facts.weights for n in inputs)
@@ -274,7 +296,7 @@ class ShapeInference:
         }
         schema = onnx.defs.get_schema(node.op_type, self._version(node.domain), node.domain)
         try:
-            return shape_inference.infer_node_outputs(
+            found = shape_inference.infer_node_outputs(
                 schema,
                 node,
                 types,
@@ -282,6 +304,8 @@ class ShapeInference:
                 opset_imports=list(self.model.opset_import),
                 ir_version=self.model.ir_version,
             )
+            is_loop = node.op_type == "Loop"
+            return loop_types(node, found, facts.dims, facts.value) if is_loop else found
         except _MISFITS as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise ModelError(
@@ -310,24 +334,31 @@ class ShapeInference:
     def _sizes(self, shape: onnx.TensorShapeProto, name: str) -> list[int | None]:
         """Sizes of a noted shape; None where no value is bound."""
         return [
-            d.dim_value
-            if d.HasField("dim_value")
-            else evaluate_dimension(dimension_text(d, name, axis), self.bound)
-            for axis, d in enumerate(shape.dim)
+            d.dim_value if d.HasField("dim_value") else self._size(d.dim_param, open_name(name, a))
+            for a, d in enumerate(shape.dim)
         ]
+
+    def _size(self, *texts: str) -> int | None:
+        for text in texts:
+            size = evaluate_dimension(text, self.bound)
+            if size is not None:
+                self.used |= bindable(text)
+                return size
+        return None
 
     def _static(self, shape: onnx.TensorShapeProto, name: str) -> tuple[int, ...] | None:
         sizes = self._sizes(shape, name)
         dims = tuple(s for s in sizes if s is not None and s >= 0)
         return dims if len(dims) == len(sizes) else None
 
-    def _unbound(self, name: str, shape: onnx.TensorShapeProto, where: str) -> ModelError:
-        texts = [
-            dimension_text(shape.dim[axis], name, axis)
-            for axis, size in enumerate(self._sizes(shape, name))
-            if size is None or size < 0
-        ]
-        return unbound_dimension(texts, texts[0], where)
+    def _open_names(self, shape: onnx.TensorShapeProto, name: str) -> list[str]:
+        """Names that a value is to be given for, so that a noted shape is known."""
+        found: dict[str, None] = {}
+        for axis, (dim, size) in enumerate(zip(shape.dim, self._sizes(shape, name), strict=True)):
+            if size is None:
+                names = bindable(dim.dim_param or open_name(name, axis)) - self.bound.keys()
+                found |= dict.fromkeys(sorted(names))
+        return list(found)
 
     def _unknowable(
         self, name: str, node: onnx.NodeProto, inferred: onnx.TypeProto | None = None
@@ -339,12 +370,12 @@ class ShapeInference:
             what = kind.removesuffix("_type").replace("_", " ")
             return ModelError(f"{name!r} is a {what}, not a tensor", where, "export with tensors")
         if noted is not None and any(d.dim_param for d in noted.tensor_type.shape.dim):
-            return self._unbound(name, noted.tensor_type.shape, f"tensor {name!r}, {where}")
-        return ModelError(
-            f"the size of {name!r} cannot be known before the model runs",
-            where,
-            "export with static shapes, or annotate the tensor in value_info",
-        )
+            names = self._open_names(noted.tensor_type.shape, name)
+            if names and not any("." in each for each in names):
+                return UnboundError(names, f"tensor {name!r}, {where}")
+        shapes = [t.tensor_type.shape for t in (inferred, noted) if t is not None]
+        names = self._open_names(shapes[0], name) if shapes else []
+        return unknown_size(node, name, names, self.facts.value, self.model)
 
 
 def reads_of(node: onnx.NodeProto) -> Sequence[str]:
@@ -377,14 +408,4 @@ def _stored_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
             return attribute.t
         if attribute.name == "sparse_value":
             return dense_form(attribute.sparse_tensor)
-    return None
-
-
-def _literal(attributes: dict[str, object]) -> Array | None:
-    for key in ("value", "value_int", "value_ints", "value_float", "value_floats"):
-        value = attributes.get(key)
-        if isinstance(value, onnx.TensorProto):
-            return tensor_value(value)
-        if value is not None:
-            return np.asarray(value, np.float32 if "float" in key else np.int64)
     return None

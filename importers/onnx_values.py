@@ -48,6 +48,17 @@ def tensor_value(tensor: onnx.TensorProto) -> Array | None:
         return None
 
 
+def literal(attributes: Attributes) -> Array | None:
+    """Numbers of a `Constant`, by its attributes."""
+    for key in ("value", "value_int", "value_ints", "value_float", "value_floats"):
+        value = attributes.get(key)
+        if isinstance(value, onnx.TensorProto):
+            return tensor_value(value)
+        if value is not None:
+            return np.asarray(value, np.float32 if "float" in key else np.int64)
+    return None
+
+
 def element_code(value: Array) -> int | None:
     """ONNX's code for the element type of an array; None for a type that it does not have."""
     try:

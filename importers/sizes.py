@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -70,8 +71,10 @@ def configuration(model: str) -> Mapping[str, object]:
         ModelError: there is neither.
     """
     path = Path(model)
-    if is_there(path) or path.suffix == ".json" or path.name != model:
+    if is_there(path):
         return read_config(path)
+    if path.suffix == ".json" or path.name != model:
+        raise no_model(model, is_file=True)
     check_published(model)
     return published(model).config
 
@@ -82,15 +85,25 @@ def check_published(name: str) -> None:
     Raises:
         ModelError: it is no published model's.
     """
-    known = published_names()
-    if name in known:
-        return
+    if name not in published_names():
+        raise no_model(name)
+
+
+def no_model(name: str, *, is_file: bool = False) -> ModelError:
+    """The error for a name that is neither a file's nor a published model's, with the nearest.
+
+    Args:
+        name: what was given; a path or a repository's name ends in that of the model.
+        is_file: it can be a file's alone.
+    """
     shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}..."
-    close = get_close_matches(name[:_MOST_SHOWN].lower(), known, n=1)
+    stem = re.sub(r"(\.[a-z_]+\d?){1,2}$", "", PurePath(name).name[:_MOST_SHOWN].lower())
+    close = get_close_matches(stem, published_names(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ModelError(
-        f"there is neither a file nor a published model {shown!r}",
-        "MODEL",
+    nowhere = f"there is neither a file nor a published model {shown!r}"
+    return ModelError(
+        f"cannot read {shown}: No such file or directory" if is_file else nowhere,
+        shown if is_file else "MODEL",
         f"{hint}name an .onnx file, a config.json, or a model of `planner sizes --list`",
     )
 

@@ -15,6 +15,7 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
+from ir.normalise import with_dtype
 from ir.plan import (
     CAUSE_UPDATED,
     Bound,
@@ -88,6 +89,22 @@ def resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
         operators=tuple(_kept_splits(o, mesh) for o in plan.operators),
         tensors=tuple(_kept_axes(t, mesh) for t in tensors),
     )
+    evidence = lowered_plan(draft, cluster)
+    return _priced(draft, cluster, evidence, evidence.collectives())
+
+
+def retyped(plan: Plan, cluster: Cluster, dtype: str) -> Plan:
+    """The same splits computed in another element type.
+
+    Args:
+        plan: of one stage.
+        cluster: its machine.
+        dtype: such as `bfloat16`.
+
+    Raises:
+        RequestError: the plan cannot be priced so.
+    """
+    draft = replace(plan, graph=with_dtype(plan.graph, dtype))
     evidence = lowered_plan(draft, cluster)
     return _priced(draft, cluster, evidence, evidence.collectives())
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from importers.errors import ModelError, UnboundError
+from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.symbols import Symbol, SymbolError, parse_symbol
@@ -12,15 +14,42 @@ from planner.request import Cuts, RequestError, SearchRequest
 from topology.cluster import Cluster
 
 
-def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
-    """The graph of a model as the plan's search prepared it.
+def planned_graph(plan: Plan, read: Callable[[Mapping[str, int | Symbol]], OpGraph]) -> OpGraph:
+    """The graph of a model at the sizes of a plan, if the plan's search prepared the same.
+
+    Args:
+        plan: the plan.
+        read: reads the model at sizes of its open dimensions.
 
     Raises:
         RequestError: it is another one than the plan's.
-        BatchError: the plan's batch cannot be followed in this model.
+        ModelError: the model cannot be read, whatever its sizes.
     """
+    bound, why = bindings(plan), ""
+    try:
+        graph = read(bound)
+        ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), _request(plan))
+        if ready.digest() == plan.digest:
+            return graph
+        why = f"with digest {plan.digest[:12]}, this one has {ready.digest()[:12]}"
+    except ModelError as error:
+        if not isinstance(error, UnboundError) and not error.where.startswith("--bind"):
+            raise
+        at = ", ".join(f"{name}={size}" for name, size in bound.items()) or "no open dimension"
+        why = f"with {at}; of this one, {error.what}"
+    except (BatchError, RequestError, SymbolError) as error:
+        why = f"which this one cannot be: {str(error).splitlines()[0]}"
+    raise RequestError(
+        f"the plan is for another model: it was made from {plan.graph.name!r} {why}\n"
+        "  at:  the model and the plan\n"
+        "  fix: pass the model that was planned, or search again"
+    )
+
+
+def _request(plan: Plan) -> SearchRequest:
+    """What decided how the model was prepared."""
     stages = plan.pipeline
-    request = SearchRequest(
+    return SearchRequest(
         training=bool(plan.request.get("training", True)),
         dtype=_text(plan.request, "dtype"),
         batch=_number(plan.request, "batch") if stages is None else stages.micro_batch,
@@ -29,15 +58,6 @@ def planned_graph(plan: Plan, graph: OpGraph) -> OpGraph:
         solver=str(plan.request.get("solver", "")),
         pins=tuple((str(name), _cuts(cuts)) for name, cuts in _pairs(plan.request, "pins")),
     )
-    ready, _ = prepare(graph, Cluster.from_dict(plan.cluster), request)
-    if ready.digest() != plan.digest:
-        raise RequestError(
-            f"the plan is for another model: it was made from {plan.graph.name!r} with digest "
-            f"{plan.digest[:12]}, this one has {ready.digest()[:12]}\n"
-            "  at:  the model and the plan\n"
-            "  fix: pass the model that was planned, or search again"
-        )
-    return ready
 
 
 def _pairs(request: Mapping[str, object], key: str) -> list[tuple[object, object]]:

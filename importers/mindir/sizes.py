@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from importers.errors import ModelError
+from importers.errors import ModelError, UnboundError
 from importers.mindir.flattening import Flat, Group, Ref, Step, Value
 from importers.mindir.program import Stored, TensorType
 from importers.onnx_checks import MAX_DIM
@@ -74,9 +74,7 @@ def _check(flat: Flat, bind: Mapping[str, int]) -> None:
             raise ModelError(f"dimension {name!r} is bound to {size}", "--bind", fix)
     missing = [name for name in names if name not in bind]
     if missing:
-        example = ",".join(f"{name}=…" for name in missing[:8])
-        fix = f"give it one: --bind {example}"
-        raise ModelError(f"dimension {missing[0]!r} has no value", names[missing[0]], fix)
+        raise UnboundError(missing, "; ".join(dict.fromkeys(names[name] for name in missing)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from importers.clean_up import cleaned
-from importers.errors import ModelError
+from importers.errors import ModelError, UnboundError
 from importers.onnx import blamed, import_model
 from importers.onnx_checks import MAX_DIM
 from importers.onnx_constants import model_values
@@ -117,14 +117,16 @@ def _graph_entry(archive: Archive) -> str:
 def graph_at(program: Program, point: Mapping[str, int]) -> OpGraph:
     """The program at one value of its symbols."""
     found = translated(program, symbol_values(program, point))
-    graph = import_model(found.model, program.name, point, found.trained)
+    graph = import_model(found.model, program.name, {}, found.trained)
     _check_sizes(graph, found)
     given = {v for v in found.gradients.values() if v in graph.outputs}
     gradients = {p: g for p, g in found.gradients.items() if g in given and p in graph.tensors}
     notes = [*graph.notes, *found.notes]
     if gradients and not graph.gradients:
         notes.append(f"a traced training step: {len(gradients)} gradients are outputs of the graph")
+    symbols = dict(sorted(point.items()))
     graph = replace(_with_state(graph, program), gradients=gradients, notes=tuple(notes))
+    graph = replace(graph, symbols=symbols)
     return with_scopes(cleaned(graph))
 
 
@@ -198,15 +200,10 @@ def check_bindings(program: Program, bind: Mapping[str, int]) -> None:
     _check_guards(program, symbol_values(program, bind))
 
 
-def _unbound(program: Program, missing: list[str]) -> ModelError:
+def _unbound(program: Program, missing: list[str]) -> UnboundError:
     names = bindable(program)
     places = [f"{n}, which is {a}" for a, n in sorted(names.items()) if n in missing and a != n]
-    example = ",".join(f"{n}={program.hints.get(n, '…')}" for n in missing)
-    return ModelError(
-        f"dimension {missing[0]!r} has no value",
-        "; ".join(places) or "inputs",
-        f"give it one: --bind {example}",
-    )
+    return UnboundError(missing, "; ".join(places) or "inputs", program.hints)
 
 
 def _check_guards(program: Program, values: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from types import MappingProxyType
 
-from importers.errors import ModelError
+from importers.errors import ModelError, UnboundError
 
 MAX_TEXT = 4000
 _MAX_VALUE = 2**62
@@ -91,11 +91,7 @@ def size_of(text: str, bound: Mapping[str, int], where: str) -> int:
     """
     missing = sorted(symbols_in(text) - bound.keys())
     if missing:
-        raise ModelError(
-            f"dimension {missing[0]!r} has no value",
-            where,
-            f"give it one: --bind {','.join(f'{n}=…' for n in missing)}",
-        )
+        raise UnboundError(missing, where)
     value = number_of(text, bound)
     if value is None or value != int(value):
         raise ModelError(f"{text[:200]!r} is no size", where, "export with static shapes")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
     """The answer with a plan."""
+    from planner.asking.precision import precision_notes  # noqa: PLC0415  prices a plan
+
     estimate, bound = plan.estimate, plan.bound
     return {
         "status": "ok",
@@ -33,6 +35,7 @@ def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
         "memory_by_cause": dict(estimate.memory_by_cause),
         "baselines": [asdict(b) for b in plan.baselines],
         "communicators": communicators(plan),
+        "notes": [*precision_notes(plan), *plan.notes],
         "files": [str(p) for p in files],
         **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
         **({} if plan.pipeline is None else {"pipeline": asdict(plan.pipeline)}),
@@ -69,6 +72,7 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
         "memory_by_cause": dict(error.contributors),
         "baselines": [asdict(b) for b in error.baselines],
         "communicators": [],
+        "notes": [],
         "files": [],
         "needed_bytes": error.needed_bytes,
         "available_bytes": error.available_bytes,

@@ -45,6 +45,16 @@ class ModelSource:
         """
         return self.read(dict(bind))
 
+    def open_dimensions(self) -> tuple[str, ...]:
+        """Names of the dimensions that need a size before the model can be read."""
+        from importers.errors import UnboundError  # noqa: PLC0415
+
+        try:
+            self.read({})
+        except UnboundError as error:
+            return tuple(error.sizes)
+        return ()
+
 
 def model_file(path: Path) -> ModelSource:
     """The model in a file, or the published model of this name.

@@ -23,6 +23,8 @@ MAX_TUPLE_TEXT = 10_000
 MAX_SHOWN = 200
 """Characters of a faulty argument that a message repeats."""
 
+_TRUTHS = {"true": 1, "false": 0}
+"""What the condition of an If may be bound to."""
 _TUPLES = re.compile(r"[\d,()\[\]\s]*")
 
 
@@ -107,6 +109,8 @@ def with_sequence(bind: Sequence[str] | None, sequence: int | None) -> list[str]
 
 
 def _size(number: str, text: str) -> int | Symbol | None:
+    if number in _TRUTHS:
+        return _TRUTHS[number]
     if re.fullmatch(r"[1-9]\d{0,12}", number):
         return int(number)
     if ".." not in number:

@@ -108,10 +108,9 @@ def given_numbers(model: ModelSource, plan: Plan, smaller: Plan, seed: int) -> d
     from executors.pipeline import batch_graph  # noqa: PLC0415
     from executors.reference import given_tensors  # noqa: PLC0415
     from executors.values import numbers  # noqa: PLC0415
-    from planner.same_graph import bindings, planned_graph  # noqa: PLC0415
+    from planner.same_graph import planned_graph  # noqa: PLC0415
 
-    graph = model.graph(bindings(plan))
-    planned_graph(plan, graph)
+    graph = planned_graph(plan, model.graph)
     whole = replace(smaller, graph=batch_graph(smaller))
     names = given_tensors(whole)
     return numbers(whole.graph, names, model.numbers(names, graph.symbols), seed)

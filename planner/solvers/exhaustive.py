@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -29,8 +30,8 @@ class Exhaustive:
         combinations = math.prod(problem.sizes)
         if combinations > MAX_COMBINATIONS:
             raise ProblemTooLargeError(
-                f"{combinations} combinations are too many to enumerate; "
-                f"the solver stops at {MAX_COMBINATIONS}"
+                f"{_count(problem.sizes)} combinations are too many to enumerate; "
+                f"the solver stops at {MAX_COMBINATIONS:,}"
             )
         cost, peak = _all_costs(problem), _all_peaks(problem)
         fits = peak <= problem.memory_limit_bytes * (1.0 + ROUNDING)
@@ -49,6 +50,15 @@ class Exhaustive:
         if progress is not None:
             progress("all combinations seen", cost_s, cost_s)
         return Solution(choice, cost_s, cost_s, "optimal", problem.peak_bytes(choice), False)
+
+
+def _count(sizes: Sequence[int]) -> str:
+    """So many combinations, as a power of ten.
+
+    >>> _count([100, 1000])
+    '10^5'
+    """
+    return f"10^{sum(math.log10(size) for size in sizes):.0f}"
 
 
 def _all_costs(problem: Problem) -> FloatArray:

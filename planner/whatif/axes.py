@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +18,8 @@ every device, arithmetic rates of every device."""
 COUNTS = ("devices", "batch", "sequence")
 """Whole numbers: devices of the job, samples of a step, tokens of a sample."""
 NAMES = ("cluster", *COUNTS, *FACTORS)
-"""Every axis, in the order in which a sweep runs: the last one fastest."""
+"""Every axis, in the order in which a sweep runs: the last one fastest. Open dimensions of a model
+file, by their names, stand between sizes and factors."""
 MULTIPLE = 8
 """Whole numbers between the ends of a range are rounded to a multiple of this."""
 MOST_STEPS = 10_000
@@ -61,10 +62,26 @@ class Place:
     def at(self, name: str, value: Value) -> Place:
         """The point with another value of an axis."""
         known = {**dict(self.values), name: value}
-        return Place(tuple((each, known[each]) for each in NAMES if each in known))
+        return Place(tuple((each, known[each]) for each in sorted(known, key=position)))
+
+    def machine(self) -> Place:
+        """What is no size: the machine, its devices and the factors on it."""
+        kept = {"cluster", "devices", *FACTORS}
+        return Place(tuple(pair for pair in self.values if pair[0] in kept))
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {shown(value)}" for name, value in self.values)
+
+
+def position(name: str) -> tuple[int, str]:
+    """Where an axis stands in the order of a sweep."""
+    last = NAMES.index(COUNTS[-1])
+    return (NAMES.index(name), "") if name in NAMES else (last, name)
+
+
+def is_count(name: str) -> bool:
+    """Whether the values of an axis are whole numbers: counts, and sizes of open dimensions."""
+    return name != "cluster" and name not in FACTORS
 
 
 def shown(value: Value) -> str:
@@ -93,8 +110,15 @@ def steps(low: float, high: float, count: int, *, whole: bool) -> tuple[Value, .
     return tuple(max(MULTIPLE, MULTIPLE * math.floor(v / MULTIPLE + 0.5)) for v in found)
 
 
-def parse_axes(text: str, option: str = "--vary") -> tuple[Axis, ...]:
+def parse_axes(
+    text: str, option: str = "--vary", dimensions: Callable[[], Collection[str]] = tuple
+) -> tuple[Axis, ...]:
     """Axes of a text such as `bandwidth=0.5:2:5,batch=64,128,256`.
+
+    Args:
+        text: what the user wrote.
+        option: where.
+        dimensions: names of open dimensions of the model, asked for where a name is no other axis.
 
     Raises:
         UserError: the text names no axis, or one twice, or values that cannot be.
@@ -108,7 +132,7 @@ def parse_axes(text: str, option: str = "--vary") -> tuple[Axis, ...]:
             groups[-1][1].append(item)
         else:
             raise UserError(f"{item!r} is no axis", f"{option} {text}", _FIX)
-    axes = tuple(_axis(name, values, f"{option} {text}") for name, values in groups)
+    axes = tuple(_axis(name, values, f"{option} {text}", dimensions) for name, values in groups)
     check_distinct(axes, f"{option} {text}")
     return axes
 
@@ -131,10 +155,17 @@ def list_axis(name: str, text: str) -> Axis:
     return _axis(name, values, f"--{name} {text}")
 
 
-def _axis(name: str, texts: Sequence[str], where: str) -> Axis:
-    if name == "cluster" or name not in NAMES:
-        raise unknown_name("axis", name, NAMES[1:], where)
-    whole = name in COUNTS
+def _axis(
+    name: str,
+    texts: Sequence[str],
+    where: str,
+    dimensions: Callable[[], Collection[str]] = tuple,
+) -> Axis:
+    if name not in NAMES[1:]:
+        found = () if name == "cluster" else dimensions()
+        if name not in found:
+            raise unknown_name("axis", name, dict.fromkeys((*NAMES[1:], *found)), where)
+    whole = is_count(name)
     values: list[Value] = []
     for text in texts:
         low, colon, rest = text.partition(":")
@@ -168,6 +199,6 @@ def _number(text: str, where: str, *, whole: bool) -> float | int:
 
 def places(axes: Sequence[Axis]) -> Iterator[Place]:
     """All points: the product of the axes, the last of `NAMES` fastest."""
-    ordered = sorted(axes, key=lambda axis: NAMES.index(axis.name))
+    ordered = sorted(axes, key=lambda axis: position(axis.name))
     for values in itertools.product(*(axis.values for axis in ordered)):
         yield Place(tuple(zip((axis.name for axis in ordered), values, strict=True)))

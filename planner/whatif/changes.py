@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from planner.asking.errors import UserError
 from planner.whatif.analysis import along
-from planner.whatif.axes import COUNTS, FACTORS, NAMES, Place, Value
+from planner.whatif.axes import FACTORS, Place, Value, is_count, position
 from planner.whatif.engines import Engine
 from planner.whatif.results import Result
 from planner.whatif.store import Store
@@ -87,9 +87,8 @@ def check_share(share: float) -> None:
 
 def _pairs(points: Sequence[Point]) -> Iterator[tuple[str, Point, Point]]:
     """Neighbours along an axis whose plans differ."""
-    for name in NAMES:
-        if name == "cluster":
-            continue
+    names = {name for point in points for name, _ in point.place.values}
+    for name in sorted(names - {"cluster"}, key=position):
         for _, group in along(points, name):
             known = sorted(group, key=lambda p: float(p.place.get(name) or 0))
             yield from ((name, a, b) for a, b in pairwise(known) if _differ(name, a, b))
@@ -175,7 +174,7 @@ class _Turns:
         out: list[tuple[int, Change]] = []
         gaps: list[_Gap] = []
         for number, (name, one, other) in enumerate(_pairs(points)):
-            if name in EXACT:
+            if name != "devices":
                 gaps.append(_gap(number, name, one, other))
             else:
                 out.append((number, _change(name, one, other)))
@@ -198,7 +197,7 @@ class _Turns:
         """The point between; `None` where both are next to one another."""
         low, high = (float(_value(gap.axis, p)) for p in (gap.low, gap.high))
         middle = math.sqrt(low * high)
-        if gap.axis in COUNTS:
+        if is_count(gap.axis):
             whole = round(middle / gap.step) * gap.step
             whole = min(max(whole, int(low) + gap.step), int(high) - gap.step)
             return gap.low.place.at(gap.axis, whole) if low < whole < high else None
@@ -246,7 +245,7 @@ def _gap(number: int, name: str, one: Point, other: Point) -> _Gap:
 
 def _step(name: str, one: Point, other: Point) -> int:
     """Between whole numbers that divide as the two points do."""
-    if name not in COUNTS:
+    if not is_count(name):
         return 1
     low, high = (int(_value(name, point)) for point in (one, other))
     return math.gcd(low, high, max(one.devices, other.devices))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -78,8 +78,14 @@ class SweepOptions:
         """Names of the machines."""
         return tuple(str(value) for value in list_axis("cluster", self.cluster).values)
 
-    def axes(self, common: SearchOptions) -> tuple[Axis, ...]:
+    def axes(
+        self, common: SearchOptions, dimensions: Callable[[], Collection[str]] = tuple
+    ) -> tuple[Axis, ...]:
         """All axes.
+
+        Args:
+            common: what all points have in common.
+            dimensions: names of the open dimensions of the model.
 
         Raises:
             UserError: one is wrong, or stands twice.
@@ -88,7 +94,7 @@ class SweepOptions:
         if self.devices is not None:
             axes.append(list_axis("devices", self.devices))
         for text in self.vary:
-            axes += parse_axes(text)
+            axes += parse_axes(text, dimensions=dimensions)
         for name, value in (("batch", common.batch), ("sequence", common.sequence)):
             if value is not None:
                 axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
@@ -162,7 +168,8 @@ def sweep_report(
     options.check_around()
     if options.exact_changes is not None:
         check_share(options.exact_changes)
-    asked = Asked(model, common, options.axes(common), machine_files, options.cut)
+    axes = options.axes(common, model.open_dimensions)
+    asked = Asked(model, common, axes, machine_files, options.cut)
     sweep = sweep_of(asked)
     if options.mix is not None:
         check_mix([place for place, _ in sweep.points], options.mix)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.asking.errors import UserError
 from planner.whatif.analysis import along, planned, rate_of, scaling
-from planner.whatif.axes import NAMES, Place
+from planner.whatif.axes import Place, position
 from planner.whatif.changes import Change
 from planner.whatif.pareto import front
 from planner.whatif.prices import Prices
@@ -129,11 +129,11 @@ def _factor(points: Sequence[Point], axes: Axes, changes: Sequence[Change]) -> N
     """Seconds of a step along the axis with most values beside the devices."""
     counts = {
         name: len({p.place.get(name) for p in points if p.place.get(name) is not None})
-        for name in NAMES
+        for name in sorted({n for p in points for n, _ in p.place.values}, key=position)
         if name not in {"cluster", "devices"}
     }
-    name = max(counts, key=lambda n: counts[n])
-    if counts[name] < 2:
+    name = max(counts, key=lambda n: counts[n], default="")
+    if counts.get(name, 0) < 2:
         axes.set_axis_off()
         return
     groups = [(place, planned(group)) for place, group in along(points, name)]

@@ -94,11 +94,11 @@ def check_mix(places: Sequence[Place], mix: str) -> tuple[float, ...]:
     Raises:
         UserError: the sweep has several machines, or too many sizes, or the mix is none of them.
     """
-    named = {name for place in places for name, _ in place.values}
-    machines = {place.without("batch").without("sequence") for place in places}
+    machines = {place.machine() for place in places}
+    sizes = any(len(place.values) > len(place.machine().values) for place in places)
     faults = (
         (len(machines) > 1, "a mix is of sizes on one machine", "vary batch and sequence alone"),
-        (not named & {"batch", "sequence"}, "a mix of no sizes", "add --vary batch=16,32,64"),
+        (not sizes, "a mix of no sizes", "add --vary batch=16,32,64"),
         (len(places) > MOST_SIZES, f"a mix of {len(places)} sizes", f"take {MOST_SIZES} at most"),
     )
     for wrong, what, fix in faults:

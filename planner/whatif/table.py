@@ -12,24 +12,32 @@ from planner.whatif.prices import Prices, bill
 from planner.whatif.sweep import Point
 
 AXES = ("cluster", "devices", "batch", "sequence", "bandwidth", "latency", "memory", "compute")
-COLUMNS = (
-    *AXES, "status", "step_s", "simulated_s", "bound_s", "gap", "samples_per_s", "tokens_per_s",
+RESULTS = (
+    "status", "step_s", "simulated_s", "bound_s", "gap", "samples_per_s", "tokens_per_s",
     "utilisation", "peak_gib", "limit_gib", "stages", "micro_batches", "plan", "price_per_step",
     "joules_per_step", "currency", "key", "message",
 )  # fmt: skip
+COLUMNS = (*AXES, *RESULTS)
+"""Those of every sweep; open dimensions of a model stand behind the axes."""
 GIB = 2.0**30
+
+
+def columns(points: Sequence[Point]) -> tuple[str, ...]:
+    """The columns of a sweep."""
+    named = dict.fromkeys(name for point in points for name, _ in point.place.values)
+    return (*AXES, *(name for name in named if name not in AXES), *RESULTS)
 
 
 def row(point: Point, prices: Prices) -> dict[str, object]:
     """One point; `None` where something is not known."""
-    result = point.result
-    cells: dict[str, object] = {name: point.place.get(name) for name in AXES}
+    result, names = point.result, columns([point])
+    cells: dict[str, object] = {name: point.place.get(name) for name in names}
     cells |= {"devices": point.devices or cells["devices"], "status": result.status}
     cells |= {"key": point.key, "message": result.message or None}
     cells["peak_gib"] = _finite(result.peak_bytes / GIB)
     cells["limit_gib"] = result.limit_bytes / GIB or None
     if not result.is_planned:
-        return {name: cells.get(name) for name in COLUMNS}
+        return {name: cells.get(name) for name in names}
     costs = bill(prices, result.chip, point.devices, result.best_s)
     cells |= {
         "step_s": result.step_s,
@@ -46,13 +54,13 @@ def row(point: Point, prices: Prices) -> dict[str, object]:
         "joules_per_step": costs.step_joules,
         "currency": None if costs.step_price is None else prices.currency,
     }
-    return {name: cells.get(name) for name in COLUMNS}
+    return {name: cells.get(name) for name in names}
 
 
 def csv_text(points: Sequence[Point], prices: Prices) -> str:
     """A header and one row for each point; cells of what is not known are empty."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, columns(points), lineterminator="\n")
     writer.writeheader()
     writer.writerows(_cells(row(point, prices)) for point in points)
     return out.getvalue()

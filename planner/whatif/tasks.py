@@ -15,7 +15,7 @@ from planner.asking.options import SearchOptions
 from planner.asking.searching import question
 from planner.asking.sources import Document, ModelSource
 from planner.request import RequestError, SearchRequest
-from planner.whatif.axes import Axis, Place, places
+from planner.whatif.axes import NAMES, Axis, Place, places
 from planner.whatif.machines import of_place
 from planner.whatif.results import Result, digest, impossible
 from topology.errors import TopologyError
@@ -103,8 +103,10 @@ def _likeness(task: Task) -> tuple[object, ...]:
 def search_options(asked: Asked, place: Place) -> SearchOptions:
     """What a single search of a point would be asked; factors on the machine aside."""
     cluster, batch = place.get("cluster"), place.count("batch") or asked.options.batch
+    sizes = tuple(f"{name}={value}" for name, value in place.values if name not in NAMES)
     return replace(
         asked.options,
+        bind=(*asked.options.bind, *sizes),
         devices=place.count("devices") or asked.options.devices,
         cluster=asked.options.cluster if cluster is None else str(cluster),
         sequence=place.count("sequence") or asked.options.sequence,

@@ -97,7 +97,8 @@ def simulate(shown: Shown, desk: Asker, body: SimulationBody) -> Submitted:
 def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
     """Search for plans on many machines and at many sizes."""
     check_model(shown, body.model)
-    body.sweep.axes(body.options)
+    if not is_item_id(body.model):  # an upload may have open dimensions, which its job finds
+        body.sweep.axes(body.options)
     for name in body.sweep.clusters():
         check_cluster(shown, name)
     request: dict[str, Any] = {

@@ -10,15 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from exporters.errors import ExportError, Violation
 from exporters.mindspore_strategy import read
 from ir.plan_file import read_plan
+from planner.asking.precision import OWN_TYPE
 
 KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",
-    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files",
+    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files", "notes",
 }  # fmt: skip
 MORE_WITHOUT_PLAN = {"needed_bytes", "available_bytes", "remedies", "message", "explanation"}
 
@@ -259,3 +261,23 @@ def test_ctrl_c_during_the_look_ends_it_with_what_was_found(
 
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [["--batch", 64], ["--global-batch", 64, "--pipeline", 2]])
+def test_a_type_that_nobody_chose_is_said_in_the_first_lines(
+    mlp: Path, step: list[object], planner: Planner, tmp_path: Path
+) -> None:
+    wide = tmp_path / "wide.onnx"
+    made = onnx.load(mlp, load_external_data=False)
+    for value in (*made.graph.input, *made.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    for tensor in made.graph.initializer:
+        tensor.data_type = onnx.TensorProto.FLOAT
+    wide.write_bytes(made.SerializeToString())
+    run = planner("search", wide, "--devices", 8, *step)
+    assert OWN_TYPE in "\n".join(run.out.splitlines()[:5])
+    assert "--dtype bf16" in run.out
+    assert run.out.count(OWN_TYPE) == 1
+    notes = planner("search", wide, "--devices", 8, *step, "--json").json["notes"]
+    assert notes[0].startswith(OWN_TYPE)
+    assert OWN_TYPE not in planner("search", wide, "--devices", 8, *step, "--dtype", "fp32").out

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from cli.whatif_progress import Remaining
@@ -158,3 +159,24 @@ def test_the_time_left_is_that_of_the_searches_of_this_run() -> None:
     assert told[1].endswith("5 of 10 searches, 2 min left")
     assert told[2].endswith("6 of 10 searches, 2 min left")
     assert told[3] == "[####################] 10 of 10 searches"
+
+
+def test_an_open_dimension_of_the_file_is_an_axis(
+    dynamic_mlp: Path, planner: Planner, tmp_path: Path
+) -> None:
+    made = onnx.load(dynamic_mlp, load_external_data=False)
+    for value in (*made.graph.input, *made.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "rows"
+    opened = tmp_path / "opened.onnx"
+    opened.write_bytes(made.SerializeToString())
+    table = tmp_path / "sweep.csv"
+    given = ["whatif", opened, "--devices", 4, "--workers", 1]
+    run = planner(*given, "--vary", "rows=16,32", "--csv", table, "--json")
+    assert run.code == 0, run.err
+    assert [point["rows"] for point in run.json["points"]] == [16, 32]
+    assert [line.split(",")[8] for line in table.read_text().splitlines()] == ["rows", "16", "32"]
+    step_s = [point["step_s"] for point in run.json["points"]]
+    single = planner("search", opened, "--devices", 4, "--bind", "rows=32", "--json").json
+    assert step_s[1] == single["step_time_s"]
+    wrong = planner(*given, "--vary", "rowz=16")
+    assert (wrong.code, "did you mean 'rows'" in wrong.err) == (2, True)

@@ -162,7 +162,7 @@ def test_an_anonymous_dimension_is_named_after_its_input(tmp_path: Path) -> None
 
 def test_all_names_of_a_computed_dimension_are_asked_for(tmp_path: Path) -> None:
     made = model([node("Relu", ["x"], ["y"])], {"x": ["seq*batch + 1"]}, {"y": None})
-    assert "--bind batch=…,seq=…" in refusal(tmp_path, made).fix
+    assert refusal(tmp_path, made).fix.endswith("--bind batch=16,seq=16")
     assert imported(tmp_path, made, {"batch": 2, "seq": 8}).tensors["y"].dims == (17,)
 
 
@@ -207,7 +207,7 @@ def test_binding_to_an_impossible_size_is_refused(tmp_path: Path, size: int) -> 
 def test_a_computed_dimension_that_becomes_zero_is_refused(tmp_path: Path) -> None:
     made = model([node("Relu", ["x"], ["y"])], {"x": ["n - 4"]}, {"y": None})
     assert "becomes 0" in refusal(tmp_path, made, {"n": 4}).what
-    assert "no value" in refusal(tmp_path, made, {"n": 3}).what
+    assert "becomes -1" in refusal(tmp_path, made, {"n": 3}).what
 
 
 @pytest.mark.parametrize(

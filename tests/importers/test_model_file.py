@@ -58,6 +58,9 @@ def test_a_file_named_like_a_published_model_comes_first(
         ("nosuch.onnx", "cannot read nosuch.onnx"),
         ("nosuch.json", "cannot read nosuch.json"),
         ("folder/gpt2", "cannot read folder/gpt2"),
+        ("meta-llama/Llama-3-70B", "did you mean 'llama3-70b'"),
+        ("llama3_8b.onnx.gz", "did you mean 'llama3-8b'"),
+        ("./deepseekv3.json", "did you mean 'deepseek-v3'"),
     ],
 )
 def test_what_is_nowhere_is_said_to_be(name: str, message: str) -> None:

@@ -104,7 +104,7 @@ def test_an_entry_that_binds_nothing_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bind", "what", "fix"),
     [
-        ({}, "dimension 'x.0' has no value", "give it one: --bind x.0=…"),
+        ({}, "dimension 'x.0' has no value", "give your sizes, such as --bind x.0=16"),
         (
             {"rows": 8},
             "the model has no dynamic dimension 'rows'",

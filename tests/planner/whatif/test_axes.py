@@ -79,3 +79,22 @@ def test_a_point_without_or_with_another_value() -> None:
     assert place.at("cluster", "a").values[0] == ("cluster", "a")
     assert place.factor("latency") == 1.0
     assert str(place) == "devices 8, batch 64"
+
+
+def test_open_dimensions_of_the_model_are_axes_of_whole_numbers() -> None:
+    names = ("seq", "batch")
+    seq, speed = parse_axes("seq=64:128:2,bandwidth=0.5", dimensions=lambda: names)
+    assert (seq, speed) == (Axis("seq", (64, 128)), Axis("bandwidth", (0.5,)))
+    with pytest.raises(UserError, match="did you mean 'seq'"):
+        parse_axes("seqq=64", dimensions=lambda: names)
+    for text in ("seq=0.5", "cluster=a"):
+        with pytest.raises(UserError):
+            parse_axes(text, dimensions=lambda: (*names, "cluster"))
+
+
+def test_open_dimensions_stand_between_sizes_and_factors() -> None:
+    axes = [Axis("latency", (2.0,)), Axis("seq", (64, 128)), Axis("batch", (8,))]
+    found = list(places(axes))
+    assert [name for name, _ in found[0].values] == ["batch", "seq", "latency"]
+    assert found[1] == found[0].at("seq", 128)
+    assert found[0].machine() == Place((("latency", 2.0),))
