@@ -10,7 +10,6 @@ from cli.arguments import at_least_one, bindings, with_sequence
 from cli.errors import UserError
 from cli.rules import rules as given_rules
 from planner.asking.sources import model_file
-from planner.asking.symbols import with_open_batch
 
 if TYPE_CHECKING:
     from ir.symbols import Binding
@@ -42,7 +41,9 @@ def inspect(
     if batch is not None:
         at_least_one(batch, "--batch")
     texts = with_sequence(bind, sequence)
-    if model is not None:
+    if model is not None and batch is not None:
+        from planner.asking.symbols import with_open_batch  # noqa: PLC0415
+
         texts = with_open_batch(texts, batch, model_file(model))
     bound, given = bindings(texts), given_rules(rule, rules)
     if model is None:

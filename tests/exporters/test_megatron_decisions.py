@@ -14,7 +14,7 @@ from exporters.formats import FORMATS
 from exporters.megatron import DECISIONS, losses, to_arguments
 from exporters.stages import layer_counts
 from importers.foreign_plans import ForeignPlan, read_foreign
-from ir.graph import OpGraph
+from ir.graph import Op, OpGraph, Role, Tensor
 from ir.plan import (
     NamedLayout,
     Pipeline,
@@ -64,7 +64,7 @@ OWN: dict[type, dict[str, str]] = {
 """By record and field, which entry answers for what the field decides."""
 OTHERS: dict[type, str] = {
     Plan: "graph digest cluster request collectives estimate space bound baselines notes objective "
-          "memory_bytes",
+          "memory_bytes whole_batch_bytes",
     PlannedOperator: "name kind label scope compute_s backward_s recompute_s",
     PlannedTensor: "name role dims dtype update_s recompute_s host_s",
     Pipeline: "sends",
@@ -73,7 +73,7 @@ OTHERS: dict[type, str] = {
     SearchRequest: "fully_use_devices memory_limit_bytes dataset_strategy target solver effort "
                    "time_limit_s all_to_all cut_positions seed threads bind rules cost pins "
                    "stage_starts degrees scoped_degrees rests soft_pins close_to close_mesh "
-                   "close_parts max_changes",
+                   "close_parts max_changes rest",
 }  # fmt: skip
 """What tells of a plan, or holds the search to what the plan shows."""
 
@@ -165,9 +165,21 @@ def of_dtype(plan: Plan, dtype: str) -> Plan:
 
 
 def with_embedding(plan: Plan) -> Plan:
-    """The plan whose model looks one table up and multiplies by others of its size."""
-    first, *rest = plan.graph.ops
-    return replace(plan, graph=replace(plan.graph, ops=(replace(first, kind="Gather"), *rest)))
+    """The plan whose model looks up a table of the size of what it multiplies by."""
+    weight = next(t for t in plan.graph.tensors.values() if t.role is Role.PARAMETER)
+    table = replace(weight, name="table", source="")
+    ids = Tensor("ids", (2,), "int64", Role.INPUT)
+    rows = Tensor("rows", (2, table.dims[1]), table.dtype, Role.ACTIVATION)
+    op = Op("embedding", "Gather", ("table", "ids"), ("rows",))
+    graph = replace(
+        plan.graph,
+        ops=(*plan.graph.ops, op),
+        tensors={**plan.graph.tensors, **{t.name: t for t in (table, ids, rows)}},
+    )
+    *_, last = plan.operators
+    split = tuple((axis, -1) for axis, _ in last.split)
+    looked_up = replace(last, name="embedding", kind="Gather", split=split, compute_s=0.0)
+    return replace(plan, graph=graph, operators=(*plan.operators, looked_up))
 
 
 TOKENS = NamedLayout(((), ("card",), ()))

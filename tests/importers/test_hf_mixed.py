@@ -79,14 +79,16 @@ def test_attention_stands_where_the_configuration_says(kind: str) -> None:
 def test_no_published_run_is_like_a_plan_without_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short operators have no such runs either: here they count as long ones."""
     monkeypatch.setattr(published_steps, "SHORT_OPERATOR_S", 0.0)
+    wide = {"hidden_size": 2048, "intermediate_size": 5632}
     found = {}
     for kind in ("mamba2", "qwen3_next", "llama"):
         config = {**SMALL, **SMALL_MIXED}[kind]
-        graph = import_config(config, kind, "a test", short(kind))
-        request = SearchRequest(batch=4, target="jax", training=True)
-        found[kind] = search(graph, named_cluster("dgx-a100", 4), request).estimate.published
-    assert found["llama"] is not None
-    assert (found["mamba2"], found["qwen3_next"]) == (None, None)
+        more = wide if kind == "llama" else {}
+        graph = import_config({**config, **more}, kind, "a test", short(kind))
+        request = SearchRequest(batch=64, target="jax", training=True, dtype="bf16")
+        found[kind] = search(graph, named_cluster("dgx-a100", 4), request).estimate
+    assert found["llama"].published is not None
+    assert (found["mamba2"].published, found["qwen3_next"].published) == (None, None)
 
 
 def test_the_heads_of_a_state_space_are_split_over_devices() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from importers.onnx import import_onnx
 from ir.batch import batch_dims
+from planner.at_once import search_at_once
 from planner.baselines import baselines, schemes
 from planner.evidence import Evidence
 from planner.request import InfeasibleError
@@ -87,7 +88,7 @@ def test_a_baseline_that_does_not_fit_has_its_time_as_if_it_did() -> None:
 def test_what_does_not_fit_comes_with_its_baselines() -> None:
     graph = mlp(4, batch=2**22, width=4096, hidden=16384)
     with pytest.raises(InfeasibleError) as caught:
-        search(graph, named_cluster("atlas-800t-a2", 8), FAST)
+        search_at_once(graph, named_cluster("atlas-800t-a2", 8), FAST)
     assert [b.fits for b in caught.value.baselines] == [False] * 3
 
 

@@ -51,10 +51,15 @@ def test_kept_splits_cost_what_a_search_says_that_finds_the_same_splits(
 ) -> None:
     plan, there = plan_of("products", 16, 4096), plan_of("products", devices, batch * 128)
     view = whatif_view(plan, Factors(devices=devices, batch=batch * 128))["after"]
-    same = [o.split for o in plan.operators if o.kind == "MatMul"]
-    if same == [o.split for o in there.operators if o.kind == "MatMul"]:
+    if _layouts(plan) == _layouts(there):
         assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
     assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
+
+
+def _layouts(plan: Plan) -> list[object]:
+    """How products are split, and how parameters rest."""
+    splits = [o.split for o in plan.operators if o.kind == "MatMul"]
+    return [*splits, *(t.layout for t in plan.parameters)]
 
 
 def test_memory_that_is_too_small_is_told() -> None:

@@ -117,8 +117,9 @@ def test_overlap_hides_communication_and_nothing_else(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["products", "transformer", "convolutions"])
+@pytest.mark.parametrize("name", ["products", "transformer"])
 def test_gradients_of_data_parallel_plans_hide_behind_the_backward_pass(name: str) -> None:
+    """Those of ResNet-50 do not: they fill one bucket, which is sent when the pass has ended."""
     total, exposed = hidden_of(simulate_plan(plan_of(name), OVERLAP), "gradient sync")
     assert 0 < exposed < 0.95 * total
 
