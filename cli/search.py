@@ -177,18 +177,20 @@ def _deliver(
     as_json: bool,
 ) -> None:
     files = [] if output is None else _written(output, _writers(plan, table, target))
+    from planner.asking.precision import precision_notes  # noqa: PLC0415
+
+    first = precision_notes(plan)
     if as_json:
         from cli.plan_json import dumps, found  # noqa: PLC0415
 
-        print(dumps(found(plan, files) | explain_options.in_json(others)))
+        print(dumps(found(plan, files, first) | explain_options.in_json(others)))
         return
     from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
-    from planner.asking.precision import precision_notes  # noqa: PLC0415
 
     losses = target_losses(plan, target) if len(files) > 1 else ()
     with page() as out:
-        print_plan(plan, files, out, first=precision_notes(plan), losses=losses)
+        print_plan(plan, files, out, first=first, losses=losses)
     explain_options.print_answers(others)
 
 

@@ -31,8 +31,8 @@ Vary: TypeAlias = Annotated[
         metavar="NAME=LOW:HIGH:COUNT|NAME=A,B,...",
         help="More axes, such as bandwidth=0.5:2:5,batch=64:1024:8. bandwidth, latency, memory and "
         "compute are factors on the machine, batch is the global batch, sequence the tokens of a "
-        "sample. Ranges have equal ratios; whole numbers in them are multiples of 8. May be "
-        "repeated.",
+        "sample; an open dimension of a model file is an axis by its name. Ranges have equal "
+        "ratios; whole numbers in them are multiples of 8. May be repeated.",
         show_default=False,
     ),
 ]

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from planner.request import InfeasibleError
 
 
-def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
-    """The answer with a plan."""
-    from planner.asking.precision import precision_notes  # noqa: PLC0415  prices a plan
+def found(plan: Plan, files: Sequence[object] = (), first: Sequence[str] = ()) -> dict[str, object]:
+    """The answer with a plan.
 
+    Args:
+        plan: what was decided.
+        files: what was written.
+        first: notes that belong before those of the plan.
+    """
     estimate, bound = plan.estimate, plan.bound
     return {
         "status": "ok",
@@ -35,7 +39,7 @@ def found(plan: Plan, files: Sequence[object] = ()) -> dict[str, object]:
         "memory_by_cause": dict(estimate.memory_by_cause),
         "baselines": [asdict(b) for b in plan.baselines],
         "communicators": communicators(plan),
-        "notes": [*precision_notes(plan), *plan.notes],
+        "notes": [*first, *plan.notes],
         "files": [str(p) for p in files],
         **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
         **({} if plan.pipeline is None else {"pipeline": asdict(plan.pipeline)}),

@@ -21,8 +21,6 @@ MOST_TURNS = 8
 """Changes in words between two points of a sweep of which each is found."""
 _COUNTED = re.compile(r"\d+ tensors recomputed")
 """Where memory is scarce their number is another one at nearly every point."""
-EXACT = (*FACTORS, "batch", "sequence")
-"""Axes along which a change can be found: a machine has no other numbers of devices between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +172,7 @@ class _Turns:
         out: list[tuple[int, Change]] = []
         gaps: list[_Gap] = []
         for number, (name, one, other) in enumerate(_pairs(points)):
-            if name != "devices":
+            if name != "devices":  # a machine has no other numbers of them between
                 gaps.append(_gap(number, name, one, other))
             else:
                 out.append((number, _change(name, one, other)))

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from ir.plan import Plan
 from planner.asking.options import SearchOptions
 from planner.asking.plan_json import found, nothing_fits
+from planner.asking.precision import precision_notes
 from planner.asking.searching import Question, plan_bytes, question
 from planner.asking.wishes import with_restriction
 from planner.explain import why_not_search
@@ -44,7 +45,9 @@ def search(given: Given) -> Outcome:
         why = why_nothing_fits(asked, options, machine_file, error, given.report)
         told = {"explanation": why.to_dict()}
         return Outcome({**nothing_fits(with_fixes(error, why)), **told, "plan": None})
-    summary: dict[str, Any] = found(plan) | _other_ways(asked, plan, ways, given)
+    summary: dict[str, Any] = found(plan, first=precision_notes(plan)) | _other_ways(
+        asked, plan, ways, given
+    )
     content = plan_bytes(plan)
     facts = plan_facts(plan, model.name, str(given.request["model"]))
     return Outcome(
