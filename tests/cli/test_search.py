@@ -16,11 +16,13 @@ import pytest
 from exporters.errors import ExportError, Violation
 from exporters.mindspore_strategy import read
 from ir.plan_file import read_plan
+from ir.throughput import RATE_NAMES
 from planner.asking.precision import OWN_TYPE
 
 KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",
-    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files", "notes",
+    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files", "notes", "degrees",
+    *RATE_NAMES,
 }  # fmt: skip
 MORE_WITHOUT_PLAN = {"needed_bytes", "available_bytes", "remedies", "message", "explanation"}
 
@@ -275,7 +277,7 @@ def test_a_type_that_nobody_chose_is_said_in_the_first_lines(
         tensor.data_type = onnx.TensorProto.FLOAT
     wide.write_bytes(made.SerializeToString())
     run = planner("search", wide, "--devices", 8, *step)
-    assert OWN_TYPE in "\n".join(run.out.splitlines()[:5])
+    assert OWN_TYPE in "\n".join(run.out.splitlines()[:6])
     assert "--dtype bf16" in run.out
     assert run.out.count(OWN_TYPE) == 1
     notes = planner("search", wide, "--devices", 8, *step, "--json").json["notes"]
