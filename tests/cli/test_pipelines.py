@@ -60,7 +60,8 @@ def test_simulate_runs_every_stage(staged: Path, planner: Planner, tmp_path: Pat
     trace = tmp_path / "trace.json"
     found = planner("simulate", staged, "--json", "--trace", trace).json
     assert found["step_time_s"] < found["estimate_s"]
-    assert found["facts"] == {"schedule": "1f1b", "stages": 2, "micro-batches": 4}
+    told = {"degrees": "pp=2,dp=4,zero=1", "schedule": "1f1b", "stages": 2, "micro-batches": 4}
+    assert found["facts"] == told
     assert [curve["device"] for curve in found["memory"]] == ["stage 0", "stage 1"]
     assert found["bubble"]["total_s"] > 0
     assert trace.exists()

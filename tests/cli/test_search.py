@@ -15,10 +15,12 @@ import pytest
 from exporters.errors import ExportError, Violation
 from exporters.mindspore_strategy import read
 from ir.plan_file import read_plan
+from ir.throughput import RATE_NAMES
 
 KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",
-    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files",
+    "time_by_cause", "memory_by_cause", "baselines", "communicators", "files", "degrees",
+    *RATE_NAMES,
 }  # fmt: skip
 MORE_WITHOUT_PLAN = {"needed_bytes", "available_bytes", "remedies", "message", "explanation"}
 
