@@ -23,7 +23,7 @@ def test_the_table_reads_like_this(plan: Plan) -> None:
     lines = to_csv(plan).splitlines()
     assert lines[0] == "what,name,kind,scope,dims,dtype,split,layout,used,compute_s"
     assert lines[1] == (
-        "operator,op0,MatMul,m.layers.0.proj,8x16x1024,bfloat16,,"
+        "operator,op0,MatMul,m.layers.0.proj,8x16x1024,bfloat16,server=0 card0=0 card1=1,"
         '"[server*card0*card1, -] [-, card0*card1] -> [-, -, -] +card0*card1",,0.25'
     )
     assert lines[-1] == (

@@ -14,7 +14,7 @@ from costmodel.simulation.layout_job import LayoutConstants
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.layout_stages import stage_layers
 from costmodel.training.constants import StepConstants
-from costmodel.training.memory import MemoryConstants, held_logits, memory_use
+from costmodel.training.memory import MemoryConstants, charged_bytes, held_logits, memory_use
 from costmodel.training.records import TrainingRun
 from costmodel.training.table import RunTable
 from tests.costmodel.simulation.runs import LLAMA, small_run
@@ -40,9 +40,9 @@ def test_peaks_are_those_of_the_estimate(
 ) -> None:
     run = replace(run, flags=run.flags | flags)
     table, found = RunTable.of([run]), peaks(run, kept)
-    assert max(found) == pytest.approx(float(memory_use(table, kept).total[0]), rel=1e-9)
+    assert max(found) == pytest.approx(float(charged_bytes(table, kept)[0]), rel=1e-9)
     for name, peak in (("first", found[0]), ("last", found[-1])):
-        assert peak == pytest.approx(float(memory_use(table, kept, (name,)).total[0]), rel=1e-9)
+        assert peak == pytest.approx(float(charged_bytes(table, kept, (name,))[0]), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_stages_of_the_estimate_are_those_of_the_simulation(pp: int, split: list
     assert stage_layers(run) == split
     assert (table.first_layers[0], table.last_layers[0]) == (split[0], split[-1])
     assert table.most_layers[0] == max(split)
-    assert max(peaks(run, KEPT[0])) == pytest.approx(memory_use(table, KEPT[0]).total[0])
+    assert max(peaks(run, KEPT[0])) == pytest.approx(charged_bytes(table, KEPT[0])[0])
 
 
 @pytest.mark.parametrize("kept", KEPT[:2])
@@ -84,8 +84,8 @@ def test_what_predicts_further_tokens_is_held_as_the_estimate_says(
     model = replace(LLAMA, layers=layers, further=further)
     run = small_run(model, pp=4, vpp=vpp, schedule=schedule)
     table, found = RunTable.of([run]), peaks(run, kept)
-    assert max(found) == pytest.approx(float(memory_use(table, kept).total[0]), rel=1e-9)
-    last = memory_use(table, kept, ("last",))
-    assert found[-1] == pytest.approx(float(last.total[0]), rel=1e-9)
+    assert max(found) == pytest.approx(float(charged_bytes(table, kept)[0]), rel=1e-9)
+    last = charged_bytes(table, kept, ("last",))[0]
+    assert found[-1] == pytest.approx(last, rel=1e-9)
     without = replace(table, further=np.zeros(1))
-    assert float(last.total[0]) > float(memory_use(without, kept, ("last",)).total[0])
+    assert last > charged_bytes(without, kept, ("last",))[0]
