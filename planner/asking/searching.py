@@ -78,7 +78,7 @@ def question(
     deadline = Deadline.after(asked.time_limit_s)
     computer = machine(named, options.devices, options.product, asked)
     told = told_by(model, bind)
-    bind = with_open_batch([*bind, *told], options.batch, model)
+    bind = with_open_batch([*bind, *told], options.batch or options.global_batch, model)
     ranges, symbols = split_symbols(bind)
     request = kept_close(_request(options, ranges), options.keep_close_to, options.max_changes)
     request, notes = with_symbols(request, symbols, model, computer.cluster.devices)

@@ -283,3 +283,18 @@ def test_a_type_that_nobody_chose_is_said_in_the_first_lines(
     notes = planner("search", wide, "--devices", 8, *step, "--json").json["notes"]
     assert notes[0].startswith(OWN_TYPE)
     assert OWN_TYPE not in planner("search", wide, "--devices", 8, *step, "--dtype", "fp32").out
+
+
+def test_the_batch_of_a_step_binds_the_open_batch_whether_the_step_is_cut_or_not(
+    dynamic_mlp: Path, planner: Planner, tmp_path: Path
+) -> None:
+    for option in ("--batch", "--global-batch"):
+        given = ["search", dynamic_mlp, "--devices", 8, option, 64]
+        plans = []
+        for number, more in enumerate(([], ["--bind", "batch=64"])):
+            folder = tmp_path / f"{option}{number}"
+            run = planner(*given, *more, "-o", folder)
+            assert run.code == 0, run.err
+            plans.append(folder / "plan.json")
+        assert plans[0].read_bytes() == plans[1].read_bytes()
+        assert planner("verify", dynamic_mlp, plans[0]).code == 0
