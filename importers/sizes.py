@@ -23,6 +23,8 @@ from ir.symbols import Binding
 _FOLDER = "configurations"
 _MOST_SHOWN = 80
 """Characters of a name that an error repeats."""
+_MOST_OF_PATH = 1000
+"""The same of a path."""
 
 PLAIN: Mapping[str, object] = MappingProxyType(
     {"model_type": "llama", "hidden_act": "silu", "tie_word_embeddings": False,
@@ -97,13 +99,15 @@ def no_model(name: str, *, is_file: bool = False) -> ModelError:
         is_file: it can be a file's alone.
     """
     shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}..."
+    # A path is told by its end.
+    path = name if len(name) <= _MOST_OF_PATH else f"...{name[-_MOST_OF_PATH:]}"
     stem = re.sub(r"(\.[a-z_]+\d?){1,2}$", "", PurePath(name).name[:_MOST_SHOWN].lower())
     close = get_close_matches(stem, published_names(), n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     nowhere = f"there is neither a file nor a published model {shown!r}"
     return ModelError(
-        f"cannot read {shown}: No such file or directory" if is_file else nowhere,
-        shown if is_file else "MODEL",
+        f"cannot read {path}: No such file or directory" if is_file else nowhere,
+        path if is_file else "MODEL",
         f"{hint}name an .onnx file, a config.json, or a model of `planner sizes --list`",
     )
 
