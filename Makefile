@@ -23,7 +23,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: web help setup demo check test test-frozen freeze test-mindspore test-judges test-system fidelity docs format clean $(MINDSPORE) $(JUDGES)
+.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-judges test-system fidelity docs format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -51,12 +51,15 @@ check: setup ## style, types and layers
 test: setup ## all tests, on WORKERS (2) processes
 	$(BIN)/pytest -n $(WORKERS)
 
+test-fast: setup ## the tests marked fast: every source module is called, in less than a minute
+	$(BIN)/pytest -m fast -n $(WORKERS)
+
 # Cases stand in tests/frozen/cases.txt; name some with CASES="llama3_8b four_stages".
 test-frozen: setup ## today's answers against the frozen ones, byte by byte; some five minutes
-	$(BIN)/python -m tests.frozen.answers compare --workers $(WORKERS) $(CASES)
+	$(BIN)/python -m tests.frozen.answers compare $(CASES) --workers $(WORKERS)
 
 freeze: setup ## keep today's answers as the frozen ones
-	$(BIN)/python -m tests.frozen.answers freeze --workers $(WORKERS) $(CASES)
+	$(BIN)/python -m tests.frozen.answers freeze $(CASES) --workers $(WORKERS)
 
 # Accelerators' plugins are 1.8 GB and want libraries that are not here; the rest works without them.
 .venv-mindspore: $(MINDSPORE_STAMP) ## create the environment with the real MindSpore: 800 MB to fetch

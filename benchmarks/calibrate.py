@@ -29,8 +29,8 @@ from costmodel.training.calibration import general_constants
 from costmodel.training.crossvalidation import FamilyFit, fit_family
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
 from costmodel.training.families import families, family_of, memory_families
+from costmodel.training.fitting import fit_memory, reported_bytes
 from costmodel.training.memory import MemoryConstants
-from costmodel.training.memory_fitting import fit_memory, reported_bytes
 from costmodel.training.neighbours import COLUMNS, LARGEST, columns_of
 from costmodel.training.table import RunTable
 

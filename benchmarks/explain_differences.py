@@ -15,12 +15,12 @@ from pathlib import Path
 
 from ir.plan import Plan
 from ir.plan_file import read_plan
-from planner.asking.texts import pins
-from planner.baselines import batch_places
 from planner.explain import why
-from planner.explain.asked import request_of
-from planner.liveness import analyse
-from planner.search import Ready, search
+from planner.explain.plan_request import request_of
+from planner.lowering.liveness import analyse
+from planner.pipeline.baselines import batch_places
+from planner.requests.option_texts import pins
+from planner.search import PreparedModel, search
 from topology.cluster import Cluster
 
 USUAL = 3
@@ -32,7 +32,9 @@ SAME = 1e-12
 def compared(plan: Plan, operator: str) -> tuple[int, int]:
     """Candidates of an operator that were compared, and those whose difference is the same."""
     cluster, request = Cluster.from_dict(plan.cluster), request_of(plan)
-    ready = Ready(analyse(plan.graph, training=request.training), (), batch_places(plan.graph))
+    ready = PreparedModel(
+        analyse(plan.graph, training=request.training), (), batch_places(plan.graph)
+    )
     step_s, began_s = plan.estimate.step_time_s, time.process_time()
     found = why(plan, operator)
     print(f"{operator}: explained in {time.process_time() - began_s:.1f} s of processor time")

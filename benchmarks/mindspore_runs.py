@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporters.mindspore_primitives import primitive_form
 from ir.graph import Op, OpGraph
+from ir.mindspore_forms.primitives import primitive_form
 from ir.ops import OpView, lookup
-from planner.strategy_cost import Cuts
+from planner.pipeline.objectives import Cuts
 
 COMPILE = Path(__file__).with_name("mindspore_compile.py")
 ENTERED, LEFT = "Now entering step auto parallel", "Now leaving step auto parallel, used time: "

@@ -26,18 +26,18 @@ from pathlib import Path
 from benchmarks.mindspore_graphs import GRAPHS
 from benchmarks.mindspore_runs import Runs, Theirs
 from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_readers import operators
 from ir.graph import OpGraph
+from ir.mindspore_forms.readers import operators
 from ir.normalise import add_ends
 from ir.plan import Plan
-from planner.liveness import analyse
-from planner.lowered import Setting
-from planner.lowering import lower
-from planner.preparation import dialect_of, input_layouts
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Setting
+from planner.pipeline.objectives import Cuts, StrategyCost, strategy_cost
+from planner.pipeline.preparation import dialect_of, input_layouts
 from planner.request import SearchRequest
 from planner.search import search
 from planner.solvers import Budget, solver_by_name
-from planner.strategy_cost import Cuts, StrategyCost, strategy_cost
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
 

@@ -3,72 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
-import yaml
-
-import data
-from costmodel.operators.constants import generation_of
-from planner.schemes import InexpressibleError, Scheme
-from topology.catalogue import named_chip, named_cluster
+from planner.constraints.schemes import InexpressibleError, Scheme
+from topology.catalogue import named_cluster, named_machine
+from topology.machine_names import known_machines
 from topology.mesh import Mesh, MeshAxis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from costmodel.training.records import TrainingLayout, TrainingRun
     from topology.cluster import Cluster
 
-SERVERS = {
-    "volta": "dgx-1v", "ampere": "dgx-a100", "hopper": "dgx-h100", "blackwell": "hgx-b200",
-    "ascend": "atlas-800t-a2", "cdna": "mi300x-platform",
-}  # fmt: skip
-"""Machines by generation of their chips."""
-_OWN_SERVERS = {
-    "ascend_910a": "atlas-800-9000", "ascend_910c": "atlas-900-a3", "gb200_186g": "gb200-nvl72",
-    "gb300": "gb200-nvl72",
-}  # fmt: skip
-_RACK, _RACK_USED = "gb200-nvl72", 64
-"""Jobs of several racks have a power of two of the 72 devices of each."""
-_SERVER = 8
+_RACK, _RACK_USED = 72, 64
+"""Jobs of several racks have a power of two of the devices of each."""
 MOST_AXES = 3
 """Of a mesh; four take minutes."""
 
 
-@cache
-def _chips() -> Mapping[str, str]:
-    record = yaml.safe_load(data.read_text("calibration", "training_machines.yaml"))
-    return {name: str(each.get("chip", name)) for name, each in record["machines"].items()}
-
-
 def chip_of(run: TrainingRun) -> str:
     """Name of the chip in `data/chips`."""
-    return _chips()[run.machine]
-
-
-def _server(chip: str) -> str:
-    return _OWN_SERVERS.get(chip) or SERVERS[generation_of(chip)]
+    return known_machines()[run.machine].chip
 
 
 def filled(chip: str, devices: int) -> int:
     """Devices of the servers that so many are on; of a part of one, that part."""
-    each = _RACK_USED if _server(chip) == _RACK else _SERVER
+    each = _server(chip)
+    each = _RACK_USED if each == _RACK else each
     return devices if devices <= each else -(-devices // each) * each
 
 
 def cluster_of(chip: str, devices: int) -> Cluster:
-    """So many devices of the usual machine of a chip.
+    """So many devices of the usual cluster of a chip.
 
     Raises:
         ClusterError: a job cannot have so many.
     """
-    name = _server(chip)
-    if name == _RACK and devices > _RACK_USED:
-        whole = named_cluster(name, devices // _RACK_USED * 72)
+    if _server(chip) == _RACK and devices > _RACK_USED:
+        whole = named_cluster(chip, devices // _RACK_USED * _RACK)
         tiers = (*whole.tiers[:-1], replace(whole.tiers[-1], size=_RACK_USED))
-        return replace(whole, tiers=tiers, chip=named_chip(chip))
-    return replace(named_cluster(name, devices), chip=named_chip(chip))
+        return replace(whole, tiers=tiers)
+    return named_cluster(chip, devices)
+
+
+def _server(chip: str) -> int:
+    """Devices of a server of the usual cluster of a chip."""
+    found = named_machine(chip)
+    return found.file.servers[found.entries[0].use].devices
 
 
 def split(cluster: Cluster, layout: TrainingLayout, *, split_experts: bool) -> tuple[Mesh, Scheme]:

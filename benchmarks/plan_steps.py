@@ -1,6 +1,6 @@
 r"""What published runs took, in units of what the cost model of plans says of them.
 
-A search prices operators one by one (`planner.lowering`), not layers by fitted constants
+A search prices operators one by one (`planner.lowering.lower`), not layers by fitted constants
 (`costmodel.training`). Here that model prices the layouts of published runs of transformers: the
 network is built from a config.json of its sizes, one and two layers of it are lowered on the
 devices of one stage, tensor parallel ranks split weights, context parallel ranks the tokens of a
@@ -32,7 +32,7 @@ import yaml
 import data
 from benchmarks.calibrate import excluded
 from benchmarks.plan_ends import Compared, calibration, held_lines, lines
-from benchmarks.plan_layouts import SERVERS, chip_of, cluster_of, filled, split
+from benchmarks.plan_layouts import chip_of, cluster_of, filled, split
 from benchmarks.plan_networks import config_of
 from costmodel.operators.constants import generation_of
 from costmodel.training.dataset import measured_medians, read_entries, read_table
@@ -42,17 +42,16 @@ from costmodel.training.sizes import expert_parts
 from costmodel.training.table import RunTable
 from importers.hf_config import import_config
 from ir.batch import BatchError
+from ir.plan_enums import Cause
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
-from planner.edges import CAUSE_GATHER, CAUSE_SYNC
-from planner.evidence import Evidence
-from planner.lowered import Setting
-from planner.lowering import lower
-from planner.preparation import dialect_for, input_layouts
+from planner.constraints.schemes import InexpressibleError, choice_of
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Setting
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.pipeline.preparation import dialect_for, input_layouts
+from planner.pipeline.solved import send_s
 from planner.request import RequestError, SearchRequest
-from planner.schemes import InexpressibleError, choice_of
-from planner.search import made_ready
-from planner.stages.machine import send_s
-from planner.stages.ring import with_ring
+from planner.search import prepared_model
 from topology.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def outside(run: TrainingRun) -> str:
         "experts without a gate": model.experts > 0 and not model.gated,
         "further tokens predicted": model.further > 0,
         "weights that get no gradient": "frozen" in run.flags,
-        "no cluster file of such machines": generation_of(chip) not in SERVERS,
+        "machines joined by a torus": generation_of(chip) == "tpu",
     }
     reason = next((reason for reason, is_so in faults.items() if is_so), "")
     if not reason and filled(chip, stage) > stage:
@@ -228,26 +227,26 @@ def _priced(
     sizes = {"batch": batch, "sequence": layout.seq_len}
     halves = "bfloat16" if cluster.chip.supports("bfloat16") else "float16"
     graph = import_config({**config_of(model), "torch_dtype": halves}, "run", "run", sizes)
-    ready, dialect = made_ready(graph, cluster, request), dialect_for(request, cluster.devices)
+    ready, dialect = prepared_model(graph, cluster, request), dialect_for(request, cluster.devices)
     mesh, scheme = split(cluster, layout, split_experts=split_experts)
     setting = Setting(
         cluster, mesh, dialect, training=True, optimizer=request.optimizer,
         input_layouts=input_layouts(ready.liveness.graph, mesh, dialect, request),
         memory_limit_bytes=_NO_LIMIT, micro_batches=layout.global_batch,
     )  # fmt: skip
-    lowered = with_ring(lower(ready.liveness, setting), "auto" if layout.cp > 1 else "off")
+    lowered = lower(ready.liveness, replace(setting, ring_attention=layout.cp > 1))
     if isinstance(ready.batch, str):
         raise InexpressibleError(ready.batch)
-    evidence = Evidence(lowered, choice_of(lowered, scheme, ready.batch))
+    evidence = PlanBuilder(lowered, choice_of(lowered, scheme, ready.batch))
     return _summed(evidence)
 
 
-def _summed(evidence: Evidence) -> _Priced:
+def _summed(evidence: PlanBuilder) -> _Priced:
     sent = evidence.collectives()
-    estimate = evidence.estimate(sent)
+    estimate = evidence.estimate()
     causes = estimate.time_by_cause
-    compute_s = causes.get("compute forward", 0.0)
-    once_s = causes.get("optimizer update", 0.0) + sum(c.time_s for c in sent if _is_once(c))
+    compute_s = causes.get(Cause.COMPUTE_FORWARD, 0.0)
+    once_s = causes.get(Cause.UPDATE, 0.0) + sum(c.time_s for c in sent if _is_once(c))
     forward = (c.time_s * (c.count - c.backward) / c.count for c in sent if not _is_once(c))
     operators = evidence.operators()
     return _Priced(
@@ -260,7 +259,7 @@ def _summed(evidence: Evidence) -> _Priced:
 
 
 def _is_once(sent: PlannedCollective) -> bool:
-    return sent.cause in {CAUSE_GATHER, CAUSE_SYNC}
+    return sent.cause in {Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC}
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, Solution, solver_by_name
-from planner.solvers.buckets import make_plan
 from planner.solvers.elimination import compile_program, run_program
+from planner.solvers.elimination_order import make_plan
 from planner.solvers.ledger import Ledger, Prices
 
 NODES_PER_LAYER = 94

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from costmodel.schedules.orders import SCHEDULES
 from costmodel.training import machines as machine_module
 from costmodel.training.constants import StepConstants
 from costmodel.training.machines import Machine, machines
@@ -28,7 +29,6 @@ from costmodel.training.records import (
     TrainingModel,
     TrainingRun,
 )
-from costmodel.training.schedule_forms import ORDERS
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -110,7 +110,7 @@ def _times(
 
 
 def _run(draw: random.Random) -> TrainingRun:
-    model, schedule = draw.choice(_MODELS), draw.choice(ORDERS)
+    model, schedule = draw.choice(_MODELS), draw.choice(tuple(SCHEDULES))
     both = schedule == "dualpipe"
     pp = draw.choice((2, 4, 6, 8, 16) if both else (1, 2, 3, 4, 8, 16))
     if model.mixer is None:

@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from ir.graph import OpGraph
-from planner.asking.options import SearchOptions
-from planner.asking.sources import ModelSource, model_file
+from planner.requests.search_options import SearchOptions
+from planner.requests.sources import ModelSource, model_file
 from planner.whatif.axes import parse_axes
-from planner.whatif.engines import Engine, LocalEngine
 from planner.whatif.ray_engine import RayEngine
-from planner.whatif.store import Store
-from planner.whatif.sweep import Point, run
+from planner.whatif.sweep import Point, Store, run
 from planner.whatif.tasks import Asked, Sweep, Task, sweep_of
-from planner.whatif.workbench import Done
+from planner.whatif.workbench import Done, Engine, LocalEngine
 from tests.builders import mlp
 
 LAYERS = 48

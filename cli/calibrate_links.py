@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from cli import options
 from cli.errors import unknown_name
-from cli.files import check_folder, write_files
+from cli.files import check_folder, write_files, writer_of
 from cli.machine_files import is_file_name, machine_text, named_machine
 
 if TYPE_CHECKING:
@@ -91,15 +90,11 @@ def links(
         from costmodel.link_calibration.cluster_text import calibrated_text  # noqa: PLC0415
 
         text = calibrated_text(machine, fit, measurements, _base(cluster))
-        (written,) = write_files(output.parent, {output.name: partial(_write, text)})
+        (written,) = write_files(output.parent, {output.name: writer_of(text)})
     if as_json:
         print(json.dumps(_facts(fit, found, measurements, written), indent=1))
     else:
         _print(fit, found, measurements, written)
-
-
-def _write(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _assumed(kind: str | None, ranks: int | None, servers: int | None, system: str) -> Assumed:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.files import check_outputs, write_files
+from cli.files import check_outputs, write_files, writer_of
 from cli.progress import Progress
 from cli.row_names import printable, row_names, short
 from cli.validate import Rows, read_text
@@ -63,8 +63,7 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
     with Progress() as progress:
         calibration, found = refit(entries, str(rows), progress)
     if output is not None:
-        text = calibration_yaml(calibration)
-        write_files(output.parent, {output.name: lambda path: _put(path, text)})
+        write_files(output.parent, {output.name: writer_of(calibration_yaml(calibration))})
     named = list(zip(row_names(entries), entries, strict=True))
     skipped = {name: entry.skipped for name, entry in named if entry.skipped}
     if as_json:
@@ -86,10 +85,6 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
                 out.print(f"read {short(name)} without: {printable(text)}", markup=False)
         if output is not None:
             out.print(f"\nwrote {output}")
-
-
-def _put(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _print(found: Sequence[FamilyRefit], skipped: dict[str, str], out: Console) -> None:

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cli.open_sizes import reading
-from importers.model_file import FileFacts, model_format
+from importers.facts import FileFacts
+from importers.model_file import model_format
 from importers.onnx_coverage import (
     KindCoverage,
-    family_of,
     gradient_text,
     operator_coverage,
     rule_text,
@@ -20,7 +20,7 @@ from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, is_known, lookup
 from ir.symbols import Binding
-from planner.annotation import annotated, check_annotations
+from planner.constraints.operator_rules import annotated, check_annotations
 
 GIVEN, RULE, REPEATED = "given", "rule", "repeated"
 COMPUTED = "computed"
@@ -90,7 +90,7 @@ def _in_graph(graph: OpGraph, nodes: Mapping[str, int]) -> Iterator[ModelKind]:
             nodes=nodes.get(kind, 0),
             operators=len(members),
             treatment=described,
-            family=family_of(entry) if known else "",
+            family=entry.family if known else "",
             becomes=(),
             rule=rule_text(rules[0]) if described != REPEATED else "",
             can_split=sum(bool(rule.splittable) for rule in rules),

@@ -25,7 +25,7 @@ def diff(
     if as_json:
         from dataclasses import asdict  # noqa: PLC0415
 
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps({"status": "ok", "equal": found.is_empty, **asdict(found)}))
         return

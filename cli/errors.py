@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from planner.asking.errors import UserError, unknown_name
-from planner.asking.faults import is_user_error
+from planner.requests.errors import UserError, is_user_error, unknown_name
 
 __all__ = ["UserError", "is_user_error", "print_error", "unknown_name"]
 

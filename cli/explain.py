@@ -13,7 +13,7 @@ from cli.progress import Progress
 
 if TYPE_CHECKING:
     from ir.plan import Plan
-    from planner.explain import OperatorExplanation
+    from planner.explain import OperatorExplanation, PlanExplanation, Sensitivity
     from planner.request import Cuts
 
 MOST_RIVALS = 20
@@ -68,19 +68,21 @@ def explain(
     if why_not:
         _other_ways(found, why_not, as_json=as_json)
         return
-    if sensitivity:
-        _how_far(found, as_json=as_json)
+    from planner import explain as explained  # noqa: PLC0415  brings in the planner
+
+    if op is not None or tensor is not None:
+        _tell(_explained(found, op, tensor, rivals, _cuts(cuts)), as_json=as_json)
         return
-    if op is None and tensor is None:
-        _summarise(found, as_json=as_json)
-        return
-    _operator(_explained(found, op, tensor, rivals, _cuts(cuts)), as_json=as_json)
+    question = explained.sensitivity if sensitivity else explained.summary
+    with Progress() as progress:
+        answer = question(found, progress)
+    _tell(answer, as_json=as_json)
 
 
 def _cuts(text: str | None) -> Cuts | None:
     if text is None:
         return None
-    from planner.asking.texts import pins  # noqa: PLC0415
+    from planner.requests.option_texts import pins  # noqa: PLC0415
 
     return pins([f"x={text}"])[0][1]
 
@@ -110,36 +112,6 @@ def _read(path: Path) -> Plan:
     return read_plan(path, staged=True)
 
 
-def _summarise(plan: Plan, *, as_json: bool) -> None:
-    from planner.explain import summary  # noqa: PLC0415  brings in the planner
-
-    with Progress() as progress:
-        found = summary(plan, progress)
-    if as_json:
-        _print_json(found.to_dict())
-        return
-    from cli.explain_text import print_summary  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
-
-    with page() as out:
-        print_summary(found, out)
-
-
-def _how_far(plan: Plan, *, as_json: bool) -> None:
-    from planner.explain import sensitivity  # noqa: PLC0415  brings in the planner
-
-    with Progress() as progress:
-        found = sensitivity(plan, progress)
-    if as_json:
-        _print_json(found.to_dict())
-        return
-    from cli.explain_text import print_sensitivity  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
-
-    with page() as out:
-        print_sensitivity(found, out)
-
-
 def _other_ways(plan: Plan, texts: list[str], *, as_json: bool) -> None:
     from planner.explain import why_not  # noqa: PLC0415  brings in the planner
 
@@ -151,15 +123,15 @@ def _other_ways(plan: Plan, texts: list[str], *, as_json: bool) -> None:
     explain_options.print_answers(found)
 
 
-def _operator(found: OperatorExplanation, *, as_json: bool) -> None:
+def _tell(found: PlanExplanation | Sensitivity | OperatorExplanation, *, as_json: bool) -> None:
     if as_json:
         _print_json(found.to_dict())
         return
-    from cli.explain_text import print_operator  # noqa: PLC0415  brings in rich
+    from cli.explain_text import print_explanation  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
-        print_operator(found, out)
+        print_explanation(found, out)
 
 
 def _explained(
@@ -175,6 +147,6 @@ def _explained(
 
 
 def _print_json(value: dict[str, object]) -> None:
-    from cli.plan_json import dumps  # noqa: PLC0415
+    from planner.requests.plan_json import dumps  # noqa: PLC0415
 
     print(dumps({"status": "ok", **value}))

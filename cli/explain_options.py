@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ir.plan import Plan
-    from planner.asking.options import SearchOptions
-    from planner.asking.searching import Question
-    from planner.asking.sources import Document
     from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
+    from planner.requests.search_options import SearchOptions
+    from planner.requests.searches import Question
+    from planner.requests.sources import Document
 
 WhyNotTexts = Annotated[
     list[str] | None,
@@ -58,7 +58,7 @@ def older_plan(path: Path | None) -> Document | None:
     """
     if path is None:
         return None
-    from planner.asking.sources import Document  # noqa: PLC0415  brings in the importers
+    from planner.requests.sources import Document  # noqa: PLC0415  brings in the importers
 
     try:
         return Document(path.name, path.read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ def check_ways(found: Question, texts: Sequence[str] | None) -> None:
         RequestError: it is none, or the request cannot have it.
     """
     if texts:
-        from planner.asking.wishes import with_restriction  # noqa: PLC0415
+        from planner.requests.search_request import with_restriction  # noqa: PLC0415
 
         for text in texts:
             with_restriction(found.request, text, "--why-not")
@@ -97,18 +97,11 @@ def other_ways(found: Question, plan: Plan, texts: Sequence[str] | None) -> list
 
 def nothing_fits(found: Question, asked: SearchOptions, error: InfeasibleError) -> Infeasibility:
     """Why nothing fits, with changes that were tried."""
-    from planner.explain.nothing_fits import why_nothing_fits  # noqa: PLC0415  brings in the planner
+    from planner.explain.questions import why_nothing_fits  # noqa: PLC0415  brings in the planner
 
     file = machine_file(asked.cluster, f"--cluster {asked.cluster}")
     with Progress() as progress:
         return why_nothing_fits(found, asked, file, error, progress)
-
-
-def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
-    """The error with the changes that were tried in place of those that were only reckoned."""
-    from planner.explain.nothing_fits import with_fixes as fixed  # noqa: PLC0415
-
-    return fixed(error, found)
 
 
 def in_json(found: Sequence[WhyNot]) -> dict[str, object]:

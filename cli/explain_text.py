@@ -15,6 +15,7 @@ from topology.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from planner.explain import (
+        Breakpoint,
         Candidate,
         CauseDelta,
         FasterLink,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         Rival,
         Sensitivity,
         StageStatus,
-        Turn,
         WhyNot,
     )
 
@@ -34,7 +34,21 @@ _MOST_RIVALS = 8
 _MOST_STAGES = 16
 
 
-def print_summary(found: PlanExplanation, out: Console) -> None:
+def print_explanation(
+    found: PlanExplanation | Sensitivity | OperatorExplanation, out: Console
+) -> None:
+    """Whichever of the three it is."""
+    from planner.explain import OperatorExplanation, Sensitivity  # noqa: PLC0415
+
+    if isinstance(found, Sensitivity):
+        _sensitivity(found, out)
+    elif isinstance(found, OperatorExplanation):
+        _operator(found, out)
+    else:
+        _summary(found, out)
+
+
+def _summary(found: PlanExplanation, out: Console) -> None:
     """What costs most, what limits, what comes next."""
     step = format_seconds(found.step_time_s)
     out.print(Text(f"A step takes {step}; {_proof(found)}", style="bold"))
@@ -80,7 +94,7 @@ def _stages(stages: Sequence[StageStatus], out: Console) -> None:
         out.print(f"and {left_out} more; --json has all")
 
 
-def print_operator(found: OperatorExplanation, out: Console) -> None:
+def _operator(found: OperatorExplanation, out: Console) -> None:
     """One operator or tensor: its candidates, their costs, its neighbours."""
     head = (
         f"{found.label} {found.name}" if found.kind == "operator" else f"{found.kind} {found.name}"
@@ -134,7 +148,7 @@ def _deltas(
     out.print(made)
 
 
-def print_sensitivity(found: Sensitivity, out: Console) -> None:
+def _sensitivity(found: Sensitivity, out: Console) -> None:
     """Between which values the plan stays the best."""
     out.print(Text(f"A step takes {format_seconds(found.step_time_s)}", style="bold"))
     made = table("The plan stays the best", ["", "now", "down to", "up to"], right=(1, 2, 3))
@@ -152,7 +166,7 @@ def print_sensitivity(found: Sensitivity, out: Console) -> None:
                 out.print(f"{place}: {turn.text}{more}", soft_wrap=True)
 
 
-def _edge(found: Range, turn: Turn | None, farthest: float) -> str:
+def _edge(found: Range, turn: Breakpoint | None, farthest: float) -> str:
     if turn is not None:
         return _amount(found, turn.still)
     return "any" if math.isinf(farthest) else f"{_amount(found, farthest)} or farther"

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
-from cli.arguments import export_settings, one_of
 from cli.errors import UserError
-from cli.files import Writer, write_files
+from cli.files import Writer, write_files, writer_of
 from cli.remote import Server
+from planner.requests.option_texts import export_settings, one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from exporters.formats import Format
-    from exporters.settings import Made, Settings
+    from exporters.settings import Settings
     from ir.plan import Plan
 
 EPILOG = """\b
@@ -73,11 +75,12 @@ def export(
         _export_there(server, plan, chosen, output, names, given)
         return
     found = read_plan(plan, staged=True)
-    if chosen.of_model is not None:
+    if chosen.of_primitives is not None:
         _export_of_model(chosen, found, Settings(given, chosen.settings), output)
         return
-    if chosen.make is not None:
-        _export_with_settings(chosen, chosen.make(found, Settings(given, chosen.settings)), output)
+    if chosen.made is not None:
+        made = chosen.make(found, Settings(given, chosen.settings))
+        _deliver(chosen, made.files, made.notes, output)
         return
     renaming = None if names is None else names_for(found, name_rules(names))
     writer, losses = chosen.writer(found, renaming), chosen.losses(found, renaming)
@@ -93,20 +96,18 @@ def _export_there(
     from cli.remote import remote_export  # noqa: PLC0415
 
     made = remote_export(server, plan, form, output, names, given)
-    folder = output if form.is_folder else output.parent
-    for path in write_files(folder, {n: _bytes_writer(c) for n, c in made.files.items()}):
-        print(path)
-    for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
+    _deliver(form, made.files, made.notes, output)
 
 
-def _export_with_settings(form: Format, made: Made, output: Path) -> None:
-    """Write all files that settings decided: into a folder, or the one under the name given."""
+def _deliver(
+    form: Format, contents: Mapping[str, str | bytes], notes: Sequence[str], output: Path
+) -> None:
+    """Write all files of a format: into a folder, or the one under the name given."""
     folder = output if form.is_folder else output.parent
-    files = {name or output.name: _text_writer(text) for name, text in made.files.items()}
+    files = {name or output.name: writer_of(content) for name, content in contents.items()}
     for path in write_files(folder, files):
         print(path)
-    for note in made.notes:
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
 
@@ -115,33 +116,12 @@ def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path)
     from exporters.mindspore_symbols import planned_sizes  # noqa: PLC0415
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
-    assert form.of_model is not None
     model = settings.text("model", "")
     if not model and any(each.name == "model" for each in form.settings):
         form.writer(plan, None)  # says what is missing
     primitives = listed_primitives(Path(model), planned_sizes(plan)) if model else ()
     made = form.of_model(plan, settings, primitives)
-
-    def write(path: Path) -> None:
-        path.write_bytes(made.content)
-
-    print(write_files(output.parent, {output.name: write})[0])
-    for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
-
-
-def _bytes_writer(content: bytes) -> Writer:
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
-
-
-def _text_writer(text: str) -> Writer:
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    return write
+    _deliver(form, {output.name: made.content}, made.notes, output)
 
 
 def _check_suffix(form: Format, output: Path) -> None:
@@ -174,13 +154,14 @@ def alone_note(plan: Plan, form: str, losses: tuple[str, ...]) -> tuple[str, ...
 
 def arguments_note(plan: Plan) -> tuple[str, ...]:
     """The step time if Megatron gets the arguments and nothing else."""
+    from exporters.megatron import to_arguments  # noqa: PLC0415
     from ir.batch import BatchError  # noqa: PLC0415
-    from planner.arguments_only import arguments_only  # noqa: PLC0415
+    from planner.repricing.other_size import arguments_only  # noqa: PLC0415
     from planner.request import RequestError  # noqa: PLC0415
     from topology.units import format_bytes, format_seconds  # noqa: PLC0415
 
     try:
-        found = arguments_only(plan)
+        found = arguments_only(plan, to_arguments(plan))
     except (BatchError, RequestError) as error:
         why = str(error).partition("\n")[0]
         return (f"what a step takes from the arguments alone cannot be told: {why}",)
@@ -192,10 +173,10 @@ def arguments_note(plan: Plan) -> tuple[str, ...]:
 
 def checkpoint_note(plan: Plan) -> tuple[str, ...]:
     """The step time if MindSpore gets the strategy checkpoint and nothing else."""
-    from planner.checkpoint_only import checkpoint_only_s  # noqa: PLC0415
+    from planner.repricing.mindspore_checkpoint import checkpoint_only_s  # noqa: PLC0415
     from topology.units import format_seconds  # noqa: PLC0415
 
-    alone_s = checkpoint_only_s(plan) if plan.pipeline is None else None
+    alone_s = checkpoint_only_s(plan) if plan.pipeline.is_single else None
     if alone_s is None:
         return ()
     alone, planned = format_seconds(alone_s), format_seconds(plan.estimate.step_time_s)

@@ -9,10 +9,44 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cli.errors import UserError
-from planner.asking.pictures import PICTURES, check_drawing
+from planner.requests.option_texts import PICTURES, check_drawing
 
-Writer = Callable[[Path], None]
+MOST_BYTES = 2**26
+"""Larger files are not read: cluster files are far smaller, and so are rank tables."""
+Writer = Callable[[Path], object]
 """Writes one file to the path that it is given."""
+
+
+def writer_of(content: str | bytes) -> Writer:
+    """Writes just this; text in UTF-8."""
+    return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def text_of(path: Path, where: str, fix: str, *, regular: bool = False) -> str:
+    """The text of a file that is no larger than any rank table or cluster file.
+
+    Args:
+        path: of the file.
+        where: what names it, for the error.
+        fix: what to name instead.
+        regular: refuse folders, devices and pipes by what they are.
+
+    Raises:
+        UserError: it cannot be read, is larger, or is no text.
+    """
+    try:
+        if regular and path.exists() and not path.is_file():
+            raise UserError(f"{path} is no regular file", where, fix)
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UserError(f"{path} is larger than {MOST_BYTES} bytes", where, fix)
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text in UTF-8", where, fix) from error
+    except (OSError, ValueError) as error:  # ValueError for a name that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {reason}", where, fix) from error
 
 
 def check_folder(folder: Path, at: str = "") -> None:

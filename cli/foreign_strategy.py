@@ -33,7 +33,7 @@ def foreign_plan(file: Path) -> Foreign | None:
 
     text = str(file)
     if is_degrees(text) and not file.exists():
-        from planner.degrees import parse_degrees  # noqa: PLC0415  brings in the planner
+        from planner.constraints.degrees import parse_degrees  # noqa: PLC0415  brings in the planner
 
         return ForeignPlan("Megatron", parse_degrees(text, "the degrees"))
     content = _text(file)
@@ -74,8 +74,8 @@ def planned_as(
     """The best plan that is held to another tool's, and what was not taken over."""
     from importers.foreign_plans import ForeignPlan  # noqa: PLC0415
     from importers.model_file import import_model_file  # noqa: PLC0415
-    from planner.foreign import held_to, pins_of_sharding  # noqa: PLC0415
-    from planner.preparation import prepare  # noqa: PLC0415
+    from planner.constraints.foreign_plans import held_to, pins_of_layouts  # noqa: PLC0415
+    from planner.pipeline.preparation import prepare  # noqa: PLC0415
     from planner.search import search  # noqa: PLC0415
 
     with Progress() as progress:
@@ -86,7 +86,8 @@ def planned_as(
         if isinstance(found, ForeignPlan):
             asked, notes = held_to(request, found, ready, cluster)
         else:
-            asked = replace(request, pins=pins_of_sharding(ready, found))
+            operands = {op.name: op.operands for op in found.operators}
+            asked = replace(request, pins=pins_of_layouts(ready, operands, found.sizes))
         plan = search(graph, cluster, asked, progress)
     own = tuple(note for note in plan.notes if not note.startswith("pinned by "))
     return replace(plan, notes=(f"laid out as {file.name} says", *notes, *own)), notes

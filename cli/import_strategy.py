@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.arguments import device_count, one_of, with_sequence
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import check_folder, write_files, writer_of
 from cli.foreign_strategy import foreign_plan, planned_as
 from cli.machine_files import machine_file
 from cli.progress import Progress
+from planner.requests.option_texts import device_count, one_of, with_sequence
 
 if TYPE_CHECKING:
-    from exporters.mindspore_import import Imported, Strategy
+    from exporters.mindspore_import import Imported
     from ir.graph import OpGraph
+    from ir.mindspore_forms.strategies import Strategy
     from ir.plan import Plan
     from planner.request import SearchRequest
     from topology.cluster import Cluster
@@ -104,16 +105,17 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     """Make a plan of the strategies in a file, checked by MindSpore's own rules, or of the plan of
     another tool, priced like one of ours.
     """
-    from planner.asking.decisions import REST  # noqa: PLC0415  kept out of the start
+    from planner.requests.search_options import REST  # noqa: PLC0415  kept out of the start
 
     solver = REST[one_of(rest, REST, "--rest", "way")]
     if devices is not None:
         device_count(devices)
-    from planner.asking.machines import machine  # noqa: PLC0415  half a second of imports
-    from planner.asking.request import search_request  # noqa: PLC0415
-    from planner.asking.sources import model_file  # noqa: PLC0415
-    from planner.asking.symbols import with_open_batch  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
+    from planner.requests.machines import machine  # noqa: PLC0415  half a second of imports
+    from planner.requests.search_options import SearchOptions  # noqa: PLC0415
+    from planner.requests.search_request import search_request  # noqa: PLC0415
+    from planner.requests.sources import model_file  # noqa: PLC0415
+    from planner.requests.symbols import with_open_batch  # noqa: PLC0415
 
     foreign = foreign_plan(file)
     wanted = target or ("mindspore" if foreign is None else "torch")
@@ -125,13 +127,12 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
             "leave --target out",
         )
     bound = with_sequence(bind, sequence)
-    request = search_request(
+    request = search_request(SearchOptions(
         phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
-        bind=with_open_batch(bound, batch, model_file(model)), memory=memory,
+        bind=tuple(with_open_batch(bound, batch, model_file(model))), memory=memory,
         dataset_strategy=dataset_strategy, target=wanted, solver=solver,
-        time_limit=time_limit, effort=1, attention=taken, all_to_all=all_to_all, rules=(),
-        pins=[], cost="time",
-    )  # fmt: skip
+        time_limit=time_limit, attention=taken, all_to_all=all_to_all,
+    ))  # fmt: skip
     named = machine_file(cluster, f"--cluster {cluster}") or cluster
     computer = machine(named, devices, product, request)
     check_folder(output.parent)
@@ -153,9 +154,9 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
 def _planned(
     file: Path, model: Path, cluster: Cluster, request: SearchRequest, rest: str
 ) -> tuple[Plan, tuple[str, ...]]:
-    from exporters.mindspore_import import batch_pins  # noqa: PLC0415
     from importers.model_file import import_model_file  # noqa: PLC0415
-    from planner.preparation import prepare  # noqa: PLC0415
+    from ir.mindspore_forms.strategies import batch_pins  # noqa: PLC0415
+    from planner.pipeline.preparation import prepare  # noqa: PLC0415
     from planner.search import search  # noqa: PLC0415
 
     with Progress() as progress:
@@ -222,15 +223,10 @@ def _noted(plan: Plan, found: Imported, by_batch: int, file: Path) -> Plan:
 def _deliver(plan: Plan, notes: tuple[str, ...], output: Path, *, as_json: bool) -> None:
     from ir.plan_file import plan_to_json  # noqa: PLC0415
 
-    text = plan_to_json(plan)
-
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    files = write_files(output.parent, {output.name: write})
+    files = write_files(output.parent, {output.name: writer_of(plan_to_json(plan))})
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-        from cli.plan_json import found as answer  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import found as answer  # noqa: PLC0415
 
         print(dumps(answer(plan, files)))
     else:

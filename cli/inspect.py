@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
-from cli.arguments import at_least_one, bindings, with_sequence
 from cli.errors import UserError
 from cli.rules import rules as given_rules
-from planner.asking.sources import model_file
+from planner.requests.option_texts import at_least_one, bindings, with_sequence
+from planner.requests.sources import model_file
 
 if TYPE_CHECKING:
     from ir.symbols import Binding
@@ -42,7 +42,7 @@ def inspect(
         at_least_one(batch, "--batch")
     texts = with_sequence(bind, sequence)
     if model is not None and batch is not None:
-        from planner.asking.symbols import with_open_batch  # noqa: PLC0415
+        from planner.requests.symbols import with_open_batch  # noqa: PLC0415
 
         texts = with_open_batch(texts, batch, model_file(model))
     bound, given = bindings(texts), given_rules(rule, rules)
@@ -63,7 +63,7 @@ def inspect(
 def _print_catalogue(*, as_json: bool) -> None:
     if as_json:
         from cli.coverage_facts import catalogue_dict  # noqa: PLC0415  half a second of imports
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps(catalogue_dict()))
         return
@@ -84,7 +84,7 @@ def _print_kinds(
     if as_json:
         from dataclasses import asdict  # noqa: PLC0415
 
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         found = [asdict(each) | {"known": each.known} for each in kinds]
         print(dumps({"name": model.name, "kinds": found}))
@@ -103,7 +103,7 @@ def _print_facts(
 
     facts = model_facts(model, bind, batch, rules)
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps(facts.to_dict()))
         return

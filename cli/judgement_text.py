@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.text import table
 from cli.verdict_text import print_outputs, print_unverified
-from planner.asking.verification import shown_outputs
+from planner.requests.verification import shown_outputs
 from topology.units import format_bytes
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ Examples:
   planner layouts llama3-70b --devices 256 --batch 1024 --hold 'tp=8,zero=1' --top 20
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
+  planner layouts llama3-70b --devices 256 --batch 1024 --optimizer muon
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
 (pipeline), vpp (chunks), dp (data) and ep (expert parallel); of each set of them the fastest way to
@@ -113,6 +114,7 @@ def layouts(  # noqa: PLR0913  one parameter per option
     cluster: Machine = "atlas-800t-a2",
     precision: Precision = "bf16",
     software: Software = None,
+    optimizer: options.OptimizerName = "adamw",
     hold: Held = "",
     top: Top = 10,
     variants: Variants = False,
@@ -132,7 +134,8 @@ def layouts(  # noqa: PLR0913  one parameter per option
 
             asked = RankingOptions(
                 devices=devices, batch=batch, sequence=sequence, cluster=cluster,
-                precision=precision, software=software, held=hold, top=top, variants=variants,
+                precision=precision, software=software, optimizer=optimizer, held=hold, top=top,
+                variants=variants,
             )  # fmt: skip
             found = _ranked(asked, model, progress)
     except InfeasibleError as error:
@@ -141,7 +144,7 @@ def layouts(  # noqa: PLR0913  one parameter per option
     files = _written(found, table, plot)
     if as_json:
         from cli.layouts_text import ranking_json  # noqa: PLC0415
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps(ranking_json(found, files)))
         return
@@ -170,9 +173,9 @@ def _configuration(model: str) -> Mapping[str, object]:
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
-    from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
     from cli.plan_text import print_infeasible  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
+    from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
         print_infeasible(error, out)
@@ -182,7 +185,7 @@ def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
 
 def _written(found: Ranking, table: Path | None, plot: Path | None) -> list[Path]:
     from cli.layouts_text import write_table  # noqa: PLC0415
-    from planner.whatif.layout_plot import save_layouts  # noqa: PLC0415
+    from planner.whatif.plot import save_layouts  # noqa: PLC0415
 
     writers: dict[Path, Writer] = {}
     if table is not None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.text import table
+from costmodel.memory import Optimizer
 from planner.whatif.layout_ranking import layout_text
-from planner.whatif.layout_space import COLUMNS
+from planner.whatif.layouts import COLUMNS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,7 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
             "none); the last stage has fewer others for them"
         )
     rows = table(
-        f"Fastest layouts; `planner simulate --layout` takes them with {found.sizes}",
+        f"Fastest layouts; `planner simulate --layout` takes them with {_taken_with(found)}",
         ("step s", "low to high", "tokens/s", "each", "MFU", "GiB", "layout"),
         right=(0, 1, 2, 3, 4, 5),
     )
@@ -57,6 +58,13 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         out.print(f"\nwrote {path}")
 
 
+def _taken_with(found: Ranking) -> str:
+    """What the layout and its command say of the job."""
+    if found.job.optimizer is Optimizer.ADAMW:
+        return found.sizes
+    return f"{found.sizes} and --optimizer {found.job.optimizer}"
+
+
 def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
     """One object with the layouts that are listed."""
     return {
@@ -64,6 +72,7 @@ def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
         "model": found.job.model.name,
         "machine": found.job.machine,
         "software": found.job.profile,
+        "optimizer": found.job.optimizer.value,
         "devices": found.devices,
         "further_tokens": found.job.model.further,
         "layouts": len(found.priced.step_s),

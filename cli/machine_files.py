@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.errors import UserError
-from planner.asking.sources import Document
+from cli.files import text_of
+from planner.requests.sources import Document
 
 if TYPE_CHECKING:
     from topology.machine import Machine
 
-MOST_BYTES = 2**26
-"""Larger files are not read: cluster files are far smaller, and so are rank tables."""
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -28,19 +26,7 @@ def machine_text(path: Path, where: str) -> str:
         UserError: it cannot be read, is larger, or is no text.
     """
     fix = "name a cluster file (YAML or JSON) or a rank table (JSON)"
-    try:
-        if path.exists() and not path.is_file():
-            raise UserError(f"{path} is no regular file", where, fix)
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UserError(f"{path} is larger than {MOST_BYTES} bytes", where, fix)
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8", where, fix) from error
-    except (OSError, ValueError) as error:  # ValueError for a name that no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}", where, fix) from error
+    return text_of(path, where, fix, regular=True)
 
 
 def machine_file(name: str, where: str) -> Document | None:
@@ -59,6 +45,6 @@ def named_machine(name: str, where: str) -> Machine:
         UserError: the file cannot be read, or is a rank table.
         ClusterError: there is no such machine, or the file has faults.
     """
-    from planner.asking.machines import named_machine as found  # noqa: PLC0415  brings in pydantic
+    from planner.requests.machines import named_machine as found  # noqa: PLC0415  brings in pydantic
 
     return found(machine_file(name, where) or name, where)

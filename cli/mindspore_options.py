@@ -13,8 +13,8 @@ SearchMode: TypeAlias = Annotated[
     typer.Option(
         "--search-mode",
         metavar="NAME",
-        help="sharding_propagation is --solver propagation, dynamic_programming is itself, "
-        "recursive_programming is --solver recursive_bisection.",
+        help="sharding_propagation is --solver propagation; dynamic_programming and "
+        "recursive_programming are the solvers of these names.",
         show_default=False,
         rich_help_panel=PANEL,
     ),

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.open_sizes import formulas, reading
-from exporters.folding import common_scope
-from importers.model_file import FileFacts, model_format
+from importers.facts import FileFacts
+from importers.model_file import model_format
 from importers.onnx_dimensions import bindable
 from ir.batch import find_batch, with_batch
 from ir.canonical import canonical_digest
+from ir.folding import common_scope
 from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
 from ir.ops import OpView, is_described, lookup
 from ir.symbols import Binding, Symbol
-from planner.annotation import annotated, check_annotations, given_rules
-from planner.liveness import analyse
+from planner.constraints.operator_rules import annotated, check_annotations, given_rules
+from planner.lowering.liveness import analyse
 
 if TYPE_CHECKING:
     from ir.graph import Op

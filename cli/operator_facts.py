@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from cli.errors import UserError
-from exporters.folding import Axes, common_scope
+from ir.folding import Axes, common_scope
 from ir.graph import Op
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan, PlannedCollective
-from ir.plan_stages import MeshAxes, mesh_at
+from ir.plan_stages import MeshAxes, stage_mesh
 
 _MOST_CLOSE = 5
 
@@ -85,7 +85,7 @@ def operator_facts(plan: Plan, op: Op) -> OperatorFacts:
     """What the plan says of an operator of its graph."""
     planned = next(p for p in plan.operators if p.name == op.name)
     total = sum(p.compute_s for p in plan.operators)
-    view = _View(plan, Axes.of(plan), mesh_at(plan, planned.stage))
+    view = _View(plan, Axes.of(plan), stage_mesh(plan, planned.stage))
     return OperatorFacts(
         name=op.name,
         kind=op.kind,

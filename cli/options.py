@@ -7,14 +7,14 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from planner.asking import texts
+from planner.requests import option_texts as texts
 
 DTYPES = texts.DTYPES
 
 _MODEL_HELP = (
-    "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir) or "
-    ".jaxpr, MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes "
-    "--list` prints. Its weights are not needed."
+    "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir), "
+    "MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes --list` "
+    "prints. Its weights are not needed."
 )
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL_HELP)]
 OptionalModel: TypeAlias = Annotated[
@@ -52,9 +52,8 @@ ClusterName: TypeAlias = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME|FILE",
-        help="The machine: atlas-800-9000, atlas-800t-a2, atlas-200t-a2-box16, atlas-900-a3, "
-        "cloudmatrix384, dgx-1v, dgx-a100, hgx-a800, dgx-h100, hgx-h800, hgx-h20, hgx-h200, "
-        "hgx-b200, gb200-nvl72, mi300x-platform, a cluster file (YAML), or a rank table (JSON).",
+        help="The machine: a cluster or a chip that `planner topology list` prints, another name "
+        "of one such as h100, a cluster file (YAML), or a rank table (JSON).",
     ),
 ]
 Bind: TypeAlias = Annotated[
@@ -98,8 +97,10 @@ OptimizerName: TypeAlias = Annotated[
     str,
     typer.Option(
         "--optimizer",
-        metavar="adamw|adam|sgd|none",
-        help="What keeps state for every parameter in training. Adam in bf16 takes 16 bytes each.",
+        metavar="|".join(texts.OPTIMIZERS),
+        help="What keeps state for every parameter in training. In bf16 a parameter takes 16 bytes "
+        "with Adam and LAMB, 12 with Muon (matrices), momentum and Adagrad, 8 with Adafactor and "
+        "SGD.",
     ),
 ]
 Dtype: TypeAlias = Annotated[

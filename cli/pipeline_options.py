@@ -77,6 +77,15 @@ RingAttention: TypeAlias = Annotated[
         "than to gather them; with --global-batch.",
     ),
 ]
+Overlap: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--overlap",
+        metavar="auto|none",
+        help="Whether gathers of parameters and reductions of gradients run beside computation, so "
+        "that the step counts what is exposed of them; none lets everything take turns.",
+    ),
+]
 Interleave: TypeAlias = Annotated[
     str,
     typer.Option(

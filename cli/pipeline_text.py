@@ -77,8 +77,7 @@ def print_sharding(plan: Plan, out: Console) -> None:
 
 def _host_bytes(plan: Plan) -> list[float]:
     """What each part of the machine keeps in the memory of its host, for each of its devices."""
-    parts = 1 if plan.pipeline is None else plan.pipeline.parts
-    found = [0.0] * parts
+    found = [0.0] * plan.pipeline.parts
     for tensor in plan.parameters:
-        found[tensor.stage % parts] += tensor.host_bytes
+        found[tensor.stage % len(found)] += tensor.host_bytes
     return found

@@ -12,12 +12,13 @@ from rich.text import Text
 
 from cli.pipeline_text import print_pipeline, print_sharding
 from cli.text import fitted, percent, table
-from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.causes import cause_text
 from ir.dtypes import dtype_bytes
+from ir.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.normalise import main_dtype
 from ir.plan_degrees import degrees_of
-from ir.plan_stages import mesh_text, split_text
+from ir.plan_enums import Cause
+from ir.plan_stages import mesh_text, overlap_text, split_text
 from ir.published import expected_text, published_note
 from ir.throughput import rates_of
 from topology.units import format_bytes, format_seconds
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 HEAVIEST = 12
 """Rows of a table of groups; what is left out is counted."""
-COMPUTE = ("compute forward", "compute backward", "recompute", "optimizer update")
+COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE, Cause.UPDATE)
 LEGEND = """\
 In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
 `+card` terms of a sum over the cards."""
@@ -53,7 +54,7 @@ def print_plan(
     """
     _headline(plan, first, out)
     _times(plan, out)
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         print_pipeline(plan.pipeline, out)
         print_sharding(plan, out)
     _memory(plan, out)
@@ -88,7 +89,7 @@ def _headline(plan: Plan, first: Sequence[str], out: Console) -> None:
     if split := split_text(plan):
         out.print(f"  {split}")
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
-    stages = 1 if plan.pipeline is None else len(plan.pipeline.stages)
+    stages = len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
     out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
     out.print(f"  most products and attention: {degrees_of(plan)}")
@@ -115,16 +116,19 @@ def _times(plan: Plan, out: Console) -> None:
     total = plan.estimate.step_time_s
     rows = plan.estimate.time_by_cause
     causes = _collective_causes(plan)
-    made = table("Time", ["cause", "time", "%", "for"], right=(1, 2))
-    order = [k for k in COMPUTE if k in rows]
-    order += sorted((k for k in rows if k not in COMPUTE), key=lambda k: -rows[k])
+    hidden = plan.estimate.hidden_by_cause
+    columns = ["cause", "time", "%", *(["hidden"] if hidden else []), "for"]
+    made = table("Time", columns, right=tuple(range(1, len(columns) - 1)))
+    order: list[str] = [k for k in COMPUTE if k in rows]
+    others = (k for k in {**rows, **hidden} if k not in COMPUTE)
+    order += sorted(others, key=lambda k: (-rows.get(k, 0.0), -hidden.get(k, 0.0)))
     for key in order:
-        share = percent(rows[key], total)
-        made.add_row(cause_text(key), format_seconds(rows[key]), share, causes.get(key, ""))
-    remark = "the sum: nothing is assumed to overlap"
-    if plan.pipeline is not None and len(plan.pipeline.stages) > 1:
-        remark = "of the slowest stage; nothing is assumed to overlap in it"
-    made.add_row("step", format_seconds(total), "100", remark, style="bold")
+        share = percent(rows.get(key, 0.0), total)
+        beside = [format_seconds(hidden[key]) if key in hidden else ""] if hidden else []
+        seconds = format_seconds(rows[key]) if key in rows else "0 s"
+        made.add_row(cause_text(key), seconds, share, *beside, causes.get(key, ""))
+    beside = [format_seconds(plan.estimate.hidden_s)] if hidden else []
+    made.add_row("step", format_seconds(total), "100", *beside, overlap_text(plan), style="bold")
     out.print(made)
 
 
@@ -133,8 +137,8 @@ def _collective_causes(plan: Plan) -> dict[str, str]:
     times: dict[str, dict[str, float]] = {}
     for item in plan.collectives:
         row = times.setdefault(f"{item.kind} in {item.tier}", {})
-        row[item.cause] = row.get(item.cause, 0.0) + item.time_s
-    if plan.pipeline is not None:
+        row[item.cause] = row.get(item.cause, 0.0) + item.exposed_s
+    if not plan.pipeline.is_single:
         # The times of the table are those of one stage.
         return {key: ", ".join(row) for key, row in times.items()}
     return {key: _by_time(row) for key, row in times.items()}
@@ -143,8 +147,8 @@ def _collective_causes(plan: Plan) -> dict[str, str]:
 def _by_time(times: Mapping[str, float]) -> str:
     if len(times) == 1:
         return next(iter(times))
-    ordered = sorted(times.items(), key=lambda kv: -kv[1])
-    return ", ".join(f"{cause} {format_seconds(time_s)}" for cause, time_s in ordered)
+    ordered = sorted(((k, v) for k, v in times.items() if v > 0), key=lambda kv: -kv[1])
+    return ", ".join(f"{k} {format_seconds(v)}" for k, v in ordered) or next(iter(times))
 
 
 def _memory(plan: Plan, out: Console) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import rank_table_options as options
-from cli.arguments import MAX_DEVICES, at_least_one
 from cli.errors import UserError
-from cli.files import write_files
+from cli.files import text_of, write_files, writer_of
 from cli.options import Json
+from planner.requests.option_texts import MAX_DEVICES, at_least_one
 
 if TYPE_CHECKING:
     from topology.cluster import Cluster
@@ -41,8 +41,6 @@ _NEEDED_FOR_LINKS = (
 )  # fmt: skip
 """Beginnings of the codes without which commands would check the wrong ports."""
 _TIERS_OF_SERVERS = ("pod", "server")
-_MOST_TOLD = 5
-_MOST_BYTES = 2**26
 
 
 def rank_table(
@@ -78,12 +76,8 @@ def rank_table(
     if output is None:
         print(text, end="")
         return
-    write_files(output.parent, {output.name: lambda path: _write(path, text)})
+    write_files(output.parent, {output.name: writer_of(text)})
     print(output)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _made(
@@ -263,10 +257,7 @@ def _checked(table: RankTable, product: Product, where: str) -> RankTable:
 
 
 def _unusable(report: RankTableReport, where: str) -> UserError:
-    told = [f"{each.code} {each}" for each in report.errors[:_MOST_TOLD]]
-    more = len(report.errors) - len(told)
-    told += [f"and {more} more"] if more > 0 else []
-    return UserError("\n".join(told), where, "mend what the lines name")
+    return UserError("\n".join(report.told()), where, "mend what the lines name")
 
 
 def hccn(
@@ -276,7 +267,7 @@ def hccn(
     as_json: Json = False,
 ) -> None:
     """Print the commands that check the links of every card of a job and to its peers."""
-    from cli.arguments import one_of  # noqa: PLC0415
+    from planner.requests.option_texts import one_of  # noqa: PLC0415
     from topology.rank_tables import check_rank_table  # noqa: PLC0415
     from topology.rank_tables.link_checks import link_checks  # noqa: PLC0415
 
@@ -318,14 +309,4 @@ def table_text(path: Path, where: str) -> str:
     Raises:
         UserError: it cannot be read, is larger, or is no text.
     """
-    fix = "name a rank table, a JSON file"
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise UserError(f"{path} is larger than {_MOST_BYTES} bytes", where, fix)
-        return content.decode("utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}", where, fix) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text in UTF-8", where, fix) from error
+    return text_of(path, where, "name a rank table, a JSON file")

@@ -20,11 +20,11 @@ from cli.machine_files import is_file_name
 if TYPE_CHECKING:
     from exporters.formats import Format
     from ir.plan import Plan
-    from planner.asking.layouts import LayoutOptions
-    from planner.asking.options import SearchOptions
-    from planner.asking.sources import Document
     from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
+    from planner.requests.conventional_layouts import LayoutOptions
+    from planner.requests.search_options import SearchOptions
+    from planner.requests.sources import Document
     from planner.whatif.composed import SweepOptions
     from service.client import Planner
 
@@ -86,7 +86,7 @@ def sent_cluster(planner: Planner, cluster: str) -> str:
 
 def _sent_plan(planner: Planner, plan: Document | None) -> Document | None:
     """Upload an older plan; its id without a text stands for it."""
-    from planner.asking.sources import Document  # noqa: PLC0415
+    from planner.requests.sources import Document  # noqa: PLC0415
 
     if plan is None:
         return None
@@ -181,24 +181,6 @@ def remote_simulation(
             result = planner.simulate(sent(planner, "plans", Path(subject)), plot=plot, **there)
         timeline = planner.trace(result["trace"]) if trace else b""
         return result, timeline, planner.file(result.pop("plot")) if plot else b""
-
-
-def remote_servers(
-    url: str, subject: str, layout: LayoutOptions | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What a service says of workers and parameter servers.
-
-    Raises:
-        UserError: the service refuses, or does not answer.
-    """
-    with connected(url) as planner:
-        if layout is not None:
-            name, named = _sent_layout(planner, subject, layout)
-            return planner.simulate_layout(name, {**named, "servers": options["servers"]})
-        there = _plain(options)
-        if there["cluster"] is not None:
-            there["cluster"] = sent_cluster(planner, there["cluster"])
-        return planner.simulate(sent(planner, "plans", Path(subject)), **there)
 
 
 def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[str, dict[str, Any]]:

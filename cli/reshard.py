@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cli import options
 from cli import reshard_options as given
-from cli.arguments import memory_bytes, one_of
 from cli.errors import UserError
 from cli.reshard_layouts import (
     GivenLayout,
@@ -18,6 +17,7 @@ from cli.reshard_layouts import (
     stacks_for,
     ties_of,
 )
+from planner.requests.option_texts import memory_bytes, one_of
 
 if TYPE_CHECKING:
     from executors.checkpoint.moving import Move, Outcome

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cli.text import page, table
 from costmodel.transfers import TransferSchedule, scheduled, tier_distance
-from executors.checkpoint.needs import needs
+from executors.checkpoint.pairing import needs
 from ir.transfers import Traffic, traffic
-from planner.changeover import changeover
+from planner.repricing.migration_cost import changeover
 from topology.cluster import Cluster
 from topology.units import format_bytes, format_seconds
 

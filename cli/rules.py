@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.errors import UserError
-from planner.asking.rules import rules as found_rules
-from planner.asking.sources import Document
+from planner.requests.option_texts import rules as found_rules
+from planner.requests.sources import Document
 
 LARGEST_FILE_BYTES = 2**20
 

@@ -11,24 +11,22 @@ import typer
 from cli import explain_options, options
 from cli import mindspore_options as mindspore
 from cli import pipeline_options as pipelines
-from cli.arguments import device_count
 from cli.export import target_losses, target_writers
-from cli.files import Writer, check_folder, write_files
+from cli.files import Writer, check_folder, write_files, writer_of
 from cli.machine_files import machine_file
 from cli.older_files import older_files
 from cli.progress import Progress
-from cli.remote import RemoteAnswer, Server, remote_plan
+from cli.remote import Server, remote_plan
 from cli.rules import rules_file
-from cli.shard_file import shard_file
+from planner.requests.option_texts import device_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ir.plan import Plan
-    from planner.asking.options import SearchOptions
-    from planner.asking.searching import Question
     from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
+    from planner.requests.search_options import SearchOptions
+    from planner.requests.searches import Question
+    from planner.requests.sources import Document
     from topology.rank_tables.machine import TableMachine
 
 NO_PLAN_FITS = 1
@@ -59,6 +57,7 @@ def search(  # noqa: PLR0913  one parameter per option
     sequence_parallel: pipelines.SequenceParallel = "auto",
     context_parallel: pipelines.ContextParallel = "auto",
     ring_attention: pipelines.RingAttention = "off",
+    overlap: pipelines.Overlap = "auto",
     interleave: pipelines.Interleave = "auto",
     offload: pipelines.Offload = "off",
     stage_meshes: pipelines.StageMeshes = "equal",
@@ -98,15 +97,15 @@ def search(  # noqa: PLR0913  one parameter per option
     """Find the fastest way to split a model over devices, within their memory."""
     if devices is not None:
         device_count(devices)
-    from planner.asking.options import SearchOptions  # noqa: PLC0415  half a second of imports
     from planner.request import InfeasibleError  # noqa: PLC0415
+    from planner.requests.search_options import SearchOptions  # noqa: PLC0415  half a second of imports
 
     asked = SearchOptions(
         devices=devices, cluster=cluster, product=product, bind=tuple(bind or ()), batch=batch,
         global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline, sequence=sequence,
         recompute=recompute, zero=zero, sequence_parallel=sequence_parallel, interleave=interleave,
         context_parallel=context_parallel, offload=offload, ring_attention=ring_attention,
-        stage_meshes=stage_meshes,
+        stage_meshes=stage_meshes, overlap=overlap,
         search_mode=search_mode, pipeline_stages=pipeline_stages,
         gradient_accumulation=gradient_accumulation, run_phase=run_phase, level=level,
         enable_parallel_optimizer=enable_parallel_optimizer, fully_use_devices=fully_use_devices,
@@ -114,7 +113,7 @@ def search(  # noqa: PLR0913  one parameter per option
         dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
         effort=effort, attention=attention, all_to_all=all_to_all, cut_positions=cut_positions,
         rule=tuple(rule or ()),
-        rules=rules_file(rules), pin=tuple(pin or ()), rest=rest, shard=shard_file(shard),
+        rules=rules_file(rules), pin=tuple(pin or ()), rest=rest, shard=_shard_file(shard),
         cost=cost,
         keep_close_to=explain_options.older_plan(keep_close_to), max_changes=max_changes,
     )  # fmt: skip
@@ -123,7 +122,8 @@ def search(  # noqa: PLR0913  one parameter per option
     if output is not None:
         check_folder(output)
     if server is not None:
-        there = _planned_there(server, model, asked, why_not or ())
+        with Progress() as progress:
+            there = remote_plan(server, model, asked, why_not or (), progress)
         if there.plan is None:
             assert there.error is not None
             _say_refusal(there.error)
@@ -132,20 +132,31 @@ def search(  # noqa: PLR0913  one parameter per option
         _deliver(there.plan, found.table, output, target, there.others, as_json=as_json)
         return
     try:
-        plan = _planned(found)
+        with Progress() as progress:
+            plan = found.plan(progress)
     except InfeasibleError as error:
         _say_refusal(error)
+        from planner.explain.questions import with_fixes  # noqa: PLC0415
+
         why = explain_options.nothing_fits(found, asked, error)
-        _say_remedies(explain_options.with_fixes(error, why), why, as_json=as_json)
+        _say_remedies(with_fixes(error, why), why, as_json=as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
     others = explain_options.other_ways(found, plan, why_not)
     _deliver(plan, found.table, output, target, others, as_json=as_json)
 
 
+def _shard_file(file: Path | None) -> Document | None:
+    """The file with calls of MindSpore's `shard`, if one is given."""
+    from cli.rank_tables import table_text  # noqa: PLC0415
+    from planner.requests.sources import Document  # noqa: PLC0415
+
+    return None if file is None else Document(str(file), table_text(file, f"--shard {file}"))
+
+
 def _question(model: Path, asked: SearchOptions) -> Question:
     """What is asked, with the files that it names; warnings go to stderr."""
-    from planner.asking.searching import question  # noqa: PLC0415
-    from planner.asking.sources import model_file  # noqa: PLC0415
+    from planner.requests.searches import question  # noqa: PLC0415
+    from planner.requests.sources import model_file  # noqa: PLC0415
 
     found = question(
         model_file(model), asked, machine_file(asked.cluster, f"--cluster {asked.cluster}")
@@ -153,18 +164,6 @@ def _question(model: Path, asked: SearchOptions) -> Question:
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return found
-
-
-def _planned(found: Question) -> Plan:
-    with Progress() as progress:
-        return found.plan(progress)
-
-
-def _planned_there(
-    server: str, model: Path, asked: SearchOptions, ways: Sequence[str]
-) -> RemoteAnswer:
-    with Progress() as progress:
-        return remote_plan(server, model, asked, ways, progress)
 
 
 def _deliver(
@@ -177,11 +176,11 @@ def _deliver(
     as_json: bool,
 ) -> None:
     files = [] if output is None else _written(output, _writers(plan, table, target))
-    from planner.asking.precision import precision_notes  # noqa: PLC0415
+    from planner.requests.searches import precision_notes  # noqa: PLC0415
 
     first = precision_notes(plan)
     if as_json:
-        from cli.plan_json import dumps, found  # noqa: PLC0415
+        from planner.requests.plan_json import dumps, found  # noqa: PLC0415
 
         print(dumps(found(plan, files, first) | explain_options.in_json(others)))
         return
@@ -212,16 +211,13 @@ def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, W
     MindSpore lays its mesh out in the order of the ranks, so it gets a rank table in that order.
     """
     from exporters.errors import ExportError  # noqa: PLC0415
-    from planner.asking.searching import plan_bytes  # noqa: PLC0415
+    from planner.requests.searches import plan_bytes  # noqa: PLC0415
     from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415
 
-    def write_plan(path: Path) -> None:
-        path.write_bytes(plan_bytes(plan))
-
-    writers: dict[str, Writer] = {"plan.json": write_plan}
+    writers: dict[str, Writer] = {"plan.json": writer_of(plan_bytes(plan))}
     if table is not None and target == "mindspore":
         text = rank_table_text(table.table_in(plan.rank_order))
-        writers["rank_table.json"] = lambda path: _write_text(path, text)
+        writers["rank_table.json"] = writer_of(text)
     try:
         return writers | target_writers(plan, target)
     except ExportError as error:
@@ -230,10 +226,6 @@ def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, W
             file=sys.stderr,
         )
         return writers
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _say_refusal(error: InfeasibleError) -> None:
@@ -246,9 +238,9 @@ def _say_refusal(error: InfeasibleError) -> None:
 
 
 def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
-    from cli.plan_json import dumps, nothing_fits  # noqa: PLC0415
     from cli.plan_text import print_remedies  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
+    from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
         print_remedies(error, out)

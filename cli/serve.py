@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import at_least_one, memory_bytes, time_limit_s
 from cli.errors import UserError
+from planner.requests.option_texts import at_least_one, memory_bytes, time_limit_s
 
 SHORTEST_TOKEN = 16
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
-from cli.files import write_files
+from cli.files import write_files, writer_of
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -37,8 +37,8 @@ def show(
         return
     files = [] if html is None else _written(found, html)
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-        from cli.plan_json import found as answer  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import found as answer  # noqa: PLC0415
 
         print(dumps(answer(found, files)))
         return
@@ -52,10 +52,7 @@ def show(
 def _written(plan: Plan, target: Path) -> list[Path]:
     from exporters.html import to_html  # noqa: PLC0415
 
-    def write(path: Path) -> None:
-        path.write_text(to_html(plan), encoding="utf-8")
-
-    return write_files(target.parent, {target.name: write})
+    return write_files(target.parent, {target.name: writer_of(to_html(plan))})
 
 
 def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
@@ -65,7 +62,7 @@ def _show_operator(plan: Plan, name: str, *, as_json: bool) -> None:
     if as_json:
         from dataclasses import asdict  # noqa: PLC0415
 
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps(asdict(facts)))
         return

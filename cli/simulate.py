@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, check_picture, write_paths
-from cli.remote import Server, remote_servers, remote_simulation
+from cli.files import Writer, check_outputs, check_picture, write_paths, writer_of
+from cli.remote import Server, remote_simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cli.simulation_arguments import Given
     from costmodel.simulation.result import Simulation
-    from planner.asking.layouts import LayoutOptions
+    from planner.requests.conventional_layouts import LayoutOptions
 
 EPILOG = """\b
 Examples:
@@ -42,10 +44,11 @@ def simulate(  # noqa: PLR0913  one parameter per option
     cluster: choices.OtherCluster = None,
     precision: choices.Precision = None,
     software: choices.Software = None,
+    optimizer: choices.LayoutOptimizer = None,
     servers: choices.ParameterServers = None,
     bandwidth: choices.Bandwidths = None,
-    no_overlap: choices.NoOverlap = False,
-    contention: choices.ContentionMode = "queue",
+    overlap: choices.Overlap = "auto",
+    contention: choices.ContentionMode = "fair",
     fusion: choices.Fusions = None,
     prefetch: choices.Prefetch = 1,
     interference: choices.Interference = 0.0,
@@ -63,12 +66,13 @@ def simulate(  # noqa: PLR0913  one parameter per option
     from cli.simulation_arguments import Given, reported  # noqa: PLC0415  brings in the cost model
 
     given = Given(
-        cluster, servers, tuple(bandwidth or ()), no_overlap, contention, tuple(fusion or ()),
+        cluster, servers, tuple(bandwidth or ()), overlap, contention, tuple(fusion or ()),
         prefetch, interference, jitter, spread, stragglers, samples, seed,
     )  # fmt: skip
     check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
     check_picture(plot, "--plot", here=server is None)
-    asked = _layout(given, layout, precision, software)
+    said = {"precision": precision, "software": software, "optimizer": optimizer}
+    asked = _layout(given, layout, {name: text for name, text in said.items() if text is not None})
     if servers is not None:
         wanted = {"--trace": trace, "--plot": plot}
         given.check_served([name for name, path in wanted.items() if path is not None])
@@ -84,8 +88,8 @@ def simulate(  # noqa: PLR0913  one parameter per option
     with reported():
         files = _written(found, trace, plot)
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-        from cli.simulation_json import answer  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.simulations import answer  # noqa: PLC0415
 
         print(dumps(answer(found, files)))
         return
@@ -96,25 +100,19 @@ def simulate(  # noqa: PLR0913  one parameter per option
         print_simulation(found, files, out)
 
 
-def _layout(
-    given: Given,
-    layout: str | None,
-    precision: str | None,
-    software: str | None,
-) -> LayoutOptions | None:
-    """The layout in place of a plan, if one was given."""
+def _layout(given: Given, layout: str | None, said: Mapping[str, str]) -> LayoutOptions | None:
+    """The layout in place of a plan, if one was given, with what was said of it."""
     if layout is None:
-        for option, value in (("--precision", precision), ("--software", software)):
-            if value is not None:
-                raise UserError(
-                    f"{option} is for layouts",
-                    option,
-                    f"leave {option} out, or add --layout 'dp=16,...' MODEL",
-                )
+        for name in said:
+            raise UserError(
+                f"--{name} is for layouts",
+                f"--{name}",
+                f"leave --{name} out, or add --layout 'dp=16,...' MODEL",
+            )
         return None
     from cli.simulation_arguments import layout_options  # noqa: PLC0415
 
-    return layout_options(layout, given.cluster, precision, software)
+    return layout_options(layout, given.cluster, said)
 
 
 def _simulate_there(
@@ -127,8 +125,8 @@ def _simulate_there(
     *,
     as_json: bool,
 ) -> None:
-    from cli.plan_json import dumps  # noqa: PLC0415
     from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
+    from planner.requests.plan_json import dumps  # noqa: PLC0415
 
     kind = None if plot is None else plot.suffix.lstrip(".").lower()
     result, timeline, picture = remote_simulation(
@@ -136,9 +134,9 @@ def _simulate_there(
     )
     writers: dict[Path, Writer] = {}
     if trace is not None:
-        writers[trace] = lambda path: _write_bytes(path, timeline)
+        writers[trace] = writer_of(timeline)
     if plot is not None:
-        writers[plot] = lambda path: _write_bytes(path, picture)
+        writers[plot] = writer_of(picture)
     files = write_paths(writers)
     if as_json:
         print(dumps({**result, "files": [str(path) for path in files]}))
@@ -146,20 +144,17 @@ def _simulate_there(
         print_figures(result, files)
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 def _served(
     server: str | None, subject: str, layout: LayoutOptions | None, given: Given, *, as_json: bool
 ) -> None:
     """Workers and parameter servers instead of collectives."""
-    from cli.plan_json import dumps  # noqa: PLC0415
     from cli.simulation_arguments import served_run  # noqa: PLC0415
+    from planner.requests.plan_json import dumps  # noqa: PLC0415
 
     assert given.servers is not None
     if server is not None:
-        found = remote_servers(server, subject, layout, asdict(given))
+        asked = asdict(given)
+        found, _, _ = remote_simulation(server, subject, asked, layout, trace=False, plot=None)
     elif layout is None:
         found = given.served_plan(Path(subject))
     else:
@@ -167,7 +162,7 @@ def _served(
     if as_json:
         print(dumps(found))
         return
-    from cli.served_text import print_served  # noqa: PLC0415
+    from cli.simulation_text import print_served  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
@@ -180,15 +175,10 @@ def _written(found: Simulation, trace: Path | None, plot: Path | None) -> list[P
     if trace is not None:
         from costmodel.simulation.trace import trace_json  # noqa: PLC0415
 
-        text = trace_json(found)
-        writers[trace] = lambda path: _write_text(path, text)
+        writers[trace] = writer_of(trace_json(found))
     if plot is not None:
         from costmodel.simulation.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
         kind = plot.suffix.lstrip(".").lower()
         writers[plot] = lambda path: save_plot(found, path, kind)
     return write_paths(writers)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

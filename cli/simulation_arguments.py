@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
 from importers.sizes import configuration
-from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_PRECISION, LayoutOptions
-from planner.asking.parameter_servers import served_json, served_layout, served_plan
-from planner.asking.simulation import SimulationOptions, reported, simulated
-from planner.asking.sources import Document
+from planner.requests.conventional_layouts import DEFAULT_CLUSTER, LayoutOptions
+from planner.requests.parameter_servers import served_json, served_layout, served_plan
+from planner.requests.simulations import SimulationOptions, reported, simulated
+from planner.requests.sources import Document
 from topology.cluster import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ir.plan import Plan
 
 __all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_run"]
@@ -56,16 +58,9 @@ def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, obj
     return served_json(served_layout(run, servers))
 
 
-def layout_options(
-    layout: str, cluster: str | None, precision: str | None, software: str | None
-) -> LayoutOptions:
-    """A layout with what was said of it."""
-    return LayoutOptions(
-        layout=layout,
-        cluster=cluster or DEFAULT_CLUSTER,
-        precision=precision or DEFAULT_PRECISION,
-        software=software,
-    )
+def layout_options(layout: str, cluster: str | None, said: Mapping[str, str]) -> LayoutOptions:
+    """A layout with what was said of it: `precision`, `software`, `optimizer`."""
+    return LayoutOptions(layout=layout, cluster=cluster or DEFAULT_CLUSTER, **said)
 
 
 def model_name(subject: str) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from planner.requests.option_texts import OPTIMIZERS
+
 Subject: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -51,6 +53,15 @@ Precision: TypeAlias = Annotated[
         show_default="bf16",
     ),
 ]
+LayoutOptimizer: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--optimizer",
+        metavar="|".join(OPTIMIZERS),
+        help="With --layout, how parameters are updated; a plan has its own.",
+        show_default="adamw",
+    ),
+]
 Software: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -80,15 +91,20 @@ Bandwidths: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-NoOverlap: TypeAlias = Annotated[
-    bool, typer.Option("--no-overlap", help="Let communication and computation take turns.")
+Overlap: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--overlap",
+        metavar="auto|none",
+        help="Communication beside computation, or none: then they take turns.",
+    ),
 ]
 ContentionMode: TypeAlias = Annotated[
     str,
     typer.Option(
         "--contention",
-        metavar="queue|fair|none",
-        help="What transfers that meet at a port do: take turns, share it fairly, or not notice.",
+        metavar="fair|queue|none",
+        help="What transfers that meet at a port do: share it fairly, take turns, or not notice.",
     ),
 ]
 Fusions: TypeAlias = Annotated[

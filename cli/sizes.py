@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from cli import options
 from cli import size_options as sizes_of
-from cli.arguments import at_least_one, one_of
 from cli.errors import UserError
-from cli.files import check_folder, write_files
+from cli.files import check_folder, write_files, writer_of
+from planner.requests.option_texts import at_least_one, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,9 @@ def sizes(  # noqa: PLR0913  one parameter per option
 
     facts = size_facts(config, _name(model, output), sequence)
     if output is not None:
-        write_files(output.parent, {output.name: lambda path: _write(path, config)})
+        write_files(
+            output.parent, {output.name: writer_of(json.dumps(dict(config), indent=2) + "\n")}
+        )
     _print_facts(facts, config, output, as_json=as_json)
 
 
@@ -107,10 +109,6 @@ def _name(model: str | None, output: Path | None) -> str:
     if output is not None:
         return output.stem
     return "model" if model is None else Path(model).stem if model.endswith(".json") else model
-
-
-def _write(path: Path, config: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
 
 
 def _print_list(*, as_json: bool) -> None:

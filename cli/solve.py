@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli import options, solve_options
-from cli.arguments import at_least_one, time_limit_s
-from cli.files import check_folder, write_files
+from cli.files import check_folder, write_files, writer_of
 from cli.progress import Progress
+from planner.requests.option_texts import at_least_one, time_limit_s
 
 if TYPE_CHECKING:
-    from planner.network import Network
+    from planner.reduction.network import Network
     from planner.solvers.network_search import Answer
 
 NO_ANSWER = 1
@@ -56,7 +56,7 @@ def solve(
     at_least_one(threads, "--threads")
     if output is not None:
         check_folder(output.parent)
-    from planner.instances import read_instance  # noqa: PLC0415  brings in numpy
+    from planner.requests.instances import read_instance  # noqa: PLC0415  brings in numpy
     from planner.solvers.network_search import Limits, search_network  # noqa: PLC0415  and numba
 
     with Progress() as progress:
@@ -97,7 +97,7 @@ def _deliver(
                 "bound": _number(answer.bound),
             }
         )
-        write_files(output.parent, {output.name: lambda path: _write(path, text)})
+        write_files(output.parent, {output.name: writer_of(text)})
     record = _record(answer, network, times)
     if as_json:
         print(json.dumps(record))
@@ -115,10 +115,6 @@ def _deliver(
         print("the time limit cut the search short; another run may answer differently")
     if output is not None:
         print(f"wrote {output}")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _record(answer: Answer, network: Network, times: Times) -> dict[str, object]:

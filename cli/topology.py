@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.arguments import device_count
 from cli.errors import UserError
 from cli.files import check_picture, write_files
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
+from planner.requests.option_texts import device_count
 
 if TYPE_CHECKING:
     from cli.topology_check import Verdict

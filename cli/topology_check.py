@@ -8,8 +8,8 @@ from typing import Any
 
 from cli.errors import UserError
 from cli.machine_files import machine_text
-from planner.asking.machines import is_rank_table
-from planner.asking.sources import Document
+from planner.requests.machines import is_rank_table
+from planner.requests.sources import Document
 from topology.errors import ClusterError, Violation
 from topology.loading import check_machine
 
@@ -66,8 +66,8 @@ def _rank_table(path: Path, text: str, product: str | None) -> Verdict:
     return Verdict(
         name=path.name,
         kind="rank table",
-        errors=tuple(Violation(e.code, e.where, e.message) for e in report.errors),
-        warnings=tuple(Violation(w.code, w.where, w.message) for w in report.warnings),
+        errors=report.errors,
+        warnings=report.warnings,
         product=str(report.product),
         inferred=report.inferred,
     )

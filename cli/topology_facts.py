@@ -40,7 +40,7 @@ def shown(name: str, devices: int | None) -> Facts:
     if is_chip(name):
         return {"kind": "chip", **chip_profile(name).model_dump(mode="json", exclude_none=True)}
     if not catalogue.is_machine(name):
-        known = (*catalogue.machine_names(), *catalogue.server_names(), *catalogue.chip_names())
+        known = (*catalogue.cluster_names(), *catalogue.server_names(), *catalogue.chip_names())
         raise unknown_name("machine, server or chip", name, known, f"the name {name}")
     return machine_facts(catalogue.named_machine(name), devices)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli import options, verify_options
-from cli.arguments import one_of
 from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
 from cli.progress import Progress
 from cli.remote import Server, remote_verification
-from planner.asking.verification import VerificationOptions
+from planner.requests.option_texts import one_of
+from planner.requests.verification import VerificationOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,14 +43,13 @@ def verify(  # noqa: PLR0913  one parameter per option
     scale: verify_options.Scale = "small",
     executor: verify_options.Executor = "reference",
     mindspore_python: verify_options.MindSporePython = None,
-    backend: verify_options.Backend = "reference",
     devices: verify_options.VirtualDevices = None,
     seed: verify_options.Seed = 0,
     server: Server = None,
     as_json: options.Json = False,
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
-    options_of_run = VerificationOptions(scale=scale, backend=backend, seed=seed)
+    options_of_run = VerificationOptions(scale=scale, seed=seed)
     options_of_run.check()
     one_of(executor, EXECUTORS, "--executor", "executor")
     check_judge(executor, mindspore_python)
@@ -58,8 +57,8 @@ def verify(  # noqa: PLR0913  one parameter per option
         _verify_there(server, model, plan, options_of_run, executor, as_json=as_json)
         return
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
-    from planner.asking.sources import model_file  # noqa: PLC0415
-    from planner.asking.verification import given_numbers, judged, scaled  # noqa: PLC0415
+    from planner.requests.sources import model_file  # noqa: PLC0415
+    from planner.requests.verification import given_numbers, judged, scaled  # noqa: PLC0415
 
     found = read_plan(plan, staged=executor == REFERENCE)
     _check_devices(found, devices)
@@ -70,7 +69,7 @@ def verify(  # noqa: PLR0913  one parameter per option
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
         verdict: Verdict | Judgement = (
-            judged(smaller, values, backend)
+            judged(smaller, values)
             if executor == REFERENCE
             else judgement(executor, smaller, values, mindspore_python)
         )
@@ -88,8 +87,8 @@ def _verify_there(
             "a service has the reference executor alone", f"--executor {executor}",
             "leave --server out",
         )  # fmt: skip
-    from cli.plan_json import dumps  # noqa: PLC0415
     from cli.remote_text import print_verification  # noqa: PLC0415
+    from planner.requests.plan_json import dumps  # noqa: PLC0415
 
     with Progress() as progress:
         found = remote_verification(server, model, plan, asdict(asked), progress)
@@ -112,11 +111,11 @@ def _check_devices(plan: Plan, devices: int | None) -> None:
 
 def _print(verdict: Verdict | Judgement, plan: Plan, notes: list[str], *, as_json: bool) -> None:
     from cli.judgement_text import judgement_record, print_judgement  # noqa: PLC0415
-    from cli.plan_json import dumps  # noqa: PLC0415
     from cli.text import page  # noqa: PLC0415  brings in rich
     from cli.verdict_text import print_verdict  # noqa: PLC0415
     from executors.verdict import Verdict  # noqa: PLC0415
-    from planner.asking.verification import verdict_record  # noqa: PLC0415
+    from planner.requests.plan_json import dumps  # noqa: PLC0415
+    from planner.requests.verification import verdict_record  # noqa: PLC0415
 
     if isinstance(verdict, Verdict):
         record, show = verdict_record(verdict, notes), partial(print_verdict, verdict)

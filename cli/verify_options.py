@@ -16,15 +16,6 @@ Scale: TypeAlias = Annotated[
         "allow, full as it is.",
     ),
 ]
-Backend: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--backend",
-        metavar="reference|onnxruntime",
-        help="What runs the operators forward: ONNX's reference in double precision, or "
-        "onnxruntime in single precision, which is faster on large arrays.",
-    ),
-]
 Executor: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,14 @@ import typer
 from cli import options
 from cli import whatif_options as sweeps
 from cli.errors import UserError
-from cli.files import check_folder, check_picture, write_files
+from cli.files import (
+    Writer,
+    check_folder,
+    check_picture,
+    write_files,
+    write_paths,
+    writer_of,
+)
 from cli.progress import Progress
 from cli.remote import Server, SweepWishes, remote_sweep
 
@@ -80,7 +86,7 @@ def whatif(  # noqa: PLR0913  one parameter per option
     """Plan the same model on many machines and at many sizes, and compare."""
     _check_outputs(output, csv, plot)
     check_picture(plot, "--plot", here=server is None)
-    from planner.asking.options import SearchOptions  # noqa: PLC0415  half a second of imports
+    from planner.requests.search_options import SearchOptions  # noqa: PLC0415  half a second of imports
     from planner.whatif.composed import SweepOptions  # noqa: PLC0415
 
     asked = SearchOptions(
@@ -112,8 +118,8 @@ def whatif(  # noqa: PLR0913  one parameter per option
         report = given.report(progress)
     files = _written(report, csv, plot)
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
-        from cli.whatif_json import answer  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+        from planner.whatif.report import answer  # noqa: PLC0415
 
         print(dumps(answer(report, files)))
     else:
@@ -152,27 +158,21 @@ def _written_there(
     made: Mapping[str, bytes], folder: Path | None, csv: Path | None, plot: Path | None
 ) -> list[Path]:
     """What a service made, where the command would have written it."""
-    out: list[Path] = []
-    for path in (csv, plot):
-        if path is not None:
-            kind = path.suffix.lower() if path is plot else ".csv"
-            content = made[f"sweep{kind}"]
-            out += write_files(path.parent, {path.name: partial(_write, content=content)})
+    kinds = {
+        path: "csv" if path is csv else path.suffix[1:].lower() for path in (csv, plot) if path
+    }
+    out = write_paths({path: writer_of(made[f"sweep.{kind}"]) for path, kind in kinds.items()})
     if folder is not None:
         for name in ("results", "plans"):
             own = {path: made[path] for path in made if path.startswith(f"{name}/")}
-            writers = {Path(path).name: partial(_write, content=own[path]) for path in own}
+            writers = {Path(path).name: writer_of(own[path]) for path in own}
             write_files(folder / name, writers)
     return out
 
 
-def _write(path: Path, *, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 def _tell(found: Mapping[str, Any], files: Sequence[Path], *, as_json: bool) -> None:
     if as_json:
-        from cli.plan_json import dumps  # noqa: PLC0415
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
 
         print(dumps({**found, "files": [str(path) for path in files]}))
     else:
@@ -194,23 +194,16 @@ def _check_outputs(folder: Path | None, csv: Path | None, plot: Path | None) -> 
 
 def _written(report: Report, csv: Path | None, plot: Path | None) -> list[Path]:
     """The files that were asked for, each whole or not at all."""
-    out: list[Path] = []
+    writers: dict[Path, Writer] = {}
     if csv is not None:
-        from planner.whatif.table import csv_text  # noqa: PLC0415
+        from planner.whatif.report import csv_text  # noqa: PLC0415
 
-        text = csv_text(report.points, report.prices)
-        out += write_files(csv.parent, {csv.name: lambda path: _write_text(path, text)})
+        writers[csv] = writer_of(csv_text(report.points, report.prices))
     if plot is not None:
         from planner.whatif.plot import save_plot  # noqa: PLC0415  brings in matplotlib
 
         kind = plot.suffix.lstrip(".").lower()
-
-        def drawn(path: Path) -> None:
-            save_plot(report.points, report.prices, path, kind, report.changes)
-
-        out += write_files(plot.parent, {plot.name: drawn})
-    return out
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+        writers[plot] = lambda path: save_plot(
+            report.points, report.prices, path, kind, report.changes
+        )
+    return write_paths(writers)

@@ -10,15 +10,15 @@ from cli.errors import UserError, unknown_name
 from cli.machine_files import machine_file
 from cli.progress import Progress
 from cli.whatif_progress import Remaining
-from planner.asking.options import SearchOptions
-from planner.asking.sources import Document, model_file
-from planner.asking.texts import at_least_one
+from planner.requests.option_texts import at_least_one
+from planner.requests.search_options import SearchOptions
+from planner.requests.sources import Document, model_file
+from planner.whatif.analysis import Prices, bundled_prices, read_prices
 from planner.whatif.composed import Bench, SweepOptions, sweep_report
-from planner.whatif.engines import Engine, LocalEngine
-from planner.whatif.prices import Prices, bundled_prices, read_prices
 from planner.whatif.ray_engine import RayEngine
 from planner.whatif.report import Report
-from planner.whatif.store import Store
+from planner.whatif.sweep import Store
+from planner.whatif.workbench import Engine, LocalEngine
 
 ENGINES = ("local", "ray")
 MOST_WORKERS = 8

@@ -9,12 +9,10 @@ from rich.console import Console
 
 from cli.text import table
 from cli.whatif_progress import span
-from planner.whatif.analysis import Deadline, planned, rate_of
-from planner.whatif.around import Around
+from planner.whatif.analysis import Deadline, bill, planned, rate_of
 from planner.whatif.axes import Place, shown
-from planner.whatif.prices import bill
-from planner.whatif.remaining import Aftermath
-from planner.whatif.report import Report
+from planner.whatif.goodput import Aftermath
+from planner.whatif.report import Around, Report
 from planner.whatif.shapes import Shapes
 from planner.whatif.sweep import Point
 

@@ -36,8 +36,23 @@ class _Curves:
         """Seconds of every sequence for a tensor of so many bytes, shape (sequences,)."""
         known = self.messages
         each = self.table.time_s(known.rows, known.share * nbytes, latency_scale)
-        found = np.zeros(len(known.of_sequence))
-        for column in known.of_sequence.T:
+        return self._summed(each)
+
+    def tiers_s(self, nbytes: float, latency_scale: float, mesh: Mesh) -> FloatArray:
+        """Seconds in which every sequence holds the links of a tier, shape (tiers, sequences)."""
+        known = self.messages
+        each = self.table.time_s(known.rows, known.share * nbytes, latency_scale)
+        crossed = [mesh.tiers_of(axes) for _, axes in known.groups]
+        found = []
+        for tier in mesh.used_tiers:
+            own = np.array([tier in crossed[row] for row in known.rows], dtype=np.float64)
+            found.append(self._summed(each * own))
+        return np.array(found).reshape(len(found), len(known.of_sequence))
+
+    def _summed(self, each: FloatArray) -> FloatArray:
+        """The sum over the messages of every sequence of what each of them takes."""
+        found = np.zeros(len(self.messages.of_sequence))
+        for column in self.messages.of_sequence.T:
             found += np.where(column < 0, 0.0, each[column])
         return found
 
@@ -68,16 +83,32 @@ class MindsporeRedistribution:
         nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
         return np.asarray(self._time_s(nbytes, tensor.latency_scale)[sequences])
 
+    def pair_tier_s(
+        self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
+    ) -> FloatArray:
+        """Seconds in which each way holds the links of a tier, shape (tiers, len(sources),
+        len(targets)).
+        """
+        sequences = self._sequences.of_pairs(sources, targets)
+        nbytes = math.prod(tensor.dims) * dtype_bytes(tensor.dtype)
+        curves = self._priced()
+        return curves.tiers_s(nbytes, tensor.latency_scale, self.mesh)[:, sequences]
+
     def _time_s(self, nbytes: float, latency_scale: float) -> FloatArray:
         """Seconds of every sequence for a tensor of so many bytes, shape (sequences,)."""
-        curves, messages = self._curves, self._sequences.messages()
-        if curves is None or curves.messages is not messages:
-            self._curves = curves = _Curves(messages, self.model.table(messages.groups))
-            self._times = {}
+        curves = self._priced()
         key = (nbytes, latency_scale)
         if key not in self._times:
             self._times[key] = curves.time_s(nbytes, latency_scale)
         return self._times[key]
+
+    def _priced(self) -> _Curves:
+        """The curves of all sequences that are known by now."""
+        curves, messages = self._curves, self._sequences.messages()
+        if curves is None or curves.messages is not messages:
+            self._curves = curves = _Curves(messages, self.model.table(messages.groups))
+            self._times = {}
+        return curves
 
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
         """The moves, in order."""

@@ -5,10 +5,7 @@ Fitted by benchmarks/plan_steps.py to runs of transformers; docs/fidelity.md has
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 import data
 from costmodel.operators.constants import POOLED, generation_of
@@ -17,13 +14,10 @@ from ir.published import DENSE
 from topology.units import format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from topology.cluster import Chip
 
 __all__ = ["SHORT_OPERATOR_S", "published_steps"]
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 SHORT_OPERATOR_S = 80e-6
 """Mean time of a forward operator below which starting its kernels takes longer than they do, where
@@ -53,16 +47,9 @@ def published_steps(
     if operator_s < SHORT_OPERATOR_S:
         mean, least = format_seconds(operator_s), format_seconds(SHORT_OPERATOR_S)
         return None, f"forward operators take {mean} in the mean, those of the runs {least} or more"
-    known = _fitted().get(kind, {})
+    known = data.calibration("plan_steps")["kinds"].get(kind, {})
     own = generation in known
     record = known.get(generation if own else POOLED)
     if record is None:
         return None, "no runs of this kind of model were priced"
     return Published(generation if own else "", **record, kind=kind), ""
-
-
-@cache
-def _fitted() -> Mapping[str, Any]:
-    text = data.read_text("calibration", "plan_steps.yaml")
-    kinds: Mapping[str, Any] = yaml.load(text, Loader=_LOADER)["kinds"]  # noqa: S506
-    return kinds

@@ -184,6 +184,8 @@ class _Table:
     """By the cheapest sequence of moves."""
     best: FloatArray
     """The same, with a last step that is none of the moves."""
+    goal: IntArray
+    """The layout before that last step, shape (S, S)."""
 
 
 @dataclass(slots=True)
@@ -201,6 +203,7 @@ class Redistribution:
     _spaces: dict[int, StateSpace] = field(default_factory=dict)
     _moves: dict[int, _Prices] = field(default_factory=dict)
     _tables: dict[Shardable, _Table] = field(default_factory=dict)
+    _by_tier: dict[Shardable, FloatArray] = field(default_factory=dict)
 
     def space(self, rank: int) -> StateSpace:
         if rank not in self._spaces:
@@ -226,6 +229,64 @@ class Redistribution:
         rows = np.array([space.index[s] for s in sources], dtype=np.intp)
         columns = np.array([space.index[t] for t in targets], dtype=np.intp)
         return table[np.ix_(rows, columns)]
+
+    def pair_tier_s(
+        self, tensor: Shardable, sources: Sequence[Layout], targets: Sequence[Layout]
+    ) -> FloatArray:
+        """Seconds in which each way from a source to a target holds the links of a tier, which a
+        message does to all that it crosses; shape (tiers, len(sources), len(targets)).
+        """
+        space = self.space(len(tensor.dims))
+        if tensor not in self._by_tier:
+            self._by_tier[tensor] = self._in_tiers(tensor)
+        rows = np.array([space.index[s] for s in sources], dtype=np.intp)
+        columns = np.array([space.index[t] for t in targets], dtype=np.intp)
+        return self._by_tier[tensor][:, rows[:, None], columns]
+
+    def _in_tiers(self, tensor: Shardable) -> FloatArray:
+        """The same of all layouts: every pair goes its cheapest way, move by move."""
+        space, found = self.space(len(tensor.dims)), self._table(tensor)
+        count, tiers = len(space.layouts), self.mesh.used_tiers
+        crosses = self._crosses(tensor, tiers)
+        following = np.empty((count, count), dtype=np.intp)
+        for here in range(count):
+            through = found.single[here][:, None] + found.closed
+            through[here] = np.inf
+            following[here] = through.argmin(axis=0)
+        goal = found.goal
+        at_layout = np.broadcast_to(np.arange(count)[:, None], (count, count)).copy()
+        out = np.zeros((len(tiers), count, count))
+        open_still = (at_layout != goal) & (found.best < UNREACHABLE_S)
+        for _ in range(count):
+            if not open_still.any():
+                break
+            at = at_layout[open_still]
+            after = following[at, goal[open_still]]
+            out[:, open_still] += crosses[:, at, after] * found.single[at, after]
+            at_layout[open_still] = after
+            open_still = open_still & (at_layout != goal)
+        return out
+
+    def _crosses(self, tensor: Shardable, tiers: Sequence[int]) -> FloatArray:
+        """Whether the cheapest move between two layouts crosses a tier, shape (tiers, S, S)."""
+        space = self.space(len(tensor.dims))
+        sources, targets, held, curves, rows, factor = self._priced_moves(space)
+        times = curves.time_s(rows, self._local_bytes(tensor)[held] * factor, tensor.latency_scale)
+        own = np.array(
+            [
+                [
+                    move.kind is not None and tier in self.mesh.tiers_of(move.axes)
+                    for move in space.moves
+                ]
+                for tier in tiers
+            ],
+            dtype=np.float64,
+        ).reshape(len(tiers), len(space.moves))
+        out = np.zeros((len(tiers), len(space.layouts), len(space.layouts)))
+        # Written last: the cheapest of several moves between the same two.
+        order = np.argsort(-times, kind="stable")
+        out[:, sources[order], targets[order]] = own[:, order]
+        return out
 
     def steps(self, tensor: Shardable, source: Layout, target: Layout) -> tuple[Step, ...]:
         """The moves of the cheapest way, in order."""
@@ -294,17 +355,23 @@ class Redistribution:
             np.minimum(compact, compact[:, middle, None] + compact[None, middle, :], out=compact)
         closed = single.copy()
         closed[np.ix_(inside, inside)] = compact
-        return _Table(single, closed, self._with_last_step(space, closed))
+        return _Table(single, closed, *self._with_last_step(space, closed))
 
-    def _with_last_step(self, space: StateSpace, closed: FloatArray) -> FloatArray:
-        """Times with the free step to a term of a sum at the end, where that is a step apart."""
+    def _with_last_step(self, space: StateSpace, closed: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Times with the free step to a term of a sum at the end, where that is a step apart, and
+        the layouts before it.
+        """
+        goal = np.broadcast_to(np.arange(len(closed)), closed.shape)
         if not self.eager_sums:
-            return closed
-        best = closed.copy()
+            return closed, goal
+        best, goal = closed.copy(), goal.copy()
         for number, layout in enumerate(space.layouts):
             if layout.partial:
-                best[:, number] = closed[:, space.with_fewer_terms(layout)].min(axis=1)
-        return best
+                fewer = np.array(space.with_fewer_terms(layout))
+                chosen = closed[:, fewer].argmin(axis=1)
+                best[:, number] = closed[np.arange(len(closed)), fewer[chosen]]
+                goal[:, number] = fewer[chosen]
+        return best, goal
 
     def _nested(self, tensor: Shardable, sources: IntArray, targets: IntArray) -> NDArray[np.bool_]:
         """Whether the coarser pieces of every dimension are made of whole finer ones, per move.

@@ -4,10 +4,16 @@ Data files are YAML; every number in them carries its unit, its source (a key of
 and how far to trust it.
 """
 
+from functools import cache
 from importlib.resources import files as _package_files
 from importlib.resources.abc import Traversable
+from typing import Any
 
-__all__ = ["files", "names", "read_text"]
+import yaml
+
+__all__ = ["calibration", "files", "names", "read_text", "read_yaml"]
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # reads forty times faster
 
 
 def files(*parts: str) -> Traversable:
@@ -18,6 +24,18 @@ def files(*parts: str) -> Traversable:
 def read_text(*parts: str) -> str:
     """The text of one bundled file, such as `read_text("chips", "a100_sxm_80g.yaml")`."""
     return files(*parts).read_text(encoding="utf-8")
+
+
+@cache
+def read_yaml(*parts: str) -> dict[str, Any]:
+    """The mapping in one bundled file, read once; nobody changes it."""
+    found: dict[str, Any] = yaml.load(read_text(*parts), Loader=_LOADER)  # noqa: S506  a safe one
+    return found
+
+
+def calibration(name: str) -> dict[str, Any]:
+    """The mapping in a file of `calibration`, such as `calibration("operators")`."""
+    return read_yaml("calibration", f"{name}.yaml")
 
 
 def names(folder: str) -> tuple[str, ...]:

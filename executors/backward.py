@@ -1,4 +1,4 @@
-"""The backward pass of a plan on virtual devices, and of its graph on one.
+"""The backward pass of one stage of a plan on virtual devices.
 
 Gradients travel the edges of the forward pass the other way. Where the target keeps terms of sums
 between operators, a gradient has the layout that the plan says; for MindSpore it is a share of a
@@ -7,47 +7,28 @@ sum over every axis that does not split its tensor, and the loss is divided amon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from executors.algorithms import ALGORITHMS
-from executors.evaluation import Evaluator, NotRunError
 from executors.exchange import ExchangeError, exchanged
 from executors.gradients import run_backward
-from executors.placement import Array, Spread, disagreement, whole
-from executors.reference import Forward, Run, paths_of
+from executors.placement import Spread, disagreement
+from executors.reference import Forward, paths_of
+from executors.semantics.call import NotRunError
 from executors.splits import GRADIENT_TERMS
-from executors.spmd import Around, Runner
+from executors.spmd import Around
 from ir.differentiation import operand_gradients, read_back, tensors_with_gradient
 from ir.dtypes import dtype_bytes
-from ir.graph import Op, Role
+from ir.graph import Op
 from ir.layout import Layout
-from ir.plan import LEAVES, Plan
+from ir.plan import LEAVES
+from ir.plan_enums import Cause
 from topology.mesh import Mesh
 
-BACKWARD = frozenset({"activation gradient", "gradient sync"})
-GATHER = frozenset({"parameter gather"})
-
-
-def run_training(plan: Plan, values: Mapping[str, Array], runner: Runner | None = None) -> Run:
-    """Run the forward and the backward pass of a plan; gradients of parameters are outputs too.
-
-    Args:
-        plan: a plan of training whose backward pass is not in the graph.
-        values: numbers of every input, parameter, buffer and constant of its graph.
-        runner: runs the operators forward; ONNX's reference if none is given.
-    """
-    forward = Forward(plan, values, runner or Evaluator())
-    for op in plan.graph.ops:
-        forward.step(op)
-    backward = Backward(forward)
-    for op in reversed(plan.graph.ops):
-        backward.step(op)
-    backward.finish()
-    forward.compare_inside()
-    return forward.run
+BACKWARD = frozenset({Cause.ACTIVATION_GRADIENT, Cause.GRADIENT_SYNC})
+GATHER = frozenset({Cause.PARAMETER_GATHER})
 
 
 def gradient_name(parameter: str) -> str:
@@ -194,21 +175,6 @@ class Backward:
     def _sum(self, found: list[Spread]) -> Spread:
         parts = zip(*(gradient.shards for gradient in found), strict=True)
         return replace(found[0], shards=tuple(sum(p[1:], p[0]) for p in parts))
-
-    def finish(self) -> None:
-        """Gradients of the parameters, as they rest."""
-        for tensor in self.graph.parameters:
-            if tensor.role is not Role.PARAMETER or tensor.name not in self.arrived:
-                continue
-            planned = self.forward.resting[tensor.name]
-            given = planned.gradient or planned.layout
-            try:
-                self.gather_again(tensor.name)
-                gradient = self._at_origin(tensor.name, self.forward.layout(given))
-            except (NotRunError, ExchangeError) as error:
-                self.run.not_run[tensor.name] = f"gradient: {error}"
-                continue
-            self.run.outputs[gradient_name(tensor.name)] = whole(gradient)
 
     def gather_again(self, name: str) -> None:
         """Repeat the gather of a parameter for all its readers, if the backward pass wants it."""

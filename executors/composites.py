@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import autograd.numpy as anp
 from autograd.tracer import getval
 
-from executors.evaluation import NotRunError
 from executors.placement import Array, Spread, coordinates, spread
+from executors.semantics.call import NotRunError
 from executors.splits import (
     Assignment,
     derived_assignment,
@@ -36,7 +36,15 @@ def run_composite(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
     Raises:
         NotRunError: the layouts outside are not those that the parts allow.
     """
-    return _Composite(task, algorithms).run()
+    layouts = [None if o is None else o.layout for o in task.operands]
+    flow = flow_of(OpView(task.op, task.graph), layouts, task.layouts, task.mesh.sizes)
+    return _Composite(task, algorithms, flow, _given(task)).run()
+
+
+def _given(task: Task) -> dict[str, Spread]:
+    """The operands by name."""
+    pairs = zip(task.op.inputs, task.operands, strict=True)
+    return {name: operand for name, operand in pairs if name and operand is not None}
 
 
 def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
@@ -46,11 +54,7 @@ def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
     the same factor is cut.
     """
     mesh = task.mesh
-    held: dict[str, Spread] = {
-        name: operand
-        for name, operand in zip(task.op.inputs, task.operands, strict=True)
-        if name and operand is not None
-    }
+    held = _given(task)
     for part in task.op.parts:
         operands = [_held(task, held, name) if name else None for name in part.inputs]
         rule = lookup(part.kind).rule(OpView(part, task.graph))
@@ -77,7 +81,7 @@ def _held(task: Task, held: Mapping[str, Spread], name: str) -> Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Step:
     """One part, and what each mesh axis splits of it."""
 
     part: Op
@@ -88,62 +92,35 @@ class _Step:
     def axes(self) -> set[int]:
         return {axis for axis, factor in enumerate(self.assignment) if factor >= 0}
 
+    @property
+    def lost(self) -> set[int]:
+        """Axes over which the result is summed."""
+        return reduced_axes(self.rule, self.assignment)
+
 
 @dataclass(slots=True)
-class _Composite:
-    """A composite under way."""
+class Flow:
+    """How the parts of a composite are split, and which of their gradients are terms of sums."""
 
-    task: Task
-    algorithms: Mapping[str, Algorithm]
-    steps: list[_Step] = field(default_factory=list)
-    held: dict[str, Spread] = field(default_factory=dict)
-    terms: dict[str, set[int]] = field(default_factory=dict)
+    steps: tuple[Step, ...]
+    terms: dict[str, set[int]]
     """For each tensor the axes over which its gradient is a term of a sum."""
+    ends: Mapping[str, Layout]
+    """Layouts of the results of the composite."""
     working: list[set[int]] = field(default_factory=list)
     """For each step the axes over which the gradients that it passes on are terms."""
 
-    def run(self) -> Shards:
-        self._plan()
-        self._find_terms()
-        for name, operand in zip(self.task.op.inputs, self.task.operands, strict=True):
-            if name and operand is not None:
-                self.held[name] = operand
-        for place in range(len(self.steps)):
-            self._run_step(place)
-        names = [n for n in self.task.op.outputs if n]
-        ends = [self._passed(name, set()) for name in names]
-        return [[end.shards[rank] for end in ends] for rank in self.task.ranks]
-
-    def _plan(self) -> None:
-        """What each axis splits of the parts, from the layouts of operands and results."""
-        view = OpView(self.task.op, self.task.graph)
-        rule, maps = fused_rule(view), tensor_maps(view)
-        layouts = [None if o is None else o.layout for o in self.task.operands]
-        ends = replace(rule, operands=(*rule.operands, *rule.results))
-        given = derived_assignment(ends, [*layouts, *self.task.layouts], self.task.mesh.sizes)
-        if any(f in rule.locked for f in given):
-            raise NotRunError("a factor is split that the parts do not let be split")
-        for part in self.task.op.parts:
-            own = lookup(part.kind).rule(OpView(part, self.task.graph))
-            classes = part_factors(part, own, maps)
-            split = tuple(classes.get(f, -1) if f >= 0 else -1 for f in given)
-            self.steps.append(_Step(part, own, split))
-        split_axes = {axis for axis, factor in enumerate(given) if factor >= 0}
-        for name, layout in zip(self.task.op.inputs, layouts, strict=True):
-            self.terms[name] = split_axes - set(layout.split_axes if layout else ())
-
-    def _find_terms(self) -> None:
+    def find_terms(self) -> None:
         """From the last part to the first: which gradients are terms."""
         reading: dict[str, set[int]] = {}
         self.working = [set() for _ in self.steps]
         for place in reversed(range(len(self.steps))):
             step = self.steps[place]
             outputs = [n for n in step.part.outputs if n]
-            lost = reduced_axes(step.rule, step.assignment)
             for name in outputs:
                 found = reading.get(name, set())
                 # One message serves all axes of a sum.
-                self.terms[name] = found | (lost if found & lost else set())
+                self.terms[name] = found | (step.lost if found & step.lost else set())
             passed = set().union(*(self.terms[n] for n in outputs)) - step.axes
             for name in outputs:
                 self.terms[name] |= passed
@@ -151,9 +128,79 @@ class _Composite:
             for name in step.part.inputs:
                 reading.setdefault(name, set()).update(self.working[place])
 
-    def _run_step(self, place: int) -> None:
-        step, task = self.steps[place], self.task
-        operands = [self._passed(n, self.working[place]) if n else None for n in step.part.inputs]
+    def completed(self, name: str, layout: Layout) -> tuple[Layout, tuple[int, ...], Backward]:
+        """The layout of a result once its sum is complete, the axes over which that is summed, and
+        what the gradient takes; a sum that the composite ends in stays as its layout says.
+        """
+        wanted = self.ends[name].partial if name in self.ends else ()
+        extra = tuple(a for a in layout.partial if a not in wanted)
+        backward = Backward.SUM if self.terms[name] & set(extra) else Backward.OWN
+        return (replace(layout, partial=tuple(wanted)) if extra else layout), extra, backward
+
+    def summed_late(self, step: Step, name: str, layout: Layout) -> tuple[int, ...]:
+        """Axes over which the gradients of a complete result are summed on their way back."""
+        inside = tuple(sorted(step.lost - set(layout.partial) - set(layout.split_axes)))
+        return inside if self.terms[name] & set(inside) else ()
+
+    def once(self, name: str, layout: Layout | None, working: set[int]) -> set[int]:
+        """Axes along which only the first device passes a gradient on that is the same everywhere,
+        so that it counts once.
+        """
+        own = {*layout.split_axes, *layout.partial} if layout is not None else set()
+        return self.terms.get(name, set()) - working - own
+
+
+def flow_of(
+    view: OpView,
+    operands: Sequence[Layout | None],
+    results: Sequence[Layout],
+    sizes: Sequence[int],
+) -> Flow:
+    """The flow of a composite, from the layouts of its operands and results.
+
+    Raises:
+        NotRunError: the layouts outside are not those that the parts allow.
+    """
+    op = view.op
+    rule, maps = fused_rule(view), tensor_maps(view)
+    ends = replace(rule, operands=(*rule.operands, *rule.results))
+    given = derived_assignment(ends, [*operands, *results], sizes)
+    if any(f in rule.locked for f in given):
+        raise NotRunError("a factor is split that the parts do not let be split")
+    steps = []
+    for part in op.parts:
+        own = lookup(part.kind).rule(OpView(part, view.graph))
+        classes = part_factors(part, own, maps)
+        steps.append(Step(part, own, tuple(classes.get(f, -1) if f >= 0 else -1 for f in given)))
+    axes = {axis for axis, factor in enumerate(given) if factor >= 0}
+    terms = {
+        name: axes - set(layout.split_axes if layout else ())
+        for name, layout in zip(op.inputs, operands, strict=True)
+    }
+    names = [n for n in op.outputs if n]
+    flow = Flow(tuple(steps), terms, dict(zip(names, results, strict=True)))
+    flow.find_terms()
+    return flow
+
+
+@dataclass(slots=True)
+class _Composite:
+    """A composite under way."""
+
+    task: Task
+    algorithms: Mapping[str, Algorithm]
+    flow: Flow
+    held: dict[str, Spread]
+
+    def run(self) -> Shards:
+        for place, step in enumerate(self.flow.steps):
+            self._run_step(step, self.flow.working[place])
+        ends = [self._passed(name, set()) for name in self.flow.ends]
+        return [[end.shards[rank] for end in ends] for rank in self.task.ranks]
+
+    def _run_step(self, step: Step, working: set[int]) -> None:
+        task = self.task
+        operands = [self._passed(n, working) if n else None for n in step.part.inputs]
         found, _ = run_operator(
             step.part,
             task.graph,
@@ -163,39 +210,26 @@ class _Composite:
             self.algorithms,
             Around(task.mesh, task),
         )
-        lost = reduced_axes(step.rule, step.assignment)
         for name, result in zip((n for n in step.part.outputs if n), found, strict=True):
-            self.held[name] = self._complete(name, result, lost)
+            self.held[name] = self._complete(step, name, result)
 
-    def _complete(self, name: str, result: Spread, lost: set[int]) -> Spread:
-        """A sum inside is completed; one that the composite ends in stays as its layout says."""
-        wanted = self._wanted_partial(name)
-        extra = tuple(a for a in result.layout.partial if a not in wanted)
-        terms = self.terms[name]
+    def _complete(self, step: Step, name: str, result: Spread) -> Spread:
+        """A sum inside is completed. With shares the task repeats every message anyway."""
+        layout, extra, backward = self.flow.completed(name, result.layout)
         if extra:
-            # With shares the task repeats every message anyway.
-            backward = Backward.SUM if terms & set(extra) else Backward.OWN
             shards = self.task.all_reduce(result.shards, extra, anp.add, backward)
-            layout = replace(result.layout, partial=tuple(wanted))
             return replace(result, layout=layout, shards=tuple(shards))
-        inside = tuple(sorted(lost - set(result.layout.partial) - set(result.layout.split_axes)))
-        sent = bool(terms & set(inside)) and not self.task.shares
-        if sent and result.shards[0].dtype.kind == "f":
-            shards = self.task.sum_gradients(result.shards, inside)
-            return replace(result, shards=tuple(shards))
+        late = self.flow.summed_late(step, name, layout)
+        if late and not self.task.shares and result.shards[0].dtype.kind == "f":
+            return replace(result, shards=tuple(self.task.sum_gradients(result.shards, late)))
         return result
-
-    def _wanted_partial(self, name: str) -> Sequence[int]:
-        names = [n for n in self.task.op.outputs if n]
-        return self.task.layouts[names.index(name)].partial if name in names else ()
 
     def _passed(self, name: str, working: set[int]) -> Spread:
         """A tensor for one reader; a gradient that is the same everywhere counts once."""
         if name not in self.held:
             raise NotRunError(f"its parts read {name}, which is none of its operands")
         tensor = self.held[name]
-        own = {*tensor.layout.split_axes, *tensor.layout.partial}
-        once = self.terms.get(name, set()) - working - own
+        once = self.flow.once(name, tensor.layout, working)
         if not once or self.task.shares:
             return tensor
         shards: list[Array] = [

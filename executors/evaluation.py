@@ -1,22 +1,83 @@
-"""One operator on one device, by the reference operators of the `onnx` package."""
+"""One operator on one device: by the reference operators of the `onnx` package, or so that its
+gradients can be had.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import onnx
+from autograd.tracer import getval
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from executors.forms import model_of
 from executors.onnx_form import RUNS_AS, Dims, Form
 from executors.placement import Array
-from executors.reference_kernels import KERNELS
+from executors.semantics import SEMANTICS
+from executors.semantics.call import Call, NotRunError
 from ir.graph import Op, Tensor
+from ir.ops import lookup
+
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
-class NotRunError(Exception):
-    """An operator that could not be run; the message says why."""
+class Erf(OpRun):  # type: ignore[misc, unused-ignore]
+    """The error function, in double precision: the reference rounds it to single."""
+
+    op_domain = ""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (_ERF(x).astype(x.dtype) if x.size else x,)
+
+
+class Multinomial(OpRun):  # type: ignore[misc, unused-ignore]
+    """Draws classes by their unnormalised logarithms of probability."""
+
+    op_domain = ""
+
+    def _run(
+        self, x: Array, dtype: Any = None, sample_size: int = 1, seed: float | None = None
+    ) -> tuple[Array]:
+        generator = np.random.default_rng(int(seed or 0))
+        noise = generator.gumbel(size=(x.shape[0], sample_size, x.shape[1]))
+        drawn = np.argmax(x[:, None, :] + noise, axis=-1)
+        return (drawn.astype(np.int64 if dtype == onnx.TensorProto.INT64 else np.int32),)
+
+
+KERNELS: tuple[type[OpRun], ...] = (Erf, Multinomial)
+
+
+_REFERENCE_LACKS = frozenset(
+    {
+        "BiasAdd", "BiasGelu", "CausalConvWithState", "Combine", "Dispatch", "ExpertMatMul",
+        "ExpertMatMulNBits", "FastGelu", "MatMulNBits", "MaxRoiPool",
+        "PackedMultiHeadAttention", "QuickGelu", "Scale", "SelectiveScan",
+        "SimplifiedLayerNormalization",
+    }
+)  # fmt: skip
+_REFERENCE_FALLS_SHORT = frozenset(
+    {
+        "AveragePool", "LpPool",  # windows that reach beyond the padding
+        "ConvTranspose",  # groups of one channel alone
+        "Dropout",  # it draws: a mask would not be the same twice
+        "LinearAttention", "MeanVarianceNormalization",  # in single precision
+        "GatherElements",  # wraps indices beyond the end, takes those with the dims of the data
+        "GlobalLpPool", "GlobalMaxPool", "GroupNormalization",  # other forms before opset 21
+        "LRN",  # counts images where it means channels
+        "LpNormalization",  # without absolute values
+        "MaxPool",  # places only where some stride is not one
+        "Mean", "Sum",  # no broadcast to a shape that no operand has
+        "RMSNormalization",  # one result alone
+        "Softsign",  # refuses a single number
+    }
+)  # fmt: skip
+OWN_SEMANTICS = _REFERENCE_LACKS | _REFERENCE_FALLS_SHORT
+"""Kinds that run by `executors.semantics` forward too."""
 
 
 @dataclass(slots=True)
@@ -44,7 +105,7 @@ class Evaluator:
             result_dims: dims of each result on this device.
 
         Raises:
-            NotRunError: the operator has no form, or the reference refuses it.
+            NotRunError: the operator cannot be run.
         """
         dims = tuple(None if a is None else a.shape for a in operands)
         dtypes = tuple(t.dtype for t in results)
@@ -53,6 +114,8 @@ class Evaluator:
         names = [f"in{i}" for i in range(len(operands))]
         feeds = {n: a for n, a in zip(names, operands, strict=True) if a is not None}
         try:
+            if op.kind in OWN_SEMANTICS:
+                return computed(op, operands, results, shapes)
             if key not in self._known:
                 form = Form(op, dims, shapes, dtypes)
                 self._known[key] = ReferenceEvaluator(model_of(form), new_ops=list(KERNELS))
@@ -60,6 +123,40 @@ class Evaluator:
         except Exception as error:
             raise NotRunError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
         return [np.asarray(a) for a in found]
+
+
+class Differentiable:
+    """Runs operators so that their gradients can be had."""
+
+    def run(
+        self,
+        op: Op,
+        operands: Sequence[Array | None],
+        results: Sequence[Tensor],
+        result_dims: Sequence[Dims],
+    ) -> list[Array]:
+        """Results of an operator on the parts that a device has.
+
+        Raises:
+            NotRunError: the kind has no differentiable form.
+        """
+        if op.kind in SEMANTICS:
+            return computed(op, operands, results, result_dims)
+        if lookup(op.kind).differentiable != ():
+            raise NotRunError(f"{op.kind} has no differentiable form")
+        plain = [None if a is None else getval(a) for a in operands]
+        return Evaluator().run(op, plain, results, result_dims)
+
+
+def computed(
+    op: Op,
+    operands: Sequence[Array | None],
+    results: Sequence[Tensor],
+    result_dims: Sequence[Dims],
+) -> list[Array]:
+    """Results of an operator by `executors.semantics`."""
+    dtypes = tuple(working_dtype(t.dtype).name for t in results)
+    return SEMANTICS[op.kind](Call(op, tuple(operands), tuple(result_dims), dtypes))
 
 
 def working_dtype(dtype: str) -> np.dtype[np.generic]:

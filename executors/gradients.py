@@ -8,9 +8,9 @@ import autograd.numpy as np
 from autograd import make_vjp
 from autograd.builtins import list as traced_list
 
-from executors.evaluation import NotRunError
+from executors.evaluation import Differentiable
 from executors.placement import Array, Spread
-from executors.semantics import Differentiable
+from executors.semantics.call import NotRunError
 from executors.splits import GRADIENT_TERMS, Assignment, fitted, result_layouts
 from executors.spmd import Algorithm, Around, Task
 from ir.graph import Op, OpGraph

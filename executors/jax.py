@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from executors.evaluation import Evaluator, NotRunError
-from executors.judgement import Judgement, Traffic, predicted_traffic, traffic_of
+from executors.evaluation import Evaluator
+from executors.judgement import Judgement, Traffic, predicted_traffic, summed, traffic_of
 from executors.placement import Array
-from executors.verdict import NOTHING, Output, run_whole
+from executors.semantics.call import NotRunError
+from executors.verdict import compared, only_one_has, run_whole
 from executors.xla.hlo import parse_module
 from executors.xla.pins import Pins, mesh_of
 from executors.xla.program import Program, known_numbers
@@ -78,12 +79,12 @@ def judge(
         with np.errstate(all="ignore"):
             expected, not_run = run_whole(plan.graph, values, Evaluator(), training=training)
     tolerance = _tolerance(plan.graph, double=double)
-    outputs, missing = compared(expected, found.outputs, tolerance)
+    missing = dict.fromkeys(only_one_has(expected, found.outputs), "only one side has it")
     return Judgement(
         judge=name,
-        outputs=outputs,
+        outputs=compared(expected, found.outputs, tolerance),
         predicted=promised(plan, values),
-        emitted=_merged(found.reading),
+        emitted=summed(found.reading.messages),
         not_run={**not_run, **missing},
         tolerance=tolerance,
         memory_bytes=found.memory_bytes,
@@ -179,31 +180,3 @@ def promised(plan: Plan, values: Mapping[str, Array]) -> tuple[Traffic, ...]:
             and not (c.tensor in made and c.tensor in values)
         ]
     )
-
-
-def _merged(reading: Reading) -> tuple[Traffic, ...]:
-    summed: dict[tuple[str, int], tuple[float, int]] = {}
-    for item in reading.messages:
-        nbytes, count = summed.get((item.kind, item.group_size), (0.0, 0))
-        summed[item.kind, item.group_size] = nbytes + item.nbytes, count + item.count
-    return tuple(Traffic(kind, size, *rest) for (kind, size), rest in sorted(summed.items()))
-
-
-def compared(
-    expected: Mapping[str, Array], found: Mapping[str, Array], tolerance: float
-) -> tuple[tuple[Output, ...], dict[str, str]]:
-    """Errors of all outputs, and those that one side lacks."""
-    names = list(dict.fromkeys([*expected, *found]))
-    missing = {n: "only one side has it" for n in names if n not in expected or n not in found}
-    top = max((float(np.abs(a).max(initial=0.0)) for a in expected.values()), default=0.0)
-    least = NOTHING * tolerance * top
-    both = [n for n in names if n not in missing]
-    return tuple(_error(n, found[n], expected[n], least) for n in both), missing
-
-
-def _error(name: str, found: Array, expected: Array, least: float) -> Output:
-    if found.shape != expected.shape:
-        return Output(name, found.shape, np.inf)
-    largest = max(float(np.abs(expected).max(initial=0.0)), least) or 1.0
-    error = float(np.abs(found - expected).max(initial=0.0)) / largest
-    return Output(name, found.shape, error if np.isfinite(error) else np.inf)

@@ -104,6 +104,9 @@ def predicted_traffic(plan: Plan) -> tuple[Traffic, ...]:
 def traffic_of(items: Sequence[PlannedCollective]) -> tuple[Traffic, ...]:
     """Planned messages, those of one kind and group size together; neighbours are pairs."""
     sizes = ((c, 2 if c.kind == "point_to_point" else c.group_size) for c in items)
-    each = (Traffic(c.kind, size, c.nbytes * c.count, c.count) for c, size in sizes)
-    summed = _summed(each)
-    return tuple(Traffic(kind, size, *summed[kind, size]) for kind, size in sorted(summed))
+    return summed(Traffic(c.kind, size, c.nbytes * c.count, c.count) for c, size in sizes)
+
+
+def summed(traffic: Iterable[Traffic]) -> tuple[Traffic, ...]:
+    """Those of one kind and group size together."""
+    return tuple(Traffic(*key, *rest) for key, rest in sorted(_summed(traffic).items()))

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from executors.reference import INSIDE, mesh_of, paths_of
+from executors.reference import mesh_of, paths_of
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import Op, OpGraph
 from ir.ops import Needs, lookup
 from ir.plan import Plan, PlannedCollective
+from ir.plan_enums import Cause
 from topology.mesh import Mesh
 
 
@@ -96,7 +97,7 @@ def accounts(plan: Plan) -> tuple[str, ...]:
     return tuple(" ".join(text.split()) for text in texts)
 
 
-_MOVES = ("forward", "activation gradient")
+_MOVES = (Cause.FORWARD, Cause.ACTIVATION_GRADIENT)
 
 
 class _Accounts:
@@ -114,19 +115,19 @@ class _Accounts:
         for tensor in dict.fromkeys(i.tensor for i in self.items if i.cause in _MOVES):
             yield from self._moves(tensor)
         for item in self.items:
-            counted = item.cause == INSIDE and item.kind != NEIGHBOURS
+            counted = item.cause == Cause.INSIDE and item.kind != NEIGHBOURS
             if counted and self.ops[item.operator].kind != "BatchNormalization":
                 yield [self._message(item)] * item.count
 
     def _parameters(self) -> Iterator[list[Message]]:
         """Gathers of shared weights and sums of gradients, those of the first reader."""
-        for cause in ("parameter gather", "gradient sync"):
+        for cause in (Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC):
             paths = paths_of(self.items, frozenset({cause}))
             first: dict[str, tuple[str, str, int]] = {}
             for key in paths:
                 first.setdefault(key[0], key)
             for tensor, key in first.items():
-                gathers = cause == "parameter gather"
+                gathers = cause == Cause.PARAMETER_GATHER
                 twice = gathers and self._read_again(tensor)
                 forward = [item for item in paths[key] if not (gathers and item.backward)]
                 chain = _joined(self._message(item) for item in forward)
@@ -188,7 +189,7 @@ class _Accounts:
             if not _are_added(op, names[before], tensor, self.plan.graph):
                 continue
             other = [i for i in self.items if (i.operator, i.operand) == (operator, before)]
-            other = [i for i in other if i.cause == "activation gradient"]
+            other = [i for i in other if i.cause == Cause.ACTIVATION_GRADIENT]
             if [self._message(i).bare for i in other] == [self._message(i).bare for i in path]:
                 return True
         return False

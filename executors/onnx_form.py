@@ -114,21 +114,6 @@ Writer = Callable[[Form], None]
 
 
 def attribute(name: str, value: AttributeValue) -> onnx.AttributeProto:
-    """An attribute of a node."""
-    out = onnx.AttributeProto(name=name)
-    if isinstance(value, bool | int):
-        out.type, out.i = onnx.AttributeProto.INT, int(value)
-    elif isinstance(value, float):
-        out.type, out.f = onnx.AttributeProto.FLOAT, value
-    elif isinstance(value, str):
-        out.type, out.s = onnx.AttributeProto.STRING, value.encode()
-    elif all(isinstance(v, int) for v in value):
-        out.type = onnx.AttributeProto.INTS
-        out.ints.extend(int(v) for v in value)
-    elif all(isinstance(v, int | float) for v in value):
-        out.type = onnx.AttributeProto.FLOATS
-        out.floats.extend(float(v) for v in value)
-    else:
-        out.type = onnx.AttributeProto.STRINGS
-        out.strings.extend(str(v).encode() for v in value)
-    return out
+    """An attribute of a node; an empty list is one of whole numbers."""
+    kind = onnx.AttributeProto.INTS if value == () else None
+    return onnx.helper.make_attribute(name, value, attr_type=kind)

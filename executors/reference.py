@@ -1,4 +1,4 @@
-"""A plan, run on as many virtual devices as it has, in one process.
+"""The forward pass of one stage of a plan, on as many virtual devices as it has, in one process.
 
 Every tensor is cut by its layout, every operator runs on the parts of each device, and every change
 of layout moves data. The plan says through which layouts a tensor goes; which collective that is,
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from executors.algorithms import ALGORITHMS
-from executors.evaluation import Evaluator, NotRunError
 from executors.exchange import Communication, ExchangeError, exchanged
 from executors.placement import Array, Spread, disagreement, spread, whole
+from executors.semantics.call import NotRunError
 from executors.splits import completed
 from executors.spmd import Around, Runner, run_operator
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role
 from ir.layout import Layout
 from ir.plan import LEAVES, NamedLayout, Plan, PlannedCollective, PlannedOperator
-from ir.plan_stages import mesh_at
+from ir.plan_enums import Cause
+from ir.plan_stages import stage_mesh
 from topology.mesh import Mesh, MeshAxis
 
-FORWARD = frozenset({"forward", "parameter gather"})
-INSIDE = "inside operators"
+FORWARD = frozenset({Cause.FORWARD, Cause.PARAMETER_GATHER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +55,7 @@ class Run:
 
 def mesh_of(plan: Plan, stage: int = 0) -> Mesh:
     """The mesh of a plan, or of one of its stages."""
-    return Mesh(tuple(MeshAxis(*axis) for axis in mesh_at(plan, stage)))
-
-
-def run_forward(plan: Plan, values: Mapping[str, Array], runner: Runner | None = None) -> Run:
-    """Run the forward pass of a plan.
-
-    Args:
-        plan: the plan.
-        values: numbers of every input, parameter, buffer and constant of its graph. A tensor that
-            an operator makes and that has numbers here takes these.
-        runner: runs the operators; ONNX's reference if none is given.
-    """
-    forward = Forward(plan, values, runner or Evaluator())
-    for op in plan.graph.ops:
-        forward.step(op)
-    forward.compare_inside()
-    return forward.run
+    return Mesh(tuple(MeshAxis(*axis) for axis in stage_mesh(plan, stage)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +313,8 @@ def paths_of(items: Iterable[PlannedCollective], causes: frozenset[str]) -> Path
     out = Paths()
     for item in items:
         if item.cause in causes and item.group_size > 1:
-            # Which pass a gather belongs to is no part of the path.
-            alike = replace(item, backward=0)
+            # Which pass a gather belongs to, and what hides of it, is no part of the path.
+            alike = replace(item, backward=0, hidden_s=0.0)
             out.setdefault((item.tensor, item.operator, item.operand), []).append(alike)
     repeated = []
     for key, path in out.items():
@@ -345,7 +329,7 @@ def paths_of(items: Iterable[PlannedCollective], causes: frozenset[str]) -> Path
 def _inside(items: Iterable[PlannedCollective]) -> dict[str, list[PlannedCollective]]:
     out: dict[str, list[PlannedCollective]] = {}
     for item in items:
-        if item.cause == INSIDE and item.group_size > 1:
+        if item.cause == Cause.INSIDE and item.group_size > 1:
             out.setdefault(item.operator, []).append(item)
     return out
 

@@ -10,12 +10,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from executors.reference import INSIDE, mesh_of
+from executors.reference import mesh_of
 from executors.splits import result_layouts
 from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph
 from ir.ops import OpView, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+from ir.plan_enums import Cause
 from ir.plan_stages import axis_sizes
 from ir.rule import edge_elements
 
@@ -29,8 +30,6 @@ def rescaled(small: Plan, full: Plan) -> Plan:
     """
     scale = _Scale(small, full)
     scaled = replace(small, collectives=tuple(scale.item(item) for item in small.collectives))
-    if small.pipeline is None:
-        return scaled
     sends = tuple(scale.item(send) for send in small.pipeline.sends)
     return replace(scaled, pipeline=replace(small.pipeline, sends=sends))
 
@@ -48,7 +47,7 @@ class _Scale:
 
     def item(self, item: PlannedCollective) -> PlannedCollective:
         """One message; what cannot be found again keeps its bytes and will not match."""
-        if item.cause == INSIDE:
+        if item.cause == Cause.INSIDE:
             key = _Message(frozenset(item.axes), item.nbytes)
             return replace(item, nbytes=self._inside(item.operator).get(key, item.nbytes))
         # The pieces of a scatter are padded, and so what is scattered.

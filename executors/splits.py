@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import autograd.numpy as np
 
-from executors.evaluation import NotRunError
 from executors.exchange import Communication, exchanged
 from executors.placement import Array, Spread, coordinates, region_of
+from executors.semantics.call import NotRunError
 from ir.graph import Op
 from ir.layout import Layout
 from ir.rule import FactorMap, ShardingRule

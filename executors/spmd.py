@@ -17,9 +17,9 @@ import autograd.numpy as np
 from autograd.extend import defvjp, primitive
 from autograd.tracer import getval
 
-from executors.evaluation import NotRunError
 from executors.exchange import Communication
 from executors.placement import Array, Spread, coordinates, region_of
+from executors.semantics.call import NotRunError
 from executors.splits import Assignment, fitted, in_pieces, result_layouts
 from ir.dtypes import dtype_bytes
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
@@ -142,14 +142,14 @@ class Task:
         region = region_of(dims, self.layouts[result], self.mesh.sizes, place)
         return tuple(len(each) for each in region)
 
-    def local(
-        self, op: Op | None = None, operands: Sequence[Spread | None] | None = None
-    ) -> Shards:
-        """Every device runs the operator, or a variant of it, on its parts: results by rank."""
-        op = op or self.op
-        given = self.operands if operands is None else operands
+    def parts(self, rank: Int) -> list[Array | None]:
+        """What one device has of every operand."""
+        return [None if o is None else o.shards[rank] for o in self.operands]
+
+    def local(self, variant: Callable[[Int], Op] | None = None) -> Shards:
+        """Every device runs the operator, or its own variant, on its parts: results by rank."""
         return [
-            self.on(rank, op, [None if o is None else o.shards[rank] for o in given])
+            self.on(rank, self.op if variant is None else variant(rank), self.parts(rank))
             for rank in self.ranks
         ]
 
@@ -257,13 +257,7 @@ class Task:
             axes: the group.
             use: what a rank makes of the sum.
         """
-        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
-        message, place = Communication("all_reduce", axes, nbytes), next(self.late)
-
-        def note() -> None:
-            self.backward_log[place] = message
-
-        out: list[Array] = list(arrays)
+        note, out = self._noted_late(arrays, axes), list(arrays)
         for members in self._groups(axes):
             total = reduce(np.add, [arrays[rank] for rank in members])
             for rank in members:
@@ -272,24 +266,21 @@ class Task:
 
     def sum_gradients(self, arrays: Sequence[Array], axes: tuple[Int, ...]) -> list[Array]:
         """The arrays, equal in each group; what follows differs, so their gradients are summed."""
-        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
-        message, place = Communication("all_reduce", axes, nbytes), next(self.late)
-
-        def note() -> None:
-            self.backward_log[place] = message
-
-        out: list[Array] = list(arrays)
+        note, out = self._noted_late(arrays, axes), list(arrays)
         for members in self._groups(axes):
             total = noticed(reduce(np.add, [nothing(arrays[rank]) for rank in members]), note)
             for rank in members:
                 out[rank] = getval(arrays[rank]) + total
         return out
 
-    def _sent_back(self, number: Int) -> Callable[[], None]:
-        def note() -> None:
-            self.backward_log[number] = self.log[number]
+    def _noted_late(self, arrays: Sequence[Array], axes: tuple[Int, ...]) -> Callable[[], None]:
+        """What notes a sum that only the gradient needs."""
+        nbytes = max(a.size for a in arrays) * STATISTIC_BYTES
+        message, place = Communication("all_reduce", axes, nbytes), next(self.late)
+        return lambda: self.backward_log.update({place: message})
 
-        return note
+    def _sent_back(self, number: Int) -> Callable[[], None]:
+        return lambda: self.backward_log.update({number: self.log[number]})
 
     def _groups(self, axes: tuple[Int, ...]) -> list[list[Int]]:
         groups: dict[tuple[Int, ...], list[Int]] = {}

@@ -19,7 +19,7 @@ from executors.dtensor.tasks import Task
 from executors.evaluation import Evaluator
 from executors.judgement import Judgement, predicted_traffic
 from executors.placement import Array
-from executors.verdict import NOTHING, Output, run_whole
+from executors.verdict import Output, compared, run_whole
 from ir.plan import Plan
 
 __all__ = ["MOST_PROCESSES", "TOLERANCE", "judge", "judge_all"]
@@ -77,7 +77,7 @@ class _Trial:
                 self.plan.graph, self.values, Evaluator(), training=_trains(self.plan)
             )
         lost = [n for n in expected if n not in found.outputs]
-        self.outputs = compared(found, expected)
+        self.outputs = compared(expected, found.outputs, TOLERANCE, found.disagreement)
         self.not_run |= dict.fromkeys(lost, "this output was not computed")
         self.not_run |= {**failed, **found.not_run}
 
@@ -107,36 +107,6 @@ def _run(trials: Sequence[_Trial]) -> None:
         return
     for trial, own in zip(trials, found, strict=True):
         trial.compare(own)
-
-
-def compared(found: Found, expected: Mapping[str, Array]) -> tuple[Output, ...]:
-    """Every output that both have, with its error over its largest number; a difference between
-    ranks that should hold the same counts as an error.
-    """
-    least = NOTHING * TOLERANCE * max((_largest(a) for a in expected.values()), default=0.0)
-    return tuple(
-        Output(n, a.shape, _error(a, expected[n], found.disagreement[n], least))
-        for n, a in found.outputs.items()
-        if n in expected
-    )
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) if array.size else 0.0
-
-
-def _error(found: Array, expected: Array, apart: float, least: float) -> float:
-    if found.shape != expected.shape or np.isnan(found).any() or np.isnan(expected).any():
-        return float("inf")
-    if found.dtype.kind not in "fc":
-        return max(float(not np.array_equal(found, expected)), apart)
-    largest = max(_largest(expected), least) or 1.0
-    same = (found == expected) | (np.isfinite(found) & np.isfinite(expected))
-    if not same.all():
-        return float("inf")
-    finite = np.isfinite(expected)
-    gap = float(np.abs(found[finite] - expected[finite]).max(initial=0.0))
-    return max(gap, apart) / largest
 
 
 def _notes(plan: Plan, counts: Counts) -> list[str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from executors.algorithms import ALGORITHMS
-from executors.backward import gradient_name, run_training
-from executors.evaluation import Evaluator, NotRunError
-from executors.fast_evaluation import FastEvaluator
+from executors.backward import gradient_name
+from executors.evaluation import Evaluator
 from executors.gradients import run_backward
-from executors.pipeline import batch_graph, run_staged
 from executors.placement import Array, Spread, spread, whole
-from executors.reference import Mismatch, Run, run_forward
+from executors.reference import Mismatch
+from executors.semantics.call import NotRunError
 from executors.spmd import Around, Runner, run_operator
+from executors.step import batch_graph, run_step
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import OpGraph
 from ir.layout import Layout
@@ -77,9 +78,7 @@ class Verdict:
         )
 
 
-def verify(
-    plan: Plan, values: Mapping[str, Array], runner: Evaluator | FastEvaluator | None = None
-) -> Verdict:
+def verify(plan: Plan, values: Mapping[str, Array], runner: Evaluator | None = None) -> Verdict:
     """Run a plan and the graph without it on the same numbers, and compare.
 
     Args:
@@ -94,26 +93,17 @@ def verify(
     training = bool(plan.request.get("training")) and not plan.graph.is_training_step
     with np.errstate(all="ignore"):  # what is no number shows in the outputs
         expected, failed = run_whole(batch_graph(plan), values, runner, training=training)
-        found = _runs(plan, training=training)(plan, values, runner)
+        found = run_step(plan, values, runner, training=training)
     _check_numbers(expected)
-    names = list(dict.fromkeys([*expected, *found.outputs]))
-    both = [n for n in names if n in expected and n in found.outputs]
-    least = NOTHING * runner.tolerance * max((_largest(a) for a in expected.values()), default=0.0)
     return Verdict(
-        outputs=tuple(_compared(n, found.outputs[n], expected[n], least) for n in both),
-        missing=tuple(n for n in names if n not in both),
+        outputs=compared(expected, found.outputs, runner.tolerance),
+        missing=tuple(only_one_has(expected, found.outputs)),
         not_verified={**failed, **found.not_run},
         mismatches=tuple(found.mismatches),
         messages=len(found.sent),
         disagreement=found.disagreement,
         tolerance=runner.tolerance,
     )
-
-
-def _runs(plan: Plan, *, training: bool) -> Callable[..., Run]:
-    if plan.pipeline is not None:
-        return run_staged
-    return run_training if training else run_forward
 
 
 def _check_numbers(outputs: Mapping[str, Array]) -> None:
@@ -132,19 +122,48 @@ def _largest(array: Array) -> float:
     return float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) if array.size else 0.0
 
 
-def _compared(name: str, found: Array, expected: Array, least: float) -> Output:
+def only_one_has(expected: Mapping[str, Array], found: Mapping[str, Array]) -> list[str]:
+    """Outputs that one of two runs lacks."""
+    names = dict.fromkeys([*expected, *found])
+    return [n for n in names if n not in expected or n not in found]
+
+
+def compared(
+    expected: Mapping[str, Array],
+    found: Mapping[str, Array],
+    tolerance: float,
+    apart: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[Output, ...]:
+    """Every output that both runs have, with its error over its largest number.
+
+    Args:
+        expected: outputs of the whole model.
+        found: outputs of the split one.
+        tolerance: errors that are rounding.
+        apart: by output the largest difference between devices that should hold the same; it
+            counts as an error.
+    """
+    least = NOTHING * tolerance * max((_largest(a) for a in expected.values()), default=0.0)
+    return tuple(
+        Output(n, found[n].shape, _error(found[n], a, least, apart.get(n, 0.0)))
+        for n, a in expected.items()
+        if n in found
+    )
+
+
+def _error(found: Array, expected: Array, least: float, apart: float) -> float:
     """NaN in either run is an infinite error: it would hide what is wrong."""
-    if found.dtype.kind != "f":
-        error = 0.0 if np.array_equal(found, expected) else np.inf
-    elif np.isnan(found).any() or np.isnan(expected).any():
-        error = np.inf
-    else:
-        finite = np.isfinite(expected)
-        same = (found == expected) | (finite & np.isfinite(found))
-        largest = max(_largest(expected), least) or 1.0
-        gaps = np.abs(found[finite] - expected[finite])
-        error = float(gaps.max(initial=0.0)) / largest if same.all() else np.inf
-    return Output(name, found.shape, error)
+    if found.shape != expected.shape:
+        return np.inf
+    if found.dtype.kind not in "fc":
+        return apart if np.array_equal(found, expected) else np.inf
+    if np.isnan(found).any() or np.isnan(expected).any():
+        return np.inf
+    finite = np.isfinite(expected)
+    if not ((found == expected) | (finite & np.isfinite(found))).all():
+        return np.inf
+    gap = float(np.abs(found[finite] - expected[finite]).max(initial=0.0))
+    return max(gap, apart) / (max(_largest(expected), least) or 1.0)
 
 
 def run_whole(

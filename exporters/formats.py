@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -25,13 +25,14 @@ from exporters import (
     table,
     torch,
 )
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore_apply import apply_module
 from exporters.mindspore_file_operators import FilePrimitive
 from exporters.mindspore_names import Names, renamed
 from exporters.settings import Made, Setting, Settings
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
+from ir.violations import Violation
 
 Writer: TypeAlias = Callable[[Path], None]
 Text: TypeAlias = Callable[[Plan], str]
@@ -51,11 +52,11 @@ class Format:
     """One format."""
 
     name: str
-    writer: Callable[[Plan, Names | None], Writer]
+    written: Callable[[Plan, Names | None], Writer]
     """Makes what writes the file, with the network's names of the parameters. Either of them raises
     ExportError if the plan cannot be expressed.
     """
-    losses: Callable[[Plan, Names | None], tuple[str, ...]]
+    lost: Callable[[Plan, Names | None], tuple[str, ...]] = lambda _, __: ()
     """What the file does not say of the plan, a sentence each."""
     takes_names: bool = False
     """Whether the network may have other names than the model file."""
@@ -63,12 +64,68 @@ class Format:
     """Forms that the suffix of the file chooses; empty if there is one for all."""
     settings: tuple[Setting, ...] = ()
     """What the files need to know and the plan does not say."""
-    make: Callable[[Plan, Settings], Made] | None = None
+    made: Callable[[Plan, Settings], Made] | None = None
     """Makes the files with the settings; None for a format without any."""
     is_folder: bool = False
     """Whether several files go into a folder."""
-    of_model: Callable[[Plan, Settings, Sequence[FilePrimitive]], MadeOfModel] | None = None
+    of_primitives: Callable[[Plan, Settings, Sequence[FilePrimitive]], MadeOfModel] | None = None
     """Makes the file with the primitives of the model file, where it needs them."""
+
+    def writer(self, plan: Plan, names: Names | None) -> Writer:
+        """What writes the file.
+
+        Raises:
+            ExportError: the plan cannot be expressed.
+        """
+        self.check(plan)
+        return self.written(plan, names)
+
+    def losses(self, plan: Plan, names: Names | None) -> tuple[str, ...]:
+        """What the file does not say of the plan, a sentence each."""
+        trains = self.name in _LAID_OUT and self.name not in _RINGS
+        return (*self.lost(plan, names), *(_of_ring(plan) if trains else ()))
+
+    def make(self, plan: Plan, settings: Settings) -> Made:
+        """The files that settings decide, where `made` makes them."""
+        self.check(plan)
+        assert self.made is not None
+        return self.made(plan, settings)
+
+    def of_model(
+        self, plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]
+    ) -> MadeOfModel:
+        """The file with the primitives of the model file, where `of_primitives` makes it."""
+        self.check(plan)
+        assert self.of_primitives is not None
+        return self.of_primitives(plan, settings, primitives)
+
+    def check(self, plan: Plan) -> None:
+        """Raise `ExportError` for what a format that a framework trains by cannot say: optimizer
+        state that rests in the memory of the host, and in most of them stages that differ in their
+        devices.
+        """
+        if self.name not in _LAID_OUT:
+            return
+        if self.name not in _STAGE_BY_STAGE and not has_equal_stages(plan):
+            what = f"stages of the plan differ in their devices, which {self.name} cannot say"
+            fix = "plan again without --stage-meshes"
+            raise ExportError(Violation(what, "--stage-meshes", fix))
+        held = sum(tensor.host_bytes > 0 for tensor in plan.parameters)
+        if held:
+            what = (
+                f"optimizer state of {held} parameters rests in the memory of the host, which "
+                f"{self.name} cannot say"
+            )
+            raise ExportError(Violation(what, "--offload", "plan again without --offload"))
+
+
+def writes(content: str | bytes) -> Writer:
+    """What writes this to a file."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    return write
 
 
 def _mindspore(plan: Plan, names: Names | None) -> Writer:
@@ -81,12 +138,7 @@ def _mindspore(plan: Plan, names: Names | None) -> Writer:
 
 
 def _mindspore_apply(plan: Plan, names: Names | None) -> Writer:
-    text = apply_module(plan, names)
-
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    return write
+    return writes(apply_module(plan, names))
 
 
 def _mindspore_losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
@@ -137,7 +189,7 @@ def _with_settings(
     def losses(plan: Plan, _: Names | None) -> tuple[str, ...]:
         return made(plan).notes
 
-    return Format(name, writer, losses, False, suffixes, settings, make=make, is_folder=is_folder)
+    return Format(name, writer, losses, False, suffixes, settings, make, is_folder)
 
 
 def _lost(losses: Callable[[Plan], tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
@@ -145,10 +197,6 @@ def _lost(losses: Callable[[Plan], tuple[str, ...]]) -> Callable[..., tuple[str,
         return losses(plan)
 
     return found
-
-
-def _nothing(_: Plan) -> tuple[str, ...]:
-    return ()
 
 
 def _of_model(_plan: Plan, _: Names | None) -> Writer:
@@ -162,12 +210,7 @@ def _groups(plan: Plan, settings: Settings, _: object) -> MadeOfModel:
 
 
 def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
-    content = _groups(plan, Settings({}, ()), None).content
-
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-
-    return write
+    return writes(_groups(plan, Settings({}, ()), None).content)
 
 
 def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]) -> MadeOfModel:
@@ -183,17 +226,15 @@ _ALL = (
     Format(
         "mindspore-operators",
         _of_model,
-        _lost(_nothing),
         suffixes=(".json",),
         settings=mindspore_operator_strategy.SETTINGS,
-        of_model=_operators,
+        of_primitives=_operators,
     ),
     Format(
         "mindspore-groups",
         _rank0_groups,
-        _lost(_nothing),
         settings=mindspore_groups.SETTINGS,
-        of_model=_groups,
+        of_primitives=_groups,
     ),
     Format(
         "jax",
@@ -216,8 +257,8 @@ _ALL = (
     _with_settings(
         "parameter-server", parameter_server.files, parameter_server.SETTINGS, is_folder=True
     ),
-    Format("table", _texts({"": table.to_csv}), _lost(_nothing)),
-    Format("html", _texts({"": html.to_html}), _lost(_nothing)),
+    Format("table", _texts({"": table.to_csv})),
+    Format("html", _texts({"": html.to_html})),
 )
 
 _LAID_OUT = frozenset({
@@ -231,62 +272,13 @@ _STAGE_BY_STAGE = frozenset({"jax", "torch"})
 """Those of them that write every stage with its own mesh."""
 
 
-def _on_devices(form: Format) -> Format:
-    """The format, which refuses plans whose optimizer state rests in the memory of the host, and
-    most of them stages that differ in their devices.
-    """
-    if form.name not in _LAID_OUT:
-        return form
-
-    def writer(plan: Plan, names: Names | None) -> Writer:
-        _refuse(plan, form.name)
-        return form.writer(plan, names)
-
-    def losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
-        return (*form.losses(plan, names), *(() if form.name in _RINGS else _of_ring(plan)))
-
-    def make(plan: Plan, settings: Settings) -> Made:
-        _refuse(plan, form.name)
-        assert form.make is not None
-        return form.make(plan, settings)
-
-    def of_model(
-        plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]
-    ) -> MadeOfModel:
-        _refuse(plan, form.name)
-        assert form.of_model is not None
-        return form.of_model(plan, settings, primitives)
-
-    return replace(
-        form,
-        writer=writer,
-        losses=losses,
-        make=None if form.make is None else make,
-        of_model=None if form.of_model is None else of_model,
-    )
-
-
 def _of_ring(plan: Plan) -> tuple[str, ...]:
     if plan.request.get("ring_attention", "off") == "off":
         return ()
     return ("it does not say that keys and values go round (ring attention): its times need that",)
 
 
-def _refuse(plan: Plan, name: str) -> None:
-    """Raise `ExportError` for what a format of a framework cannot say."""
-    if name not in _STAGE_BY_STAGE and not has_equal_stages(plan):
-        what = f"stages of the plan differ in their devices, which {name} cannot say"
-        raise ExportError(Violation(what, "--stage-meshes", "plan again without --stage-meshes"))
-    held = sum(tensor.host_bytes > 0 for tensor in plan.parameters)
-    if held:
-        what = (
-            f"optimizer state of {held} parameters rests in the memory of the host, which {name} "
-            "cannot say"
-        )
-        raise ExportError(Violation(what, "--offload", "plan again without --offload"))
-
-
-FORMATS: Mapping[str, Format] = MappingProxyType({form.name: _on_devices(form) for form in _ALL})
+FORMATS: Mapping[str, Format] = MappingProxyType({form.name: form for form in _ALL})
 """All formats by name."""
 
 TARGET_FILES: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -308,5 +300,5 @@ _ONE_MESH = frozenset({"jax_sharding.py", "torch_placements.py"})
 def target_files(plan: Plan, target: str) -> Mapping[str, str]:
     """What `planner search` writes of a plan for a target."""
     files = TARGET_FILES.get(target, {})
-    staged = plan.pipeline is not None
+    staged = not plan.pipeline.is_single
     return {n: form for n, form in files.items() if not (staged and n in _ONE_MESH)}

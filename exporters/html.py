@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from exporters.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from exporters.html_plots import Part, bars, stacked
 from exporters.html_text import STYLE, Markup, escaped, paragraph, section, table
-from exporters.sharding import tier_names
 from ir.causes import cause_text
 from ir.dtypes import dtype_bytes
+from ir.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.normalise import main_dtype
 from ir.plan import NamedLayout, Plan, PlannedTensor
 from ir.plan_degrees import degrees_of
-from ir.plan_stages import mesh_text, split_text
+from ir.plan_enums import Cause
+from ir.plan_stages import mesh_text, overlap_text, split_text, tier_names
 from ir.published import expected_text, published_note
 from ir.throughput import rates_of
 from topology.units import format_bytes, format_seconds
@@ -24,7 +24,7 @@ __all__ = ["to_html"]
 _HEAVIEST = 20
 _MOST_ROWS = 2000
 """Groups on one page; what is left out is counted."""
-_COMPUTE = ("compute forward", "compute backward", "recompute", "optimizer update")
+_COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE, Cause.UPDATE)
 _PLAN = "this plan"
 
 
@@ -103,11 +103,11 @@ def _time(plan: Plan) -> Markup:
         found = reasons.setdefault(f"{item.kind} in {item.tier}", [])
         if item.cause not in found:
             found.append(item.cause)
-    order = [k for k in _COMPUTE if k in rows]
+    order: list[str] = [k for k in _COMPUTE if k in rows]
     order += sorted((k for k in rows if k not in _COMPUTE), key=lambda k: (-rows[k], k))
     parts = [Part(cause_text(k), rows[k], ", ".join(reasons.get(k, ()))) for k in order]
     drawn = stacked(parts, format_seconds)
-    return drawn and drawn + paragraph("The sum: nothing is assumed to overlap.", "faint")
+    return drawn and drawn + paragraph(f"{overlap_text(plan).capitalize()}.", "faint")
 
 
 def _memory(plan: Plan) -> Markup:
@@ -119,7 +119,7 @@ def _memory(plan: Plan) -> Markup:
 def _pipeline(plan: Plan) -> Markup:
     """What every stage does, and what goes over the cut before it."""
     pipeline = plan.pipeline
-    if pipeline is None:
+    if pipeline.is_single:
         return ""
     sent = {s: [each for each in pipeline.sends if each.stage == s]
             for s in range(len(pipeline.stages))}  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from string import Template
 
@@ -11,10 +11,12 @@ from exporters.jax_module import MODULE
 from exporters.python_tables import table, text_tuple
 from exporters.sharding import (
     Sharding,
-    as_filed,
     counted,
+    module_tables,
     name_losses,
+    operand_layouts,
     recompute_losses,
+    result_layouts,
     sharding_of,
     uneven_violations,
 )
@@ -41,8 +43,10 @@ class _Specs:
     axes: tuple[str, ...]
 
     def encode(self, layout: NamedLayout) -> LayoutRecord:
-        spec = [None if not d else d[0] if len(d) == 1 else list(d) for d in layout.dims]
-        return {"spec": spec, **({"partial": list(layout.partial)} if layout.partial else {})}
+        return {
+            "spec": _entries(layout),
+            **({"partial": list(layout.partial)} if layout.partial else {}),
+        }
 
     def decode(self, record: LayoutRecord) -> NamedLayout:
         spec, partial = record.get("spec"), record.get("partial", [])
@@ -55,6 +59,11 @@ class _Specs:
 
 
 _KEYS = {"spec", "partial"}
+
+
+def _entries(layout: NamedLayout) -> list[object]:
+    """What a PartitionSpec holds for each dimension."""
+    return [None if not d else d[0] if len(d) == 1 else list(d) for d in layout.dims]
 
 
 def _entry(entry: object) -> list[object]:
@@ -77,7 +86,7 @@ def to_json(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: JAX cannot lay out a tensor as the plan does.
     """
-    if isinstance(plan, Plan) and plan.pipeline is not None:
+    if isinstance(plan, Plan) and not plan.pipeline.is_single:
         return stages_json(plan, FORMAT, to_json, _sent)
     sharding = _expressible(plan)
     return to_text(sharding, FORMAT, _codec(sharding))
@@ -85,8 +94,7 @@ def to_json(plan: Plan | Sharding) -> str:
 
 def _sent(send: PlannedCollective) -> list[object]:
     """The spec in which a tensor goes from stage to stage."""
-    dims = () if send.after is None else send.after.dims
-    return [None if not d else d[0] if len(d) == 1 else list(d) for d in dims]
+    return [] if send.after is None else _entries(send.after)
 
 
 def from_json(text: str) -> Sharding:
@@ -101,7 +109,7 @@ def from_json(text: str) -> Sharding:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What JAX does otherwise than the plan, a sentence each."""
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         return stage_losses(plan, losses)
     sharding = sharding_of(plan)
     return (
@@ -120,12 +128,7 @@ def _expressible(plan: Plan | Sharding) -> Sharding:
 
 
 def _partial_losses(sharding: Sharding) -> Iterator[str]:
-    partial = [
-        repr(tensor.name)
-        for op in sharding.operators
-        for tensor in op.results
-        if tensor.layout is not None and tensor.layout.partial
-    ]
+    partial = [repr(name) for name, layout in result_layouts(sharding) if layout.partial]
     if partial:
         yield (
             f"between operators the plan leaves the terms of a sum apart in "
@@ -142,43 +145,17 @@ def to_python(plan: Plan | Sharding) -> str:
     """
     whole = plan if isinstance(plan, Plan) else None
     sharding = _expressible(plan if whole is None else one_stage(whole))
-    rest: dict[object, object] = {}
-    used: dict[object, object] = {}
-    for each in sharding.parameters:
-        filed = as_filed(each.rest, each.permutation)
-        if rest.setdefault(each.file_name, _spec(filed)) != _spec(filed) or each.used is None:
-            continue
-        in_use = as_filed(each.used, each.permutation)
-        if in_use != filed:
-            used.setdefault(each.file_name, _spec(in_use))
-    nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
-    results = [t for op in sharding.operators for t in op.results if t.layout is not None]
+    results = list(result_layouts(sharding))
     text = Template(MODULE).substitute(
         axes=text_tuple((axis.name, axis.size) for axis in sharding.mesh),
         devices=text_tuple(sharding.rank_order),
-        parameters=table(rest),
-        used=table(used),
-        inputs=table({n: _spec(x) for role, n, x in nodes if role == "input" and x}),
-        shared=table({n: _spec(x) for role, n, x in nodes if role != "input" and x}),
-        activations=table({t.name: _spec(t.layout) for t in results if not _partial(t.layout)}),
-        operands=table(_operands(sharding)),
-        partial=table({t.name: _partial(t.layout) for t in results if _partial(t.layout)}),
+        **module_tables(sharding, _spec),
+        activations=table({name: x.dims for name, x in results if not x.partial}),
+        operands=table({at: x.dims for at, x in operand_layouts(sharding) if not x.partial}),
+        partial=table({name: x.partial for name, x in results if x.partial}),
     )
     return text if whole is None else text + step_lines(whole, sharding, _spec)
 
 
-def _operands(sharding: Sharding) -> Mapping[object, object]:
-    return {
-        (op.name, index): _spec(layout)
-        for op in sharding.operators
-        for index, layout in enumerate(op.operands)
-        if layout is not None and not layout.partial and layout.dims
-    }
-
-
-def _partial(layout: NamedLayout | None) -> tuple[str, ...]:
-    return layout.partial if layout is not None else ()
-
-
-def _spec(layout: NamedLayout | None) -> tuple[tuple[str, ...], ...]:
-    return layout.dims if layout is not None else ()
+def _spec(layout: NamedLayout) -> tuple[tuple[str, ...], ...]:
+    return layout.dims

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from exporters import launch_scripts
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore_context import sub_groups
 from exporters.mindspore_symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.settings import Made, Setting, Settings, fault
+from exporters.sharding import named
 from ir.plan import Plan
+from ir.violations import Violation
 from topology.errors import ClusterError
 from topology.rank_tables import RankTable, check_rank_table, product_of_chip
 from topology.rank_tables.generation import Host, hosts_of_text, made_table, placeholder_hosts
@@ -33,7 +35,6 @@ __all__ = ["SETTINGS", "scripts"]
 
 STARTS = ("all", "rank_table", "msrun", "mpirun")
 _GIB = 2**30
-_MOST_SHOWN = 3
 _LARGEST_TABLE = 2**26
 
 SETTINGS = (
@@ -198,9 +199,7 @@ def _hindrances(way: str, plan: Plan, job: Job) -> Iterator[Violation]:
     if way == "rank_table":
         groups = sub_groups(plan)
         if groups:
-            more = f" and {len(groups) - _MOST_SHOWN} more" if len(groups) > _MOST_SHOWN else ""
-            shown = ", ".join(groups[:_MOST_SHOWN]) + more
-            what = f"the plan has groups beside the world group: {shown}"
+            what = f"the plan has groups beside the world group: {named(groups)}"
             yield Violation(what, at, "start it by msrun or mpirun")
         if not job.sinks:
             what = "a run that does not sink the dataset needs another start"

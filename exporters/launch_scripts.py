@@ -12,6 +12,8 @@ __all__ = ["by_mpirun", "by_msrun", "by_rank_table"]
 START_WINDOW_S = 120
 """Within it all servers are to be started. Source: MindSpore's tutorial on several servers."""
 
+_ON_EVERY = f"Run it on every server within {START_WINDOW_S} s, with the server's number"
+
 _HEAD = """#!/bin/bash
 # Starts {devices} processes, {where}.
 # Written by `planner export --format launch`.
@@ -78,14 +80,9 @@ def by_rank_table(places: Places, script: str, arguments: str, servers: Sequence
     """One process for each card of a server, which find each other through the rank table."""
     several = places.servers > 1
     cards = [card for server in range(places.servers) for card in places.in_server(server)]
-    usage = (
-        f"Run it on every server within {START_WINDOW_S} s, with the server's number: "
-        + ", ".join(f"{i} {name}" for i, name in enumerate(servers[:4]))
-        + (" and so on" if len(servers) > 4 else "")
-        + "."
-        if several
-        else "Run it on the server."
-    )
+    named = ", ".join(f"{i} {name}" for i, name in enumerate(servers[:4]))
+    more = " and so on" if len(servers) > 4 else ""
+    usage = f"{_ON_EVERY}: {named}{more}."
     return _RANK_TABLE.format(
         head=_head(places, script, usage),
         argument=_argument(places),
@@ -104,12 +101,7 @@ def by_msrun(
 ) -> str:
     """MindSpore's own launcher, once on every server."""
     several = places.servers > 1
-    usage = (
-        f"Run it on every server within {START_WINDOW_S} s, with the server's number; "
-        f"0 is {first}, or what FIRST_SERVER says."
-        if several
-        else "Run it on the server."
-    )
+    usage = f"{_ON_EVERY}; 0 is {first}, or what FIRST_SERVER says."
     address = f'"${{FIRST_SERVER:-{first}}}"' if several else "127.0.0.1"
     return _MSRUN.format(
         head=_head(places, script, usage),
@@ -128,11 +120,7 @@ def by_msrun(
 def by_mpirun(places: Places, script: str, arguments: str, *, sinks: bool) -> str:
     """OpenMPI, on the first server alone."""
     several = places.servers > 1
-    usage = (
-        "Run it on the first server; the others need the same folder and no password."
-        if several
-        else "Run it on the server."
-    )
+    usage = "Run it on the first server; the others need the same folder and no password."
     names = [*(NON_SINK if not sinks else ()), *_visible(places)]
     return _MPIRUN.format(
         head=_head(places, script, usage),
@@ -150,7 +138,7 @@ def _head(places: Places, script: str, usage: str) -> str:
     return _HEAD.format(
         devices=places.servers * places.cards,
         where=f"{places.cards} on each of {servers}" if places.servers > 1 else f"on {servers}",
-        usage=usage,
+        usage=usage if places.servers > 1 else "Run it on the server.",
         script=path if script.startswith("/") else f"$here/{path}",
     )
 

@@ -23,11 +23,23 @@ from ir.normalise import main_dtype
 from ir.ops import Engine, lookup
 from ir.plan import Plan, PlannedTensor
 from ir.plan_degrees import Use
+from ir.plan_enums import Schedule
 
 __all__ = ["DECISIONS", "Said", "losses", "to_arguments"]
 
 _DTYPES = {"bfloat16": "--bf16", "float16": "--fp16", "float32": ""}
-_OPTIMIZERS = {"adam": ("adam",), "adamw": ("adam",), "sgd": ("sgd", "--sgd-momentum 0")}
+_SCHEDULES = frozenset(Schedule)
+"""Megatron has those of plans: it interleaves where stages have chunks."""
+_OPTIMIZERS = {
+    "adam": ("adam",),
+    "adamw": ("adam",),
+    "sgd": ("sgd", "--sgd-momentum 0"),
+    "momentum": ("sgd", "--sgd-momentum 0.9"),
+    "muon": ("muon",),
+}
+_MUON = "muon"
+"""Its states are shared out by whole matrices (`dist_muon`), not by the distributed optimizer
+(`megatron/core/optimizer/muon.py`)."""
 _FSDP = ("--use-megatron-fsdp", "--ckpt-format fsdp_dtensor", "--use-distributed-optimizer")
 _SHARDED = ("parameters", "optimizer state", "gradients and optimizer state", "parameters")
 """By the stage of ZeRO."""
@@ -90,7 +102,7 @@ def _stages(plan: Plan, _: Uniform) -> Said:
 
 def _schedule(plan: Plan, _: Uniform) -> Said:
     """Several stages on a device make Megatron interleave them."""
-    if plan.pipeline is None or plan.pipeline.schedule in {"1f1b", "interleaved"}:
+    if plan.pipeline.schedule in _SCHEDULES:
         return Said()
     return Said(lost=(f"Megatron has no schedule {plan.pipeline.schedule}; it runs 1f1b",))
 
@@ -144,15 +156,11 @@ def _optimizer_state(plan: Plan, found: Uniform) -> Said:
     """ZeRO: the stage that holds for most elements of the parameters."""
     data = found.names(Use.DATA)
     copies = data | found.names(Use.CONTEXT)
-    levels = {t.name: _zero(t, data) for t in plan.parameters}
-    elements = [0, 0, 0, 0]
-    for each in plan.parameters:
-        elements[levels[each.name]] += math.prod(each.dims)
-    main = max(range(4), key=elements.__getitem__) if copies else 0
+    main = _main_zero(plan, found)
     other = [
         t.name
         for t in plan.parameters
-        if copies and (levels[t.name] != main or (main < 3 and data & _axes(t)))
+        if copies and (_zero(t, data) != main or (main < 3 and data & _axes(t)))
     ]
     arguments = (
         (),
@@ -163,7 +171,22 @@ def _optimizer_state(plan: Plan, found: Uniform) -> Said:
     verb = "shards" if main else "does not shard"
     names = counted(other, "parameters")
     what = f"Megatron {verb} {_SHARDED[main]} over the data axes; the plan keeps {names} otherwise"
-    return Said(arguments, (what,) if other else ())
+    lost = (what,) if other else ()
+    if plan.request.get("optimizer") != _MUON:
+        return Said(arguments, lost)
+    more = (f"with Muon Megatron shards optimizer state, not {_SHARDED[main]}",)
+    return Said(lost=(*lost, *(more if main > 1 else ())))
+
+
+def _main_zero(plan: Plan, found: Uniform) -> int:
+    """The stage of ZeRO of most elements of the parameters."""
+    data = found.names(Use.DATA)
+    if not data | found.names(Use.CONTEXT):
+        return 0
+    elements = [0, 0, 0, 0]
+    for each in plan.parameters:
+        elements[_zero(each, data)] += math.prod(each.dims)
+    return max(range(4), key=elements.__getitem__)
 
 
 def _zero(tensor: PlannedTensor, data: frozenset[str]) -> int:
@@ -191,8 +214,10 @@ def _precision(plan: Plan, _: Uniform) -> Said:
     return Said((_DTYPES[dtype],) if _DTYPES[dtype] else ())
 
 
-def _optimizer(plan: Plan, _: Uniform) -> Said:
+def _optimizer(plan: Plan, found: Uniform) -> Said:
     name = str(plan.request.get("optimizer"))
+    if name == _MUON and _main_zero(plan, found):
+        return Said(("--optimizer dist_muon",))
     if name not in _OPTIMIZERS:
         return Said(lost=(f"the plan has the optimizer {name}; Megatron updates with Adam",))
     first, *more = _OPTIMIZERS[name]
@@ -209,8 +234,7 @@ def _embeddings(plan: Plan, _: Uniform) -> Said:
     looked_up, multiplied = _vocabularies(plan)
     if looked_up and multiplied and not looked_up & multiplied:
         return Said(("--untie-embeddings-and-output-weights",))
-    shared = () if plan.pipeline is None else plan.pipeline.shared
-    other = [each.tensor for each in shared if len(set(each.layouts)) > 1]
+    other = [each.tensor for each in plan.pipeline.shared if len(set(each.layouts)) > 1]
     what = f"the plan lays {counted(other, 'shared parameters')} out by stage; Megatron alike"
     return Said(lost=(what,) if other else ())
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exporters.errors import ExportError
-from exporters.mindspore_records import Violation
 from ir.graph import Role
 from ir.plan import Plan, PlannedOperator
 from ir.plan_degrees import Use, UsesOfAxes
+from ir.violations import Violation
 
 __all__ = ["ORDER", "Uniform", "products_of", "uniform"]
 

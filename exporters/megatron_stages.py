@@ -19,9 +19,8 @@ _FULL = "--recompute-granularity full"
 def stages(plan: Plan) -> tuple[Texts, Texts]:
     """Arguments that say which layers a stage has, and what is lost."""
     pipeline = plan.pipeline
-    parts = 1 if pipeline is None else pipeline.parts
-    first = f"--pipeline-model-parallel-size {parts}"
-    if pipeline is None or len(pipeline.stages) == 1:
+    first = f"--pipeline-model-parallel-size {pipeline.parts}"
+    if len(pipeline.stages) == 1:
         return (first,), ()
     counts = layer_counts(plan)
     return (first, *_division(counts, pipeline.chunks)), tuple(
@@ -87,7 +86,7 @@ def recomputation(plan: Plan) -> tuple[Texts, Texts]:
 def _layers_again(plan: Plan) -> tuple[str, ...]:
     """Numbered layers all of whose operators lie in blocks that are computed again."""
     inside: set[int] = set()
-    for stage in () if plan.pipeline is None else plan.pipeline.stages:
+    for stage in plan.pipeline.stages:
         for start, end in stage.blocks:
             inside.update(range(start, end))
     whole: dict[str, bool] = {}

@@ -6,6 +6,7 @@ and how each parameter lies on the devices. See docs/formats.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -14,13 +15,22 @@ from exporters.errors import ExportError
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_layouts import RestingParameter
 from exporters.mindspore_names import Names, in_network, in_parts, renamed
-from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, read_stage, readers
-from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem, Violation
+from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, StrategyItem
 from exporters.mindspore_stages import scheme_losses
+from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name, read_stages, readers
+from ir.mindspore_forms.strategies import Cuts
 from ir.ops import annotation
 from ir.plan import NamedLayout, Plan
+from ir.violations import Violation
 
-__all__ = ["ExportError", "check_strategy", "losses", "optimizer_shard_size", "strategy_checkpoint"]
+__all__ = [
+    "ExportError",
+    "check_strategy",
+    "input_cuts",
+    "losses",
+    "optimizer_shard_size",
+    "strategy_checkpoint",
+]
 
 _DIALECT = "mindspore"
 
@@ -44,11 +54,11 @@ def strategy_checkpoint(plan: Plan, names: Names | None = None) -> StrategyCheck
     violations = check_strategy(plan)
     if violations:
         raise ExportError(*violations)
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         return _checkpoint(plan, names)
     parts = plan.pipeline.parts
-    found = [(stage % parts, _checkpoint(read_stage(plan, stage), names))
-             for stage in range(len(plan.pipeline.stages))]  # fmt: skip
+    stages = enumerate(read_stages(plan))
+    found = [(stage % parts, _checkpoint(own, names)) for stage, own in stages]
     return StrategyCheckpoint(
         1,
         tuple(replace(i, stage=part) for part, own in found for i in own.strategies),
@@ -70,8 +80,7 @@ def _checkpoint(plan: Plan, names: Names | None) -> StrategyCheckpoint:
 
 def check_strategy(plan: Plan) -> tuple[Violation, ...]:
     """All in a plan, and in each of its stages, that MindSpore would refuse or do otherwise."""
-    stages = () if plan.pipeline is None else range(len(plan.pipeline.stages))
-    every = (plan, *(read_stage(plan, stage) for stage in stages))
+    every = (plan, *(stage for stage in read_stages(plan) if stage is not plan))
     return tuple(dict.fromkeys(violation for own in every for violation in _violations(own)))
 
 
@@ -91,6 +100,17 @@ def _violations(plan: Plan) -> tuple[Violation, ...]:
     )
 
 
+def input_cuts(plan: Plan) -> tuple[Cuts, ...]:
+    """Cuts of every dimension of the inputs, in the order of the model."""
+    sizes = {name: size for name, size, _ in plan.mesh}
+    held = {t.name: t.layout.dims for t in plan.tensors if t.role == "input"}
+    return tuple(
+        tuple(math.prod(sizes[axis] for axis in axes) for axes in held[name])
+        for name in plan.graph.inputs
+        if name in held
+    )
+
+
 def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:
     """The one number that MindSpore takes: among how many devices the optimizer shares a weight.
 
@@ -105,19 +125,17 @@ def optimizer_shard_size(layouts: Iterable[ParameterLayout]) -> int | None:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What the checkpoint of a plan leaves out, a sentence each."""
-    if plan.pipeline is not None:
-        stages = range(len(plan.pipeline.stages))
-        every = (loss for stage in stages for loss in losses(read_stage(plan, stage)))
-        return tuple(dict.fromkeys((*every, *scheme_losses(plan))))
+    every = (loss for stage in read_stages(plan) for loss in _stage_losses(stage))
+    return tuple(dict.fromkeys((*every, *scheme_losses(plan))))
+
+
+def _stage_losses(plan: Plan) -> Iterator[str]:
     found = tuple(readers(plan))
-    custom = mindspore_custom.losses(plan)
-    return (
-        *_unnamed(found),
-        *custom,
-        *_collisions(found),
-        *_scattered(found),
-        *_uneven_shares(plan, found),
-    )
+    yield from _unnamed(found)
+    yield from mindspore_custom.losses(plan)
+    yield from _collisions(found)
+    yield from _scattered(found)
+    yield from _uneven_shares(plan, found)
 
 
 def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:

@@ -5,20 +5,20 @@ The strategy checkpoint carries only operators that read a parameter; this file 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from exporters.mindspore import optimizer_shard_size, strategy_checkpoint
+from exporters.mindspore import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_custom import TensorAxes, custom_operators, wide_axes
 from exporters.mindspore_names import Names, in_network, renamed, renamed_scope
-from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, operators
 from exporters.mindspore_records import ParameterLayout
 from exporters.mindspore_slicing import staged_name
 from exporters.mindspore_stages import stage_module
-from ir.plan import Plan, PlannedTensor
+from exporters.python_tables import table
+from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name, operators
+from ir.plan import Plan
 
 __all__ = ["apply_module", "operator_strategies"]
 
@@ -154,7 +154,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
     text = _MODULE.format(
         model=re.sub(r"[^\w.-]", "_", plan.graph.name, flags=re.ASCII) or "the model",
         devices=plan.devices,
-        inputs=tuple(_dataset(plan)),
+        inputs=input_cuts(plan),
         strategies=_table(strategies),
         results=_results(plan, names),
         all_to_all=plan.request.get("all_to_all") is not False,
@@ -182,15 +182,8 @@ def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
 
 def _parameter_plan(layouts: Sequence[ParameterLayout]) -> str:
     """A line for each parameter that is cut; what is left out is whole, as it is without a plan."""
-    found = {staged_name(each.name)[1]: _cuts_of_layout(each) for each in layouts}
-    lines = [f"    {name!a}: {cuts},\n" for name, cuts in found.items() if set(cuts) - {1}]
-    return f"{{\n{''.join(lines)}}}" if lines else "{}"
-
-
-def _cuts_of_layout(layout: ParameterLayout) -> tuple[int, ...]:
-    matrix = layout.device_matrix
-    places = [place if isinstance(place, int) else -1 for place in layout.tensor_map]
-    return tuple(1 if place < 0 else matrix[len(matrix) - 1 - place] for place in places)
+    found = {staged_name(each.name)[1]: each.cuts for each in layouts}
+    return table({name: cuts for name, cuts in found.items() if set(cuts) - {1}})
 
 
 def _custom_parts(plan: Plan, names: Names | None) -> dict[str, str]:
@@ -244,8 +237,7 @@ def _results(plan: Plan, names: Names | None) -> str:
         if found.whole_result and not reader_violations(found):
             for cell in _cells(found, names):
                 out.setdefault(cell, {})[found.form.name, found.cuts] = found.whole_result
-    lines = [f"    {cell!a}: {cuts!r},\n" for cell, cuts in out.items()]
-    return f"{{\n{''.join(lines)}}}" if lines else "{}"
+    return table(out)
 
 
 def _cells(found: Reader, names: Names | None) -> tuple[str, ...]:
@@ -260,15 +252,3 @@ def _cells(found: Reader, names: Names | None) -> tuple[str, ...]:
 
 def _owner(found: Reader) -> str:
     return file_name(found.parameters[0][0]).rpartition(".")[0] if found.parameters else ""
-
-
-def _dataset(plan: Plan) -> Iterator[tuple[int, ...]]:
-    sizes = {name: size for name, size, _ in plan.mesh}
-    inputs = {t.name: t for t in plan.tensors if t.role == "input"}
-    for name in plan.graph.inputs:
-        if name in inputs:
-            yield _cuts_of(inputs[name], sizes)
-
-
-def _cuts_of(tensor: PlannedTensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(math.prod(sizes[axis] for axis in axes) for axes in tensor.layout.dims)

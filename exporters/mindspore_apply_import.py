@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from exporters.mindspore_apply_reading import AppliedStrategies, Strategy
-from exporters.mindspore_file_operators import ENDS, Part
+from exporters.mindspore_file_operators import Part, graph_parts
 from exporters.mindspore_import import Imported, Strategies, unknown_note
-from exporters.mindspore_primitives import primitive_form
-from exporters.mindspore_readers import NEVER_CUT, file_name, parts_of
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
 from ir.graph import OpGraph
+from ir.mindspore_forms.primitives import primitive_form
+from ir.mindspore_forms.readers import NEVER_CUT, file_name
 from ir.ops import OpView, annotation
+from ir.violations import Violation
 
 Parts = Mapping[tuple[str, str], list[Part]]
 
@@ -64,14 +65,13 @@ def _parts(graph: OpGraph) -> tuple[Parts, Parts]:
     """Operators by cell and primitive in the order of the graph, and those with a given rule."""
     known: dict[tuple[str, str], list[Part]] = {}
     own: dict[tuple[str, str], list[Part]] = {}
-    for op in graph.ops:
-        for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
-            form = primitive_form(view, rule)
-            part = Part(view, rule, op.name)
-            if form.name and op.kind not in NEVER_CUT:
-                known.setdefault((_cell(view), form.name), []).append(part)
-            elif annotation(view.op):
-                own.setdefault((_cell(view), op.kind.rpartition("::")[2]), []).append(part)
+    kinds = {op.name: op.kind for op in graph.ops}
+    for part in graph_parts(graph):
+        form, kind = primitive_form(part.view, part.rule), kinds[part.whole]
+        if form.name and kind not in NEVER_CUT:
+            known.setdefault((_cell(part.view), form.name), []).append(part)
+        elif annotation(part.view.op):
+            own.setdefault((_cell(part.view), kind.rpartition("::")[2]), []).append(part)
     return known, own
 
 

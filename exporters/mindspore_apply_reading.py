@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
+from ir.violations import Violation
 
 Cuts: TypeAlias = tuple[int, ...]
 Strategy: TypeAlias = tuple[Cuts, ...]

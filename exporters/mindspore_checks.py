@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from exporters.mindspore_readers import Reader
-from exporters.mindspore_records import Violation
+from ir.mindspore_forms.readers import Reader
+from ir.violations import Violation
 
 _Found = Iterator[tuple[str, str]]
 """What is wrong, and how to mend it."""

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from exporters.errors import ExportError, Violation
-from exporters.mindspore import optimizer_shard_size, strategy_checkpoint
+from exporters.errors import ExportError
+from exporters.mindspore import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore_fusion import Fusion, message_bytes, parse_fusions
 from exporters.mindspore_stages import PLANNED, scheme_losses
+from exporters.mindspore_symbols import planned_symbols
 from exporters.settings import Setting, Settings, fault
 from ir.plan import Plan
+from ir.violations import Violation
 
-__all__ = ["MODES", "SETTINGS", "Context", "context_of", "input_cuts", "sub_groups"]
+__all__ = ["MODES", "SETTINGS", "Context", "context_of", "sub_groups"]
 
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -115,12 +117,14 @@ def context_of(plan: Plan, settings: Settings) -> Context:
         gradients_mean=settings.flag("gradients_mean", default=trains and mode != "stand_alone"),
         shard_size=_shard_size(plan, settings, mode),
         pipeline_stages=_stages(plan, settings),
-        pipeline_scheduler=settings.choice("pipeline_scheduler", SCHEDULERS, _scheduler(plan)),
+        pipeline_scheduler=settings.choice(
+            "pipeline_scheduler", SCHEDULERS, PLANNED.get(plan.pipeline.schedule, "1f1b")
+        ),
         all_to_all=plan.request.get("all_to_all") is not False,
         strategy_file=_strategy_file(settings, mode),
         device=settings.choice("device", ("Ascend", "GPU", "CPU"), "Ascend"),
         max_device_memory=_memory(settings),
-        symbols=tuple(sorted(_symbols(plan))),
+        symbols=tuple(sorted(planned_symbols(plan))),
         labels=_labels(settings),
     )  # fmt: skip
     violations = tuple(_violations(made))
@@ -131,28 +135,13 @@ def context_of(plan: Plan, settings: Settings) -> Context:
 
 def _stages(plan: Plan, settings: Settings) -> int:
     """Those of the plan, or for a plan without any those that the network assigns itself."""
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         return settings.number("pipeline_stages", 1, 1, _MOST_STAGES)
     parts = plan.pipeline.parts
     if settings.number("pipeline_stages", parts, 1, _MOST_STAGES) != parts:
         what = f"the plan has {parts} stages"
         raise fault(what, "pipeline_stages", "leave it out, or plan with --pipeline")
     return parts
-
-
-def _scheduler(plan: Plan) -> str:
-    return "1f1b" if plan.pipeline is None else PLANNED.get(plan.pipeline.schedule, "1f1b")
-
-
-def input_cuts(plan: Plan) -> Cuts:
-    """Cuts of every dimension of the inputs, in the order of the model."""
-    sizes = {name: size for name, size, _ in plan.mesh}
-    held = {t.name: t.layout.dims for t in plan.tensors if t.role == "input"}
-    return tuple(
-        tuple(math.prod(sizes[axis] for axis in axes) for axes in held[name])
-        for name in plan.graph.inputs
-        if name in held
-    )
 
 
 def sub_groups(plan: Plan) -> tuple[str, ...]:
@@ -268,14 +257,6 @@ def _memory(settings: Settings) -> str:
     return text
 
 
-def _symbols(plan: Plan) -> Iterator[str]:
-    """Dimensions that were bound to a range of sizes."""
-    pairs = plan.request.get("bind")
-    for pair in pairs if isinstance(pairs, list | tuple) else ():
-        if isinstance(pair, list | tuple) and isinstance(pair[1], str):
-            yield str(pair[0])
-
-
 def _violations(made: Context) -> Iterator[Violation]:
     stages, mode = made.pipeline_stages, made.mode
     piped = ("semi_auto", "sharding_propagation", "recursive_programming")
@@ -306,9 +287,8 @@ def _notes(made: Context, plan: Plan) -> Iterator[str]:
         yield f"the mode {made.mode} applies no splits of the plan"
     if made.mode not in NEW_MODES:
         yield f"AutoParallel has no mode {made.mode}: the script has the old interface alone"
-    if plan.pipeline is not None:
-        yield from scheme_losses(plan)
-    elif made.pipeline_stages > 1:
+    yield from scheme_losses(plan)
+    if plan.pipeline.is_single and made.pipeline_stages > 1:
         yield "the plan is of one stage; the network assigns cells to stages"
     if made.parameter_broadcast and made.mode not in _OTHERS:
         yield "parameters that are split, and all of them in some releases, are not sent by rank 0"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from exporters.mindspore_primitives import as_stored
-from exporters.mindspore_readers import Reader, operators
 from ir.graph import Tensor
+from ir.mindspore_forms.primitives import as_stored
+from ir.mindspore_forms.readers import Reader, operators
 from ir.ops import annotation
 from ir.plan import NamedLayout, Plan
 

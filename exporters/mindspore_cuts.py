@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exporters.mindspore_checks import reader_violations
-from exporters.mindspore_primitives import PrimitiveForm, primitive_form, whole_product
-from exporters.mindspore_readers import Reader
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
+from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form, whole_product
+from ir.mindspore_forms.readers import Reader
+from ir.mindspore_forms.strategies import spread
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
+from ir.violations import Violation
 
 Cuts = Sequence[Sequence[int]]
 """For each input the number of pieces of every dimension."""
@@ -148,14 +150,8 @@ def _misfits(form: PrimitiveForm, cuts: Cuts, devices: int) -> _Found:
 def _factor_counts(form: PrimitiveForm, rule: ShardingRule, cuts: Cuts) -> dict[int, int]:
     """Pieces of every factor; of a dimension of several the outer ones are cut first."""
     counts: dict[int, int] = {}
-    for mapping, own in zip(form.inputs, cuts, strict=True):
-        for dim, cut in zip(mapping, own, strict=True):
-            rest = cut
-            for position, factor in enumerate(dim):
-                inner = position == len(dim) - 1
-                pieces = rest if inner else math.gcd(rest, rule.sizes[factor])
-                rest //= pieces
-                counts[factor] = max(pieces, counts.get(factor, 1))
+    for _, dim, cut in _dimensions(form, cuts):
+        spread(counts, dim, cut, rule.sizes)
     return counts
 
 
@@ -163,25 +159,28 @@ def _inconsistent(
     form: PrimitiveForm, rule: ShardingRule, cuts: Cuts, counts: dict[int, int]
 ) -> _Found:
     """Dimensions that cannot be cut at all, or that another input cuts otherwise."""
+    for what, dim, cut in _dimensions(form, cuts):
+        means = math.prod(counts[factor] for factor in dim)
+        if cut > 1 and (not dim or any(counts[f] > 1 for f in rule.locked.intersection(dim))):
+            yield f"{what}, and the operator needs it whole", "leave it whole"
+        elif cut != means:
+            yield f"{what}, and {means} ways in another input", "cut both alike"
+
+
+def _dimensions(form: PrimitiveForm, cuts: Cuts) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Every dimension of the inputs: in words, its factors, its pieces."""
     for index, (mapping, own) in enumerate(zip(form.inputs, cuts, strict=True)):
         for place, (dim, cut) in enumerate(zip(mapping, own, strict=True)):
-            means = math.prod(counts[factor] for factor in dim)
-            what = f"dimension {place} of input {index} is cut {cut} ways"
-            if cut > 1 and (not dim or any(counts[f] > 1 for f in rule.locked.intersection(dim))):
-                yield f"{what}, and the operator needs it whole", "leave it whole"
-            elif cut != means:
-                yield f"{what}, and {means} ways in another input", "cut both alike"
+            yield f"dimension {place} of input {index} is cut {cut} ways", dim, cut
 
 
 def _kept_whole(
     form: PrimitiveForm, rule: ShardingRule, cuts: Cuts, counts: dict[int, int]
 ) -> _Found:
     """Factors that MindSpore's operator cannot cut."""
-    for index, (mapping, own) in enumerate(zip(form.inputs, cuts, strict=True)):
-        for place, (dim, cut) in enumerate(zip(mapping, own, strict=True)):
-            if cut > 1 and any(counts[f] > 1 for f in rule.uncut.intersection(dim)):
-                what = f"dimension {place} of input {index} is cut {cut} ways"
-                yield f"{what}, which MindSpore's {form.name} keeps whole", "leave it whole"
+    for what, dim, cut in _dimensions(form, cuts):
+        if cut > 1 and any(counts[f] > 1 for f in rule.uncut.intersection(dim)):
+            yield f"{what}, which MindSpore's {form.name} keeps whole", "leave it whole"
 
 
 def _beyond_neighbours(rule: ShardingRule, counts: dict[int, int]) -> _Found:
@@ -198,12 +197,11 @@ def _beyond_neighbours(rule: ShardingRule, counts: dict[int, int]) -> _Found:
 def _of_any_size(view: OpView, form: PrimitiveForm, cuts: Cuts, counts: dict[int, int]) -> _Found:
     """Dynamic dimensions that do not divide at every size."""
     divisors = view.op.divisors
-    for index, (mapping, own) in enumerate(zip(form.inputs, cuts, strict=True)):
-        for place, (dim, cut) in enumerate(zip(mapping, own, strict=True)):
-            if divisors and any(divisors[f] % counts[f] for f in dim):
-                what = f"dynamic dimension {place} of input {index} is cut {cut} ways"
-                divisor = math.prod(divisors[f] for f in dim)
-                yield f"{what}, and its sizes divide by {divisor}", "cut it into a divisor of that"
+    for what, dim, _ in _dimensions(form, cuts) if divisors else ():
+        if any(divisors[f] % counts[f] for f in dim):
+            divisor = math.prod(divisors[f] for f in dim)
+            fix = "cut it into a divisor of that"
+            yield f"dynamic {what}, and its sizes divide by {divisor}", fix
 
 
 def _too_many(form: PrimitiveForm, cuts: Cuts, counts: dict[int, int], devices: int) -> _Found:

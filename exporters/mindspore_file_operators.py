@@ -8,18 +8,16 @@ what it needs on the way longer ones: a product of a transposed operand is `MatM
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporters.mindspore_readers import parts_of
 from ir.graph import OpGraph, Role
+from ir.mindspore_forms.readers import parts_of
+from ir.mindspore_forms.strategies import Cuts
+from ir.normalise.ends import ENDS
 from ir.ops import OpView
 from ir.rule import ShardingRule
-
-Cuts = tuple[int, ...]
-ENDS = frozenset({"Loss", "Output"})
-"""What the planner adds at the ends of a graph; no framework has it."""
 
 
 class FilePrimitive(Protocol):
@@ -74,15 +72,21 @@ class Group:
         return tuple(found)
 
 
+def graph_parts(graph: OpGraph) -> Iterator[Part]:
+    """All operators of the model, composites part by part, in graph order."""
+    for op in graph.ops:
+        for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
+            yield Part(view, rule, op.name)
+
+
 def groups(graph: OpGraph, primitives: Iterable[FilePrimitive]) -> dict[str, Group]:
     """By the name of a primitive, what it is in a graph; none for those that the graph lacks."""
     names = {each.name for each in primitives}
     members: dict[str, list[Part]] = {}
-    for op in graph.ops:
-        for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
-            owner = _owner(view.op.name, names)
-            if owner:
-                members.setdefault(owner, []).append(Part(view, rule, op.name))
+    for part in graph_parts(graph):
+        owner = _owner(part.name, names)
+        if owner:
+            members.setdefault(owner, []).append(part)
     return {name: _group(name, found) for name, found in members.items()}
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from exporters.settings import fault
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedTensor
+from ir.plan_enums import Cause
 
 __all__ = ["AUTO_MB", "Fusion", "index_splits", "message_bytes", "parse_fusions", "segments"]
 __all__ += ["slice_bytes"]
@@ -23,7 +24,7 @@ AUTO_MB = 64
 """MindSpore's threshold in the mode `auto`."""
 _KINDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 KINDS = tuple(_KINDS)
-_CAUSES = frozenset({"gradient sync", "parameter gather"})
+_CAUSES = frozenset({Cause.GRADIENT_SYNC, Cause.PARAMETER_GATHER})
 """Of the collectives that `comm_fusion` fuses: those of parameters."""
 _NAME = "comm_fusion"
 _FIX = (

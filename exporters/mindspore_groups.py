@@ -9,18 +9,16 @@ Source: MindSpore 2.7.0, `utils/node_strategy.proto` (ParallelGroupMap) and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore_records import StrategyFileError
-from exporters.mindspore_records import Violation as Fault
 from exporters.protobuf_wire import UINT32, Message, bytes_field, integer_fields
 from exporters.settings import Setting
 from ir.plan import Plan
-from ir.plan_stages import pipeline_of, stage_plan, stage_size
+from ir.plan_stages import axis_groups, stage_plan, stage_size
+from ir.violations import Violation
 from ir.wire import WireError
 
 SETTINGS = (Setting("rank", "0 to the number of devices", "whose groups; 0 by default"),)
@@ -83,21 +81,21 @@ def groups_of(plan: Plan, rank: int = 0) -> GroupFile:
         what = f"the plan has no rank {rank}"
         fix = f"choose one from 0 to {plan.devices - 1}"
         raise ExportError(Violation(what, "--set rank", fix))
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         return _in_part(plan, rank)
-    every = [tuple(sorted(_members(plan, rank, item.axes))) for item in plan.collectives]
+    every = [_members(plan, rank, axes) for axes in dict.fromkeys(i.axes for i in plan.collectives)]
     groups = [ranks for ranks in dict.fromkeys(every) if 1 < len(ranks) < plan.devices]
     used = {axis for each in plan.parameters for dim in each.layout.dims for axis in dim}
     free = [name for name, _, _ in plan.mesh if name not in used]
     return GroupFile(
         tuple(Group(group_name(ranks), ranks) for ranks in groups),
-        tuple(sorted(_members(plan, rank, free))),
+        _members(plan, rank, free),
     )
 
 
 def _in_part(plan: Plan, rank: int) -> GroupFile:
     """The groups of a rank among those that run the same pipeline stages."""
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     part, place = divmod(rank, stage_size(plan, 0))
     stages = range(part, len(pipeline.stages), pipeline.parts)
     found = [groups_of(stage_plan(plan, stage), place) for stage in stages]
@@ -111,16 +109,10 @@ def _in_part(plan: Plan, rank: int) -> GroupFile:
     )
 
 
-def _members(plan: Plan, rank: int, axes: Sequence[str]) -> list[int]:
-    """Ranks that differ from one in these axes alone; ranks fill the mesh row-major."""
-    steps = {
-        name: prod(size for _, size, _ in plan.mesh[place + 1 :])
-        for place, (name, _, _) in enumerate(plan.mesh)
-    }
-    sizes = {name: size for name, size, _ in plan.mesh}
-    first = rank - sum(rank // steps[axis] % sizes[axis] * steps[axis] for axis in axes)
-    offsets = product(*(range(0, sizes[axis] * steps[axis], steps[axis]) for axis in axes))
-    return [first + sum(each) for each in offsets]
+def _members(plan: Plan, rank: int, axes: Collection[str]) -> tuple[int, ...]:
+    """Ranks that differ from one in these axes alone, ascending."""
+    groups = axis_groups(plan, axes)
+    return tuple(groups[(groups == rank).any(axis=1)][0].tolist())
 
 
 def to_protobuf(content: GroupFile) -> bytes:
@@ -155,4 +147,4 @@ def from_protobuf(data: bytes) -> GroupFile:
         )
     except WireError as error:
         place = f"byte {error.offset}"
-        raise StrategyFileError(Fault(error.what, place, _FIX)) from error
+        raise StrategyFileError(Violation(error.what, place, _FIX)) from error

@@ -7,13 +7,15 @@ MindSpore's tutorial on distributed training (HybridParallelNet); `Parameter.lay
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exporters.python_tables import table
+from ir.mindspore_forms.primitives import as_stored
+from ir.mindspore_forms.readers import file_name
 from ir.plan import Plan, PlannedCollective, PlannedTensor
+from ir.plan_enums import Cause
+from ir.plan_stages import axis_groups
 
 __all__ = ["OwnCollective", "hybrid_module", "own_collectives", "slices"]
 
@@ -22,7 +24,7 @@ _OPERATORS = {
     "all_to_all": "AlltoAll",
 }  # fmt: skip
 
-_FORWARD = frozenset({"forward", "inside operators"})
+_FORWARD = frozenset({Cause.FORWARD, Cause.INSIDE})
 """Causes of what the network sends itself."""
 
 _MODULE = '''
@@ -81,7 +83,7 @@ def own_collectives(plan: Plan) -> tuple[OwnCollective, ...]:
             each.operator,
             each.operand,
             _OPERATORS.get(each.kind, each.kind),
-            _groups(plan, each.axes),
+            tuple(map(tuple, axis_groups(plan, each.axes).tolist())),
             each.nbytes,
         )
         for each in forward
@@ -91,10 +93,11 @@ def own_collectives(plan: Plan) -> tuple[OwnCollective, ...]:
 def slices(plan: Plan) -> dict[str, tuple[int, ...]]:
     """Sizes of the slices of the parameters that operators use split, in the order of the file."""
     sizes = {name: size for name, size, _ in plan.mesh}
+    known = plan.graph.tensors
     return {
-        name: own
-        for name, whole, own in (_slice(plan, each, sizes) for each in plan.parameters)
-        if own != whole
+        file_name(known[each.name]): as_stored(own, known[each.name])
+        for each, own in ((each, _slice(each, sizes)) for each in plan.parameters)
+        if own != each.dims
     }
 
 
@@ -104,8 +107,7 @@ def hybrid_module(plan: Plan) -> tuple[str, tuple[str, ...]]:
     rows = "".join(
         f"    {(c.operator, c.operand, c.primitive, c.groups, round(c.nbytes))!a},\n" for c in found
     )
-    entries: dict[object, object] = dict(slices(plan).items())
-    text = _MODULE.format(slices=table(entries), collectives=f"(\n{rows})" if rows else "()")
+    text = _MODULE.format(slices=table(slices(plan)), collectives=f"(\n{rows})" if rows else "()")
     return text, tuple(f"the network itself holds {each}" for each in found)
 
 
@@ -117,34 +119,8 @@ def _is_forward(item: PlannedCollective) -> bool:
     return item.group_size > 1 and item.cause in _FORWARD and item.count > item.backward
 
 
-def _groups(plan: Plan, axes: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Ranks that differ in some mesh axes alone, group by group."""
-    names = [name for name, _, _ in plan.mesh]
-    sizes = [size for _, size, _ in plan.mesh]
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for rank, place in enumerate(itertools.product(*map(range, sizes))):
-        rest = tuple(p for p, name in zip(place, names, strict=True) if name not in axes)
-        groups.setdefault(rest, []).append(rank)
-    return tuple(tuple(ranks) for ranks in groups.values())
-
-
-def _slice(
-    plan: Plan, tensor: PlannedTensor, sizes: dict[str, int]
-) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    layout = tensor.used or tensor.layout
-    own = tuple(_shares(tensor.dims, layout.dims, sizes))
-    known = plan.graph.tensors[tensor.name]
-    order = known.stored_permutation or tuple(range(len(own)))
-    stored = {there: here for here, there in enumerate(order)}
-
-    def in_file(values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(values[stored[place]] for place in range(len(values)))
-
-    return known.source or tensor.name, in_file(tensor.dims), in_file(own)
-
-
-def _shares(
-    dims: Sequence[int], axes: Sequence[Sequence[str]], sizes: dict[str, int]
-) -> Iterator[int]:
-    for size, own in zip(dims, axes, strict=True):
-        yield size // math.prod(sizes.get(axis, 1) for axis in own)
+def _slice(tensor: PlannedTensor, sizes: dict[str, int]) -> tuple[int, ...]:
+    """Sizes of what a rank keeps of a parameter."""
+    axes = (tensor.used or tensor.layout).dims
+    pieces = (math.prod(sizes.get(axis, 1) for axis in own) for own in axes)
+    return tuple(size // count for size, count in zip(tensor.dims, pieces, strict=True))

@@ -14,33 +14,27 @@ from difflib import get_close_matches
 
 from exporters.mindspore_cuts import reader_of_cuts
 from exporters.mindspore_file_operators import (
-    ENDS,
-    Cuts,
     FilePrimitive,
     Group,
     Part,
     aligned,
     apart,
+    graph_parts,
     groups,
     turned,
 )
 from exporters.mindspore_operator_json import OperatorStrategies
 from exporters.mindspore_operator_strategy import DATASET, scoped
-from exporters.mindspore_primitives import primitive_form
-from exporters.mindspore_readers import NEVER_CUT, Reader, file_name, parts_of
-from exporters.mindspore_records import (
-    StrategyCheckpoint,
-    StrategyFileError,
-    StrategyItem,
-    Violation,
-)
+from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, StrategyItem
+from exporters.sharding import named
 from ir.graph import OpGraph, Role
-from ir.ops import Engine, OpView, lookup
-from ir.rule import FactorMap, ShardingRule
+from ir.mindspore_forms.primitives import primitive_form
+from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name
+from ir.mindspore_forms.strategies import Cuts, Strategy, cuts_of, spread, strategy_key
+from ir.ops import OpView, lookup
+from ir.rule import FactorMap
+from ir.violations import Violation
 
-Strategy = tuple[Cuts, ...]
-"""Cuts of every dimension of every input."""
-_MOST_NAMED = 3
 _DEEPEST = 64
 """Cells within cells of a full name that are tried."""
 
@@ -76,11 +70,10 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
         what = f"its layouts are for {', '.join(map(str, sorted(sizes)))} devices, not {devices}"
         raise StrategyFileError(Violation(what, "--devices", "give the number that it is for"))
     found: dict[str, list[Part]] = {}
-    for op in graph.ops:
-        for view, rule in parts_of(OpView(op, graph)) if op.kind not in ENDS else ():
-            key = strategy_key(view, rule)
-            if key:
-                found.setdefault(key, []).append(Part(view, rule, op.name))
+    for part in graph_parts(graph):
+        key = strategy_key(part.view, part.rule)
+        if key:
+            found.setdefault(key, []).append(part)
     work = Strategies(graph, devices)
     unknown = []
     for item in content.strategies:
@@ -91,13 +84,6 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
                 work.take(part, item.cuts, item.key)
     _check_known(content.strategies, unknown, list(found))
     return replace(work.finished(None, unknown_note(unknown)), is_of_operators=False)
-
-
-def strategy_key(view: OpView, rule: ShardingRule) -> str:
-    """What a checkpoint calls the strategy of an operator; empty for one without parameters."""
-    name = primitive_form(view, rule).name
-    read = [t for t in view.inputs if t is not None and t.role is Role.PARAMETER]
-    return f"{name}_{file_name(read[0])}" if name and read else ""
 
 
 def pins_of_operators(
@@ -217,7 +203,7 @@ class Strategies:
                 continue
             pieces = _pieces(reader, own, len(tensor.dims))
             for dim, cut in zip(outer or (), pieces, strict=False):
-                _spread(counts, dim, cut, self._sizes(part.whole))
+                spread(counts, dim, cut, self._sizes(part.whole))
             if tensor.role is Role.PARAMETER:
                 self._share(tensor.name, key, pieces)
         self._merge(part.whole, counts)
@@ -230,7 +216,7 @@ class Strategies:
         for mapping, own in zip(present, cuts, strict=False):
             fits = fits and len(own) == len(mapping or own)
             for dim, cut in zip(mapping or (), own, strict=False):
-                _spread(counts, dim, cut, self._sizes(part.whole))
+                spread(counts, dim, cut, self._sizes(part.whole))
         if not fits:
             what = "its inputs have other numbers or dimensions"
             self.violations.append(Violation(what, f"key {key!r}", "pass the model of the file"))
@@ -266,7 +252,7 @@ class Strategies:
             raise StrategyFileError(*self.violations)
         ops = {op.name: op for op in self.graph.ops}
         pins = {
-            name: _cuts_of(OpView(ops[name], self.graph), counts)
+            name: cuts_of(OpView(ops[name], self.graph), counts)
             for name, counts in self.known.items()
         }
         return Imported(pins, inputs, (*notes, *self._own_notes()))
@@ -275,12 +261,12 @@ class Strategies:
         if self.foreign:
             yield (
                 f"{len(self.foreign)} operators are of kinds that take no strategy here and are "
-                f"left to the search: {_named(self.foreign)}"
+                f"left to the search: {named(self.foreign)}"
             )
         if self.split:
             yield (
                 f"{len(self.split)} fused operators whose parts the file cuts differently are cut "
-                f"as the first of them: {_named(self.split)}"
+                f"as the first of them: {named(self.split)}"
             )
 
 
@@ -288,59 +274,6 @@ def _pieces(reader: Reader, mapping: FactorMap | None, rank: int) -> Cuts:
     if mapping is None:
         return (1,) * rank
     return tuple(reader.count(dim) for dim in mapping)
-
-
-def _spread(counts: dict[int, int], dim: Sequence[int], cut: int, sizes: Sequence[int]) -> None:
-    """Cut the factors of a dimension, the outer ones first."""
-    rest = cut
-    for place, factor in enumerate(dim):
-        pieces = rest if place == len(dim) - 1 else math.gcd(rest, sizes[factor])
-        rest //= pieces
-        counts[factor] = max(pieces, counts.get(factor, 1))
-
-
-def _cuts_of(view: OpView, counts: Mapping[int, int]) -> Strategy:
-    rule = lookup(view.op.kind).rule(view)
-    return tuple(
-        (1,) * len(tensor.dims)
-        if mapping is None
-        else tuple(math.prod(counts.get(f, 1) for f in dim) for dim in mapping)
-        for tensor, mapping in zip(view.inputs, rule.operands, strict=True)
-        if tensor is not None
-    )
-
-
-def batch_pins(
-    graph: OpGraph, devices: int, given: Mapping[str, Strategy], *, loss: bool = True
-) -> dict[str, Strategy]:
-    """What MindSpore's semi-automatic mode does with operators that are given nothing: the first
-    dimension split over all devices, or the operator repeated where that does not go. A lookup
-    splits its indices and keeps the table whole.
-
-    Source: MindSpore 2.7.0, `ops_info/operator_info.cc` and `gather_info.cc`,
-    GenerateBatchStrategies.
-    """
-    out: dict[str, Strategy] = {}
-    for op in graph.ops:
-        entry = lookup(op.kind)
-        follows = entry.engine is Engine.VIEW or not op.outputs
-        if op.name in given or follows or (op.kind in ENDS and not loss):
-            continue
-        view = OpView(op, graph)
-        rule = entry.rule(view)
-        first = next((m for m in rule.operands if m and not _is_table(m, rule)), None)
-        counts: dict[int, int] = {}
-        kept = rule.locked | rule.uncut
-        if first and first[0] and not kept.intersection(first[0]):
-            rows = math.prod(rule.sizes[f] for f in first[0])
-            if rows % devices == 0:
-                _spread(counts, first[0], devices, rule.sizes)
-        out[op.name] = _cuts_of(view, counts)
-    return out
-
-
-def _is_table(mapping: FactorMap, rule: ShardingRule) -> bool:
-    return any(factor in rule.lookup for dim in mapping for factor in dim)
 
 
 def _check_stages(items: Sequence[StrategyItem]) -> None:
@@ -367,16 +300,11 @@ def unknown_note(unknown: Sequence[str]) -> list[str]:
     """What is said of keys that match nothing."""
     if not unknown:
         return []
-    return [f"{len(unknown)} keys match nothing and are passed over: {_named(unknown)}"]
+    return [f"{len(unknown)} keys match nothing and are passed over: {named(unknown)}"]
 
 
 def _missing_note(missing: Sequence[str]) -> list[str]:
     if not missing:
         return []
     count = len(missing)
-    return [f"{count} operators have no key, so MindSpore refuses the file: {_named(missing)}"]
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    return [f"{count} operators have no key, so MindSpore refuses the file: {named(missing)}"]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporters.mindspore_primitives import as_stored
-from exporters.mindspore_readers import Reader, file_name
-from exporters.mindspore_records import ParameterLayout, Violation, standardise
+from exporters.mindspore_records import ParameterLayout, standardise
 from ir.graph import Tensor
+from ir.mindspore_forms.primitives import as_stored
+from ir.mindspore_forms.readers import Reader, file_name
+from ir.violations import Violation
 
 Axes = tuple[int, ...]
 """Numbers of mesh axes, outermost first."""

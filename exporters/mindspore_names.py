@@ -22,10 +22,11 @@ from typing import Any
 import yaml
 
 import data
-from exporters.errors import ExportError, Violation
-from exporters.mindspore_readers import Reader, file_name
+from exporters.errors import ExportError
 from exporters.mindspore_records import ParameterLayout, StrategyCheckpoint, is_nested
+from ir.mindspore_forms.readers import Reader, file_name
 from ir.plan import NamedLayout, Plan, PlannedTensor
+from ir.violations import Violation
 
 __all__ = [
     "NameRule", "Names", "bundled_names", "in_network", "in_parts", "name_rules", "names_for",
@@ -297,19 +298,13 @@ def _part(layout: ParameterLayout, name: str, axis: int, parts: int) -> Paramete
     shape = list(layout.tensor_shape)
     if shape[axis] % parts == 0:
         shape[axis] //= parts
-        if all(size % cut == 0 for size, cut in zip(shape, _cuts(layout), strict=True)):
+        cuts = list(layout.cuts)
+        cuts[0] *= max(layout.opt_weight_shard_size, 1)
+        if all(size % cut == 0 for size, cut in zip(shape, cuts, strict=True)):
             return replace(layout, name=name, tensor_shape=tuple(shape))
     size = layout.tensor_shape[axis]
     what = f"dimension {axis} of size {size} has no {parts} equal parts that are cut like it"
     raise _fault(what, f"parameter {layout.name!r}", "give it one name")
-
-
-def _cuts(layout: ParameterLayout) -> list[int]:
-    matrix = layout.device_matrix
-    cuts = [matrix[-1 - a] if isinstance(a, int) and a >= 0 else 1 for a in layout.tensor_map]
-    if cuts:
-        cuts[0] *= max(layout.opt_weight_shard_size, 1)
-    return cuts
 
 
 def renamed_scope(scope: str, names: Names) -> str:

@@ -9,21 +9,26 @@ Source: MindSpore 2.7.0, `frontend/parallel/strategy_loader.cc` and
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from exporters.mindspore_records import (
     StrategyCheckpoint,
     StrategyFileError,
     StrategyItem,
-    Violation,
     require_valid,
 )
+from exporters.mindspore_strategy_json import (
+    STRATEGIES,
+    file_text,
+    strategy_items,
+    strategy_section,
+)
 from exporters.strategy_nodes import Node, parsed
+from ir.violations import Violation
 
-STRATEGIES, RESULTS = "parallel_strategy_item", "parallel_out_strategy_item"
+RESULTS = "parallel_out_strategy_item"
 LAYOUTS = ("parallel_layout_value_item", "parallel_newshape_layout_value_item")
 RESULT_LAYOUTS = ("parallel_out_layout_value_item", "parallel_out_newshape_layout_value_item")
 _SECTIONS = (STRATEGIES, RESULTS, *LAYOUTS, *RESULT_LAYOUTS)
@@ -48,13 +53,7 @@ def to_json(content: OperatorStrategies) -> str:
     """
     _require_valid(content)
     sections = {STRATEGIES: content.strategies, RESULTS: content.results}
-    written: dict[str, object] = {"current_stage": 0}
-    for name, items in sections.items():
-        if items:
-            written[name] = {
-                item.key: {"parallel_strategy": item.cuts, "stage": item.stage} for item in items
-            }
-    return json.dumps(written, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return file_text(0, {name: strategy_section(own) for name, own in sections.items() if own})
 
 
 def from_json(text: str) -> OperatorStrategies:
@@ -67,14 +66,11 @@ def from_json(text: str) -> OperatorStrategies:
     if not any(root.has(name) for name in _SECTIONS):
         what = f"none of the sections {', '.join(_SECTIONS[:3])}, ..."
         raise StrategyFileError(Violation(what, "the file", _FIX))
-    content = OperatorStrategies(
-        (*_items(root, STRATEGIES), *(i for name in LAYOUTS for i in _from_layouts(root, name))),
-        (
-            *_items(root, RESULTS),
-            *(i for name in RESULT_LAYOUTS for i in _from_layouts(root, name)),
-        ),
+    return _require_valid(
+        OperatorStrategies(
+            tuple(_items(root, STRATEGIES, LAYOUTS)), tuple(_items(root, RESULTS, RESULT_LAYOUTS))
+        )
     )
-    return _require_valid(content)
 
 
 def _require_valid(content: OperatorStrategies) -> OperatorStrategies:
@@ -89,17 +85,16 @@ def _require_valid(content: OperatorStrategies) -> OperatorStrategies:
     return content
 
 
-def _items(root: Node, section: str) -> Iterator[StrategyItem]:
-    for key, node in root.at(section).items() if root.has(section) else ():
-        cuts = tuple(each.integers() for each in node.at("parallel_strategy").elements())
-        yield StrategyItem(key, node.at("stage").integer(), cuts)
-
-
-def _from_layouts(root: Node, section: str) -> Iterator[StrategyItem]:
-    """Operators whose program gave `Layout` objects, as the cuts that these are."""
-    for key, node in root.at(section).items() if root.has(section) else ():
-        inputs = sorted(node.items(), key=lambda pair: (len(pair[0]), pair[0]))
-        yield StrategyItem(key, 0, tuple(_cuts_of(layout) for _, layout in inputs))
+def _items(root: Node, section: str, of_layouts: Iterable[str]) -> Iterator[StrategyItem]:
+    """Cuts of operators, and those whose program gave `Layout` objects, as the cuts that these
+    are.
+    """
+    if root.has(section):
+        yield from strategy_items(root.at(section))
+    for name in of_layouts:
+        for key, node in root.at(name).items() if root.has(name) else ():
+            inputs = sorted(node.items(), key=lambda pair: (len(pair[0]), pair[0]))
+            yield StrategyItem(key, 0, tuple(_cuts_of(layout) for _, layout in inputs))
 
 
 def _cuts_of(layout: Node) -> tuple[int, ...]:

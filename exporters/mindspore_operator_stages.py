@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore_records import StrategyItem
+from ir.violations import Violation
 
 Cuts = tuple[int, ...]
 _MARK = "-op"

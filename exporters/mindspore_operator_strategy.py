@@ -14,12 +14,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore import check_strategy
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_file_operators import (
-    ENDS,
-    Cuts,
     FilePrimitive,
     Group,
     Part,
@@ -31,11 +29,16 @@ from exporters.mindspore_file_operators import (
 )
 from exporters.mindspore_operator_json import OperatorStrategies
 from exporters.mindspore_operator_stages import cell_around, own_operators, repeated
-from exporters.mindspore_primitives import primitive_form
-from exporters.mindspore_readers import NEVER_CUT, Reader
 from exporters.mindspore_records import StrategyItem
 from exporters.settings import Setting
+from exporters.sharding import named
+from ir.mindspore_forms.primitives import primitive_form
+from ir.mindspore_forms.readers import NEVER_CUT, Reader
+from ir.mindspore_forms.strategies import Cuts
+from ir.normalise.ends import ENDS
 from ir.plan import Plan, PlannedOperator
+from ir.plan_enums import Cause
+from ir.violations import Violation
 
 SETTINGS = (
     Setting("model", "FILE.mindir", "the model that was planned: it has the operators' names"),
@@ -44,7 +47,6 @@ SETTINGS = (
 DATASET = "Default/_VirtualDataset-op0"
 """MindSpore's own operator that brings the inputs."""
 _ROOT = "Default/"
-_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def operator_strategy(
     Raises:
         ExportError: MindSpore cannot express the plan, or the file is another model's.
     """
-    cell = cell_around(scope) if plan.pipeline is not None else ""
+    cell = cell_around(scope) if not plan.pipeline.is_single else ""
     violations = [*check_strategy(plan), *_foreign(plan, primitives)]
     if violations:
         raise ExportError(*violations)
@@ -83,7 +85,7 @@ def operator_strategy(
     items = [StrategyItem(scoped(p.name, scope), 0, work.cuts(p)) for p in primitives]
     if work.violations:
         raise ExportError(*work.violations)
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         count = plan.pipeline.micro_batches
         own = own_operators(cell, inputs, _result_rank(plan), count)
         items = [*own, *repeated(items, count)]
@@ -114,7 +116,7 @@ def scoped(name: str, scope: str) -> str:
 def losses(plan: Plan, file: OperatorFile) -> tuple[str, ...]:
     """What the file says otherwise than the plan, a sentence each."""
     out: list[str] = []
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         one = plan.pipeline.parts == 1
         cell = "GradAccumulation" if one else "PipelineCell"
         out.append(
@@ -124,30 +126,25 @@ def losses(plan: Plan, file: OperatorFile) -> tuple[str, ...]:
     if file.derived:
         out.append(
             f"{len(file.derived)} primitives are not in the plan and are cut as what they read: "
-            f"{_named(file.derived)}"
+            f"{named(file.derived)}"
         )
     if file.displaced:
         out.append(
             f"{len(file.displaced)} operators work on merged rows of which the plan cuts the inner "
-            f"ones, and MindSpore as many pieces from the outside: {_named(file.displaced)}"
+            f"ones, and MindSpore as many pieces from the outside: {named(file.displaced)}"
         )
     moved = tuple(_moved_twice(plan))
     if moved:
         out.append(
             f"{len(moved)} reshapes are redistributed before and behind; MindSpore goes straight "
-            f"from what makes their operand to what reads their result: {_named(moved)}"
+            f"from what makes their operand to what reads their result: {named(moved)}"
         )
     return tuple(out)
 
 
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
-
-
 def _moved_twice(plan: Plan) -> Iterator[str]:
     """Reshapes with a layout of their own: MindSpore gives them none."""
-    moves = [item for item in plan.collectives if item.cause == "forward"]
+    moves = [item for item in plan.collectives if item.cause == Cause.FORWARD]
     read, moved = {item.operator for item in moves}, {item.tensor for item in moves}
     for op in plan.graph.ops:
         if op.kind in NEVER_CUT and op.name in read and op.outputs[0] in moved:

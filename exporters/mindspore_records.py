@@ -8,41 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, Self, TypeGuard
+from typing import Self, TypeGuard
+
+from ir.violations import Violation, ViolationError
 
 PlainMap = tuple[int, ...]
 NestedMap = tuple[tuple[int, ...], ...]
 
 _INT32, _INT64, _UINT32 = (-(2**31), 2**31), (-(2**63), 2**63), (0, 2**32)
-_MOST_VIOLATIONS, _MOST_VIOLATIONS_SHOWN = 1000, 10
+_MOST_VIOLATIONS = 1000
 _MOST_AXES = 64  # a matrix of 64 axes larger than 1 has more devices than there are
-_LONGEST_PLACE = 500
 
 
-def _brief(text: str) -> str:
-    return text if len(text) <= _LONGEST_PLACE else f"{text[:_LONGEST_PLACE]} ..."
-
-
-class Violation(NamedTuple):
-    """One thing that is wrong with a strategy file."""
-
-    what: str
-    at: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"{_brief(self.what)}\n  at:  {_brief(self.at)}\n  fix: {self.fix}"
-
-
-class StrategyFileError(ValueError):
+class StrategyFileError(ViolationError):
     """A strategy file that cannot be read or written: what is wrong, where, and how to mend it."""
-
-    def __init__(self, *violations: Violation) -> None:
-        shown = [str(violation) for violation in violations[:_MOST_VIOLATIONS_SHOWN]]
-        if len(violations) > len(shown):
-            shown.append(f"and {len(violations) - len(shown)} more")
-        super().__init__("\n".join(shown))
-        self.violations = violations
 
     def inside(self, place: str) -> Self:
         """The same error with the file's name in front of every place."""
@@ -97,6 +76,12 @@ class ParameterLayout:
 
     indices_offset: tuple[int, ...] = ()
     """First row of each of these parts; as many as `param_split_shape`."""
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Pieces of each dimension of a plain map, without the optimizer's share."""
+        places = (place if isinstance(place, int) else -1 for place in self.tensor_map)
+        return tuple(1 if place < 0 else self.device_matrix[-1 - place] for place in places)
 
     @property
     def copies(self) -> int:

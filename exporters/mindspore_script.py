@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from exporters.mindspore_context import NEW_MODES, SETTINGS, Context, context_of, input_cuts
+from exporters.mindspore import input_cuts
+from exporters.mindspore_context import NEW_MODES, SETTINGS, Context, context_of
 from exporters.mindspore_fusion import Fusion
 from exporters.mindspore_hybrid import hybrid_module
 from exporters.mindspore_symbols import label_shapes, symbol_calls

@@ -14,11 +14,11 @@ from exporters.mindspore_records import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,
-    Violation,
     axes_by_dimension,
     is_nested,
 )
 from ir.slicing import Grid, Slicing
+from ir.violations import Violation
 
 _STAGED = re.compile(r"(\d{1,6})-(.+)", re.DOTALL)
 _MOST_RANKS = 2**20

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
+from exporters.python_tables import table
 from exporters.sharding import counted
 from exporters.stages import assigned_cells, torn_cells
 from ir.plan import Plan
@@ -55,27 +56,22 @@ def stage_module(plan: Plan, rename: Callable[[str], str]) -> str:
         rename: from the path of a cell in the model to that in the network.
     """
     pipeline = plan.pipeline
-    if pipeline is None:
+    if pipeline.is_single:
         return ""
     if pipeline.parts == 1:
         return _ONE_STAGE.format(micro_batches=pipeline.micro_batches)
     cells = {rename(path): stage for path, stage in assigned_cells(plan).items()}
     parts = pipeline.parts
     return _MODULE.format(
-        stages=_table({path: stage % parts for path, stage in cells.items()}),
+        stages=table({path: stage % parts for path, stage in cells.items()}),
         micro_batches=pipeline.micro_batches,
     )
-
-
-def _table(values: Mapping[str, int]) -> str:
-    lines = "".join(f"    {name!a}: {value},\n" for name, value in values.items())
-    return f"{{\n{lines}}}" if lines else "{}"
 
 
 def scheme_losses(plan: Plan) -> Iterator[str]:
     """What MindSpore does otherwise with the stages of a plan, a sentence each."""
     pipeline = plan.pipeline
-    if pipeline is None:
+    if pipeline.is_single:
         return
     torn = torn_cells(plan)
     if torn:

@@ -5,19 +5,21 @@ operators that have parameters, and the layouts of the parameters. Only JSON hol
 only protobuf holds nested tensor maps.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from exporters.mindspore_records import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,
     StrategyItem,
-    Violation,
     standardise,
     with_shapes,
 )
 from exporters.mindspore_strategy_json import from_json, to_json
 from exporters.mindspore_strategy_protobuf import from_protobuf, to_protobuf
+from ir.violations import Violation
 from ir.whole_file import write_whole
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "with_shapes", "write",
 ]  # fmt: skip
 
+_T = TypeVar("_T")
 LARGEST_FILE_BYTES = 64 * 2**20
 """Room for 100,000 parameters at 600 bytes each; anything larger is no strategy file."""
 
@@ -36,11 +39,20 @@ def read(path: str | Path) -> StrategyCheckpoint:
     Raises:
         StrategyFileError: if the file cannot be read or holds none.
     """
-    data = file_bytes(Path(path))
+    return parsed_file(
+        Path(path), lambda data: from_json(data.decode()) if _is_json(path) else from_protobuf(data)
+    )
+
+
+def parsed_file(path: Path, parse: Callable[[bytes], _T]) -> _T:
+    """What is made of the bytes of a file.
+
+    Raises:
+        StrategyFileError: if it cannot be read or is at fault; the error names the file.
+    """
+    data = file_bytes(path)
     try:
-        if not _is_json(path):
-            return from_protobuf(data)
-        return from_json(data.decode("utf-8"))
+        return parse(data)
     except UnicodeDecodeError as error:
         where, fix = f"{path}, byte {error.start}", "save the file as UTF-8"
         raise StrategyFileError(Violation("not UTF-8", where, fix)) from error

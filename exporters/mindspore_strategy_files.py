@@ -7,8 +7,9 @@ from pathlib import Path
 from exporters import mindspore_groups, mindspore_operator_json, mindspore_strategy
 from exporters.mindspore_apply_reading import AppliedStrategies, from_python
 from exporters.mindspore_operator_json import OperatorStrategies
-from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, Violation
+from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError
 from exporters.strategy_nodes import Node, parsed
+from ir.violations import Violation
 
 _FIX = "pass a strategy file of MindSpore"
 
@@ -22,24 +23,16 @@ def read_strategies(path: Path) -> StrategyCheckpoint | OperatorStrategies | App
     """
     if path.suffix not in {".json", ".py"}:
         return _checkpoint(path)
-    data = mindspore_strategy.file_bytes(path)
-    try:
-        text = data.decode("utf-8")
-        if path.suffix == ".py":
-            return from_python(text)
-        root = Node(parsed(text, _FIX), "the file", _FIX)
-        if root.has("parallel_layout_item"):
-            return mindspore_strategy.from_json(text)
-        return _by_keys(mindspore_operator_json.from_json(text))
-    except UnicodeDecodeError as error:
-        where, fix = f"{path}, byte {error.start}", "save the file as UTF-8"
-        raise StrategyFileError(Violation("not UTF-8", where, fix)) from error
-    except StrategyFileError as error:
-        raise error.inside(str(path)) from error
+    if path.suffix == ".py":
+        return mindspore_strategy.parsed_file(path, lambda data: from_python(data.decode()))
+    return mindspore_strategy.parsed_file(path, lambda data: _from_json(data.decode()))
 
 
-def _by_keys(found: OperatorStrategies) -> StrategyCheckpoint | OperatorStrategies:
-    """MindSpore leaves the section of layouts out where it has none: then names tell."""
+def _from_json(text: str) -> StrategyCheckpoint | OperatorStrategies:
+    if Node(parsed(text, _FIX), "the file", _FIX).has("parallel_layout_item"):
+        return mindspore_strategy.from_json(text)
+    found = mindspore_operator_json.from_json(text)
+    # MindSpore leaves the section of layouts out where it has none: then names tell.
     if any("/" in item.key for item in found.strategies):
         return found
     return StrategyCheckpoint(0, found.strategies, ())
@@ -47,13 +40,12 @@ def _by_keys(found: OperatorStrategies) -> StrategyCheckpoint | OperatorStrategi
 
 def _checkpoint(path: Path) -> StrategyCheckpoint:
     try:
-        found = mindspore_strategy.read(path)
+        return mindspore_strategy.read(path)
     except StrategyFileError as error:
         if _holds_groups(path):
             what = "it holds communication groups, no strategies"
             raise StrategyFileError(Violation(what, str(path), _FIX)) from error
         raise
-    return found
 
 
 def _holds_groups(path: Path) -> bool:

@@ -4,19 +4,21 @@ Source: MindSpore 2.10.0, `frontend/parallel/strategy_checkpoint/strategy_checkp
 """
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 
 from exporters.mindspore_records import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,
     StrategyItem,
-    Violation,
     expanded,
     require_valid,
 )
 from exporters.strategy_nodes import Node, parsed
+from ir.violations import Violation
 
 _FIX = "save the file again; an operator-strategy file is another format with the same suffix"
+STRATEGIES = "parallel_strategy_item"
 _SPLIT_KEYS = ("param_split_shape", "indices_offset")
 
 
@@ -30,15 +32,30 @@ def to_json(checkpoint: StrategyCheckpoint) -> str:
     """
     require_valid(checkpoint)
     _require_expressible(checkpoint)
-    content = {
-        "current_stage": checkpoint.current_stage,
-        "parallel_strategy_item": {
-            item.key: {"stage": item.stage, "parallel_strategy": item.cuts}
-            for item in checkpoint.strategies
-        },
-        "parallel_layout_item": {each.name: _layout_object(each) for each in checkpoint.layouts},
+    layouts = {each.name: _layout_object(each) for each in checkpoint.layouts}
+    sections = {
+        STRATEGIES: strategy_section(checkpoint.strategies),
+        "parallel_layout_item": layouts,
     }
+    return file_text(checkpoint.current_stage, sections)
+
+
+def file_text(saved: int, sections: Mapping[str, object]) -> str:
+    """The text of a file with these sections, which was saved so often."""
+    content = {"current_stage": saved, **sections}
     return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def strategy_section(items: Iterable[StrategyItem]) -> dict[str, object]:
+    """A section of cuts by operator."""
+    return {item.key: {"stage": item.stage, "parallel_strategy": item.cuts} for item in items}
+
+
+def strategy_items(section: Node) -> Iterator[StrategyItem]:
+    """The cuts that a section holds."""
+    for key, node in section.items():
+        cuts = tuple(each.integers() for each in node.at("parallel_strategy").elements())
+        yield StrategyItem(key, node.at("stage").integer(), cuts)
 
 
 def from_json(text: str) -> StrategyCheckpoint:
@@ -50,7 +67,7 @@ def from_json(text: str) -> StrategyCheckpoint:
     root = Node(parsed(text, _FIX), "the file", _FIX)
     checkpoint = StrategyCheckpoint(
         root.at("current_stage").integer(),
-        tuple(_strategy(key, node) for key, node in root.at("parallel_strategy_item").items()),
+        tuple(strategy_items(root.at(STRATEGIES))),
         tuple(_layout(name, node) for name, node in root.at("parallel_layout_item").items()),
     )
     return require_valid(checkpoint)
@@ -90,11 +107,6 @@ def _require_expressible(checkpoint: StrategyCheckpoint) -> None:
             violations.append(Violation("the tensor shape is not known", place, fix))
     if violations:
         raise StrategyFileError(*violations)
-
-
-def _strategy(key: str, node: Node) -> StrategyItem:
-    cuts = tuple(each.integers() for each in node.at("parallel_strategy").elements())
-    return StrategyItem(key, node.at("stage").integer(), cuts)
 
 
 def _layout(name: str, node: Node) -> ParameterLayout:

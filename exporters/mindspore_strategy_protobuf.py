@@ -10,7 +10,6 @@ from exporters.mindspore_records import (
     StrategyCheckpoint,
     StrategyFileError,
     StrategyItem,
-    Violation,
     is_nested,
     require_valid,
 )
@@ -24,6 +23,7 @@ from exporters.protobuf_wire import (
     integer_field,
     integer_fields,
 )
+from ir.violations import Violation
 from ir.wire import WireError
 
 _FIX = "save the file again; a strategy in JSON needs a name that ends in .json"

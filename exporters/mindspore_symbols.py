@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from ir.plan import Plan
 from ir.symbols import Symbol, parse_symbol
+from ir.violations import Violation
 
 __all__ = ["label_shapes", "local_symbol", "planned_sizes", "planned_symbols", "symbol_calls"]
 

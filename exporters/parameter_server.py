@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.launch_scripts import NON_SINK
 from exporters.mindspore_symbols import planned_symbols
 from exporters.places import Places, places_of
@@ -20,6 +20,7 @@ from exporters.settings import Made, Setting, Settings, fault
 from exporters.stages import refuse_stages
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedTensor
+from ir.violations import Violation
 
 __all__ = ["SETTINGS", "files"]
 

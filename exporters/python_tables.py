@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 
-def table(entries: Mapping[object, object]) -> str:
+def table(entries: Mapping[Any, object]) -> str:
     """A dict literal with one entry on each line.
 
     >>> print(table({"w": (("card",), ())}))

@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
+from ir.violations import Violation
 
 __all__ = ["Made", "Setting", "Settings", "fault", "table_of"]
 

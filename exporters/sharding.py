@@ -6,15 +6,16 @@ Shared by the JAX and torch forms, which only write a layout differently.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from exporters.mindspore_records import Violation
+from exporters.python_tables import table
 from ir.graph import Tensor
 from ir.layout import Layout
 from ir.plan import NamedLayout, Plan
-from ir.plan_stages import stage_plan
+from ir.plan_stages import tier_names
+from ir.violations import Violation
 
 _T = TypeVar("_T")
 
@@ -155,17 +156,6 @@ def sharding_of(plan: Plan) -> Sharding:
     )
 
 
-def tier_names(plan: Plan) -> tuple[str, ...]:
-    """Names of the levels of the machine, or of the part that a stage has, outermost first."""
-    stages = () if plan.pipeline is None else plan.pipeline.stages
-    whole = (number for number, stage in enumerate(stages) if not stage.mesh)
-    cluster = stage_plan(plan, next(whole)).cluster if stages else plan.cluster
-    tiers = cluster.get("tiers", ())
-    if not isinstance(tiers, Sequence):
-        return ()
-    return tuple(str(t.get("name", "")) for t in tiers if isinstance(t, Mapping))
-
-
 def _permutation(tensor: Tensor) -> tuple[int, ...]:
     order = tensor.stored_permutation
     return () if order == tuple(range(len(order))) else order
@@ -220,6 +210,49 @@ def uneven_violations(sharding: Sharding, target: str, fix: str) -> Iterator[Vio
             )
 
 
+def module_tables(sharding: Sharding, encode: Callable[[NamedLayout], object]) -> dict[str, str]:
+    """Literals of a generated module: layouts of parameters at rest and as used, if that is
+    another, and those of inputs and of tensors that several read.
+
+    Args:
+        sharding: of one stage.
+        encode: how the target writes a layout.
+    """
+    rest: dict[object, object] = {}
+    used: dict[object, object] = {}
+    for each in sharding.parameters:
+        filed = encode(as_filed(each.rest, each.permutation))
+        if rest.setdefault(each.file_name, filed) != filed or each.used is None:
+            continue
+        in_use = encode(as_filed(each.used, each.permutation))
+        if in_use != filed:
+            used.setdefault(each.file_name, in_use)
+    inputs: dict[object, object] = {}
+    shared: dict[object, object] = {}
+    for node in sharding.nodes:
+        if node.tensor.layout:
+            found = inputs if node.role == "input" else shared
+            found[node.tensor.name] = encode(node.tensor.layout)
+    tables = {"parameters": rest, "used": used, "inputs": inputs, "shared": shared}
+    return {name: table(entries) for name, entries in tables.items()}
+
+
+def operand_layouts(sharding: Sharding) -> Iterator[tuple[tuple[str, int], NamedLayout]]:
+    """Layouts in which operators read what has dimensions, by operator and place."""
+    for op in sharding.operators:
+        for index, layout in enumerate(op.operands):
+            if layout is not None and layout.dims:
+                yield (op.name, index), layout
+
+
+def result_layouts(sharding: Sharding) -> Iterator[tuple[str, NamedLayout]]:
+    """Layouts of what operators make, by tensor."""
+    for op in sharding.operators:
+        for tensor in op.results:
+            if tensor.layout is not None:
+                yield tensor.name, tensor.layout
+
+
 def name_losses(sharding: Sharding) -> Iterator[str]:
     """Parameters of the plan that the model file holds under one name."""
     first: dict[str, ShardedParameter] = {}
@@ -237,6 +270,16 @@ def recompute_losses(plan: Plan, wrapper: str) -> Iterator[str]:
     if plan.recomputed:
         tensors = counted([repr(name) for name in plan.recomputed], "tensors")
         yield f"the backward pass computes {tensors} again: wrap their layers in {wrapper}"
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> named(["a", "b", "c", "d", "e"]), named(["a"])
+    ('a, b, c and 2 more', 'a')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def counted(names: Sequence[str], noun: str, most: int = 3) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
 from exporters.sharding import (
     Axis,
     ShardedNode,
@@ -25,6 +25,7 @@ from exporters.sharding import (
 )
 from ir.layout import LayoutError, check_layout
 from ir.plan import NamedLayout
+from ir.violations import Violation
 
 VERSION = 1
 LayoutRecord = dict[str, Any]

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.python_tables import table
 from exporters.sharding import Sharding, as_filed
 from ir.plan import NamedLayout, Plan, PlannedCollective
-from ir.plan_stages import leaving, pipeline_of, received, stage_plan, stage_ranks
+from ir.plan_stages import leaving, received, stage_plan, stage_ranks
+from ir.violations import Violation
 
 _LAYER = re.compile(r"^(.*?\.)?\d+(?=\.|$)")
 
@@ -52,7 +53,7 @@ def layer_of(scope: str) -> str:
 
 def layer_counts(plan: Plan) -> list[int]:
     """Layers of every stage, by numbered cells; one that is cut counts where it begins."""
-    count = 1 if plan.pipeline is None else len(plan.pipeline.stages)
+    count = len(plan.pipeline.stages)
     first: dict[str, int] = {}
     for op in plan.operators:
         if layer_of(op.scope):
@@ -76,7 +77,7 @@ def stages_json(
     """Text of a file with one mesh for each stage; its devices are places among the stage's own.
 
     Args:
-        plan: with a pipeline.
+        plan: with micro-batches.
         name: of the format.
         sharding: the text of one stage's layouts.
         layout: how the target writes the layout in which something is sent.
@@ -84,7 +85,7 @@ def stages_json(
     Raises:
         ExportError: the target cannot lay out a tensor as the plan does.
     """
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     record = {
         "format": f"{name}-stages",
         "version": 1,
@@ -132,12 +133,12 @@ STATES = {states}
 
 
 def one_stage(plan: Plan) -> Plan:
-    """A plan without stages, or one stage with what it does for a micro-batch.
+    """A plan of one batch, or of one stage with what it does for a micro-batch.
 
     Raises:
         ExportError: there are several stages.
     """
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         return plan
     if len(plan.pipeline.stages) > 1:
         refuse_stages(plan, "a module has one mesh, the plan one for each stage", WRITE_JSON)
@@ -148,11 +149,11 @@ def step_lines(plan: Plan, sharding: Sharding, encode: Callable[[NamedLayout], o
     """Lines of a module on the micro-batches of a step in one stage; none if it is one batch.
 
     Args:
-        plan: with one stage or none.
+        plan: with one stage.
         sharding: of that stage.
         encode: how the target writes a layout.
     """
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         return ""
     states = {each.name: each.states for each in plan.parameters if each.states is not None}
     filed: dict[object, object] = {
@@ -165,10 +166,10 @@ def step_lines(plan: Plan, sharding: Sharding, encode: Callable[[NamedLayout], o
 
 def stage_losses(plan: Plan, losses: Callable[[Plan], tuple[str, ...]]) -> tuple[str, ...]:
     """What a target does otherwise in any stage, and what it is not told."""
-    stages = range(len(pipeline_of(plan).stages))
+    stages = range(len(plan.pipeline.stages))
     every = dict.fromkeys(loss for s in stages for loss in losses(stage_plan(plan, s)))
     if len(stages) == 1:
-        count = pipeline_of(plan).micro_batches
+        count = plan.pipeline.micro_batches
         return (*every, f"the training loop adds up the gradients of {count} micro-batches")
     order = "the file says what each stage runs; the program that reads it makes the schedule"
     return (*every, order)
@@ -176,5 +177,5 @@ def stage_losses(plan: Plan, losses: Callable[[Plan], tuple[str, ...]]) -> tuple
 
 def refuse_stages(plan: Plan, what: str, fix: str) -> None:
     """Raise `ExportError` for a plan with pipeline stages."""
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         raise ExportError(Violation(what, "pipeline", fix))

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
+from ir.violations import Violation
 
 _KINDS = {
     dict: "an object",

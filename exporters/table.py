@@ -22,7 +22,7 @@ def to_csv(plan: Plan) -> str:
     """Text of the table, in the order of the plan."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    staged = plan.pipeline is not None
+    staged = not plan.pipeline.is_single
     writer.writerow((*COLUMNS, "stage") if staged else COLUMNS)
     stages = [*(str(o.stage) for o in plan.operators), *(str(t.stage) for t in plan.tensors)]
     rows = (*_operators(plan), *_tensors(plan))

@@ -12,15 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from exporters.errors import ExportError
-from exporters.mindspore_records import StrategyFileError, Violation
+from exporters.mindspore_records import StrategyFileError
 from exporters.python_tables import table, text_tuple
 from exporters.sharding import (
     Sharding,
-    as_filed,
     counted,
     is_uneven,
+    module_tables,
     name_losses,
+    operand_layouts,
     recompute_losses,
+    result_layouts,
     sharding_of,
 )
 from exporters.sharding_json import (
@@ -35,6 +37,7 @@ from exporters.torch_module import MODULE
 from ir.ops import Engine, lookup
 from ir.plan import NamedLayout, Plan, PlannedCollective
 from ir.plan_positions import cutting_positions
+from ir.violations import Violation
 
 __all__ = ["from_json", "losses", "to_json", "to_python"]
 
@@ -164,7 +167,7 @@ def to_json(plan: Plan | Sharding) -> str:
     Raises:
         ExportError: torch cannot number the ranks as the plan does, or cut images so.
     """
-    if isinstance(plan, Plan) and plan.pipeline is not None:
+    if isinstance(plan, Plan) and not plan.pipeline.is_single:
         return stages_json(plan, FORMAT, to_json, _sent)
     if isinstance(plan, Plan):
         _refuse_strips(plan)
@@ -197,7 +200,7 @@ def from_json(text: str) -> Sharding:
 
 def losses(plan: Plan) -> tuple[str, ...]:
     """What torch does otherwise than the plan, a sentence each."""
-    if plan.pipeline is not None:
+    if not plan.pipeline.is_single:
         return stage_losses(plan, losses)
     sharding = sharding_of(plan)
     return (
@@ -265,41 +268,14 @@ def to_python(plan: Plan | Sharding) -> str:
         _refuse_strips(whole)
     sharding = _expressible(plan)
     codec = _codec(sharding)
-    rest: dict[object, object] = {}
-    used: dict[object, object] = {}
-    for each in sharding.parameters:
-        filed = codec.of(as_filed(each.rest, each.permutation))
-        if rest.setdefault(each.file_name, filed) != filed or each.used is None:
-            continue
-        in_use = codec.of(as_filed(each.used, each.permutation))
-        if in_use != filed:
-            used.setdefault(each.file_name, in_use)
-    nodes = [(n.role, n.tensor.name, n.tensor.layout) for n in sharding.nodes]
     text = Template(MODULE).substitute(
         dims=text_tuple((name, sharding.sizes[name]) for name in codec.dims),
         ranks=text_tuple(_ranks(sharding, codec.dims)),
-        parameters=table(rest),
-        used=table(used),
-        inputs=table({n: codec.of(x) for role, n, x in nodes if role == "input" and x}),
-        shared=table({n: codec.of(x) for role, n, x in nodes if role != "input" and x}),
-        activations=table(_activations(sharding, codec)),
-        operands=table(_operands(sharding, codec)),
+        **module_tables(sharding, codec.of),
+        activations=table({name: codec.of(x) for name, x in result_layouts(sharding)}),
+        operands=table({at: codec.of(x) for at, x in operand_layouts(sharding)}),
     )
     return text if whole is None else text + step_lines(whole, sharding, codec.of)
-
-
-def _activations(sharding: Sharding, codec: _Placements) -> Mapping[object, object]:
-    results = (tensor for op in sharding.operators for tensor in op.results)
-    return {t.name: codec.of(t.layout) for t in results if t.layout is not None}
-
-
-def _operands(sharding: Sharding, codec: _Placements) -> Mapping[object, object]:
-    return {
-        (op.name, index): codec.of(layout)
-        for op in sharding.operators
-        for index, layout in enumerate(op.operands)
-        if layout is not None and layout.dims
-    }
 
 
 def _mesh_dims(placed: Mapping[str, object], axes: tuple[str, ...]) -> tuple[str, ...]:

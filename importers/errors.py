@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 EXAMPLE_SIZE = 16
 """What a message gives an open dimension of which nothing is known."""
@@ -25,6 +25,10 @@ class ModelError(ValueError):
         super().__init__("\n".join(lines))
 
 
+class UnsupportedError(Exception):
+    """A form of an operation that operators of the catalogue do not have."""
+
+
 class UnboundError(ModelError):
     """Dimensions that a file leaves open and that nobody gave a size: all of them at once."""
 
@@ -39,6 +43,33 @@ class UnboundError(ModelError):
         have = f"dimension {shown} has" if len(self.sizes) == 1 else f"dimensions {shown} have"
         given = bind_option(self.sizes)
         super().__init__(f"{have} no value", where, f"give your sizes, such as {given}")
+
+
+def unknown_dimension(name: str, shown: Sequence[str]) -> ModelError:
+    """The error for a binding of what is no open dimension, with those that there are."""
+    known = f"its dynamic dimensions are {', '.join(shown[:_MOST_NAMED])}"
+    fixed = "all its dimensions are fixed; leave --bind out"
+    return ModelError(
+        f"the model has no dynamic dimension {name!r}", "--bind", known if shown else fixed
+    )
+
+
+def check_bound(name: str, size: int, most: int, least: int = 1, ending: str = "") -> None:
+    """Refuse a size that a dimension cannot have.
+
+    Args:
+        name: of the dimension.
+        size: what it is bound to.
+        most: its largest size.
+        least: its smallest size.
+        ending: why it has these bounds.
+
+    Raises:
+        ModelError: the size is beyond them.
+    """
+    if not least <= size <= most:
+        fix = f"bind it to a number from {least} to {most}{ending}"
+        raise ModelError(f"dimension {name!r} is bound to {size}", "--bind", fix)
 
 
 def bind_option(sizes: Mapping[str, int | str]) -> str:

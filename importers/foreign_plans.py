@@ -165,9 +165,11 @@ def _megatron(data: Mapping[str, object], where: str) -> ForeignPlan:
 
 
 def _megatron_zero(data: Mapping[str, object], where: str) -> int:
-    """The stage of ZeRO: that of Megatron-FSDP, or of the distributed optimizer."""
+    """The stage of ZeRO: that of Megatron-FSDP, or of the distributed optimizer, Muon's or not."""
     if not _is_on("use_megatron_fsdp", data.get("use_megatron_fsdp")):
-        return int(_is_on("use_distributed_optimizer", data.get("use_distributed_optimizer")))
+        return int(data.get("optimizer") == "dist_muon") or int(
+            _is_on("use_distributed_optimizer", data.get("use_distributed_optimizer"))
+        )
     found = str(data.get(_STRATEGY, _STRATEGIES[-1]))
     if found not in _STRATEGIES:
         fix = f"use one of {', '.join(_STRATEGIES)}"

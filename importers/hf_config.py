@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from importers.errors import ModelError
+from importers.facts import FileFacts, OpenDim
+from importers.files import read_json_object
 from importers.hf_network import network_from
-from importers.json_file import read_json_object
 from importers.transformers import Network, build_network, constant_numbers
 from importers.transformers.fillings import Array
 from ir.graph import OpGraph
@@ -72,15 +74,29 @@ def import_config(
     return replace(graph, variants=tuple(variants))
 
 
-def open_dimensions(graph: OpGraph) -> tuple[tuple[str, int, str], ...]:
-    """Inputs of a graph that was built from sizes, with the dimensions that `bind` sets: tensor,
-    axis and name.
+def config_facts(path: Path) -> FileFacts:
+    """Facts of the network in a config.json.
+
+    Raises:
+        ModelError: it cannot be read, or describes nothing that is known.
     """
-    found: list[tuple[str, int, str]] = []
+    classes = read_config(path).get("architectures")
+    first = classes[0] if isinstance(classes, list) and classes else ""
+    return sized_facts(import_hf_config(path), f"sizes of {first or 'a transformer'}")
+
+
+def sized_facts(graph: OpGraph, producer: str) -> FileFacts:
+    """Facts of a graph that was built from sizes."""
+    return FileFacts(producer, Counter(op.kind for op in graph.ops), open_dimensions(graph))
+
+
+def open_dimensions(graph: OpGraph) -> tuple[OpenDim, ...]:
+    """The dimensions that `bind` sets of inputs of a graph that was built from sizes."""
+    found: list[OpenDim] = []
     for name in graph.inputs:
-        found.append((name, 0, BATCH))
+        found.append(OpenDim(name, 0, BATCH))
         if not graph.tensors[name].is_float:
-            found.append((name, 1, TARGET_SEQUENCE if name in TARGET_INPUTS else SEQUENCE))
+            found.append(OpenDim(name, 1, TARGET_SEQUENCE if name in TARGET_INPUTS else SEQUENCE))
     return tuple(found)
 
 

@@ -1,8 +1,6 @@
-"""Writes a JAX function as text that says which arguments are parameters.
+"""Writes a JAX function as StableHLO that says which arguments are parameters.
 
     python -m importers.jax_trace module:function --output model.mlir
-
-A file whose name ends in `.jaxpr` gets the jaxpr, any other one StableHLO.
 
 `module:example` gives the arguments: a tuple, or a function that returns one, of arrays or of
 `jax.ShapeDtypeStruct`; nothing is computed. The first of them is the tree of parameters unless
@@ -30,7 +28,6 @@ def traced(
     parameters: Sequence[int] = (0,),
     *,
     gradients: bool = False,
-    jaxpr: bool = False,
 ) -> str:
     """Text of a function, with a first line that names its arguments.
 
@@ -40,7 +37,6 @@ def traced(
         parameters: places of those arguments that are parameters.
         gradients: the function returns a loss, and its gradients by the parameters are wanted too:
             a training step. There must be one argument of parameters then.
-        jaxpr: the text is a jaxpr, not StableHLO.
 
     Raises:
         ValueError: no argument has such a place.
@@ -67,8 +63,6 @@ def traced(
     if slopes:
         record["gradients"] = slopes
     head = json.dumps(record, separators=(", ", ": "))
-    if jaxpr:
-        return f"{HEAD} {head}\n{jax.make_jaxpr(step)(*arguments)}\n"
     lowered = jax.jit(step, keep_unused=True).lower(*arguments)
     return f"{HEAD} {head}\n{_with_names(lowered.as_text(debug_info=True))}"
 
@@ -154,10 +148,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found = getattr(module, given.example)
         arguments = found() if callable(found) else found
         places = [int(p) for p in given.parameters.split(",") if p not in {"", "none"}]
-        text = traced(
-            getattr(module, name), arguments, places, gradients=given.gradients,
-            jaxpr=given.output.suffix == ".jaxpr",
-        )  # fmt: skip
+        text = traced(getattr(module, name), arguments, places, gradients=given.gradients)
     except (ValueError, ImportError, AttributeError, TypeError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,13 +11,14 @@ from pathlib import Path
 import onnx
 
 from importers.clean_up import cleaned
-from importers.errors import ModelError
+from importers.errors import ModelError, unknown_dimension
+from importers.facts import FileFacts, OpenDim
 from importers.onnx_attributes import to_ops
 from importers.onnx_branches import known_branch
 from importers.onnx_checks import describe
-from importers.onnx_dimensions import check_bindings, declared_names, unknown_dimension
+from importers.onnx_dimensions import check_bindings, declared_names, shown_names
 from importers.onnx_file import read_model
-from importers.onnx_node import name_results, node_context
+from importers.onnx_node import kind_of, name_results, node_context
 from importers.onnx_roles import tensor_table, with_gradients
 from importers.onnx_shapes import ShapeInference
 from importers.onnx_unknown_sizes import value_inputs
@@ -51,6 +53,33 @@ def import_onnx(path: Path, bind: Binding | None = None) -> OpGraph:
         name = visible(path.name).removesuffix(".gz").removesuffix(".onnx")
         graph, *variants = (_at(model, name, point, points[0]) for point in points)
         return replace(graph, variants=tuple(variants))
+
+
+def model_facts(path: Path) -> FileFacts:
+    """Facts of the model in a file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    model = read_model(path)
+    stored = {t.name for t in model.graph.initializer}
+    return FileFacts(
+        producer=f"{model.producer_name} {model.producer_version}".strip(),
+        kinds=kinds_in(model),
+        open_dims=tuple(
+            OpenDim(value.name, axis, dim.dim_param)
+            for value in model.graph.input
+            if value.name not in stored
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+            if not dim.HasField("dim_value")
+        ),
+        opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+    )
+
+
+def kinds_in(model: onnx.ModelProto) -> Counter[str]:
+    """How many nodes of each kind a model has, without those inside of control flow."""
+    return Counter(kind_of(node) for node in model.graph.node)
 
 
 def _at(
@@ -115,7 +144,7 @@ def _graph(
     facts = inference.facts
     unused = sorted(bound.keys() - inference.used - declared_names(model))
     if unused:
-        raise unknown_dimension(unused[0], declared_names(model))
+        raise unknown_dimension(unused[0], shown_names(declared_names(model)))
     stored = {t.name for t in model.graph.initializer}
     stored.update(t.values.name for t in model.graph.sparse_initializer)
     results = dict.fromkeys(o.name for o in model.graph.output)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from importers.onnx_node import NodeContext
-from importers.onnx_rewriting import BOOL, INT64, Dims, Rewriting, UnsupportedError, rewritten
-from importers.onnx_statistics import kept
+from importers.errors import UnsupportedError
+from importers.onnx_node import Converter, NodeContext
+from importers.onnx_rewriting import BOOL, INT64, Dims, Rewriting, rewritten
+from importers.parameters import parametrised
 from ir.graph import Op
-
-Converter = Callable[[NodeContext], list[Op]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +30,20 @@ _MULTI_HEAD = _Places(bias=3, mask=4, added=5, past=6, refused=(8, 9))
 _DECODER = _Places(bias=10, mask=3, added=4, past=5, refused=(7, 8, 9))
 
 
-def _multi_head(places: _Places) -> Callable[[Rewriting], None]:
+@parametrised
+def _multi_head(work: Rewriting, places: _Places) -> None:
     """Heads together, packed, or for keys and values apart; a bias for all of them."""
-
-    def write(work: Rewriting) -> None:
-        work.refuse(*places.refused)
-        if work.int("past_present_share_buffer"):
-            raise UnsupportedError
-        heads = work.int("num_heads")
-        query, key, value = _unpacked(work)
-        if work.operand(places.bias):
-            query, key, value = _biased(work, (query, key, value), work.operand(places.bias))
-        mask, lengths = _mask(work, places)
-        past = [work.operand(places.past), work.operand(places.past + 1)]
-        outputs = [work.output(i) for i in range(4)]
-        _attend(work, (query, key, value), heads, mask, lengths, past, outputs)
-
-    return write
+    work.refuse(*places.refused)
+    if work.int("past_present_share_buffer"):
+        raise UnsupportedError
+    heads = work.int("num_heads")
+    query, key, value = _unpacked(work)
+    if work.operand(places.bias):
+        query, key, value = _biased(work, (query, key, value), work.operand(places.bias))
+    mask, lengths = _mask(work, places)
+    past = [work.operand(places.past), work.operand(places.past + 1)]
+    outputs = [work.output(i) for i in range(4)]
+    _attend(work, (query, key, value), heads, mask, lengths, past, outputs)
 
 
 def _unpacked(work: Rewriting) -> tuple[str, str, str]:
@@ -309,8 +305,8 @@ def _rotary_microsoft(work: Rewriting) -> None:
         raise UnsupportedError
     data, places, cosine, sine = (work.operand(i) for i in range(4))
     dims, width = work.dims(data), 2 * work.dims(cosine)[1]
-    attributes: dict[str, Any] = kept(
-        work.context, "interleaved", "rotary_embedding_dim", "num_heads"
+    attributes: dict[str, Any] = work.context.kept(
+        "interleaved", "rotary_embedding_dim", "num_heads"
     )
     if len(dims) == 3 and not work.int("num_heads"):
         if work.int("rotary_embedding_dim"):
@@ -319,14 +315,11 @@ def _rotary_microsoft(work: Rewriting) -> None:
     work.one("RotaryEmbedding", [data, cosine, sine, places], dims, work.output(0), **attributes)
 
 
-def _standard(*keys: str) -> Converter:
+@parametrised
+def _standard(context: NodeContext, *keys: str) -> list[Op]:
     """The node with attributes that say how it is computed."""
-
-    def convert(context: NodeContext) -> list[Op]:
-        attributes: dict[str, Any] = kept(context, *keys)
-        return context.same(**attributes)
-
-    return convert
+    attributes: dict[str, Any] = context.kept(*keys)
+    return context.same(**attributes)
 
 
 def _tensor_scatter(context: NodeContext) -> list[Op]:

@@ -6,7 +6,7 @@ results say it), and a product with a bias becomes a product and an addition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -16,13 +16,11 @@ from importers.onnx_attention import ATTENTION
 from importers.onnx_contrib import FOREIGN
 from importers.onnx_images import IMAGES
 from importers.onnx_moves import MOVES
-from importers.onnx_node import NodeContext
+from importers.onnx_node import Converter, NodeContext
 from importers.onnx_products import PRODUCTS
 from importers.onnx_statistics import STATISTICS
 from importers.onnx_values import Array
 from ir.graph import AttributeValue, Op
-
-Converter = Callable[[NodeContext], list[Op]]
 
 
 def to_ops(context: NodeContext) -> list[Op]:
@@ -153,7 +151,7 @@ _CONVERTERS: Mapping[str, Converter] = MappingProxyType(
         **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
         **dict.fromkeys(_VIEWS, _data_only),
         **dict.fromkeys(("Squeeze", "Unsqueeze"), _squeeze),
-        **dict.fromkeys(_ALONG, _with_axis(0)),
+        **dict.fromkeys((*_ALONG, "Concat"), _with_axis(0)),
         **dict.fromkeys(_NORMS, _with_axis(-1)),
         "TopK": _with_axis(-1, operands=1),
         "Split": _with_axis(0, operands=1),

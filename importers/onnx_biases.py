@@ -58,9 +58,3 @@ def scaled_operand(context: NodeContext, operand: str, factor: float) -> tuple[l
     facts.learn(name, facts.dims[operand], facts.code[operand])
     own = f"{context.name}/bias_scale"
     return [Op(own, "Scale", (operand,), (name,), {"scale": factor}, context.scope)], name
-
-
-def factor_of(context: NodeContext, key: str) -> float:
-    """An attribute that multiplies; one by default."""
-    value = context.attributes.get(key, 1.0)
-    return float(value) if isinstance(value, int | float) else 1.0

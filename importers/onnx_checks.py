@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import PurePosixPath, PureWindowsPath
 
 import onnx
@@ -264,7 +264,15 @@ def _sort_nodes(
     needs = [sorted({makers[n] for n in names if n in makers}) for names in reads]
     if all(n < index for index, need in enumerate(needs) for n in need):
         return
-    order = _topological(needs)
+    import networkx as nx  # noqa: PLC0415  a quarter of a second that few files need
+
+    feeds: nx.DiGraph[int] = nx.DiGraph()
+    feeds.add_nodes_from(range(len(needs)))
+    feeds.add_edges_from((n, index) for index, need in enumerate(needs) for n in need)
+    order: list[int] = []
+    with suppress(nx.NetworkXUnfeasible):  # of a graph with a cycle what comes before it
+        for index in nx.topological_sort(feeds):
+            order.append(index)  # noqa: PERF402
     if len(order) != len(needs):
         stuck = min(set(range(len(needs))) - set(order))
         raise ModelError(
@@ -273,22 +281,3 @@ def _sort_nodes(
     copies = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
     del graph.node[:]
     graph.node.extend(copies)
-
-
-def _topological(needs: list[list[int]]) -> list[int]:
-    """Positions in an order that respects the needs; those on or behind a cycle are left out."""
-    waiting = [len(n) for n in needs]
-    readers: dict[int, list[int]] = {}
-    for index, need in enumerate(needs):
-        for n in need:
-            readers.setdefault(n, []).append(index)
-    ready = deque(i for i, count in enumerate(waiting) if count == 0)
-    order: list[int] = []
-    while ready:
-        index = ready.popleft()
-        order.append(index)
-        for reader in readers.get(index, []):
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                ready.append(reader)
-    return order

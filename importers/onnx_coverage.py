@@ -6,7 +6,6 @@ out is looked up in the catalogue.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,9 +16,9 @@ import onnx
 from importers.errors import ModelError
 from importers.onnx import import_model
 from importers.onnx_attributes import converted_kinds
-from importers.onnx_node import ADOPTED, kind_of
+from importers.onnx_node import ADOPTED
 from importers.onnx_samples import MICROSOFT, foreign_sample, sample
-from ir.graph import Op, OpGraph
+from ir.graph import OpGraph
 from ir.notation import notation, remarks
 from ir.ops import OperatorEntry, OpView, catalogue, is_known, lookup
 from ir.rule import ShardingRule
@@ -119,21 +118,11 @@ def _adopted(coverage: KindCoverage) -> tuple[str, ...]:
     return (short,) if coverage.domain == MICROSOFT and coverage.known else ()
 
 
-def kinds_in(model: onnx.ModelProto) -> Counter[str]:
-    """How many nodes of each kind a model has, without those inside of control flow."""
-    return Counter(kind_of(node) for node in model.graph.node)
-
-
 def gradient_text(entry: OperatorEntry) -> str:
     """The operands that can have a gradient."""
     if entry.differentiable is None:
         return "all"
     return ", ".join(map(str, entry.differentiable)) or "none"
-
-
-def family_of(entry: OperatorEntry) -> str:
-    """The file of `ir/ops` that an entry stands in."""
-    return entry.flops.__module__.rpartition(".")[2]
 
 
 def rule_text(rule: ShardingRule) -> str:
@@ -204,9 +193,11 @@ def _covered(
     becomes = names if names not in {(kind,), (short,)} else ()
     treatment = _treatment(kind, domain, names, error)
     entries = [lookup(name) for name in names or (kind,) if is_known(name)]
-    families = sorted({family_of(entry) for entry in entries})
+    families = sorted({entry.family for entry in entries})
     shown = graph is not None and treatment is not Treatment.REPEATED
-    rules = [_rule(op, graph) for op in graph.ops] if graph is not None and shown else []
+    rules: list[ShardingRule] = []
+    if graph is not None and shown:
+        rules = [lookup(op.kind).rule(OpView(op, graph)) for op in graph.ops]
     single = rules[0] if len(rules) == 1 else None
     words = meaning_of(entries[0]) if entries and not becomes else _NOTES.get(kind, "")
     return KindCoverage(
@@ -223,10 +214,6 @@ def _covered(
         splits=any(rule.splittable for rule in rules) if rules else None,
         gradient=gradient_text(entries[0]) if entries and not becomes else "",
     )
-
-
-def _rule(op: Op, graph: OpGraph) -> ShardingRule:
-    return lookup(op.kind).rule(OpView(op, graph))
 
 
 def _treatment(kind: str, domain: str, names: tuple[str, ...], error: str) -> Treatment:
@@ -251,7 +238,7 @@ def _own(kind: str, entry: OperatorEntry) -> KindCoverage:
         since=None,
         until=None,
         treatment=Treatment.RULE,
-        family=family_of(entry),
+        family=entry.family,
         becomes=(),
         rule="",
         remarks=(),

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import onnx
 
-from importers.errors import ModelError
+from importers.errors import check_bound, unknown_dimension
 from importers.onnx_checks import MAX_DIM
 
 _OPERATIONS: Mapping[type[ast.AST], Callable[[int, int], int]] = MappingProxyType(
@@ -135,22 +135,10 @@ def check_bindings(
         if name in others:
             continue
         if name not in names and not re.search(_INNER, name):
-            raise unknown_dimension(name, names)
-        if not 0 < size <= MAX_DIM:
-            raise ModelError(
-                f"dimension {name!r} is bound to {size}",
-                "--bind",
-                f"bind it to a number from 1 to {MAX_DIM}",
-            )
+            raise unknown_dimension(name, shown_names(names))
+        check_bound(name, size, MAX_DIM)
 
 
-def unknown_dimension(name: str, names: Collection[str]) -> ModelError:
-    """The error for a binding of what is no open dimension, with those that there are."""
-    shown = sorted(n for n in names if n.isidentifier()) or sorted(names)
-    return ModelError(
-        f"the model has no dynamic dimension {name!r}",
-        "--bind",
-        f"its dynamic dimensions are {', '.join(shown[:20])}"
-        if names
-        else "all its dimensions are fixed; leave --bind out",
-    )
+def shown_names(names: Collection[str]) -> list[str]:
+    """Names of open dimensions as a message lists them: made ones where there are no others."""
+    return sorted(n for n in names if n.isidentifier()) or sorted(names)

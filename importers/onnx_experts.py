@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from importers.onnx_node import NodeContext
-from importers.onnx_rewriting import INT64, Rewriting, UnsupportedError, rewritten
-from ir.graph import Op
-
-Converter = Callable[[NodeContext], list[Op]]
+from importers.errors import UnsupportedError
+from importers.onnx_node import Converter
+from importers.onnx_rewriting import INT64, Rewriting, rewritten
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import inliner
 
 from importers.errors import ModelError
+from importers.files import file_size, readable
 from importers.onnx_checks import check_graph
 from importers.onnx_dimensions import name_open_dimensions
-from importers.onnx_functions import inline_functions
 from importers.onnx_ranges import take_ranges
 
 MAX_FILE_BYTES = 2**31 - 1
@@ -53,13 +55,15 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
-def told_ranges(path: Path) -> dict[str, str]:
-    """What the file says of the sizes of its open dimensions, as `--bind` takes it.
+def told_ranges(path: Path, bound: Collection[str] = ()) -> dict[str, str]:
+    """What the file says of the sizes of its open dimensions that are not bound, as `--bind`
+    takes it.
 
     Raises:
         ModelError: not a file, not ONNX, or two sizes differ.
     """
-    return take_ranges(_parsed(_file_bytes(path), path))
+    found = take_ranges(_parsed(_file_bytes(path), path))
+    return {name: text for name, text in found.items() if name not in bound}
 
 
 def _parsed(data: bytes, path: Path) -> onnx.ModelProto:
@@ -76,23 +80,12 @@ def _parsed(data: bytes, path: Path) -> onnx.ModelProto:
 
 
 def _file_bytes(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise ModelError(f"{path} is a folder", str(path), "pass the .onnx file inside it")
-        size = path.stat().st_size
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is no regular file", str(path), "copy the model to a file")
-        if size > MAX_FILE_BYTES:
-            raise ModelError(
-                f"{path.name} is larger than {MAX_FILE_BYTES} bytes",
-                str(path),
-                "save the weights as external data",
-            )
+    with readable(path):
+        size = file_size(
+            path, MAX_FILE_BYTES, "save the weights as external data",
+            inside="pass the .onnx file inside it", copy="copy the model to a file",
+        )  # fmt: skip
         data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(
-            f"cannot read {path}: {error.strerror}", str(path), "check the path and its permissions"
-        ) from error
     if not data:
         raise ModelError(f"{path.name} is empty", str(path), "export or copy the model again")
     return _unpacked(path, size) if data[:2] == _GZIP_MAGIC else data
@@ -131,3 +124,82 @@ def _check_opset(model: onnx.ModelProto, path: Path) -> None:
             str(path),
             "export it again with a supported opset",
         )
+
+
+MAX_DEPTH = 100
+"""Functions that call functions; exporters stay below ten."""
+
+FunctionKey = tuple[str, str, str]
+
+
+def inline_functions(model: onnx.ModelProto, where: str, max_nodes: int) -> onnx.ModelProto:
+    """The model with every call of a local function replaced by the function's nodes.
+
+    Raises:
+        ModelError: functions that call themselves, or that would unfold to too many nodes.
+    """
+    if not model.functions:
+        return model
+    functions = {_key(f.domain, f.name, f.overload): f for f in model.functions}
+    counted: dict[FunctionKey, int] = {}
+    for key in functions:
+        _count(key, functions, counted, (), where)
+    total = sum(
+        counted.get(_key(n.domain, n.op_type, n.overload), 1) for n in _nodes(model.graph.node)
+    )
+    if total > max_nodes:
+        raise ModelError(
+            f"the model's functions unfold to {total} nodes, more than {max_nodes}",
+            where,
+            "export the model without nested functions",
+        )
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
+        raise ModelError(
+            f"a local function cannot be inlined: {str(error).strip().splitlines()[0]}",
+            where,
+            "export the model without local functions",
+        ) from error
+
+
+def _key(domain: str, name: str, overload: str) -> FunctionKey:
+    return ("" if domain == "ai.onnx" else domain, name, overload)
+
+
+def _count(
+    key: FunctionKey,
+    functions: dict[FunctionKey, onnx.FunctionProto],
+    counted: dict[FunctionKey, int],
+    callers: tuple[FunctionKey, ...],
+    where: str,
+) -> int:
+    """Nodes that one call of a function becomes."""
+    if key in counted:
+        return counted[key]
+    if key in callers or len(callers) >= MAX_DEPTH:
+        problem = "calls itself" if key in callers else f"is nested {MAX_DEPTH} functions deep"
+        raise ModelError(
+            f"function {key[1]!r} {problem}",
+            f"functions of {where}",
+            "export the model without local functions",
+        )
+    total = 0
+    for node in _nodes(functions[key].node):
+        callee = _key(node.domain, node.op_type, node.overload)
+        total += (
+            _count(callee, functions, counted, (*callers, key), where) if callee in functions else 1
+        )
+    counted[key] = total
+    return total
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes and those of their sub-graphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in ([attribute.g] if attribute.HasField("g") else []) + list(
+                attribute.graphs
+            ):
+                yield from _nodes(graph.node)

@@ -6,22 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
+import numpy as np
 import onnx
-
-from importers.onnx_attention_shapes import ATTENTION_SHAPES
-from importers.onnx_product_shapes import PRODUCT_SHAPES
 
 Known: TypeAlias = tuple[tuple[int, ...], int]
 """Dims and element type of a tensor."""
-Inference: TypeAlias = Callable[[onnx.NodeProto, Sequence[Known | None]], list[Known]]
+Operands: TypeAlias = Sequence[Known | None]
+Inference: TypeAlias = Callable[[onnx.NodeProto, Operands], list[Known]]
 
+MISFITS = (ArithmeticError, LookupError, ValueError)
+"""What comes of operands that are not those of the schema: their number, ranks or sizes."""
 _DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
-_FLOAT, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT32
+_FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 
 
-def foreign_types(
-    node: onnx.NodeProto, operands: Sequence[Known | None]
-) -> Mapping[str, onnx.TypeProto]:
+def foreign_types(node: onnx.NodeProto, operands: Operands) -> Mapping[str, onnx.TypeProto]:
     """Types of the results of a node as far as they are known here.
 
     Args:
@@ -39,41 +38,170 @@ def foreign_types(
     }
 
 
-def _like_first(_: onnx.NodeProto, operands: Sequence[Known | None]) -> list[Known]:
-    first = operands[0]
-    return [first, first] if first else []
+def _int(node: onnx.NodeProto, key: str, default: int = 0) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == key), default)
 
 
-def _skip_norm(_: onnx.NodeProto, operands: Sequence[Known | None]) -> list[Known]:
-    if operands[0] is None:
-        return []
-    dims, _code = operands[0]
-    statistic = ((*dims[:-1], 1), int(_FLOAT))
-    return [operands[0], statistic, statistic, operands[0]]
+def _dims(operands: Operands, index: int) -> tuple[int, ...]:
+    """Dims of an operand, () where there is none."""
+    found = operands[index] if index < len(operands) else None
+    return found[0] if found else ()
 
 
-def _simple_norm(node: onnx.NodeProto, operands: Sequence[Known | None]) -> list[Known]:
-    if operands[0] is None:
-        return []
-    dims, _code = operands[0]
-    axis = next((a.i for a in node.attribute if a.name == "axis"), -1) % max(len(dims), 1)
-    statistic = (*dims[:axis], *[1] * (len(dims) - axis))
-    return [operands[0], (statistic, int(_FLOAT))]
+def _code(operands: Operands, index: int = 0) -> int:
+    found = operands[index] if index < len(operands) else None
+    return found[1] if found else _FLOAT
 
 
-def _embed_norm(_: onnx.NodeProto, operands: Sequence[Known | None]) -> list[Known]:
+def _like_first(results: int) -> Inference:
+    """Dims and type of the first operand, for so many results."""
+    return lambda _, operands: [(_dims(operands, 0), _code(operands))] * results
+
+
+def _skip_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    dims, code = _dims(operands, 0), _code(operands)
+    statistic = ((*dims[:-1], 1), _FLOAT)
+    return [(dims, code), statistic, statistic, (dims, code)]
+
+
+def _simple_norm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    dims = _dims(operands, 0)
+    axis = _int(node, "axis", -1) % max(len(dims), 1)
+    return [(dims, _code(operands)), ((*dims[:axis], *[1] * (len(dims) - axis)), _FLOAT)]
+
+
+def _embed_norm(_: onnx.NodeProto, operands: Operands) -> list[Known]:
     ids, words = operands[0], operands[2] if len(operands) > 2 else None
     if ids is None or words is None:
         return []
     embedded = ((*ids[0], words[0][-1]), words[1])
-    return [embedded, ((ids[0][0],), int(_INT32)), embedded]
+    return [embedded, ((ids[0][0],), _INT32), embedded]
+
+
+def _attention(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    code = _code(operands)
+    (batch, rows, _), weights = _dims(operands, 0), _dims(operands, 1)
+    sizes = next((list(a.ints) for a in node.attribute if a.name == "qkv_hidden_sizes"), [])
+    value = sizes[2] if sizes else weights[1] // 3
+    heads, past = _int(node, "num_heads", 1), _dims(operands, 4)
+    earlier = past[3] if past else 0
+    shared = bool(_int(node, "past_present_share_buffer"))
+    total = earlier if shared and past else earlier + rows
+    return [
+        ((batch, rows, value), code),
+        ((2, batch, heads, total, (sizes[0] if sizes else value) // heads), code),
+    ]
+
+
+def _multi_head(past_at: int) -> Inference:
+    def infer(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+        code = _code(operands)
+        heads, dims = _int(node, "num_heads", 1), _dims(operands, 0)
+        key, value, past = _dims(operands, 1), _dims(operands, 2), _dims(operands, past_at)
+        batch, rows = dims[:2]
+        wide = dims[2] * dims[4] if len(dims) == 5 else dims[2] // (1 if key else 3)
+        total = rows
+        tall = wide
+        if len(key) == 5:
+            total = key[1]
+        elif key:
+            total = key[1] if len(key) == 3 else key[2]
+            tall = value[2] if len(value) == 3 else value[1] * value[3]
+        elif len(dims) == 3:
+            tall = dims[2] - 2 * wide
+        if past:
+            total = past[2] if _int(node, "past_present_share_buffer") else total + past[2]
+        caches = [((batch, heads, total, w // heads), code) for w in (wide, tall)]
+        return [((batch, rows, tall), code), *caches, ((batch, heads, rows, total), code)]
+
+    return infer
+
+
+def _grouped(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    """New rows behind those of the cache, unless the model notes otherwise."""
+    code = _code(operands)
+    heads, groups = _int(node, "num_heads", 1), _int(node, "kv_num_heads", 1)
+    (batch, rows, wide), key, past = (_dims(operands, i) for i in (0, 1, 3))
+    width = wide // (heads if key else heads + 2 * groups)
+    total = (past[2] if past else 0) + (key[1] if key else rows)
+    cache = ((batch, groups, total, width), code)
+    return [((batch, rows, heads * width), code), cache, cache]
+
+
+def _packed(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    code = _code(operands)
+    query, value = _dims(operands, 0), _dims(operands, 2)
+    return [((query[0], value[1] if value else query[1] * query[3]), code)]
+
+
+def _foreign(infer: Inference) -> Inference:
+    """Nothing for ONNX's own operators of these names, and for operands that do not fit."""
+
+    def fitting(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+        if node.domain != "com.microsoft":
+            return []
+        try:
+            return infer(node, operands)
+        except MISFITS:
+            return []
+
+    return fitting
+
+
+def _product(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    return (*batch, *left[-2:-1], *(right[-1:] if len(right) > 1 else ()))
+
+
+def _fused_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    found = []
+    for index, side in ((0, "A"), (1, "B")):
+        dims = _dims(operands, index)
+        if _int(node, f"transBatch{side}"):
+            dims = (*dims[1:-1], dims[0], dims[-1])
+        swap = _int(node, f"trans{side}") and len(dims) > 1
+        found.append((*dims[:-2], dims[-1], dims[-2]) if swap else dims)
+    return [(_product(*found), _code(operands))]
+
+
+def _plain_matmul(scale: int) -> Inference:
+    """A product of whole numbers with the type of a scale."""
+
+    def infer(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+        return [(_product(_dims(operands, 0), _dims(operands, 1)), _code(operands, scale))]
+
+    return infer
+
+
+def _gemm(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    left, right = _dims(operands, 0), _dims(operands, 1)
+    rows, columns = left[1 if _int(node, "transA") else 0], right[0 if _int(node, "transB") else 1]
+    return [((rows, columns), _code(operands))]
+
+
+def _rounded(_: onnx.NodeProto, operands: Operands) -> list[Known]:
+    return [(np.broadcast_shapes(_dims(operands, 0), _dims(operands, 3)), _code(operands))]
+
+
+def _packed_matmul(node: onnx.NodeProto, operands: Operands) -> list[Known]:
+    return [((*_dims(operands, 0)[:-1], _int(node, "N")), _code(operands))]
 
 
 _INFERENCES: Mapping[str, Inference] = MappingProxyType(
     {
-        **ATTENTION_SHAPES,
-        **PRODUCT_SHAPES,
-        **dict.fromkeys(("GroupNorm", "SkipGroupNorm", "BiasSoftmax"), _like_first),
+        "Attention": _foreign(_attention),
+        "MultiHeadAttention": _foreign(_multi_head(6)),
+        "DecoderMaskedMultiHeadAttention": _foreign(_multi_head(5)),
+        "GroupQueryAttention": _foreign(_grouped),
+        "PackedMultiHeadAttention": _foreign(_packed),
+        **dict.fromkeys(("RotaryEmbedding", "MoE", "QMoE"), _foreign(_like_first(1))),
+        **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), _fused_matmul),
+        **dict.fromkeys(("FusedGemm", "GemmFastGelu"), _gemm),
+        "DynamicQuantizeMatMul": _plain_matmul(0),
+        "MatMulIntegerToFloat": _plain_matmul(2),
+        **dict.fromkeys(("QLinearAdd", "QLinearMul"), _rounded),
+        "MatMulNBits": _packed_matmul,
+        **dict.fromkeys(("GroupNorm", "SkipGroupNorm", "BiasSoftmax"), _like_first(2)),
         **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
         "SimplifiedLayerNormalization": _simple_norm,
         "EmbedLayerNormalization": _embed_norm,

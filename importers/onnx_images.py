@@ -8,19 +8,17 @@ of the result tell how many windows there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
 from importers.onnx_biases import with_bias
-from importers.onnx_node import NodeContext
+from importers.onnx_node import Converter, NodeContext
 from importers.onnx_rewriting import Rewriting
-from importers.onnx_statistics import kept
 from ir.graph import AttributeValue, Op
 
-Converter: TypeAlias = Callable[[NodeContext], list[Op]]
 Attributes: TypeAlias = dict[str, AttributeValue]
 
 
@@ -32,7 +30,7 @@ def windows(context: NodeContext, *keys: str, weight: int | None = None) -> Attr
         keys: of more attributes.
         weight: the operand that has the kernel.
     """
-    attributes = {**context.plain(), **kept(context, *keys)}
+    attributes = {**context.plain(), **context.kept(*keys)}
     way = str(attributes.pop("auto_pad", "NOTSET"))
     image, counts = context.dims()[2:], context.result()[2:]
     if way in {"SAME_UPPER", "SAME_LOWER"}:
@@ -71,10 +69,8 @@ def _pool(*keys: str) -> Converter:
 
 
 def _power(context: NodeContext) -> list[Op]:
-    """Before opset 2 the power was a fraction."""
     attributes = windows(context) if context.kind == "LpPool" else {}
-    power = context.attributes.get("p", 2)
-    attributes["p"] = int(power) if isinstance(power, int | float) else 2
+    attributes["p"] = context.int("p", 2)
     return [context.op(context.kind, context.node.input[:1], attributes)]
 
 
@@ -119,8 +115,8 @@ def _floats(context: NodeContext, index: int) -> tuple[float, ...]:
 def _resize(context: NodeContext) -> list[Op]:
     """Scales are kept where they are not what the sizes say, a region where it is read."""
     dims, result, rank = context.dims(), context.result(), len(context.dims())
-    attributes = kept(
-        context, "mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a",
+    attributes = context.kept(
+        "mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a",
         "exclude_outside", "extrapolation_value", "antialias",
     )  # fmt: skip
     if attributes.get("mode") in {"bilinear", "trilinear"}:
@@ -164,7 +160,7 @@ def _scales(context: NodeContext, axes: Sequence[int], *, old: bool) -> tuple[fl
 
 
 def _grid_sample(context: NodeContext) -> list[Op]:
-    attributes = kept(context, "padding_mode", "align_corners")
+    attributes = context.kept("padding_mode", "align_corners")
     mode = str(context.attributes.get("mode", "linear"))
     attributes["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     return [context.op("GridSample", context.node.input[:2], attributes)]
@@ -172,14 +168,14 @@ def _grid_sample(context: NodeContext) -> list[Op]:
 
 def _kept(operands: int, *keys: str) -> Converter:
     return lambda context: [
-        context.op(context.kind, context.node.input[:operands], kept(context, *keys))
+        context.op(context.kind, context.node.input[:operands], context.kept(*keys))
     ]
 
 
 def _roi_align(context: NodeContext) -> list[Op]:
     """Before opset 16 regions were not moved by half an element."""
-    attributes = kept(
-        context, "mode", "sampling_ratio", "spatial_scale", "coordinate_transformation_mode"
+    attributes = context.kept(
+        "mode", "sampling_ratio", "spatial_scale", "coordinate_transformation_mode"
     )
     if context.opset < 16:
         attributes["coordinate_transformation_mode"] = "output_half_pixel"
@@ -187,7 +183,7 @@ def _roi_align(context: NodeContext) -> list[Op]:
 
 
 def _fold(context: NodeContext) -> list[Op]:
-    attributes = kept(context, "dilations", "pads", "strides")
+    attributes = context.kept("dilations", "pads", "strides")
     attributes["kernel_shape"] = context.setting(2, "block_shape") or ()
     return [context.op("Col2Im", context.node.input[:1], attributes)]
 

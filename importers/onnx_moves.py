@@ -4,17 +4,16 @@ becomes an attribute, and what is a chain of simpler operators becomes that chai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from importers.onnx_node import NodeContext
+from importers.onnx_node import Converter, NodeContext
+from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
-
-Converter = Callable[[NodeContext], list[Op]]
 
 
 def _number(value: object) -> int | float | None:
@@ -30,45 +29,13 @@ def _operand_number(context: NodeContext, index: int) -> int | float | None:
     return _number(context.facts.value.get(context.node.input[index]))
 
 
-def _keeping(*keys: str, **defaults: AttributeValue) -> Converter:
+@parametrised
+def _keeping(context: NodeContext, /, *keys: str, **defaults: AttributeValue) -> list[Op]:
     """More attributes than the usual ones, some of them with ONNX's default."""
-
-    def convert(context: NodeContext) -> list[Op]:
-        known = {k: _number(context.attributes.get(k, defaults.get(k))) for k in (*keys, *defaults)}
-        texts = {k: v for k in keys if isinstance(v := context.attributes.get(k), str)}
-        more: dict[str, AttributeValue] = {k: v for k, v in known.items() if v is not None}
-        return context.same(None, **more, **texts)
-
-    return convert
-
-
-def _aligned(context: NodeContext) -> list[Op]:
-    """Before opset 7 a second operand begins at the dimension `axis` of the first one."""
-    op = context.same()[0]
-    if context.opset >= 7 or not context.has(1):
-        return [op]
-    rank, own = len(context.dims()), context.dims(1)
-    if context.kind == "PRelu":
-        axis = 1
-    elif context.int("broadcast", 0) and "axis" in context.attributes:
-        axis = context.axis(0)
-    else:
-        return [op]
-    missing = rank - axis - len(own)
-    if missing <= 0 or not own or own == (1,):
-        return [op]
-    name = _inner(context, "/aligned", (*own, *[1] * missing), context.node.input[1])
-    shaped = _step(context, "aligned", "Reshape", context.node.input[1], name, {})
-    return [shaped, Op(op.name, op.kind, (op.inputs[0], name), op.outputs, op.attributes, op.scope)]
-
-
-def _inner(
-    context: NodeContext, suffix: str, dims: tuple[int, ...], like: str | None = None
-) -> str:
-    """A new tensor of some dims and the type of the first result, or of another tensor."""
-    name = context.new_tensor(suffix)
-    context.facts.learn(name, dims, context.facts.code[like or context.node.output[0]])
-    return name
+    known = {k: _number(context.attributes.get(k, defaults.get(k))) for k in (*keys, *defaults)}
+    texts = {k: v for k in keys if isinstance(v := context.attributes.get(k), str)}
+    more: dict[str, AttributeValue] = {k: v for k, v in known.items() if v is not None}
+    return context.same(None, **more, **texts)
 
 
 def _step(
@@ -82,8 +49,8 @@ def _step(
 
 def _regrouped(context: NodeContext, blocks: tuple[int, ...], order: tuple[int, ...]) -> list[Op]:
     """Dimensions are cut into blocks, put in order, and merged again."""
-    cut = _inner(context, "/blocks", blocks)
-    turned = _inner(context, "/order", tuple(blocks[i] for i in order))
+    cut = context.new_tensor("/blocks", blocks)
+    turned = context.new_tensor("/order", tuple(blocks[i] for i in order))
     return [
         _step(context, "blocks", "Reshape", context.node.input[0], cut, {}),
         _step(context, "order", "Transpose", cut, turned, {"perm": order}),
@@ -124,7 +91,6 @@ def _pad(context: NodeContext) -> list[Op]:
     """Axes with padding stay whole, also where padding and cropping keep the size."""
     rank = len(context.dims())
     pads = context.operand_ints(1) or context.attribute_ints("pads")
-    pads = pads or context.attribute_ints("paddings")
     axes = context.operand_ints(3) or tuple(range(rank))
     mode = {"mode": context.attributes.get("mode", "constant")}
     more: dict[str, AttributeValue] = {k: v for k, v in mode.items() if isinstance(v, str)}
@@ -200,10 +166,6 @@ def _slice(context: NodeContext) -> list[Op]:
     return [context.op("Slice", context.node.input[:1], known)]
 
 
-def _concat(context: NodeContext) -> list[Op]:
-    return context.same(None, axis=context.axis(0 if context.opset >= 4 else 1))
-
-
 def _trilu(context: NodeContext) -> list[Op]:
     """The diagonal is an attribute unless it is computed."""
     upper: dict[str, AttributeValue] = {"upper": context.int("upper", 1)}
@@ -237,7 +199,7 @@ def _constant_of_shape(context: NodeContext) -> list[Op]:
 
 def _swiglu(context: NodeContext) -> list[Op]:
     """A gate that is weighed by its sigmoid, times a value."""
-    gate = _inner(context, "/gate", context.dims())
+    gate = context.new_tensor("/gate", context.dims())
     alpha = _number(context.attributes.get("alpha", 1.0))
     known: dict[str, AttributeValue] = {"alpha": 1.0 if alpha is None else alpha}
     return [
@@ -246,24 +208,8 @@ def _swiglu(context: NodeContext) -> list[Op]:
     ]
 
 
-_ALIGNED = (
-    "Add",
-    "Sub",
-    "Mul",
-    "Div",
-    "Pow",
-    "And",
-    "Or",
-    "Xor",
-    "Equal",
-    "Greater",
-    "Less",
-    "PRelu",
-)
-
 MOVES: Mapping[str, Converter] = MappingProxyType(
     {
-        **dict.fromkeys(_ALIGNED, _aligned),
         "Clip": _clip,
         "Mod": _keeping(fmod=0),
         "BitShift": _keeping("direction"),
@@ -274,7 +220,6 @@ MOVES: Mapping[str, Converter] = MappingProxyType(
         "Pad": _pad,
         "CenterCropPad": _center_crop_pad,
         "Slice": _slice,
-        "Concat": _concat,
         "Trilu": _trilu,
         "DepthToSpace": _depth_to_space,
         "SpaceToDepth": _space_to_depth,

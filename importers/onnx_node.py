@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -28,6 +28,7 @@ ADOPTED: Mapping[str, frozenset[str]] = MappingProxyType(
 
 Int: TypeAlias = int
 """`int` where a method of that name hides it."""
+Float: TypeAlias = float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,10 @@ class NodeContext:
         value = self.attributes.get(key, default)
         return value if isinstance(value, int) else default
 
+    def float(self, key: str, default: Float = 0.0) -> Float:
+        value = self.attributes.get(key, default)
+        return float(value) if isinstance(value, Int | Float) else default
+
     def axis(self, default: Int) -> Int:
         """The attribute `axis`, counted from the front."""
         return self.normal([self.int("axis", default)], len(self.dims()))[0]
@@ -113,16 +118,20 @@ class NodeContext:
                 )
         return [a + rank if a < 0 else a for a in found]
 
-    def plain(self) -> dict[str, AttributeValue]:
-        """Attributes that rules and counts read."""
-        kept: dict[str, AttributeValue] = {}
-        for key in _KEPT:
+    def kept(self, *keys: str) -> dict[str, AttributeValue]:
+        """Those of these attributes that the node has, as far as they are numbers or texts."""
+        found: dict[str, AttributeValue] = {}
+        for key in keys:
             value = self.attributes.get(key)
             if isinstance(value, int | float | str):
-                kept[key] = value
+                found[key] = value
             elif isinstance(value, list | tuple) and _are_simple(value):
-                kept[key] = tuple(value)
-        return kept
+                found[key] = tuple(value)
+        return found
+
+    def plain(self) -> dict[str, AttributeValue]:
+        """Attributes that rules and counts read."""
+        return self.kept(*_KEPT)
 
     def op(
         self, kind: str, inputs: Sequence[str], attributes: dict[str, AttributeValue] | None = None
@@ -145,14 +154,18 @@ class NodeContext:
         captured = reads_of(self.node)[sum(1 for n in self.node.input if n) :]
         return [*self.node.input, *captured]
 
-    def new_tensor(self, suffix: str) -> str:
-        """A tensor like the first result, under a name that nobody has."""
+    def new_tensor(self, suffix: str, dims: tuple[Int, ...] | None = None) -> str:
+        """A tensor like the first result unless told its dims, under a name that nobody has."""
         facts, result = self.facts, self.node.output[0]
         name = result + suffix
         while name in facts.dims:
             name += "'"
-        facts.learn(name, facts.dims[result], facts.code[result])
+        facts.learn(name, facts.dims[result] if dims is None else dims, facts.code[result])
         return name
+
+
+Converter: TypeAlias = Callable[[NodeContext], list[Op]]
+"""What makes operators of a node."""
 
 
 def kind_of(node: onnx.NodeProto) -> str:

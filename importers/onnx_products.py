@@ -4,21 +4,20 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TypeAlias
 
 import onnx
 
-from importers.onnx_biases import factor_of, followed, scaled, scaled_operand
+from importers.errors import UnsupportedError
+from importers.onnx_biases import followed, scaled, scaled_operand
 from importers.onnx_images import windows
-from importers.onnx_node import NodeContext
-from importers.onnx_rewriting import Rewriting, UnsupportedError, rewritten
-from importers.onnx_statistics import kept
+from importers.onnx_node import Converter, NodeContext
+from importers.onnx_rewriting import Rewriting, rewritten
+from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
 
-Converter: TypeAlias = Callable[[NodeContext], list[Op]]
 _FLOAT, _INT32 = int(onnx.TensorProto.FLOAT), int(onnx.TensorProto.INT32)
 _UINT8 = int(onnx.TensorProto.UINT8)
 
@@ -28,7 +27,7 @@ def _gemm(context: NodeContext) -> list[Op]:
     flags = (("trans_a", "transA"), ("trans_b", "transB"))
     attributes: dict[str, AttributeValue] = {k: 1 for k, flag in flags if context.int(flag, 0)}
     product = context.op("MatMul", context.node.input[:2], attributes)
-    ops, beta = scaled(context, product, factor_of(context, "alpha")), factor_of(context, "beta")
+    ops, beta = scaled(context, product, context.float("alpha", 1.0)), context.float("beta", 1.0)
     if not context.has(2) or not beta:
         return ops
     before, bias = scaled_operand(context, context.node.input[2], beta)
@@ -37,7 +36,7 @@ def _gemm(context: NodeContext) -> list[Op]:
 
 def _quantities(context: NodeContext) -> list[Op]:
     """Numbers of a slice or a block need the axis; one number belongs to all elements."""
-    attributes = kept(context, "block_size", "saturate")
+    attributes = context.kept("block_size", "saturate")
     scale = context.dims(1)
     if any(d > 1 for d in scale) or len(scale) > 1:
         attributes["axis"] = context.axis(1)
@@ -73,17 +72,14 @@ def _fused_matmul(work: Rewriting) -> None:
 _ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
 
 
-def _with_activation(convert: Converter, key: str = "activation") -> Converter:
+@parametrised
+def _with_activation(context: NodeContext, convert: Converter, key: str = "activation") -> list[Op]:
     """What a converter makes, and the activation that the node names behind it."""
-
-    def write(context: NodeContext) -> list[Op]:
-        kind = str(context.attributes.get(key, ""))
-        if kind and kind not in _ACTIVATIONS:
-            return context.same()
-        ops = convert(context)
-        return ops if not kind else _activated(context, ops, kind)
-
-    return write
+    kind = str(context.attributes.get(key, ""))
+    if kind and kind not in _ACTIVATIONS:
+        return context.same()
+    ops = convert(context)
+    return ops if not kind else _activated(context, ops, kind)
 
 
 def _activated(context: NodeContext, ops: Sequence[Op], kind: str) -> list[Op]:

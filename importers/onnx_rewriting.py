@@ -8,17 +8,15 @@ from typing import TypeAlias
 
 import onnx
 
-from importers.onnx_attention_shapes import MISFITS
+from importers.errors import UnsupportedError
+from importers.onnx_foreign_shapes import MISFITS
 from importers.onnx_node import NodeContext
+from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
 
 Dims: TypeAlias = tuple[int, ...]
 Int: TypeAlias = int
 BOOL, INT64 = int(onnx.TensorProto.BOOL), int(onnx.TensorProto.INT64)
-
-
-class UnsupportedError(Exception):
-    """A form of a node that has no equal in operators of the catalogue."""
 
 
 @dataclass(slots=True)
@@ -48,8 +46,7 @@ class Rewriting:
         return self.context.int(key, default)
 
     def float(self, key: str, default: float = 0.0) -> float:
-        value = self.context.attributes.get(key, default)
-        return float(value) if isinstance(value, int | float) else default
+        return self.context.float(key, default)
 
     def refuse(self, *operands: Int) -> None:
         """Raise `UnsupportedError` if the node has some of these operands."""
@@ -138,17 +135,14 @@ class Rewriting:
         return self.transposed(self.reshaped(name, batch, rows, heads, width // heads), 0, 2, 1, 3)
 
 
-def rewritten(write: Callable[[Rewriting], None]) -> Callable[[NodeContext], list[Op]]:
+@parametrised
+def rewritten(context: NodeContext, write: Callable[[Rewriting], None]) -> list[Op]:
     """Converter by a function that writes; a form without equal, or with other
     operands than its schema has, stays the operator that it is.
     """
-
-    def convert(context: NodeContext) -> list[Op]:
-        work = Rewriting(context)
-        try:
-            write(work)
-        except (UnsupportedError, *MISFITS):
-            return context.same()
-        return work.ops
-
-    return convert
+    work = Rewriting(context)
+    try:
+        write(work)
+    except (UnsupportedError, *MISFITS):
+        return context.same()
+    return work.ops

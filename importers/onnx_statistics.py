@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from importers.onnx_node import NodeContext
+from importers.onnx_node import Converter, NodeContext
+from importers.parameters import parametrised
 from ir.graph import AttributeValue, Op
-
-Converter = Callable[[NodeContext], list[Op]]
 
 _USUAL_ACTIVATIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
@@ -20,28 +19,13 @@ _NETWORK_ATTRIBUTES = (
 )  # fmt: skip
 
 
-def kept(context: NodeContext, *keys: str) -> dict[str, AttributeValue]:
-    """Attributes of the node that it has."""
-    found: dict[str, AttributeValue] = {}
-    for key in keys:
-        value = context.attributes.get(key)
-        if isinstance(value, int | float | str):
-            found[key] = value
-        elif isinstance(value, list | tuple) and value:
-            found[key] = tuple(v.decode() if isinstance(v, bytes) else v for v in value)
-    return found
-
-
-def _with(*keys: str, default: int | None = None) -> Converter:
+@parametrised
+def _with(context: NodeContext, *keys: str, default: int | None = None) -> list[Op]:
     """The node with more of its attributes, and its axis if it has one."""
-
-    def convert(context: NodeContext) -> list[Op]:
-        more = kept(context, *keys)
-        if default is not None:
-            more["axis"] = context.axis(default)
-        return [_marked(context.same()[0], more)]
-
-    return convert
+    more = context.kept(*keys)
+    if default is not None:
+        more["axis"] = context.axis(default)
+    return [_marked(context.same()[0], more)]
 
 
 def _marked(op: Op, attributes: dict[str, AttributeValue]) -> Op:
@@ -57,7 +41,7 @@ def _batch_norm(context: NodeContext) -> list[Op]:
     if not trains:
         op = context.same()[0]
         return [replace(op, outputs=op.outputs[:1])]
-    op = _marked(context.same(training_mode=1)[0], kept(context, "momentum"))
+    op = _marked(context.same(training_mode=1)[0], context.kept("momentum"))
     return [replace(op, outputs=op.outputs[:3])]
 
 
@@ -73,9 +57,10 @@ def _mean_variance(context: NodeContext) -> list[Op]:
 
 def _network(context: NodeContext) -> list[Op]:
     """Functions are named only where they are not the usual ones."""
-    attributes = kept(context, *_NETWORK_ATTRIBUTES)
-    functions = kept(context, "activations").get("activations", ())
-    names = tuple(str(n).lower() for n in functions) if isinstance(functions, tuple) else ()
+    attributes = context.kept(*_NETWORK_ATTRIBUTES)
+    functions = context.attributes.get("activations")
+    listed = functions if isinstance(functions, list) else []
+    names = tuple((f.decode() if isinstance(f, bytes) else str(f)).lower() for f in listed)
     usual = _USUAL_ACTIVATIONS[context.kind]
     if names and names not in {usual, usual * 2}:
         attributes["activations"] = names

@@ -165,15 +165,13 @@ def _ways(sizes: Sequence[str], inputs: Sequence[str], values: Mapping[str, int]
 
 def _origins(names: Iterable[str], model: onnx.ModelProto) -> list[str]:
     """Inputs of the model from which tensors are computed, in the order of the model."""
-    makers = {name: child for child in model.graph.node for name in child.output if name}
-    seen: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if name in makers:
-            waiting += [*makers[name].input, *captured(makers[name])]
+    import networkx as nx  # noqa: PLC0415  a tenth of a second that only this error needs
+
+    reads = ((node, (*node.input, *captured(node))) for node in model.graph.node)
+    graph = nx.DiGraph(
+        (name, made) for node, read in reads for name in read for made in node.output if made
+    )
+    graph.add_nodes_from(names := set(names))
+    seen = names.union(*(nx.ancestors(graph, name) for name in names))
     stored = {t.name for t in model.graph.initializer}
     return [v.name for v in model.graph.input if v.name in seen and v.name not in stored]

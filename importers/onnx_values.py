@@ -161,12 +161,10 @@ def _concat(inputs: list[Array], attributes: Attributes) -> Array:
     return np.concatenate(inputs, axis=_int(attributes, "axis", 0))
 
 
-def _divide(inputs: list[Array], _: Attributes) -> Array:
-    a, b = inputs
-    _bounded(np.broadcast_shapes(a.shape, b.shape))
+def _divide(a: Array, b: Array) -> object:
     if np.issubdtype(a.dtype, np.integer):
-        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
-    return np.asarray(a / b)
+        return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return a / b
 
 
 def _modulo(inputs: list[Array], attributes: Attributes) -> Array:
@@ -214,26 +212,13 @@ def _scatter_elements(inputs: list[Array], attributes: Attributes) -> Array:
 
 
 def _pure(function: Callable[..., object]) -> Evaluator:
+    """A function of operands that are broadcast."""
+
     def evaluate(inputs: list[Array], _: Attributes) -> Array:
         _bounded(np.broadcast_shapes(*(v.shape for v in inputs)))
         return np.asarray(function(*inputs))
 
     return evaluate
-
-
-def _many(function: Callable[[Array, Array], Array]) -> Evaluator:
-    """A function of any number of operands."""
-
-    def evaluate(inputs: list[Array], _: Attributes) -> Array:
-        _bounded(np.broadcast_shapes(*(v.shape for v in inputs)))
-        return reduce(function, inputs)
-
-    return evaluate
-
-
-def _power(inputs: list[Array], _: Attributes) -> Array:
-    _bounded(np.broadcast_shapes(inputs[0].shape, inputs[1].shape))
-    return np.asarray(np.power(inputs[0], inputs[1])).astype(inputs[0].dtype)
 
 
 def _transpose(inputs: list[Array], attributes: Attributes) -> Array:
@@ -243,11 +228,13 @@ def _transpose(inputs: list[Array], attributes: Attributes) -> Array:
 
 EVALUATORS: Mapping[str, Evaluator] = MappingProxyType(
     {
-        "Add": _pure(np.add), "Sub": _pure(np.subtract), "Mul": _pure(np.multiply), "Div": _divide,
-        "Mod": _modulo, "Neg": _pure(np.negative), "Abs": _pure(np.abs),
+        "Add": _pure(np.add), "Sub": _pure(np.subtract), "Mul": _pure(np.multiply),
+        "Div": _pure(_divide), "Mod": _modulo, "Neg": _pure(np.negative), "Abs": _pure(np.abs),
         "Floor": _pure(np.floor), "Ceil": _pure(np.ceil), "Sqrt": _pure(np.sqrt),
-        "Pow": _power, "Exp": _pure(np.exp), "Log": _pure(np.log),
-        "Min": _many(np.minimum), "Max": _many(np.maximum),
+        "Pow": _pure(lambda a, b: np.power(a, b).astype(a.dtype)),
+        "Exp": _pure(np.exp), "Log": _pure(np.log),
+        "Min": _pure(lambda *v: reduce(np.minimum, v)),
+        "Max": _pure(lambda *v: reduce(np.maximum, v)),
         "Equal": _pure(np.equal), "Less": _pure(np.less), "LessOrEqual": _pure(np.less_equal),
         "Greater": _pure(np.greater), "GreaterOrEqual": _pure(np.greater_equal),
         "Not": _pure(np.logical_not), "And": _pure(np.logical_and), "Or": _pure(np.logical_or),

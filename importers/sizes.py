@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any
-
-import yaml
 
 import data
 from importers.errors import ModelError
+from importers.files import is_there
 from importers.hf_config import import_config, read_config
 from importers.hf_fields import FIELDS
-from importers.json_file import is_there
 from ir.graph import OpGraph
 from ir.symbols import Binding
 
@@ -55,7 +52,7 @@ def published_names() -> tuple[str, ...]:
 
 def published(name: str) -> Published:
     """The published model of this name, one of `published_names()`."""
-    record: dict[str, Any] = yaml.safe_load(data.read_text(_FOLDER, f"{name}.yaml"))
+    record = data.read_yaml(_FOLDER, f"{name}.yaml")
     return Published(
         name, record["config"], record["parameters"], tuple(record["source"]), record["page"]
     )

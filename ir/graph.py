@@ -149,6 +149,16 @@ class OpGraph:
             used.update(_names_of(op))
         return replace(self, ops=kept, tensors={n: t for n, t in table.items() if n in used})
 
+    def with_live_ops(self, ops: Sequence[Op]) -> OpGraph:
+        """The same graph with those of these operators, in order, that some output depends on."""
+        wanted = set(self.outputs)
+        kept: list[Op] = []
+        for op in reversed(ops):
+            if wanted.intersection(op.outputs):
+                wanted.update(op.inputs)
+                kept.append(op)
+        return self.with_ops(reversed(kept))
+
     def validate(self) -> None:
         """Raise `GraphError` for the first name that is used twice, or before it exists."""
         known = {n for n, t in self.tensors.items() if t.role is not Role.ACTIVATION}

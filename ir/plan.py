@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ir.graph import OpGraph
+from ir.plan_enums import Cause, Schedule
 
 FORMAT = "parallel-plan"
 VERSION = 1
 LEAVES = -2
 """Operand of a communication that brings a tensor into the layout in which it leaves a stage."""
-CAUSE_UPDATED = "updated parameters"
-"""Cause of the communication that brings the parts of a parameter together once in a step, after
-each device has updated its own (ZeRO 1 and 2)."""
-
-CAUSE_HOST = "optimizer state from and to the host"
-"""Cause of the copies of optimizer state that rests in the memory of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +122,13 @@ class PlannedCollective:
     """How many of `count` belong to the backward pass."""
     stage: int = 0
     """Stage of the pipeline that it is part of, where there is one."""
+    hidden_s: float = 0.0
+    """Of `time_s`, in which it travels beside computation and costs nothing."""
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds that the step is longer for it."""
+        return self.time_s - self.hidden_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class Pipeline:
     """
 
     schedule: str
-    """`1f1b`: one forward, one backward; `interleaved`: the same with chunks that take turns."""
+    """A `Schedule`, or another one that somebody wrote into a file."""
     micro_batches: int
     """Of one step; the graph of the plan is of one of them."""
     micro_batch: int
@@ -201,6 +203,11 @@ class Pipeline:
     """Parameters that several stages hold."""
 
     @property
+    def is_single(self) -> bool:
+        """Whether a step is one batch on one mesh, of which outputs tell no pipeline."""
+        return self.schedule == Schedule.SINGLE
+
+    @property
     def parts(self) -> int:
         """Parts of the machine; stage s runs on part s mod so many."""
         return len(self.stages) // self.chunks
@@ -208,6 +215,10 @@ class Pipeline:
     @property
     def global_batch(self) -> int:
         return self.micro_batches * self.micro_batch
+
+
+SINGLE = Pipeline(Schedule.SINGLE, micro_batches=1, micro_batch=0, stages=())
+"""That a step is one batch on one mesh; a plan fills in the one stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +242,7 @@ class Estimate:
 
     step_time_s: float
     time_by_cause: Mapping[str, float]
-    """Seconds; sums to the step."""
+    """Seconds; sums to the step. Of communication what is exposed."""
     peak_memory_bytes: float
     memory_limit_bytes: float
     memory_by_cause: Mapping[str, float]
@@ -244,6 +255,13 @@ class Estimate:
     """How steps that were measured compare; none where no published run is like it."""
     unlike: str = ""
     """Why no published run is like it; empty where one is, and in files of before."""
+    hidden_by_cause: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of communication that computation hides, beside those of `time_by_cause`."""
+
+    @property
+    def hidden_s(self) -> float:
+        """All of them."""
+        return sum(self.hidden_by_cause.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,13 +347,19 @@ class Plan:
     """What was assumed, for the reader."""
     objective: Objective | None = None
     """None if the time of a step was minimised."""
-    pipeline: Pipeline | None = None
-    """None if a step is one batch on one mesh."""
+    pipeline: Pipeline = SINGLE
+    """Its stages; a step of one batch on one mesh has one, which sums up the rest of the plan."""
     memory_bytes: tuple[float, ...] = ()
     """In use while each operator runs: forward in order, then backward in reverse order."""
     whole_batch_bytes: float | None = None
     """Bytes per device that the batch needs as one, where it was split into micro-batches because
     that does not fit."""
+
+    def __post_init__(self) -> None:
+        if self.pipeline.is_single:
+            stages = (_only_stage(self),)
+            single = replace(SINGLE, micro_batch=self.graph.batch, stages=stages)
+            object.__setattr__(self, "pipeline", single)
 
     @property
     def parameters(self) -> tuple[PlannedTensor, ...]:
@@ -348,4 +372,41 @@ class Plan:
     @property
     def batch(self) -> int:
         """Samples of one step, 0 when unknown."""
-        return self.graph.batch if self.pipeline is None else self.pipeline.global_batch
+        return self.pipeline.global_batch
+
+
+def is_once(item: PlannedCollective, micro_batches: int) -> bool:
+    """Whether a communication runs once in a step and not in every micro-batch: the reduction of
+    gradients that are added up in place, and what brings parts of a parameter together after the
+    update.
+    """
+    at_end = item.cause == Cause.GRADIENT_SYNC and (item.count == 1 or micro_batches == 1)
+    return at_end or item.cause == Cause.UPDATED_PARAMETERS
+
+
+def _only_stage(plan: Plan) -> PipelineStage:
+    """The stage of a plan of one batch on one mesh."""
+    whole_s, back_s, sync_s, gather_s = 0.0, 0.0, 0.0, 0.0
+    for item in plan.collectives:
+        if not is_once(item, 1):
+            whole_s += item.exposed_s
+            back_s += item.exposed_s * item.backward / max(item.count, 1)
+        elif item.cause == Cause.GRADIENT_SYNC:
+            sync_s += item.exposed_s
+        else:
+            gather_s += item.exposed_s
+    whole_s += sum(o.compute_s + o.recompute_s for o in plan.operators)
+    back_s += sum(o.backward_s + o.recompute_s for o in plan.operators)
+    remade_s = sum(t.recompute_s for t in plan.tensors)
+    update_s = gather_s + sum(t.update_s + t.host_s for t in plan.tensors)
+    return PipelineStage(
+        start=0,
+        end=len(plan.operators),
+        forward_s=whole_s - back_s,
+        backward_s=back_s + remade_s,
+        once_s=sync_s + update_s,
+        peak_memory_bytes=plan.estimate.peak_memory_bytes,
+        in_flight=1,
+        sync_s=sync_s,
+        update_s=update_s,
+    )

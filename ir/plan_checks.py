@@ -41,10 +41,9 @@ def graph_faults(record: Mapping[str, object], digest: str) -> Iterator[Fault]:
 def plan_faults(plan: Plan) -> Iterator[Fault]:
     """Everything in a plan that contradicts the rest of it."""
     graph, pipeline = plan.graph, plan.pipeline
-    broken = tuple(chunk_faults(pipeline)) if pipeline is not None else ()
-    stages = () if pipeline is None or broken else pipeline.stages
-    meshes = tuple(stage.mesh or plan.mesh for stage in stages) or (plan.mesh,)
-    parts = meshes if pipeline is None else meshes[: len(meshes) // max(pipeline.chunks, 1)]
+    broken = tuple(chunk_faults(pipeline))
+    meshes = tuple(stage.mesh or plan.mesh for stage in pipeline.stages) or (plan.mesh,)
+    parts = meshes[: len(meshes) // max(pipeline.chunks, 1)]
     broken = broken or tuple(mesh_faults(parts, plan.rank_order))
     broken = broken or tuple(_stage_faults(plan, len(meshes)))
     yield from broken
@@ -54,8 +53,8 @@ def plan_faults(plan: Plan) -> Iterator[Fault]:
         yield from collective_faults(plan.collectives, plan.graph, meshes)
         yield from _between_faults(plan, meshes)
     yield from estimate_faults(plan.estimate)
-    if plan.pipeline is not None:
-        yield from pipeline_faults(plan.pipeline, plan.operators)
+    if not pipeline.is_single:
+        yield from pipeline_faults(pipeline, plan.operators)
     if not all(math.isfinite(n) and n >= 0 for n in plan.memory_bytes):
         yield "a number is negative or not finite", "memory_bytes"
 
@@ -82,7 +81,7 @@ def _stage_faults(plan: Plan, stages: int) -> Iterator[Fault]:
         "tensors": [tensor.stage for tensor in plan.tensors],
         "operators": [op.stage for op in plan.operators],
         "collectives": [item.stage for item in plan.collectives],
-        "pipeline.sends": [item.stage for item in plan.pipeline.sends] if plan.pipeline else [],
+        "pipeline.sends": [item.stage for item in plan.pipeline.sends],
     }
     for kind, items in named.items():
         first = 1 if kind == "pipeline.sends" else 0
@@ -96,8 +95,7 @@ def _between_faults(plan: Plan, meshes: Sequence[Mesh]) -> Iterator[Fault]:
     """What goes between stages in layouts that the mesh at its end does not have, and inputs that
     have none where meshes differ.
     """
-    sends = () if plan.pipeline is None else plan.pipeline.sends
-    for index, send in enumerate(sends):
+    for index, send in enumerate(plan.pipeline.sends):
         place = f"pipeline.sends.{index}"
         ends = (replace(send, after=None), replace(send, before=None))
         for end, mesh in zip(ends, meshes[send.stage - 1 : send.stage + 1], strict=True):
@@ -199,6 +197,9 @@ def _way_faults(item: PlannedCollective, graph: OpGraph, mesh: Mesh, place: str)
         yield from _layout_faults(plain, graph.tensors[item.tensor].dims, mesh, place)
 
 
+_ROUNDED = 1 + 1e-9
+
+
 def collective_faults(
     collectives: Sequence[PlannedCollective], graph: OpGraph, meshes: Sequence[Mesh]
 ) -> Iterator[Fault]:
@@ -210,8 +211,10 @@ def collective_faults(
         if [axis for axis in item.axes if axis not in axes]:
             yield "it runs over an axis that the mesh does not have", f"collectives.{index}"
         numbers = (item.nbytes, item.time_s, item.count, item.group_size, item.backward)
-        if not all(math.isfinite(n) and n >= 0 for n in numbers):
+        if not all(math.isfinite(n) and n >= 0 for n in (*numbers, item.hidden_s)):
             yield "a number is negative or not finite", f"collectives.{index}"
+        if item.hidden_s > item.time_s * _ROUNDED:
+            yield "more of it is hidden than it takes", f"collectives.{index}"
         if item.backward > item.count:
             yield "more of it are backward than there are", f"collectives.{index}"
         if item.operator and item.operator not in operators:

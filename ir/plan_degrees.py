@@ -18,7 +18,7 @@ from ir.graph import Op, OpGraph
 from ir.ops import Engine, lookup
 from ir.ops.experts import slot_tensors
 from ir.plan import Plan, PlannedOperator, PlannedTensor
-from ir.plan_stages import mesh_at
+from ir.plan_stages import stage_mesh
 
 __all__ = ["Use", "UsesOfAxes", "degrees_of"]
 
@@ -91,14 +91,14 @@ def degrees_of(plan: Plan) -> Degrees:
     def size(use: Use, found: Mapping[str, Use] = main) -> int:
         return math.prod(sizes[axis] for axis, own in found.items() if own is use)
 
-    pipeline, data = plan.pipeline, size(Use.DATA)
+    data = size(Use.DATA)
     # Rows of a product may be samples and tokens in one: more parts than samples split tokens.
     samples = math.gcd(data, plan.graph.batch) if 0 < plan.graph.batch < data else data
     return Degrees(
         tp=size(Use.TENSOR),
         cp=size(Use.CONTEXT) * (data // samples),
-        pp=1 if pipeline is None else pipeline.parts,
-        vpp=1 if pipeline is None else pipeline.chunks,
+        pp=plan.pipeline.parts,
+        vpp=plan.pipeline.chunks,
         dp=samples,
         ep=size(Use.EXPERT, of_experts),
         zero=_zero_stage(plan.parameters),
@@ -110,7 +110,7 @@ def degrees_of(plan: Plan) -> Degrees:
 def _products(plan: Plan, uses: UsesOfAxes) -> Iterator[tuple[Op, PlannedOperator]]:
     """Products with weights and attention on the plan's own mesh; without any, all operators."""
     pairs = tuple(zip(plan.graph.ops, plan.operators, strict=True))
-    own = [each for each in pairs if mesh_at(plan, each[1].stage) == plan.mesh] or pairs
+    own = [each for each in pairs if stage_mesh(plan, each[1].stage) == plan.mesh] or pairs
     yield from [each for each in own if _multiplies(each[0], plan.graph, uses)] or own
 
 

@@ -19,6 +19,7 @@ from ir.graph import GraphError, graph_from_dict
 from ir.json_text import indented
 from ir.plan import (
     FORMAT,
+    SINGLE,
     VERSION,
     Baseline,
     Bound,
@@ -36,7 +37,7 @@ from ir.plan_checks import graph_faults, plan_faults
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
-_OPTIONAL = frozenset(("objective", "pipeline", "whole_batch_bytes"))
+_OPTIONAL = frozenset(("objective", "whole_batch_bytes"))
 """Left out where there is none."""
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -91,26 +92,31 @@ def plan_to_json(plan: Plan, indent: int | None = 1) -> str:
             values["graph"] = value.record()
         elif item.name not in _OPTIONAL or value is not None:
             values[item.name] = _record(value, layouts)
-    _leave_out(values, staged=plan.pipeline is not None)
+    _leave_out(values, plan.pipeline)
     if indent is not None:
         return indented(values, indent) + "\n"
     return json.dumps(values, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def _leave_out(values: dict[str, Any], *, staged: bool) -> None:
+def _leave_out(values: dict[str, Any], pipeline: Pipeline) -> None:
     """Drop what says nothing in this plan."""
-    if not staged:
+    if pipeline.is_single:
         for name in ("operators", "tensors", "collectives"):
             for record in values[name]:
                 del record["stage"]
         for record in values["tensors"]:
             del record["zero"], record["states"]
-    for record in values["tensors"]:
-        if not record["host_bytes"]:
-            del record["host_bytes"], record["host_s"]
-    for record in values["pipeline"]["stages"] if staged else ():
-        if not record["mesh"]:
-            del record["mesh"]
+    found, tensors = values["pipeline"], values["tensors"]
+    usual = (
+        ([values["estimate"]], "hidden_by_cause"), (values["collectives"], "hidden_s"),
+        (found["sends"], "hidden_s"), (found["stages"], "mesh"), (tensors, "host_bytes", "host_s"),
+    )  # fmt: skip
+    for records, *names in usual:
+        for record in (each for each in records if not each[names[0]]):
+            for name in names:
+                del record[name]
+    if pipeline.is_single:
+        del values["pipeline"]
 
 
 def _record(value: Any, layouts: dict[NamedLayout, Any]) -> Any:
@@ -118,12 +124,12 @@ def _record(value: Any, layouts: dict[NamedLayout, Any]) -> Any:
     kind: type = type(value)
     if kind in _PLAIN:
         return value
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple | list):
         return [item if type(item) in _PLAIN else _record(item, layouts) for item in value]
     if isinstance(value, Mapping):
         return {key: _record(item, layouts) for key, item in value.items()}
-    if isinstance(value, str | int | float):
-        return value
     if kind is NamedLayout and value in layouts:
         return layouts[value]
     record = {}
@@ -179,9 +185,24 @@ def plan_from_json(text: str, where: str = "plan.json") -> Plan:
         raise PlanFileError(f"{where}: {error}\n  at:  graph") from error
     if [(op.name, op.kind) for op in file.operators] != [(op.name, op.kind) for op in graph.ops]:
         raise PlanFileError(f"{where}: its operators are not those of its graph\n  at:  operators")
-    shared = {f.name for f in fields(Plan)} - {"graph"}
-    plan = Plan(graph=graph, **{name: getattr(file, name) for name in shared})
+    shared = {f.name for f in fields(Plan)} - {"graph", "pipeline"}
+    plan = Plan(
+        graph=graph,
+        pipeline=_pipeline_in(file, where),
+        **{name: getattr(file, name) for name in shared},
+    )
     return _checked(plan, data["graph"], where)
+
+
+def _pipeline_in(file: PlanFile, where: str) -> Pipeline:
+    """The pipeline of a file; without one it is single."""
+    found = SINGLE if file.pipeline is None else file.pipeline
+    if found.is_single and found is not SINGLE:
+        raise PlanFileError(
+            f"{where} has a pipeline without a schedule\n  at:  pipeline.schedule\n"
+            "  fix: write it again with `planner search -o DIR`"
+        )
+    return found
 
 
 def _is_unicode(data: object) -> bool:
@@ -231,7 +252,7 @@ def read_plan(path: Path, *, staged: bool = False) -> Plan:
             "  fix: pass the plan.json that `planner search -o DIR` wrote"
         ) from error
     plan = plan_from_json(text, str(path))
-    if plan.pipeline is not None and not staged:
+    if not (plan.pipeline.is_single or staged):
         raise PlanFileError(
             f"{path} cuts a step into {len(plan.pipeline.stages)} stages and "
             f"{plan.pipeline.micro_batches} micro-batches, which this command does not know\n"

@@ -38,12 +38,8 @@ def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
 
 
 def _homes(plan: Plan, planned: PlannedTensor) -> Iterator[tuple[int, int, MeshAxes]]:
-    """Stage, first rank and mesh wherever a parameter is held; without stages on all ranks."""
-    pipeline = plan.pipeline
-    if pipeline is None:
-        yield 0, 0, plan.mesh
-        return
-    stages = [s for shared in pipeline.shared if shared.tensor == planned.name
+    """Stage, first rank and mesh wherever a parameter is held."""
+    stages = [s for shared in plan.pipeline.shared if shared.tensor == planned.name
               for s in shared.stages]  # fmt: skip
     for stage in sorted({planned.stage, *stages}):
         yield stage, first_rank(plan, stage), stage_mesh(plan, stage)

@@ -3,60 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.plan import (
-    CAUSE_UPDATED,
+    SINGLE,
     NamedLayout,
-    Pipeline,
     PipelineStage,
     Plan,
     PlannedCollective,
     PlannedTensor,
     SharedParameter,
+    is_once,
 )
+from ir.plan_enums import Cause
 from topology.cluster import Cluster
 from topology.part import stage_cluster
-from topology.units import format_memory
+from topology.units import format_memory, format_seconds
 
 MeshAxes: TypeAlias = tuple[tuple[str, int, int], ...]
-
-GRADIENT_SYNC = "gradient sync"
-INSIDE = "inside operators"
-
-
-class NoStagesError(ValueError):
-    """A plan whose step is one batch on one mesh, where one with stages is needed."""
-
-
-def pipeline_of(plan: Plan) -> Pipeline:
-    """The pipeline of a plan that has one."""
-    if plan.pipeline is None:
-        raise NoStagesError("the plan has no pipeline stages")
-    return plan.pipeline
 
 
 def stage_mesh(plan: Plan, stage: int) -> MeshAxes:
     """Axes of the mesh of a stage: name, size, tier."""
-    return pipeline_of(plan).stages[stage].mesh or plan.mesh
-
-
-def mesh_at(plan: Plan, stage: int) -> MeshAxes:
-    """The same of any plan; without stages it is that of the plan."""
-    return plan.mesh if plan.pipeline is None else stage_mesh(plan, stage)
+    return plan.pipeline.stages[stage].mesh or plan.mesh
 
 
 def axis_sizes(plan: Plan, stage: int) -> dict[str, int]:
     """Sizes of the axes of the mesh that something of a stage is laid out on."""
-    return {name: size for name, size, _ in mesh_at(plan, stage)}
+    return {name: size for name, size, _ in stage_mesh(plan, stage)}
+
+
+def overlap_text(plan: Plan) -> str:
+    """What the step counts of communication, and how much of it computation hides."""
+    of = "of the slowest stage, " if len(plan.pipeline.stages) > 1 else ""
+    hidden_s = plan.estimate.hidden_s
+    if hidden_s:
+        more = f"{format_seconds(hidden_s)} more hides beside computation"
+        return f"{of}exposed communication; {more}"
+    if plan.request.get("overlap") == "auto":
+        return f"{of}exposed communication; none of it can hide"
+    return f"{of}without overlap"
 
 
 def split_text(plan: Plan) -> str:
     """That a batch was split into micro-batches because it does not fit as one; else empty."""
-    if plan.pipeline is None or plan.whole_batch_bytes is None:
+    if plan.whole_batch_bytes is None:
         return ""
     count, size = plan.pipeline.micro_batches, plan.pipeline.micro_batch
     return (
@@ -67,8 +64,8 @@ def split_text(plan: Plan) -> str:
 
 def meshes_of(plan: Plan) -> tuple[MeshAxes, ...]:
     """The distinct meshes of a plan, that of the plan first."""
-    stages = () if plan.pipeline is None else plan.pipeline.stages
-    return tuple(dict.fromkeys((plan.mesh, *(stage.mesh or plan.mesh for stage in stages))))
+    own = (stage.mesh or plan.mesh for stage in plan.pipeline.stages)
+    return tuple(dict.fromkeys((plan.mesh, *own)))
 
 
 def mesh_text(plan: Plan) -> str:
@@ -81,9 +78,18 @@ def mesh_text(plan: Plan) -> str:
     )
 
 
+def tier_names(plan: Plan) -> tuple[str, ...]:
+    """Names of the levels of the machine, or of the part that a stage has, outermost first."""
+    whole = (number for number, stage in enumerate(plan.pipeline.stages) if not stage.mesh)
+    tiers = stage_plan(plan, next(whole)).cluster.get("tiers", ())
+    if not isinstance(tiers, Sequence):
+        return ()
+    return tuple(str(t.get("name", "")) for t in tiers if isinstance(t, Mapping))
+
+
 def has_equal_stages(plan: Plan) -> bool:
     """Whether all stages have the mesh of the plan."""
-    return plan.pipeline is None or not any(stage.mesh for stage in plan.pipeline.stages)
+    return not any(stage.mesh for stage in plan.pipeline.stages)
 
 
 def stage_size(plan: Plan, stage: int) -> int:
@@ -93,7 +99,7 @@ def stage_size(plan: Plan, stage: int) -> int:
 
 def first_rank(plan: Plan, stage: int) -> int:
     """First of the ranks of the part of the machine that runs a stage."""
-    return sum(stage_size(plan, part) for part in range(stage % pipeline_of(plan).parts))
+    return sum(stage_size(plan, part) for part in range(stage % plan.pipeline.parts))
 
 
 def stage_ranks(plan: Plan, stage: int) -> tuple[int, ...]:
@@ -102,10 +108,21 @@ def stage_ranks(plan: Plan, stage: int) -> tuple[int, ...]:
     return plan.rank_order[first : first + stage_size(plan, stage)]
 
 
+def axis_groups(plan: Plan, axes: Collection[str]) -> NDArray[np.int64]:
+    """Ranks that differ in some mesh axes alone, a row for each group; ranks fill the mesh
+    row-major.
+    """
+    inner = [place for place, (name, _, _) in enumerate(plan.mesh) if name in axes]
+    outer = [place for place, (name, _, _) in enumerate(plan.mesh) if name not in axes]
+    sizes = [size for _, size, _ in plan.mesh]
+    grid = np.arange(math.prod(sizes)).reshape(sizes).transpose(outer + inner)
+    return grid.reshape(-1, math.prod(sizes[place] for place in inner))
+
+
 def received(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
     """What a stage gets from the one before it."""
     of_operator = {op.name: op.stage for op in plan.operators}
-    return tuple(s for s in pipeline_of(plan).sends if of_operator[s.operator] == stage)
+    return tuple(s for s in plan.pipeline.sends if of_operator[s.operator] == stage)
 
 
 def leaving(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
@@ -113,26 +130,19 @@ def leaving(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
     return received(plan, stage + 1)
 
 
-def is_once(item: PlannedCollective, micro_batches: int) -> bool:
-    """Whether a communication runs once in a step and not in every micro-batch: the reduction of
-    gradients that are added up in place, and what brings parts of a parameter together after the
-    update.
-    """
-    at_end = item.cause == GRADIENT_SYNC and (item.count == 1 or micro_batches == 1)
-    return at_end or item.cause == CAUSE_UPDATED
-
-
 def stage_plan(plan: Plan, stage: int) -> Plan:
-    """What one stage does with one micro-batch, as a plan on the mesh of the stage.
+    """What one stage does with one micro-batch, as a plan of a single stage on its mesh.
 
     What it receives is an input in the layout in which it is sent. Its communication is that of one
     micro-batch: `once_in_step` has the rest.
 
     Args:
-        plan: with a pipeline.
+        plan: of any number of stages.
         stage: number of the stage.
     """
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
+    if pipeline.is_single:
+        return replace(plan, collectives=tuple(_of_one(plan, stage)))
     own, count, size = pipeline.stages[stage], len(plan.operators), stage_size(plan, stage)
     ops = plan.graph.ops[own.start : own.end]
     comes, goes = received(plan, stage), leaving(plan, stage)
@@ -154,6 +164,7 @@ def stage_plan(plan: Plan, stage: int) -> Plan:
                 compute_s=op.compute_s * share,
                 backward_s=op.backward_s * share,
                 recompute_s=op.recompute_s * share,
+                stage=0,
             )
             for op in plan.operators[own.start : own.end]
         ),
@@ -161,13 +172,13 @@ def stage_plan(plan: Plan, stage: int) -> Plan:
         recomputed=tuple(n for n in plan.recomputed if n in graph.tensors),
         collectives=tuple(_of_one(plan, stage)),
         memory_bytes=(*memory[own.start : own.end], *memory[back[0] : back[1]]),
-        pipeline=None,
+        pipeline=SINGLE,
     )
 
 
 def _of_one(plan: Plan, stage: int) -> Iterator[PlannedCollective]:
     """Communication of one micro-batch."""
-    times = pipeline_of(plan).micro_batches
+    times = plan.pipeline.micro_batches
     for item in plan.collectives:
         if item.stage == stage and not is_once(item, times):
             yield replace(
@@ -175,12 +186,14 @@ def _of_one(plan: Plan, stage: int) -> Iterator[PlannedCollective]:
                 count=item.count // times,
                 backward=item.backward // times,
                 time_s=item.time_s / times,
+                hidden_s=item.hidden_s / times,
+                stage=0,
             )
 
 
 def once_in_step(plan: Plan, stage: int) -> tuple[PlannedCollective, ...]:
     """Communication of a stage that runs once in a step, behind all micro-batches."""
-    times = pipeline_of(plan).micro_batches
+    times = plan.pipeline.micro_batches
     return tuple(i for i in plan.collectives if i.stage == stage and is_once(i, times))
 
 
@@ -198,21 +211,21 @@ def _received_tensors(
 
 def _own_tensors(plan: Plan, graph: OpGraph, stage: int) -> Iterator[PlannedTensor]:
     """Parameters, inputs and shared tensors of a stage."""
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     share = 1.0 / pipeline.micro_batches
     elsewhere = {s.tensor: s for s in pipeline.shared if stage in s.stages}
     for planned in plan.tensors:
         mine = planned.stage == stage or (planned.role == "input" and has_equal_stages(plan))
         if mine and planned.name in graph.tensors:
-            yield replace(planned, recompute_s=planned.recompute_s * share)
+            yield replace(planned, recompute_s=planned.recompute_s * share, stage=0)
         elif planned.role == "parameter" and planned.name in elsewhere:
-            yield _held_too(plan, planned, elsewhere[planned.name], stage)
+            held = _held_too(plan, planned, elsewhere[planned.name], stage)
+            yield replace(held, stage=0)
 
 
 def planned_in(plan: Plan, planned: PlannedTensor, stage: int) -> PlannedTensor:
     """A parameter as one of the stages holds it."""
-    shared = () if plan.pipeline is None else plan.pipeline.shared
-    for each in shared:
+    for each in plan.pipeline.shared:
         if each.tensor == planned.name and stage in each.stages and stage != planned.stage:
             return _held_too(plan, planned, each, stage)
     return planned
@@ -229,7 +242,7 @@ def _held_too(
     updated = [
         i.before
         for i in plan.collectives
-        if i.cause == CAUSE_UPDATED and i.tensor == planned.name and i.stage == stage
+        if i.cause == Cause.UPDATED_PARAMETERS and i.tensor == planned.name and i.stage == stage
     ]
     states = next(iter(updated), None)
     return replace(
@@ -293,21 +306,21 @@ def stage_times(plan: Plan, stage: int) -> StageTimes:
     """The times of a stage, summed from those of its parts."""
     own = stage_plan(plan, stage)
     backward = [*(o.backward_s + o.recompute_s for o in own.operators)]
-    backward += [t.recompute_s for t in own.tensors if t.stage == stage]
+    backward += [t.recompute_s for t in own.tensors]
     forward = [o.compute_s - o.backward_s for o in own.operators]
     for item in own.collectives:
         back = item.backward / item.count if item.count else 0.0
-        backward.append(item.time_s * back)
-        forward.append(item.time_s * (1 - back))
+        backward.append(item.exposed_s * back)
+        forward.append(item.exposed_s * (1 - back))
     there, back_s = send_times(plan, stage)
     once = once_in_step(plan, stage)
     return StageTimes(
         math.fsum((*forward, there)),
         math.fsum((*backward, back_s)),
-        math.fsum(i.time_s for i in once if i.cause == GRADIENT_SYNC),
-        math.fsum(s.time_s for s in pipeline_of(plan).shared if stage in s.stages),
+        math.fsum(i.exposed_s for i in once if i.cause == Cause.GRADIENT_SYNC),
+        math.fsum(s.time_s for s in plan.pipeline.shared if stage in s.stages),
         math.fsum(t.update_s for t in own.tensors if t.role == "parameter"),
-        math.fsum(i.time_s for i in once if i.cause == CAUSE_UPDATED),
+        math.fsum(i.exposed_s for i in once if i.cause == Cause.UPDATED_PARAMETERS),
         math.fsum(t.host_s for t in own.tensors if t.role == "parameter"),
     )
 
@@ -316,7 +329,7 @@ def part_times(plan: Plan) -> list[float]:
     """Seconds of each part of the machine for one micro-batch, with its share of what happens once
     in a step.
     """
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     own = [s.forward_s + s.backward_s + s.once_s / pipeline.micro_batches for s in pipeline.stages]
     return [math.fsum(own[part :: pipeline.parts]) for part in range(pipeline.parts)]
 
@@ -330,7 +343,7 @@ def send_times(plan: Plan, stage: int) -> tuple[float, float]:
 
 def retimed(plan: Plan) -> Plan:
     """The plan with the times of its stages summed anew from those of its parts."""
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     found = [stage_times(plan, number) for number in range(len(pipeline.stages))]
     stages: tuple[PipelineStage, ...] = tuple(
         replace(

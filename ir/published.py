@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ir.plan import Estimate
 
 __all__ = [
-    "CONTEXT_PARALLEL", "DENSE", "KINDS", "ROUTED", "expected_text", "published_note",
+    "CONTEXT_PARALLEL", "DENSE", "KINDS", "ROUTED", "expected_s", "expected_text",
+    "published_note",
 ]  # fmt: skip
 
 DENSE, ROUTED, CONTEXT_PARALLEL = "dense", "routed", "context parallel"
@@ -28,14 +29,23 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """
 
 
-def expected_text(estimate: Estimate) -> str:
-    """Between which times a step is expected on real machines, in two digits, such as
-    `4.1 s to 6.2 s`; empty where no published run is like it.
+def expected_s(estimate: Estimate) -> tuple[float, float] | None:
+    """Between which seconds a step is expected on real machines; None where no published run is
+    like it.
+
+    The runs were laid beside steps in which nothing overlaps, and so are the ends: what real
+    software hides is in their ratios.
     """
     found = estimate.published
     if found is None:
-        return ""
-    ends = (estimate.step_time_s * ratio for ratio in (found.low, found.high))
+        return None
+    in_turn_s = estimate.step_time_s + estimate.hidden_s
+    return in_turn_s * found.low, in_turn_s * found.high
+
+
+def expected_text(estimate: Estimate) -> str:
+    """The same in two digits, such as `4.1 s to 6.2 s`; empty where no published run is like it."""
+    ends = expected_s(estimate) or ()
     return " to ".join(format_seconds(float(f"{end_s:.2g}")) for end_s in ends)
 
 

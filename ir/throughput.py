@@ -113,7 +113,7 @@ def _amount(value: float) -> str:
 
 def load_of(plan: Plan) -> Load:
     """What a step of a plan does."""
-    times = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+    times = plan.pipeline.micro_batches
     chip = Cluster.from_dict(plan.cluster).chip
     kind = chip.product_type(main_dtype(plan.graph))
     trains = bool(plan.request.get("training")) and not plan.graph.is_training_step

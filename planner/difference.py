@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from exporters.folding import Axes, common_scope, folded
+from ir.folding import Axes, common_scope, folded
 from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
 from ir.plan_degrees import degrees_of
@@ -123,12 +123,12 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "recomputed tensors", str(len(plan.recomputed))
 
 
-def _pipeline_facts(pipeline: Pipeline | None) -> Iterator[tuple[str, str]]:
-    stages = () if pipeline is None else pipeline.stages
-    yield "pipeline stages", str(len(stages) or 1)
-    yield "micro-batches", "1" if pipeline is None else str(pipeline.micro_batches)
-    yield "schedule", "-" if pipeline is None else pipeline.schedule
-    yield "operators of the stages", "/".join(str(s.end - s.start) for s in stages) or "all"
+def _pipeline_facts(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    counts = "/".join(str(stage.end - stage.start) for stage in pipeline.stages)
+    yield "pipeline stages", str(len(pipeline.stages))
+    yield "micro-batches", str(pipeline.micro_batches)
+    yield "schedule", pipeline.schedule
+    yield "operators of the stages", "all" if pipeline.is_single else counts
 
 
 def _reordered(plan: Plan) -> bool:

@@ -7,12 +7,15 @@ edges, so that eighty equal layers are held once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from costmodel.overlap import Layers, Loads, StepForm
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -20,6 +23,30 @@ Interval: TypeAlias = tuple[int, int]
 
 ROUNDING = 1e-12
 """Relative allowance for the rounding of a sum when a peak is held against the limit."""
+
+
+T = TypeVar("T")
+
+
+Tables: TypeAlias = tuple[tuple[T, ...], tuple[int, ...]]
+"""Distinct tables, and the number of that of every node or edge."""
+
+
+def tables_of(keys: Iterable[Hashable], make: Callable[[int], T]) -> Tables[T]:
+    """Tables, and the one of each node or edge: those of equal keys share the first one's.
+
+    Args:
+        keys: of the nodes or edges in order.
+        make: the table of one of them, by its number.
+    """
+    known: dict[Hashable, int] = {}
+    tables: list[T] = []
+    of: list[int] = []
+    for number, key in enumerate(keys):
+        of.append(known.setdefault(key, len(tables)))
+        if of[-1] == len(tables):
+            tables.append(make(number))
+    return tuple(tables), tuple(of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +60,15 @@ class NodeTable:
     axes: IntArray | None = None
     """A hint: what each candidate does with every axis of the machine, slowest axis first, shape
     (C, A). 0 is nothing, other numbers are only names; None where that is not known."""
+    loads: FloatArray | None = None
+    """What `time_s` is made of, shape (columns, C); None where nothing of it hides anything."""
+
+    def with_more(self, time_s: FloatArray | float) -> NodeTable:
+        """The table with time that nothing hides on top."""
+        loads = None if self.loads is None else self.loads.copy()
+        if loads is not None:
+            loads[Loads.FIXED] += time_s
+        return replace(self, time_s=self.time_s + time_s, loads=loads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +79,75 @@ class EdgeTable:
     """Seconds per pair, shape (Cu, Cv), finite; a pair to avoid has a large number."""
     memory_bytes: tuple[FloatArray, ...] = ()
     """Bytes per pair, one (Cu, Cv) matrix for each live interval of the edge."""
+    loads: FloatArray | None = None
+    """What `time_s` is made of, shape (columns, Cu, Cv); None where nothing hides any of it."""
+
+    def with_more(self, time_s: FloatArray | float) -> EdgeTable:
+        """The table with time that nothing hides on top."""
+        loads = None if self.loads is None else self.loads.copy()
+        if loads is not None:
+            loads[Loads.FIXED] += time_s
+        return replace(self, time_s=self.time_s + time_s, loads=loads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoiceLimit:
+    """A limit on what all candidates of a choice take together of something that is no memory, such
+    as changes of an older plan.
+    """
+
+    amounts: Mapping[int, FloatArray]
+    """By node what each candidate takes, shape (C,), none below 0; other nodes take nothing."""
+    most: float
+    """What a choice may take."""
+
+    def holds(self, choice: Sequence[int]) -> bool:
+        """Whether a choice takes no more, up to the rounding of the sum."""
+        taken = math.fsum(float(own[choice[node]]) for node, own in self.amounts.items())
+        return taken <= self.most * (1.0 + ROUNDING)
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """That some of the time of a choice hides behind other time."""
+
+    form: StepForm
+    """How time follows from loads."""
+    layers: Layers
+    layer_of: tuple[int, ...]
+    """Of each node. What an edge loads is of the layer of its first end."""
+    piece_of: tuple[int, ...]
+    """Of each layer, counted from 0: pieces of the network share nothing."""
+
+    @property
+    def count(self) -> int:
+        """Number of layers."""
+        return len(self.layers.before)
+
+    @cached_property
+    def piece_of_node(self) -> tuple[int, ...]:
+        """The piece of every node."""
+        return tuple(self.piece_of[layer] for layer in self.layer_of)
+
+    def layers_s(self, loads: FloatArray) -> FloatArray:
+        """Seconds of the windows of each layer, shape (..., layers).
+
+        Args:
+            loads: of layers, shape (..., layers, columns).
+        """
+        return self.form.time_s(self.layers.windows(self.form.loads, loads))
+
+    def pieces_s(self, loads: FloatArray) -> FloatArray:
+        """Seconds of each piece, shape (..., pieces).
+
+        Args:
+            loads: as for `layers_s`.
+        """
+        each = self.layers_s(loads)
+        out = np.zeros((*each.shape[:-1], max(self.piece_of, default=-1) + 1))
+        for layer, piece in enumerate(self.piece_of):
+            out[..., piece] += each[..., layer]
+        return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +174,11 @@ class Problem:
     """Bytes that no time point may exceed; `math.inf` for no limit."""
     pinned: tuple[int, ...] = ()
     """A hint: nodes whose candidates the user restricted, ascending."""
+    limits: tuple[ChoiceLimit, ...] = ()
+    """What a choice has to keep beside the memory; `solver_by_name` finds solvers that do."""
+    overlap: Overlap | None = None
+    """How its time overlaps; None if it is the sum of the tables. `solver_by_name` finds solvers
+    that minimise either."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -76,17 +186,33 @@ class Problem:
         counts = [table.time_s.shape[0] for table in self.node_tables]
         return tuple(counts[table] for table in self.node_table_of)
 
-    def validate(self) -> None:
-        """Raise `ValueError` that lists every violation, if there is any."""
-        found = tuple(_violations(self))
-        if found:
-            raise ValueError("\n".join(("the problem is malformed:", *found)))
+    def with_tables(self, nodes: Tables[NodeTable], edges: Tables[EdgeTable]) -> Problem:
+        """The problem with other tables, such as `tables_of` makes."""
+        return replace(
+            self, node_tables=nodes[0], node_table_of=nodes[1],
+            edge_tables=edges[0], edge_table_of=edges[1],
+        )  # fmt: skip
+
+    def without_memory(self, nodes: Tables[NodeTable], edges: Tables[EdgeTable]) -> Problem:
+        """The problem with other tables, which hold nothing, and without a limit."""
+        return replace(
+            self.with_tables(nodes, edges),
+            node_intervals=((),) * len(nodes[1]),
+            edge_intervals=((),) * len(edges[1]),
+            memory_limit_bytes=math.inf,
+        )
 
     def cost_s(self, choice: Sequence[int]) -> float:
         """Seconds of a choice: the judge of every solver.
 
-        The sum is exactly rounded, hence the same for every order of the nodes.
+        Sums are exactly rounded, hence the same for every order of the nodes.
         """
+        if self.overlap is not None:
+            return math.fsum(self.overlap.layers_s(self.loads(choice)).tolist())
+        return self.sum_s(choice)
+
+    def sum_s(self, choice: Sequence[int]) -> float:
+        """Seconds of a choice if nothing overlapped."""
         nodes = (
             self.node_tables[table].time_s[candidate]
             for table, candidate in zip(self.node_table_of, choice, strict=True)
@@ -96,6 +222,77 @@ class Problem:
             for table, (u, v) in zip(self.edge_table_of, self.edges, strict=True)
         )
         return math.fsum((*nodes, *edges))
+
+    def loads(self, choice: Sequence[int]) -> FloatArray:
+        """What a choice loads in each layer, shape (layers, columns).
+
+        Raises:
+            ValueError: nothing of the problem overlaps.
+        """
+        if self.overlap is None:
+            raise ValueError("nothing of the problem overlaps")
+        layer_of, columns = self.overlap.layer_of, self.overlap.form.loads.count
+        fixed: list[list[float]] = [[] for _ in range(self.overlap.count)]
+        rows: list[list[FloatArray]] = [[] for _ in fixed]
+        for node, table in enumerate(self.node_table_of):
+            own, chosen = self.node_tables[table], choice[node]
+            if own.loads is None:
+                fixed[layer_of[node]].append(own.time_s[chosen])
+            else:
+                rows[layer_of[node]].append(own.loads[:, chosen])
+        for (u, v), table in zip(self.edges, self.edge_table_of, strict=True):
+            pair = self.edge_tables[table]
+            if pair.loads is None:
+                fixed[layer_of[u]].append(pair.time_s[choice[u], choice[v]])
+            else:
+                rows[layer_of[u]].append(pair.loads[:, choice[u], choice[v]])
+        out = np.zeros((len(fixed), columns))
+        for layer, found in enumerate(rows):
+            spread = np.stack(found, axis=1).tolist() if found else [[]] * columns
+            for column, values in enumerate(spread):
+                more = fixed[layer] if column == Loads.FIXED else ()
+                out[layer, column] = math.fsum((*values, *more))
+        return out
+
+    def at_prices(self, prices: Sequence[FloatArray]) -> Problem:
+        """The sum that bounds the time of every choice from below under some prices.
+
+        Args:
+            prices: on the resources of the windows of each layer, as `StepForm.weights` takes them.
+        """
+        if self.overlap is None:
+            return self
+        form, layer_of = self.overlap.form, self.overlap.layer_of
+        each = np.array([form.weights(own) for own in prices])
+        weights = self.overlap.layers.weights(form.loads, each)
+        known: dict[bytes, int] = {}
+        number = [known.setdefault(own.tobytes(), layer) for layer, own in enumerate(weights)]
+
+        def node_table(node: int) -> NodeTable:
+            own = self.node_tables[self.node_table_of[node]]
+            time_s = _counted(own, weights[layer_of[node]])
+            return NodeTable(time_s, own.memory_bytes, own.axes)
+
+        def edge_table(edge: int) -> EdgeTable:
+            own = self.edge_tables[self.edge_table_of[edge]]
+            time_s = _counted(own, weights[layer_of[self.edges[edge][0]]])
+            return EdgeTable(time_s, own.memory_bytes)
+
+        def key(table: int, loads: FloatArray | None, node: int) -> tuple[int, int]:
+            return table, -1 if loads is None else number[layer_of[node]]
+
+        nodes = [key(t, self.node_tables[t].loads, n) for n, t in enumerate(self.node_table_of)]
+        pairs = zip(self.edge_table_of, self.edges, strict=True)
+        edges = [key(t, self.edge_tables[t].loads, u) for t, (u, _) in pairs]
+        found = self.with_tables(tables_of(nodes, node_table), tables_of(edges, edge_table))
+        return replace(found, overlap=None)
+
+    def with_all_hidden(self) -> Problem:
+        """The sum in which whatever may hide costs nothing: no choice takes less."""
+        if self.overlap is None:
+            return self
+        free = self.overlap.form.all_on_compute()
+        return self.at_prices([free] * self.overlap.count)
 
     def memory_profile(self, choice: Sequence[int]) -> FloatArray:
         """Bytes in use at each time point, shape (T,)."""
@@ -110,8 +307,9 @@ class Problem:
         return float(self.memory_profile(choice).max(initial=0.0))
 
     def is_feasible(self, choice: Sequence[int]) -> bool:
-        """Whether the memory fits at every time point."""
-        return self.fits(self.peak_bytes(choice))
+        """Whether the memory fits at every time point, and every other limit is kept."""
+        kept = all(limit.holds(choice) for limit in self.limits)
+        return kept and self.fits(self.peak_bytes(choice))
 
     def fits(self, peak_bytes: float) -> bool:
         """Whether a peak is within the limit, up to the rounding of the sum."""
@@ -155,96 +353,8 @@ def _held(problem: Problem, choice: Sequence[int]) -> Iterator[tuple[int, int, f
             yield start, end, float(matrix[choice[u], choice[v]])
 
 
-def _violations(problem: Problem) -> Iterator[str]:
-    yield from _length_violations(problem)
-    for number, node_table in enumerate(problem.node_tables):
-        yield from _table_violations(f"node table {number}", node_table, dimensions=1)
-        axes = node_table.axes
-        if axes is not None and (axes.ndim != 2 or len(axes) != len(node_table.time_s)):
-            yield f"node table {number}: axes has shape {axes.shape}; one row per candidate needed"
-    for number, edge_table in enumerate(problem.edge_tables):
-        yield from _table_violations(f"edge table {number}", edge_table, dimensions=2)
-    yield from _node_violations(problem)
-    yield from _edge_violations(problem)
-
-
-def _length_violations(problem: Problem) -> Iterator[str]:
-    nodes, edges = len(problem.node_table_of), len(problem.edges)
-    if len(problem.node_intervals) != nodes:
-        yield f"node_intervals has {len(problem.node_intervals)} entries for {nodes} nodes"
-    if len(problem.edge_table_of) != edges:
-        yield f"edge_table_of has {len(problem.edge_table_of)} entries for {edges} edges"
-    if len(problem.edge_intervals) != edges:
-        yield f"edge_intervals has {len(problem.edge_intervals)} entries for {edges} edges"
-    if problem.time_points < 0:
-        yield f"time_points is {problem.time_points}; it must be 0 or more"
-    if not all(0 <= node < nodes for node in problem.pinned):
-        yield f"pinned has {problem.pinned}; there are {nodes} nodes"
-    if not problem.memory_limit_bytes >= 0:
-        yield f"memory_limit_bytes is {problem.memory_limit_bytes}; it must be 0 or more"
-
-
-def _table_violations(where: str, table: NodeTable | EdgeTable, dimensions: int) -> Iterator[str]:
-    shape = table.time_s.shape
-    if len(shape) != dimensions or 0 in shape:
-        yield f"{where}: time_s has shape {shape}; {dimensions} dimension(s), none empty, needed"
-    for name, array in (
-        ("time_s", table.time_s),
-        *((f"memory_bytes[{i}]", array) for i, array in enumerate(table.memory_bytes)),
-    ):
-        if array.shape != shape:
-            yield f"{where}: {name} has shape {array.shape}, time_s has {shape}"
-        if array.dtype != np.float64:
-            yield f"{where}: {name} is {array.dtype}; float64 needed"
-        elif not np.isfinite(array).all():
-            yield f"{where}: {name} has entries that are not finite; use a large number instead"
-
-
-def _interval_violations(
-    where: str, intervals: tuple[Interval, ...], vectors: int, time_points: int
-) -> Iterator[str]:
-    if len(intervals) != vectors:
-        yield f"{where}: {len(intervals)} intervals for {vectors} memory vectors of its table"
-    for start, end in intervals:
-        if not 0 <= start <= end <= time_points:
-            yield f"{where}: interval [{start}, {end}) is not within 0 and {time_points}"
-
-
-def _node_violations(problem: Problem) -> Iterator[str]:
-    for node, (table, intervals) in enumerate(
-        zip(problem.node_table_of, problem.node_intervals, strict=False)
-    ):
-        where = f"node {node}"
-        if not 0 <= table < len(problem.node_tables):
-            yield f"{where}: there is no node table {table}"
-            continue
-        vectors = len(problem.node_tables[table].memory_bytes)
-        yield from _interval_violations(where, intervals, vectors, problem.time_points)
-
-
-def _edge_violations(problem: Problem) -> Iterator[str]:
-    for edge, ((u, v), table, intervals) in enumerate(
-        zip(problem.edges, problem.edge_table_of, problem.edge_intervals, strict=False)
-    ):
-        where = f"edge {edge} ({u}, {v})"
-        if not 0 <= table < len(problem.edge_tables):
-            yield f"{where}: there is no edge table {table}"
-            continue
-        vectors = len(problem.edge_tables[table].memory_bytes)
-        yield from _interval_violations(where, intervals, vectors, problem.time_points)
-        yield from _end_violations(problem, where, (u, v), problem.edge_tables[table])
-
-
-def _end_violations(
-    problem: Problem, where: str, ends: tuple[int, int], table: EdgeTable
-) -> Iterator[str]:
-    nodes = len(problem.node_table_of)
-    if ends[0] == ends[1] or not all(0 <= end < nodes for end in ends):
-        yield f"{where}: the ends must be two different nodes below {nodes}"
-        return
-    tables = [problem.node_table_of[end] for end in ends]
-    if not all(0 <= number < len(problem.node_tables) for number in tables):
-        return
-    needed = tuple(problem.node_tables[number].time_s.shape[0] for number in tables)
-    if table.time_s.shape != needed:
-        yield f"{where}: its matrix is {table.time_s.shape}, its ends have {needed} candidates"
+def _counted(table: NodeTable | EdgeTable, weights: FloatArray) -> FloatArray:
+    """Seconds of every candidate or pair where each load counts by its weight."""
+    if table.loads is None:
+        return table.time_s
+    return np.asarray(np.tensordot(weights, table.loads, axes=1))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
+from time import monotonic
 from typing import TypeAlias
 
 from costmodel.memory import Optimizer
@@ -117,6 +119,9 @@ class SearchRequest:
     rest: str = "auto"
     """What becomes of operators without a pin: `auto` searches them, `semi-auto` splits them by
     batch as MindSpore's semi-automatic mode does."""
+    overlap: str = "auto"
+    """Whether the step counts communication that travels beside computation as hidden (`auto`), or
+    everything in turn (`none`)."""
     cost: str = "time"
     """What is minimised: `time`, or `mindspore`, MindSpore's own cost."""
     pins: tuple[tuple[str, Cuts], ...] = field(default=())
@@ -127,7 +132,7 @@ class SearchRequest:
     a global batch and as many stages."""
     degrees: tuple[tuple[str, int], ...] = field(default=())
     """Degrees of parallelism that hold for the whole model, such as `("tp", 8)`
-    (`planner.degrees`)."""
+    (`planner.constraints.degrees`)."""
     scoped_degrees: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = field(default=())
     """The same for parts of the model, such as `("layers.3", (("tp", 8),))`."""
     rests: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
@@ -135,7 +140,7 @@ class SearchRequest:
     soft_pins: tuple[tuple[str, Cuts, float], ...] = field(default=())
     """Like `pins`, each with the seconds of a step that it may cost to keep it."""
     close_to: tuple[tuple[str, Cuts], ...] = field(default=())
-    """How an older plan splits its operators (`planner.splits`)."""
+    """How an older plan splits its operators (`planner.candidates.operators`)."""
     close_mesh: tuple[tuple[str, int, int], ...] = field(default=())
     """Its mesh: name, size and tier of every axis. It is kept where the machine still has it."""
     close_parts: tuple[tuple[str, int], ...] = field(default=())
@@ -209,3 +214,39 @@ class SearchRequest:
                 del data[key]
         if self.max_changes is None:
             del data["max_changes"]
+
+
+LEAST_S = 0.1
+"""Seconds that a solver is given at least: an answer of some kind takes as long."""
+
+
+def now_s() -> float:
+    """Seconds on a clock that only goes on."""
+    return monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When to stop; work that is told `left_s` as its time limit stops at the same moment."""
+
+    at_s: float
+    """By `now_s`; infinite for none."""
+
+    @classmethod
+    def after(cls, limit_s: float | None) -> Deadline:
+        """So many seconds from now; None for never."""
+        return cls(math.inf if limit_s is None else now_s() + limit_s)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until then, at least 0; None where there is no end."""
+        return None if math.isinf(self.at_s) else max(self.at_s - now_s(), 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        return now_s() >= self.at_s
+
+    @property
+    def solver_s(self) -> float | None:
+        """The same for a solver, which must answer."""
+        return None if math.isinf(self.at_s) else max(self.at_s - now_s(), LEAST_S)

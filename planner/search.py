@@ -7,16 +7,17 @@ from dataclasses import replace
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.at_once import Ready, Report, made_ready, search_at_once
-from planner.deadline import Deadline
-from planner.fit import check_states
-from planner.joint import check_whole, plan_whole, search_whole
-from planner.recursive_programming import NAME as RECURSIVE
-from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
+from planner.pipeline.infeasibility import check_states
+from planner.pipeline.one_batch import PreparedModel, prepared_model, search_batch
+from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
+from planner.pipeline.preparation import check_pipeline_request
+from planner.pipeline.task import Report
+from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.units import format_memory
 
-__all__ = ["Ready", "Report", "in_micro_batches", "made_ready", "search"]
+__all__ = ["PreparedModel", "Report", "in_micro_batches", "prepared_model", "search"]
 
 
 def search(
@@ -24,7 +25,7 @@ def search(
     cluster: Cluster,
     request: SearchRequest,
     report: Report = lambda _: None,
-    ready: Ready | None = None,
+    ready: PreparedModel | None = None,
 ) -> Plan:
     """The fastest plan within memory.
 
@@ -36,7 +37,7 @@ def search(
         cluster: the machine.
         request: what is asked.
         report: receives progress.
-        ready: what `made_ready` gave for this request and a machine with the same types.
+        ready: what `prepared_model` gave for this request and a machine with the same types.
 
     Raises:
         RequestError: the request does not fit the model or the machine.
@@ -44,11 +45,11 @@ def search(
         InfeasibleError: nothing fits into memory.
     """
     if request.global_batch is not None:
-        return search_whole(graph, cluster, request, report)
+        return search_pipeline(graph, cluster, request, report)
     deadline = Deadline.after(request.time_limit_s)
-    ready = ready or made_ready(graph, cluster, request)
+    ready = ready or prepared_model(graph, cluster, request)
     try:
-        return search_at_once(graph, cluster, request, report, ready)
+        return search_batch(graph, cluster, request, report, ready)
     except InfeasibleError as error:
         asked = in_micro_batches(ready.liveness.graph, request)
         if asked is None or error.interrupted:
@@ -58,7 +59,7 @@ def search(
         report(f"the whole batch needs {needed}: it is split into micro-batches")
         asked = replace(asked, time_limit_s=deadline.left_s)
         try:
-            plan = plan_whole(graph, cluster, asked, report, tries_whole_batch=False)
+            plan = plan_pipeline(graph, cluster, asked, report, tries_one_batch=False)
         except (RequestError, BatchError):
             raise error from None
         except InfeasibleError as smaller:
@@ -81,7 +82,7 @@ def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | 
     if degrees.pop("zero3", None) is not None:
         asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
     try:
-        check_whole(graph, asked)
+        check_pipeline_request(graph, asked)
     except RequestError:
         return None
     return asked

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from planner.asking.faults import user_errors
+from planner.requests.errors import user_errors
 from service.access import RefusedError
 from service.store.items import FullError, NotFoundError
 
@@ -19,22 +21,15 @@ def said(status: int, message: str) -> JSONResponse:
     return JSONResponse({"status": "error", "message": message}, status)
 
 
+async def _of_status(status: int, _: Request, error: Exception) -> JSONResponse:
+    return said(status, str(error))
+
+
 def add_fault_handlers(app: FastAPI) -> None:
     """Let every error of the core be an answer."""
-
-    @app.exception_handler(NotFoundError)
-    async def _missing(_: Request, error: NotFoundError) -> JSONResponse:
-        return said(404, str(error))
-
-    @app.exception_handler(FullError)
-    async def _full(_: Request, error: FullError) -> JSONResponse:
-        return said(429, str(error))
-
-    async def user(_: Request, error: Exception) -> JSONResponse:
-        return said(422, str(error))
-
-    for kind in user_errors():
-        app.add_exception_handler(kind, user)
+    statuses = {**dict.fromkeys(user_errors(), 422), NotFoundError: 404, FullError: 429}
+    for kind, status in statuses.items():
+        app.add_exception_handler(kind, partial(_of_status, status))
 
     @app.exception_handler(RefusedError)
     async def _refused(_: Request, error: RefusedError) -> JSONResponse:

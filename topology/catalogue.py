@@ -1,7 +1,6 @@
 """The bundled machines by name, and machines from the user's own files."""
 
 from functools import cache
-from typing import Any
 
 import data
 from topology.chips import chip_names, chip_profile
@@ -9,11 +8,11 @@ from topology.cluster import Chip, Cluster
 from topology.errors import ClusterError
 from topology.loading import load_machine, machine_of
 from topology.machine import Machine
-from topology.machine_names import KnownMachine, known_machine, known_machines, spelled
+from topology.machine_names import known_machine
 from topology.uses import bundled
 
 __all__ = ["chip_names", "cluster_names", "named_chip", "named_cluster", "named_machine"]
-__all__ += ["is_machine", "machine_names", "read_cluster", "server_names"]
+__all__ += ["is_machine", "read_cluster", "server_names"]
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -31,53 +30,28 @@ def named_chip(name: str) -> Chip:
     return chip_profile(name).to_chip()
 
 
-def machine_names() -> tuple[str, ...]:
-    """Names of the machines whose links are known: those that are bundled, and those like them."""
-    like = (known.name for known in known_machines().values() if known.like)
-    return (*cluster_names(), *like)
-
-
 @cache
 def named_machine(name: str) -> Machine:
     """The machine of this name: its servers, links and networks.
 
     Args:
-        name: one of `machine_names()`, or another name of one, such as `h100` of `dgx-h100`.
+        name: one of `cluster_names()`, or another name of one, such as `h100` of `dgx-h100`.
 
     Raises:
         ClusterError: the name is unknown, or the links of the machine are.
     """
     if name in cluster_names():
         return machine_of(bundled("clusters", name), f"clusters/{name}.yaml")
-    known = known_machine(name)
-    if known.like:
-        return machine_of(_with_chip(known), f"the machine {known.name}")
-    own = next((each for each in known.clusters if spelled(each) == spelled(name)), None)
-    if own is None and not known.clusters:
-        raise ClusterError(
-            f"of {known.name} only the sizes are known, not how its devices are joined",
-            f"the cluster name {name[:80]}",
-            "describe it in a cluster file (docs/topology.md), or take `planner layouts` or "
-            "`planner simulate --layout`, which need no more",
-        )
-    return named_machine(own or known.clusters[0])
+    return named_machine(known_machine(name).cluster)
 
 
 def is_machine(name: str) -> bool:
     """Whether `named_machine` knows a machine of this name and how its devices are joined."""
     try:
-        return known_machine(name).is_wired
+        known_machine(name)
     except ClusterError:
         return False
-
-
-def _with_chip(known: KnownMachine) -> dict[str, Any]:
-    """The bundled cluster whose wiring a machine has, with the machine's chip in every server."""
-    base = bundled("clusters", known.like)
-    names = [entry["use"] for entry in base["cluster"]["servers"]]
-    chip = {"chip": known.chip, "title": f"like {known.like}, with {known.chip}"}
-    servers = {name: {"use": name, "override": chip} for name in names}
-    return {**base, "name": known.name, "title": chip["title"], "servers": servers}
+    return True
 
 
 def named_cluster(name: str, devices: int) -> Cluster:

@@ -59,9 +59,7 @@ def _groups(server: ServerFile, where: str) -> Iterator[Violation]:
 
 
 def _link(entry: LinkEntry, server: ServerFile, where: str) -> Iterator[Violation]:
-    if entry.via is not None and entry.via not in server.shared:
-        known = ", ".join(server.shared) or "none"
-        yield Violation("E_SHARED", where, f"no shared resource {entry.via!r}; known: {known}")
+    yield from _via(entry, server, where)
     faults = [*_members(entry, server, where)]
     yield from faults
     if faults:
@@ -71,6 +69,12 @@ def _link(entry: LinkEntry, server: ServerFile, where: str) -> Iterator[Violatio
         yield Violation("E_SIZE", where, f"{count} links; a server has at most {MOST_LINKS}")
         return
     yield from islice(_pair_faults(entry, server, where), _MOST_OF_A_KIND)
+
+
+def _via(entry: LinkEntry | NicEntry, server: ServerFile, where: str) -> Iterator[Violation]:
+    if entry.via is not None and entry.via not in server.shared:
+        known = ", ".join(server.shared) or "none"
+        yield Violation("E_SHARED", where, f"no shared resource {entry.via!r}; known: {known}")
 
 
 def _members(entry: LinkEntry, server: ServerFile, where: str) -> Iterator[Violation]:
@@ -157,9 +161,7 @@ def _returns(server: ServerFile, source: int, target: int, like: LinkEntry) -> b
 
 
 def _nic(nic: NicEntry, server: ServerFile, where: str) -> Iterator[Violation]:
-    if nic.via is not None and nic.via not in server.shared:
-        known = ", ".join(server.shared) or "none"
-        yield Violation("E_SHARED", where, f"no shared resource {nic.via!r}; known: {known}")
+    yield from _via(nic, server, where)
     if nic.devices == "each":
         return
     named = sorted(device for port in nic.devices for device in port)
@@ -234,18 +236,15 @@ def _placement(server: ServerFile, where: str) -> Iterator[Violation]:
     if rule is None:
         return
     place = f"{where}.placement"
-    for count in rule.on_one_server:
+    rules = (*rule.job, *rule.group)
+    counts = [(count, None) for count in rule.on_one_server]
+    for count, inside in [*counts, *((each.count, each.inside) for each in rules)]:
         if count > server.devices:
             yield Violation(
                 "E_PLACEMENT", place, f"{count} devices of a server that has {server.devices}"
             )
-    for each in (*rule.job, *rule.group):
-        if each.count > server.devices:
-            yield Violation(
-                "E_PLACEMENT", place, f"{each.count} devices of a server that has {server.devices}"
-            )
-        if each.inside is not None and each.inside not in server.groups:
-            yield Violation("E_PLACEMENT", place, f"no groups named {each.inside!r}")
+        if inside is not None and inside not in server.groups:
+            yield Violation("E_PLACEMENT", place, f"no groups named {inside!r}")
 
 
 def _told(devices: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from topology.quantities import (
     Capacity,
     Count,
     Duration,
+    Factor,
     Frequency,
     Power,
     Rate,
@@ -19,7 +20,7 @@ from topology.quantities import (
 )
 from topology.units import parse_bandwidth, parse_bytes, parse_flops, parse_ratio, parse_seconds
 
-__all__ = ["ChipFile", "ChipLink"]
+__all__ = ["ChipFile", "ChipLink", "TrainingRates"]
 
 HOST_LINKS = ("PCIE", "C2C")
 """Links of a chip that lead to the memory of the host."""
@@ -76,6 +77,21 @@ class ChipLink(Strict):
     note: str | None = None
 
 
+class TrainingRates(Strict):
+    """What published training runs say of a chip's products, besides its peaks."""
+
+    sustained: Factor | None = None
+    """Rate under load over the peak, relative to the first chip of the generation; 1 if absent.
+    Power limits differ between boards of one chip."""
+
+    products: Ratio | None = None
+    """Share of the peak that large 16-bit products reach in a long run over that of an A100; 1
+    where nobody measured them."""
+
+    shapes: str | None = None
+    """The chip of `data/chips` whose constants of shapes hold for its products, if not its own."""
+
+
 class ChipFile(Strict):
     """One file of `data/chips`. The planner takes what stands before `other_peaks`."""
 
@@ -83,6 +99,16 @@ class ChipFile(Strict):
     name: str
     family: str
     aliases: tuple[str, ...] = ()
+    """Other names of the chip: the maker's, and those that stand for its usual cluster."""
+
+    hardware: tuple[str, ...] = ()
+    """Lower-case patterns of whole words that name the chip in a text such as `NVIDIA A100 80GB`;
+    of those that match, the longest match counts."""
+
+    generation: str = ""
+    """Chips of one generation share fitted constants of training steps, such as `hopper`."""
+
+    training: TrainingRates = TrainingRates()
     peak_matmul: dict[Dtype, Rate | None]
     """Dense rate by dtype; `null` if the chip cannot."""
     peak_vector: _Vector

@@ -1,13 +1,11 @@
 """The bundled chip profiles."""
 
-from difflib import get_close_matches
-
 import data
 from topology.chip_file import ChipFile
-from topology.errors import ClusterError
+from topology.errors import unknown_part
 from topology.uses import bundled
 
-__all__ = ["chip_names", "chip_profile"]
+__all__ = ["chip_names", "chip_profile", "is_chip"]
 
 
 def chip_names() -> tuple[str, ...]:
@@ -21,25 +19,22 @@ def chip_profile(name: str) -> ChipFile:
     Raises:
         ClusterError: there is none.
     """
-    known = chip_names()
-    if name in known:
-        return _profile(name)
-    for profile in map(_profile, known):
-        if name.lower() in map(str.lower, profile.aliases):
-            return profile
-    close = get_close_matches(name.lower(), known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ClusterError(
-        f"unknown chip {name[:80]!r}", "the chip name", f"{hint}known: {', '.join(known)}"
-    )
+    found = _found(name)
+    if found is None:
+        raise unknown_part("chip", name, chip_names())
+    return found
 
 
 def is_chip(name: str) -> bool:
     """Whether a bundled profile has this name."""
-    known = chip_names()
-    return name in known or any(
-        name.lower() in map(str.lower, _profile(each).aliases) for each in known
-    )
+    return _found(name) is not None
+
+
+def _found(name: str) -> ChipFile | None:
+    if name in chip_names():
+        return _profile(name)
+    profiles = map(_profile, chip_names())
+    return next((p for p in profiles if name.lower() in map(str.lower, p.aliases)), None)
 
 
 def _profile(name: str) -> ChipFile:

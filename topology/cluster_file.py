@@ -144,6 +144,18 @@ class ClusterFile(Strict):
     schema_version: Literal[2]
     name: str
     title: str = ""
+    known_as: str = ""
+    """Name in tables of published runs and of fitted constants; `name` where it is empty."""
+
+    aliases: tuple[str, ...] = ()
+    """Other names that commands take."""
+
+    hardware: tuple[str, ...] = ()
+    """Lower-case patterns of whole words that name the cluster in a text, as those of a chip."""
+
+    usual: bool = False
+    """Whether names of its chip stand for it, where several bundled clusters have that chip."""
+
     chips: dict[str, ChipFile] = Field(default_factory=dict)
     servers: dict[str, ServerFile] = Field(max_length=MOST_KINDS)
     cluster: ClusterLayer

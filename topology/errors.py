@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 __all__ = ["ClusterError", "MachineFileError", "TopologyError", "UnitError", "Violation"]
+__all__ += ["unknown_part"]
 
 _MOST_TOLD = 40
 """Violations that an error tells; of more, it tells the number."""
@@ -33,6 +35,14 @@ class TopologyError(ValueError):
 
 class ClusterError(TopologyError):
     """A cluster, mesh or machine file that cannot be."""
+
+
+def unknown_part(noun: str, name: str, known: Sequence[str]) -> ClusterError:
+    """That nothing bundled has this name, with the closest one and all that are known."""
+    close = get_close_matches(name.lower(), known, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    what = f"unknown {noun} {name[:80]!r}"
+    return ClusterError(what, f"the {noun} name", f"{hint}known: {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True)

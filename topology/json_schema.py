@@ -7,6 +7,17 @@ from topology.cluster_file import ClusterFile
 __all__ = ["cluster_schema"]
 
 _PARTS = {"ChipFile": "chips", "ServerFile": "servers"}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_NAMES: dict[str, dict[str, Any]] = {
+    "chips": {"aliases": _TEXTS, "hardware": _TEXTS},
+    "clusters": {
+        "known_as": {"type": "string"},
+        "aliases": _TEXTS,
+        "hardware": _TEXTS,
+        "usual": {"type": "boolean"},
+    },
+}
+"""What a part that uses another may say of its own names."""
 
 
 def cluster_schema() -> dict[str, Any]:
@@ -39,6 +50,7 @@ def _use(folder: str, name: str) -> dict[str, Any]:
             "name": {"type": "string"},
             "title": {"type": "string"},
             "note": {"type": ["string", "null"]},
+            **_NAMES.get(folder, {}),
             "use": {"type": "string", "description": f"Name of a file of data/{folder}."},
             "override": {"type": "object", "description": "What differs, key by key."},
         },

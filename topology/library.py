@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-import yaml
-
 import data
 from topology.errors import ClusterError
 
@@ -75,6 +73,6 @@ def named_library(name: str) -> Library:
             "the library of a cluster",
             f"{hint}known: {', '.join(known)}",
         )
-    record = yaml.safe_load(data.read_text("calibration", "collectives", f"{name}.yaml"))
+    record = data.calibration(f"collectives/{name}")
     constants = {key: float(item["value"]) for key, item in record["constants"].items()}
     return Library(record["library"], record["generation"], name, constants)

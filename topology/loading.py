@@ -95,7 +95,7 @@ def _examined(given: Mapping[str, Any]) -> tuple[Machine | None, list[Violation]
         found += cluster_violations(file)
     if file is None or found:
         return None, found
-    return Machine(file, {name: chip.to_chip() for name, chip in profiles.items()}), []
+    return Machine(file, profiles), []
 
 
 def _parts(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from topology.chip_file import ChipFile
 from topology.cluster import Chip, Cluster, Tier, TierKind
 from topology.cluster_file import (
     ClusterFile,
@@ -38,15 +39,23 @@ class Machine:
     """A checked cluster file with the chips that it names."""
 
     file: ClusterFile
-    chips: Mapping[str, Chip]
+    profiles: Mapping[str, ChipFile]
     """The chip of every kind of server."""
 
+    _chips: dict[str, Chip] = field(default_factory=dict, repr=False)
     _links: dict[str, ServerLinks] = field(default_factory=dict, repr=False)
     _views: dict[tuple[str, ...], list[Tier]] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
         return self.file.name
+
+    @property
+    def chips(self) -> Mapping[str, Chip]:
+        """The planner's view of the chip of every kind of server."""
+        if not self._chips:
+            self._chips.update((name, each.to_chip()) for name, each in self.profiles.items())
+        return self._chips
 
     @property
     def entries(self) -> tuple[ServersEntry, ...]:
@@ -82,8 +91,7 @@ class Machine:
         Raises:
             ClusterError: a job cannot have so many devices, or their wiring has no tiers.
         """
-        count = self._whole() if devices is None else devices
-        taken = self._taken(count)
+        count, taken = self._taken(devices)
         sizes = {self._template(entry).devices for entry, _ in taken}
         tiers = self._tiers(taken, min(count, math.gcd(*sizes)))
         layer = self.file.cluster
@@ -101,8 +109,7 @@ class Machine:
 
     def links(self, devices: int | None = None) -> LinkGraph:
         """The links of the servers that a job of so many devices takes."""
-        count = self._whole() if devices is None else devices
-        taken = self._taken(count)
+        count, taken = self._taken(devices)
         names = list(dict.fromkeys(entry.use for entry, _ in taken))
         kinds = np.array([names.index(e.use) for e, n in taken for _ in range(n)], np.int64)
         per_server = np.array([self.file.servers[name].devices for name in names])[kinds]
@@ -120,7 +127,7 @@ class Machine:
 
     def notes(self, devices: int | None = None) -> tuple[str, ...]:
         """What the planner's view leaves out of the machine, in words."""
-        taken = self._taken(self._whole() if devices is None else devices)
+        _, taken = self._taken(devices)
         if len(taken) < 2:
             return ()
         return limits([(entry.use, self.chips[entry.use]) for entry, _ in taken])
@@ -140,10 +147,11 @@ class Machine:
             )
         return self.max_devices
 
-    def _taken(self, devices: int) -> list[tuple[ServersEntry, int]]:
-        """Servers of each kind that a job takes, first the first kind."""
-        self._check_devices(devices)
-        taken, left = [], devices
+    def _taken(self, devices: int | None) -> tuple[int, list[tuple[ServersEntry, int]]]:
+        """Devices and servers of each kind that a job takes, first the first kind."""
+        count = left = self._whole() if devices is None else devices
+        self._check_devices(count)
+        taken = []
         for entry in self.entries:
             size = self._template(entry).devices
             most = entry.count or entry.max_count or left
@@ -151,7 +159,7 @@ class Machine:
             if number > 0:
                 taken.append((entry, number))
             left -= number * size
-        return taken
+        return count, taken
 
     def _check_devices(self, devices: int) -> None:
         first = self._template(self.entries[0])

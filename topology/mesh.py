@@ -60,6 +60,15 @@ class Mesh:
         """Number of ranks."""
         return math.prod(self.sizes)
 
+    @property
+    def used_tiers(self) -> tuple[int, ...]:
+        """Tiers whose links ranks of the mesh communicate over, outermost first."""
+        return tuple(sorted({axis.tier for axis in self.axes if axis.size > 1}))
+
+    def tiers_of(self, axes: tuple[int, ...]) -> frozenset[int]:
+        """Tiers whose links a group over some axes communicates over."""
+        return frozenset(self.axes[a].tier for a in axes if self.sizes[a] > 1)
+
     def axis_index(self, name: str) -> int:
         """Position of an axis, 0 = outermost."""
         names = [axis.name for axis in self.axes]

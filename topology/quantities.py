@@ -28,8 +28,8 @@ from topology.units import (
     parse_watts,
 )
 
-__all__ = ["Bandwidth", "Capacity", "Confidence", "Count", "Duration", "Frequency", "Power"]
-__all__ += ["Quantity", "Rate", "Ratio", "Strict"]
+__all__ = ["Bandwidth", "Capacity", "Confidence", "Count", "Duration", "Factor", "Frequency"]
+__all__ += ["Power", "Quantity", "Rate", "Ratio", "Strict"]
 
 Confidence: TypeAlias = Literal["high", "medium", "low", "assumed", "stated"]
 
@@ -113,5 +113,6 @@ Rate = Annotated[Quantity, _reads_as(parse_flops), _like("256 TFLOP/s")]
 Duration = Annotated[Quantity, _reads_as(parse_seconds), _like("5 us")]
 Ratio = Annotated[Quantity, _reads_as(parse_ratio), _like("0.65")]
 Count = Annotated[Quantity, _reads_as(parse_count), _like("32")]
+Factor = Annotated[Quantity, _reads_as(parse_count), _like("1.2")]
 Frequency = Annotated[Quantity, _reads_as(parse_hertz), _like("1.8 GHz")]
 Power = Annotated[Quantity, _reads_as(parse_watts), _like("350 W")]

@@ -10,8 +10,8 @@ from topology.quantities import Bandwidth, Capacity, Duration, Quantity, Ratio, 
 
 __all__ = ["GroupRule", "LinkEntry", "NicEntry", "Placement", "ServerFile", "Torus"]
 
-MOST_DEVICES = 8192
-"""Devices of one server: the largest torus that is sold has 4096 chips."""
+MOST_DEVICES = 9216
+"""Devices of one server: the largest torus that is sold has 9216 chips."""
 
 Group: TypeAlias = tuple[NonNegativeInt, ...]
 
@@ -82,6 +82,10 @@ class LinkEntry(Strict):
 
     latency: Duration
     """From one device to the other; through a switch it counts once."""
+
+    collective_latency: Duration | None = None
+    """Of a whole collective of training steps over these links, apart from its bytes; `latency`
+    where it is absent."""
 
     lanes: PositiveInt = 1
     """Parallel links between two devices, or planes of a switch; they work together."""

@@ -162,7 +162,8 @@ def _wired(block: _Block) -> tuple[Tier, str]:
     if not choices and (row := block.between(line)):
         ring = block.between(ends) if ends else None
         links = [*row, *(ring or [])]
-        choices.append((0.0, lambda: _torus_tier(block, links, wrap=bool(ring)), row[0].name))
+        tier = replace(_tier(block, TierKind.TORUS, links), wrap=bool(ring))
+        choices.append((0.0, lambda: _rationed(block, tier, links), row[0].name))
     if size == 1:
         return _alone(block)
     if not choices:
@@ -201,10 +202,6 @@ def _switch_tier(block: _Block, links: Sequence[Link]) -> Tier:
     if block.stride == 1:
         return _rationed(block, tier, links)
     return replace(tier, shared_capacity_bytes_per_s=_shared(block, links))
-
-
-def _torus_tier(block: _Block, links: Sequence[Link], *, wrap: bool) -> Tier:
-    return _rationed(block, replace(_tier(block, TierKind.TORUS, links), wrap=wrap), links)
 
 
 def _alone(block: _Block) -> tuple[Tier, str]:

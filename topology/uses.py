@@ -1,17 +1,18 @@
 """Filling in `use:` and `override:` of machine files: bundled parts, changed where said."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import data
-from topology.errors import ClusterError, Violation
+from topology.errors import ClusterError, Violation, unknown_part
 from topology.reading import plain_values
 
 __all__ = ["bundled", "expanded", "merged"]
 
 _SELF = ("schema_version", "name", "title", "note")
+_NAMES = ("known_as", "aliases", "hardware", "usual")
+"""What names a part and nothing else: a part that uses another has its own, or none."""
 _MOST_NESTED = 8
 """Bundled parts that use bundled parts."""
 
@@ -48,12 +49,7 @@ def bundled(folder: str, name: str) -> dict[str, Any]:
 def _bundled(folder: str, name: str, depth: int) -> dict[str, Any]:
     known = data.names(folder)
     if name not in known:
-        close = get_close_matches(name.lower(), known, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        noun = folder.removesuffix("s")
-        raise ClusterError(
-            f"unknown {noun} {name[:80]!r}", f"the {noun} name", f"{hint}known: {', '.join(known)}"
-        )
+        raise unknown_part(folder.removesuffix("s"), name, known)
     where = f"{folder}/{name}.yaml"
     return _filled(folder, plain_values(data.read_text(folder, f"{name}.yaml"), where), depth)
 
@@ -62,7 +58,7 @@ def _filled(folder: str, given: Mapping[str, Any], depth: int) -> dict[str, Any]
     """A part whose `use` is replaced by the bundled part of that name, with its override."""
     if "use" not in given:
         return dict(given)
-    odd = [str(key) for key in given if key not in (*_SELF, "use", "override")]
+    odd = [str(key) for key in given if key not in (*_SELF, *_NAMES, "use", "override")]
     override = given.get("override") or {}
     if odd or not isinstance(given["use"], str) or not isinstance(override, Mapping):
         raise ClusterError(
@@ -75,8 +71,8 @@ def _filled(folder: str, given: Mapping[str, Any], depth: int) -> dict[str, Any]
     if depth >= _MOST_NESTED:
         raise ClusterError(f"{given['use']!r} uses itself", "use:", "name another part")
     base = _bundled(folder, given["use"], depth + 1)
-    own = {key: given[key] for key in _SELF if key in given}
-    record = merged(base, override)
+    own = {key: given[key] for key in (*_SELF, *_NAMES) if key in given}
+    record = merged({key: base[key] for key in base if key not in _NAMES}, override)
     assert isinstance(record, dict)
     return record | own
 

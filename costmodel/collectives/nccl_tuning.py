@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import yaml
-
 import data
 from costmodel.collectives.curves import Curve, winners
 from costmodel.collectives.kinds import Collective
@@ -89,7 +87,7 @@ def expected_curve(
 
 def _ring(group: NcclGroup, kind: Collective, protocol: str) -> Curve:
     """A start and steps; bandwidth of the ring, x p / steps of the algorithm."""
-    table, column = _table(), PROTOCOLS.index(protocol)
+    table, column = data.calibration("nccl_tuning"), PROTOCOLS.index(protocol)
     bus, own = _bus(group), _generation(group.generation)
     if protocol == "ll":
         bus = min(_limit(group, "ll_limit"), bus / 2)
@@ -107,7 +105,7 @@ def _ring(group: NcclGroup, kind: Collective, protocol: str) -> Curve:
 
 def _tree(group: NcclGroup, protocol: str) -> Curve:
     """A chain inside a server, a tree between them, there and back; half the bandwidth."""
-    table, column = _table(), PROTOCOLS.index(protocol)
+    table, column = data.calibration("nccl_tuning"), PROTOCOLS.index(protocol)
     own, bus = _generation(group.generation), _bus(group)
     rate = min(_PLAIN * bus, own["channels"] * _limit(group, "tree_channel"))
     if protocol == "ll":
@@ -126,7 +124,7 @@ def _tree(group: NcclGroup, protocol: str) -> Curve:
 
 
 def _nvls(group: NcclGroup) -> Curve | None:
-    own, table = _generation(group.generation), _table()
+    own, table = _generation(group.generation), data.calibration("nccl_tuning")
     if not own["nvls_efficiency"] or group.per_server < _NVLS_RANKS:
         return None
     rate = own["ring_bandwidth"] * own["nvls_efficiency"]
@@ -156,11 +154,5 @@ def _limit(group: NcclGroup, name: str) -> float:
 
 
 def _generation(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = _table()["generations"][name]
-    return found
-
-
-@cache
-def _table() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(data.read_text("calibration", "nccl_tuning.yaml"))
+    found: dict[str, Any] = data.calibration("nccl_tuning")["generations"][name]
     return found

@@ -11,7 +11,7 @@ from costmodel.operators.constants import (
     units_of,
 )
 from costmodel.operators.matmul import MatmulRates, matmul_s
-from costmodel.operators.model import OperatorModel, launched_s
+from costmodel.operators.model import OperatorModel
 from costmodel.operators.sizes import FloatArray, Sizes
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "chip_constants",
     "fused_attention_s",
     "generation_of",
-    "launched_s",
     "matmul_s",
     "units_of",
 ]

@@ -7,20 +7,15 @@ benchmarks/calibrate_operators.py fitted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any
-
-import yaml
 
 import data
 from costmodel.operators.attention import AttentionRates
 from costmodel.operators.matmul import MatmulRates
+from topology.chips import chip_names, chip_profile
 from topology.cluster import Chip
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # reads forty times faster
 
 POOLED = "pooled"
 """Key of the constants of a chip whose generation nobody measured."""
@@ -69,7 +64,7 @@ def chip_constants(chip: Chip) -> ChipConstants:
 def attention_rates(kernel: str) -> AttentionRates:
     """Constants of a fused kernel such as `flash2`, `flash3`, `cudnn`; see `attention_kernels`."""
     try:
-        return AttentionRates(**_fitted()["attention"][kernel])
+        return AttentionRates(**data.calibration("operators")["attention"][kernel])
     except KeyError:
         known = ", ".join(attention_kernels())
         raise ValueError(f"unknown kernel of attention {kernel!r}; known: {known}") from None
@@ -77,29 +72,34 @@ def attention_rates(kernel: str) -> AttentionRates:
 
 def attention_kernels() -> tuple[str, ...]:
     """Names of the fused kernels with constants."""
-    return tuple(_fitted()["attention"])
+    return tuple(data.calibration("operators")["attention"])
 
 
 def generation_of(name: str, family: str = "") -> str:
-    """Generation of a chip by its name and family; `pooled` if none fits."""
-    for generation, facts in _architectures()["generations"].items():
+    """Generation of a chip by its name and family, else as its own file says; `pooled` if none
+    fits.
+    """
+    known = data.calibration("architectures")["generations"]
+    for generation, facts in known.items():
         if any(_stands_in(mark, name) or _stands_in(mark, family) for mark in facts["marks"]):
             return str(generation)
-    return POOLED
+    stated = chip_profile(name).generation if name in chip_names() else ""
+    return next((str(each) for each in known if stated.startswith(each)), POOLED)
 
 
 def units_of(name: str, family: str = "") -> float:
     """Cores of a chip that share one matrix product."""
     for text in (name, family):
-        for mark, fact in _architectures()["units"].items():
+        for mark, fact in data.calibration("architectures")["units"].items():
             if _stands_in(mark, text):
                 return float(fact["value"])
-    return float(_architectures()["other_units"]["value"])
+    return float(data.calibration("architectures")["other_units"]["value"])
 
 
 @cache
 def _constants(name: str, family: str, known_share: float, start_s: float) -> ChipConstants:
-    table, facts = _fitted()["matmul"], _architectures()["generations"]
+    fitted, facts = data.calibration("operators"), data.calibration("architectures")["generations"]
+    table = fitted["matmul"]
     generation = generation_of(name, family)
     found = dict(table["generations"].get(generation, table["generations"][POOLED]))
     basis = Basis.GENERATION
@@ -121,7 +121,7 @@ def _constants(name: str, family: str, known_share: float, start_s: float) -> Ch
     return ChipConstants(
         generation=generation,
         matmul=rates,
-        attention=attention_rates(architecture.get("attention", _fitted()["other_attention"])),
+        attention=attention_rates(architecture.get("attention", fitted["other_attention"])),
         basis=basis if own is None else Basis.CHIP,
         units=units,
         share=found["share"],
@@ -133,18 +133,3 @@ def _constants(name: str, family: str, known_share: float, start_s: float) -> Ch
 def _stands_in(mark: str, text: str) -> bool:
     """Whether the mark stands in the text, not as a part of a longer word."""
     return bool(re.search(rf"(?<![a-z0-9]){re.escape(mark)}(?![a-z0-9])", text.lower()))
-
-
-@cache
-def _architectures() -> Mapping[str, Any]:
-    return _yaml("architectures.yaml")
-
-
-@cache
-def _fitted() -> Mapping[str, Any]:
-    return _yaml("operators.yaml")
-
-
-def _yaml(name: str) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = yaml.load(data.read_text("calibration", name), Loader=_LOADER)  # noqa: S506  a safe one
-    return content

@@ -17,7 +17,7 @@ from costmodel.operators.attention import (
 )
 from costmodel.operators.constants import Basis, ChipConstants, attention_rates, chip_constants
 from costmodel.operators.matmul import matmul_s
-from costmodel.operators.sizes import FloatArray, Sizes, arrays, smooth_maximum
+from costmodel.operators.sizes import FloatArray, Sizes, arrays
 from ir.dtypes import dtype_bytes
 from ir.ops import Engine
 from topology.cluster import Chip
@@ -31,12 +31,6 @@ ENGINE_FRACTION: Mapping[Engine, float] = MappingProxyType(
 )
 """Achievable rate of an engine over that of a large matrix product, where only the amount of
 arithmetic is known."""
-
-HOST_SHARPNESS = 8.0
-"""How sharply the slower of device and host sets the pace of a chain of kernels."""
-
-ACCESS_BYTES = 64.0
-"""Smallest piece that device memory hands out: an HBM burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +201,7 @@ class OperatorModel:
             products = [(query, keys, value), (keys, value, query)]
             products += [(query, head, keys), (keys, head, query)]
         traffic = each * query * keys * (UNFUSED_BYTES_BACKWARD if backward else UNFUSED_BYTES)
-        time = self.softmax_s(traffic, UNFUSED_KERNELS)
+        time = self.elementwise_s(traffic, UNFUSED_KERNELS)
         for m, n, k in products:
             time = time + self.matmul_s(dtype, m, n, k, each)
         return time
@@ -217,51 +211,6 @@ class OperatorModel:
         (moved,) = arrays(nbytes)
         return self.stream_s(moved) + kernels * self.constants.start_s
 
-    def normalisation_s(self, nbytes: Sizes, kernels: float = 1.0) -> FloatArray:
-        """Seconds of a layer or RMS normalisation that moves so many bytes: a row stays on the
-        chip, so it streams like element-wise work.
-        """
-        return self.elementwise_s(nbytes, kernels)
-
-    def softmax_s(self, nbytes: Sizes, kernels: float = 1.0) -> FloatArray:
-        """Seconds of softmax along rows, or of a loss over logits, that moves so many bytes."""
-        return self.elementwise_s(nbytes, kernels)
-
-    def embedding_s(self, rows: Sizes, row_bytes: Sizes, *, backward: bool = False) -> FloatArray:
-        """Seconds to gather so many rows of a table; backward, to add them to its gradient.
-
-        Memory is read in pieces: a row costs at least one.
-        """
-        count, each = arrays(rows, row_bytes)
-        pieces = np.ceil(each / ACCESS_BYTES) * ACCESS_BYTES
-        return self.elementwise_s(count * (pieces * (2 if backward else 1) + each))
-
-    def optimizer_s(self, parameters: Sizes, bytes_per_parameter: Sizes) -> FloatArray:
-        """Seconds of an update of so many parameters on this device.
-
-        Args:
-            parameters: how many this device updates.
-            bytes_per_parameter: read and written for each, such as 28 for Adam on float32
-                states with a 16-bit copy.
-        """
-        count, each = arrays(parameters, bytes_per_parameter)
-        return self.stream_s(count * each)
-
     def stream_s(self, nbytes: FloatArray) -> FloatArray:
         """Seconds to move bytes through the device's memory, without a launch."""
         return nbytes / (self.chip.memory_bandwidth_bytes_per_s * self.chip.memory_efficiency)
-
-
-def launched_s(device_s: Sizes, kernels: Sizes, host_s: Sizes) -> FloatArray:
-    """Seconds of a chain of kernels that a host launches one after the other.
-
-    Launches hide behind the device's work as long as the host is faster: the larger of both times,
-    smoothly.
-
-    Args:
-        device_s: the sum of the kernels' own times.
-        kernels: how many.
-        host_s: what the host needs to launch one.
-    """
-    device, count, each = arrays(device_s, kernels, host_s)
-    return smooth_maximum(device, count * each, HOST_SHARPNESS)

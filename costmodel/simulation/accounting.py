@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.simulation.engine import Timeline
-from costmodel.simulation.programme import Programme, Work
+from costmodel.simulation.task_graph import Activity, TaskGraph
 from topology.units import without_rounding
 
 FloatArray = NDArray[np.float64]
@@ -81,26 +81,26 @@ def account_of(timeline: Timeline, step_s: float | None = None) -> Account:
         timeline: when the tasks ran.
         step_s: seconds of a step, if another one begins before this one is over.
     """
-    programme = timeline.programme
+    graph = timeline.graph
     step_s = timeline.step_s if step_s is None else step_s
-    weights = np.array(programme.copies, dtype=np.float64)
+    weights = np.array(graph.copies, dtype=np.float64)
     weights /= weights.sum()
     computing: dict[str, float] = {}
-    moved: dict[Work, list[float]] = {}
+    moved: dict[Activity, list[float]] = {}
     devices: list[DeviceTime] = []
-    for device, tasks in enumerate(_by_device(programme)):
+    for device, tasks in enumerate(_by_device(graph)):
         weight = float(weights[device])
         exposed = _exposed(timeline, tasks)
         inner = _count_parts(timeline, tasks.compute, weight, computing, moved)
         for task, seen in zip(tasks.communication.tolist(), exposed.tolist(), strict=True):
             total = float(timeline.end_s[task] - timeline.start_s[task])
-            _tally(moved, programme.works[task], total * weight, seen * weight)
+            _tally(moved, graph.activities[task], total * weight, seen * weight)
         busy = float((timeline.end_s - timeline.start_s)[tasks.compute].sum())
         seen_s = float(exposed.sum())
         devices.append(
             DeviceTime(
-                programme.device_names[device],
-                programme.copies[device],
+                graph.device_names[device],
+                graph.copies[device],
                 busy - inner,
                 seen_s + inner,
                 max(without_rounding(step_s - busy - seen_s, step_s), 0.0),
@@ -117,16 +117,16 @@ def account_of(timeline: Timeline, step_s: float | None = None) -> Account:
     return Account(step_s, computing, tuple(ordered), waiting, tuple(devices))
 
 
-def _by_device(programme: Programme) -> list[_DeviceTasks]:
+def _by_device(graph: TaskGraph) -> list[_DeviceTasks]:
     """Tasks of every device; a task on a device's first stream counts as computation there."""
-    count = len(programme.copies)
+    count = len(graph.copies)
     first: dict[int, int] = {}
-    for stream, device in enumerate(programme.stream_device):
+    for stream, device in enumerate(graph.stream_device):
         first.setdefault(device, stream)
     compute: list[list[int]] = [[] for _ in range(count)]
     other: list[list[int]] = [[] for _ in range(count)]
-    for task, streams in enumerate(programme.streams):
-        for device in {programme.stream_device[s] for s in streams}:
+    for task, streams in enumerate(graph.streams):
+        for device in {graph.stream_device[s] for s in streams}:
             (compute if first[device] in streams else other)[device].append(task)
     return [
         _DeviceTasks(np.array(a, dtype=np.intp), np.array(b, dtype=np.intp))
@@ -161,16 +161,16 @@ def _count_parts(
     tasks: NDArray[np.intp],
     weight: float,
     computing: dict[str, float],
-    moved: dict[Work, list[float]],
+    moved: dict[Activity, list[float]],
 ) -> float:
     """Count what runs on the first stream; seconds of communication among it."""
-    programme, inner = timeline.programme, 0.0
+    graph, inner = timeline.graph, 0.0
     for task in tasks.tolist():
-        for work, seconds in programme.hidden.get(task, ()):
+        for work, seconds in graph.hidden.get(task, ()):
             _tally(moved, work, seconds * weight, 0.0)
-        alone = programme.seconds[task]
+        alone = graph.seconds[task]
         stretched = float(timeline.end_s[task] - timeline.start_s[task]) / alone if alone else 0.0
-        for work, part_s in programme.stretches(task):
+        for work, part_s in graph.spans_of(task):
             seconds = part_s * stretched
             if work.is_communication:
                 inner += seconds
@@ -180,7 +180,7 @@ def _count_parts(
     return inner
 
 
-def _tally(moved: dict[Work, list[float]], work: Work, total: float, seen: float) -> None:
+def _tally(moved: dict[Activity, list[float]], work: Activity, total: float, seen: float) -> None:
     sums = moved.setdefault(work, [0.0, 0.0])
     sums[0] += total
     sums[1] += seen

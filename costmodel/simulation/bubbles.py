@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from costmodel.simulation.accounting import account_of
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import run
-from costmodel.simulation.job import Block, Job, Stage
-from costmodel.simulation.pipeline import pipeline_programme
-from costmodel.simulation.programme import Part, Work
+from costmodel.simulation.lowering import Lowered
+from costmodel.simulation.step import NO_TRANSFER, Block, Stage, Step
+from costmodel.simulation.task_graph import Activity, Span
 from topology.units import without_rounding
 
 
@@ -32,29 +32,29 @@ class Bubble:
     """Because passes wait for what is sent, or are longer by what they send themselves."""
 
 
-def bubble_of(job: Job, effects: Effects, waiting_s: float) -> Bubble:
-    """The split of the waiting of a simulated job.
+def bubble_of(step: Step, effects: Effects, waiting_s: float) -> Bubble:
+    """The split of the waiting of a simulated step.
 
     Args:
-        job: what was simulated.
+        step: what was simulated.
         effects: how.
         waiting_s: seconds that an average stage of it waits.
     """
-    silent = _silent(job)
+    silent = _silent(step)
     plain = _without_again(silent)
     ideal, uneven, again = (_waiting_s(each, effects) for each in (_balanced(plain), plain, silent))
     apart = (uneven - ideal, again - uneven, waiting_s - again)
     return Bubble(waiting_s, ideal, *(without_rounding(part, waiting_s) for part in apart))
 
 
-def _waiting_s(job: Job, effects: Effects) -> float:
-    step = pipeline_programme(job, effects)
-    timeline = run(step.programme)
-    return account_of(timeline, step.step_s(timeline)).waiting_s
+def _waiting_s(step: Step, effects: Effects) -> float:
+    lowered = Lowered(step, effects)
+    timeline = run(lowered.graph)
+    return account_of(timeline, lowered.step_s(timeline)).waiting_s
 
 
-def _silent(job: Job) -> Job:
-    """The same job on a machine that communicates in no time."""
+def _silent(step: Step) -> Step:
+    """The same step on a machine that communicates in no time."""
 
     def mute(block: Block) -> Block:
         return replace(
@@ -69,37 +69,40 @@ def _silent(job: Job) -> Job:
             sync_s=0.0,
         )
 
-    return replace(_mapped(job, mute), send_s=0.0)
+    mute_step = _mapped(step, mute)
+    return replace(mute_step, transfers=(NO_TRANSFER,), receiver_posts=False, shared=())
 
 
-def _without_again(job: Job) -> Job:
-    return _mapped(job, lambda block: replace(block, again=()))
+def _without_again(step: Step) -> Step:
+    return _mapped(step, lambda block: replace(block, again=()))
 
 
-def _balanced(job: Job) -> Job:
+def _balanced(step: Step) -> Step:
     """The same work spread evenly over all chunks."""
-    blocks = [b for stage in job.stages for chunk in stage.chunks for b in chunk]
-    share = 1.0 / (len(job.stages) * job.chunks)
+    blocks = [b for stage in step.stages for chunk in stage.chunks for b in chunk]
+    share = 1.0 / (len(step.stages) * step.chunks)
 
-    def mean(name: str) -> tuple[Part, ...]:
+    def mean(name: str) -> tuple[Span, ...]:
         total = sum(p.seconds * b.count for b in blocks for p in getattr(b, name))
-        return (Part(Work(name), total * share),)
+        return (Span(Activity(name), total * share),)
 
     even = Block("", 1.0, mean("forward"), mean("backward"), mean("weight"))
-    update_s = sum(stage.update_s for stage in job.stages) / len(job.stages)
+    update_s = sum(stage.update_s for stage in step.stages) / len(step.stages)
     stages = tuple(
-        Stage(stage.name, ((even,),) * job.chunks, update_s=update_s) for stage in job.stages
+        Stage(stage.name, ((even,),) * step.chunks, update_s=update_s) for stage in step.stages
     )
-    return replace(job, stages=stages)
+    return replace(step, stages=stages)
 
 
-def _computing(parts: Iterable[Part]) -> tuple[Part, ...]:
-    return tuple(p for p in parts if not p.work.is_communication)
+def _computing(parts: Iterable[Span]) -> tuple[Span, ...]:
+    return tuple(p for p in parts if not p.activity.is_communication)
 
 
-def _mapped(job: Job, change: Callable[[Block], Block]) -> Job:
+def _mapped(step: Step, change: Callable[[Block], Block]) -> Step:
     def chunk(blocks: Sequence[Block]) -> tuple[Block, ...]:
         return tuple(map(change, blocks))
 
-    stages = tuple(replace(s, chunks=tuple(map(chunk, s.chunks))) for s in job.stages)
-    return replace(job, stages=stages)
+    stages = tuple(
+        replace(s, chunks=tuple(map(chunk, s.chunks)), operators=()) for s in step.stages
+    )
+    return replace(step, stages=stages)

@@ -32,7 +32,7 @@ class Effects:
     overlap: bool = True
     """Communication runs on streams of its own; else everything of a device runs in one line."""
 
-    contention: Contention = Contention.QUEUE
+    contention: Contention = Contention.FAIR
     """Of transfers that cross the same links."""
 
     fusion: Mapping[str, Fusion] = field(default_factory=lambda: MappingProxyType({}))
@@ -41,8 +41,8 @@ class Effects:
     are of such buckets, or of the layers that parameters in parts are gathered for."""
 
     prefetch: int = 1
-    """Buckets of sharded parameters that are gathered ahead of the one in use; 0 gathers each
-    bucket when it is needed."""
+    """Layers whose sharded parameters are gathered ahead of the one in use; 0 gathers each bucket
+    when it is needed."""
 
     interference: float = 0.0
     """Share of the computing units that a running collective takes, 0 or more and below 1."""

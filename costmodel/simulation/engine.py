@@ -1,4 +1,4 @@
-"""Runs a programme event by event: when does each task start and end?"""
+"""Runs a task graph event by event: when does each task start and end?"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.simulation.programme import Programme
 from costmodel.simulation.sharing import fair_rates
+from costmodel.simulation.task_graph import TaskGraph
 
 FloatArray = NDArray[np.float64]
 
@@ -20,9 +20,9 @@ class DeadlockError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When the tasks of a programme ran."""
+    """When the tasks of a graph ran."""
 
-    programme: Programme
+    graph: TaskGraph
     start_s: FloatArray
     """Shape (tasks,)."""
     end_s: FloatArray
@@ -44,11 +44,11 @@ class Waits:
     after: list[list[int]]
 
 
-def waits_of(programme: Programme) -> Waits:
+def waits_of(graph: TaskGraph) -> Waits:
     """Edges of the precedence graph, both ways."""
-    before: list[list[int]] = [list(own) for own in programme.needs]
-    last = [-1] * len(programme.stream_names)
-    for task, streams in enumerate(programme.streams):
+    before: list[list[int]] = [list(own) for own in graph.needs]
+    last = [-1] * len(graph.stream_names)
+    for task, streams in enumerate(graph.streams):
         for stream in streams:
             if last[stream] >= 0:
                 before[task].append(last[stream])
@@ -60,36 +60,36 @@ def waits_of(programme: Programme) -> Waits:
     return Waits(before, after)
 
 
-def run(programme: Programme, *, contention: bool = True) -> Timeline:
+def run(graph: TaskGraph, *, contention: bool = True) -> Timeline:
     """Start and end of every task.
 
     Args:
-        programme: what to run.
+        graph: what to run.
         contention: tasks that use the same resource at once slow one another down; otherwise each
             has it for itself.
 
     Raises:
         DeadlockError: the order of the streams contradicts what tasks need.
     """
-    shared = contention and any(programme.uses)
-    waits = waits_of(programme)
-    ends = _Fluid(programme, waits) if shared else _Fixed(programme, waits)
+    shared = contention and any(graph.uses)
+    waits = waits_of(graph)
+    ends = _Fluid(graph, waits) if shared else _Fixed(graph, waits)
     start, end, order = ends.run()
-    if len(order) < len(programme):
-        stuck = sorted(set(range(len(programme))) - set(order))
-        shown = ", ".join(programme.labels[t] for t in stuck[:4])
+    if len(order) < len(graph):
+        stuck = sorted(set(range(len(graph))) - set(order))
+        shown = ", ".join(graph.labels[t] for t in stuck[:4])
         raise DeadlockError(f"{len(stuck)} tasks wait for one another, among them {shown}")
-    return Timeline(programme, np.asarray(start), np.asarray(end), np.asarray(order, dtype=np.intp))
+    return Timeline(graph, np.asarray(start), np.asarray(end), np.asarray(order, dtype=np.intp))
 
 
 class _Fixed:
     """Without sharing the end of a task follows from the ends before it."""
 
-    def __init__(self, programme: Programme, waits: Waits) -> None:
-        self.programme, self.waits = programme, waits
+    def __init__(self, graph: TaskGraph, waits: Waits) -> None:
+        self.graph, self.waits = graph, waits
 
     def run(self) -> tuple[list[float], list[float], list[int]]:
-        seconds, before, after = self.programme.seconds, self.waits.before, self.waits.after
+        seconds, before, after = self.graph.seconds, self.waits.before, self.waits.after
         missing = [len(own) for own in before]
         start, end = [0.0] * len(seconds), [0.0] * len(seconds)
         order = [task for task, count in enumerate(missing) if not count]
@@ -107,9 +107,9 @@ class _Fixed:
 class _Fluid:
     """Tasks flow at rates that change whenever one of their neighbours starts or ends."""
 
-    def __init__(self, programme: Programme, waits: Waits) -> None:
-        self.programme, self.waits = programme, waits
-        count = len(programme)
+    def __init__(self, graph: TaskGraph, waits: Waits) -> None:
+        self.graph, self.waits = graph, waits
+        count = len(graph)
         self.start, self.end = [0.0] * count, [0.0] * count
         self.order: list[int] = []
         self.events: list[tuple[float, int, int]] = []
@@ -119,7 +119,7 @@ class _Fluid:
         """Seconds at full rate that a running task with resources still needs."""
         self.rate: dict[int, float] = {}
         self.since: dict[int, float] = {}
-        self.users: list[set[int]] = [set() for _ in programme.capacity]
+        self.users: list[set[int]] = [set() for _ in graph.capacity]
 
     def run(self) -> tuple[list[float], list[float], list[int]]:
         missing = [len(own) for own in self.waits.before]
@@ -141,8 +141,8 @@ class _Fluid:
 
     def _begin(self, task: int, now: float) -> None:
         self.start[task] = now
-        uses = self.programme.uses[task]
-        seconds = self.programme.seconds[task]
+        uses = self.graph.uses[task]
+        seconds = self.graph.seconds[task]
         if not uses or not seconds:
             heapq.heappush(self.events, (now + seconds, task, 0))
             return
@@ -155,7 +155,7 @@ class _Fluid:
         if task not in self.left:
             return
         neighbours = self._neighbours(task)
-        for use in self.programme.uses[task]:
+        for use in self.graph.uses[task]:
             self.users[use.resource].discard(task)
         del self.left[task], self.rate[task], self.since[task]
         neighbours.discard(task)
@@ -168,7 +168,7 @@ class _Fluid:
         """Running tasks that are joined to one by shared resources."""
         found, open_tasks = {task}, [task]
         while open_tasks:
-            for use in self.programme.uses[open_tasks.pop()]:
+            for use in self.graph.uses[open_tasks.pop()]:
                 new = self.users[use.resource] - found
                 found |= new
                 open_tasks += new
@@ -177,7 +177,7 @@ class _Fluid:
     def _set_rates(self, tasks: set[int], now: float) -> None:
         """Advance some tasks to now and give them the rates that hold from now on."""
         ordered = sorted(tasks)
-        rates = fair_rates({t: self.programme.uses[t] for t in ordered}, self.programme.capacity)
+        rates = fair_rates({t: self.graph.uses[t] for t in ordered}, self.graph.capacity)
         for task in ordered:
             old = self.rate[task]
             if rates[task] == old:

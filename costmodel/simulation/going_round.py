@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from costmodel.simulation.plan_index import CAUSE_FORWARD, CAUSE_GRADIENT
 from ir.ops import Engine, lookup
 from ir.plan import Plan, PlannedCollective
+from ir.plan_enums import Cause
 
 KEYS_AND_VALUES = (1, 2)
 """Operands of attention."""
@@ -31,7 +31,10 @@ def going_round(
     kinds = {op.name: op.kind for op in plan.operators}
     pairs: dict[tuple[str, int], list[PlannedCollective]] = {}
     for item in plan.collectives:
-        moved = item.operand in KEYS_AND_VALUES and item.cause in {CAUSE_FORWARD, CAUSE_GRADIENT}
+        moved = item.operand in KEYS_AND_VALUES and item.cause in {
+            Cause.FORWARD,
+            Cause.ACTIVATION_GRADIENT,
+        }
         if moved and lookup(kinds[item.operator]).engine is Engine.ATTENTION:
             pairs.setdefault((item.operator, item.operand), []).append(item)
     return frozenset(pair for pair, items in pairs.items() if _is_hidden(items, time_s))

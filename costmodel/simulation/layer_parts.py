@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from costmodel.simulation.programme import Part, Work
+from costmodel.simulation.task_graph import Activity, Span
 from costmodel.training.passes import Joins
 from costmodel.training.step import StepTimes, step_times
+from ir.plan_enums import Cause
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import RunTable
 
-Slowed: TypeAlias = Callable[[Work], float]
+Slowed: TypeAlias = Callable[[Activity], float]
 """How much longer than the mean device the busiest one takes for some work."""
 
 
 class _Kind(NamedTuple):
     """A kind of communication inside a layer."""
 
-    work: Work
+    work: Activity
     degree: str
     """Column of the ranks that it joins."""
     shares: tuple[str, ...]
@@ -38,12 +39,12 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind(Work("tensor parallel", "all_gather"), "tp", ("tp_hidden", "fused_hidden")),
-    _Kind(Work("experts", "all_to_all"), "ep", ("ep_hidden",), "ep_overlap"),
-    _Kind(Work("context parallel", "all_gather"), "cp", ("cp_hidden",)),
+    _Kind(Activity("tensor parallel", "all_gather"), "tp", ("tp_hidden", "fused_hidden")),
+    _Kind(Activity("experts", "all_to_all"), "ep", ("ep_hidden",), "ep_overlap"),
+    _Kind(Activity("context parallel", "all_gather"), "cp", ("cp_hidden",)),
 )
 _FORWARD, _BACKWARD, _RECOMPUTE = (
-    Work(cause) for cause in ("compute forward", "compute backward", "recompute")
+    Activity(cause) for cause in (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.RECOMPUTE)
 )
 
 
@@ -51,14 +52,14 @@ _FORWARD, _BACKWARD, _RECOMPUTE = (
 class LayerParts:
     """The passes of one micro-batch through one mean layer; computation is the first part."""
 
-    forward: tuple[Part, ...]
-    backward: tuple[Part, ...]
+    forward: tuple[Span, ...]
+    backward: tuple[Span, ...]
     """Gradients of inputs and weights."""
-    again: tuple[Part, ...]
+    again: tuple[Span, ...]
     """What is computed and sent again before; empty for nothing."""
-    hidden_forward: tuple[Part, ...]
+    hidden_forward: tuple[Span, ...]
     """Communication that the constants say is hidden."""
-    hidden_backward: tuple[Part, ...]
+    hidden_backward: tuple[Span, ...]
 
 
 def layer_parts(
@@ -131,7 +132,7 @@ class _Apart:
                 table = table.with_columns({kind.column: np.ones(1)})
             yield _Passes.of(table, constants, self.joins)
 
-    def _split(self, computing: Work, seconds: Sequence[float]) -> tuple[Part, ...]:
+    def _split(self, computing: Activity, seconds: Sequence[float]) -> tuple[Span, ...]:
         """What is left without any communication, then each kind by what it adds.
 
         A host that is waited for hides some: then a kind may seem to add less than nothing.
@@ -145,7 +146,7 @@ class _Apart:
                 parts.append(self._part(self._placed(kind), fall * scale))
         return tuple(parts)
 
-    def _hidden(self, of: Callable[[StepTimes], np.ndarray]) -> tuple[Part, ...]:
+    def _hidden(self, of: Callable[[StepTimes], np.ndarray]) -> tuple[Span, ...]:
         out = []
         now = float(of(step_times(self.table, self.constants, self.joins))[0])
         for kind in self.kinds:
@@ -155,10 +156,10 @@ class _Apart:
                 out.append(self._part(self._placed(kind), gone))
         return tuple(out)
 
-    def _part(self, work: Work, seconds: float) -> Part:
-        return Part(work, seconds * self.slowed(work))
+    def _part(self, work: Activity, seconds: float) -> Span:
+        return Span(work, seconds * self.slowed(work))
 
-    def _placed(self, kind: _Kind) -> Work:
+    def _placed(self, kind: _Kind) -> Activity:
         work = kind.work._replace(tier=self.tiers[kind.work.cause])
         if kind.degree == "tp" and not self.table.sequence_parallel[0]:
             return work._replace(kind="all_reduce")

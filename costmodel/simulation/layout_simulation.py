@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from costmodel.simulation.accounting import account_of
-from costmodel.simulation.bubbles import bubble_of
-from costmodel.simulation.collector import paused_collector
+from costmodel.memory import Optimizer
 from costmodel.simulation.effects import Effects
-from costmodel.simulation.engine import run
-from costmodel.simulation.job import Job
 from costmodel.simulation.layout_estimate import in_turn_s
-from costmodel.simulation.layout_job import LayoutConstants, Options, layout_job, schedule_of
-from costmodel.simulation.memory import pipeline_memory
-from costmodel.simulation.pipeline import PipelineStep, pipeline_programme
+from costmodel.simulation.layout_step import LayoutConstants, Options, layout_step
 from costmodel.simulation.result import Simulation, SimulationError
-from costmodel.simulation.schedules import ScheduleError
-from costmodel.simulation.variation import Lanes, Variation, varied_steps_s
+from costmodel.simulation.simulate_step import simulate_step
+from costmodel.simulation.variation import Lanes, Variation
 from costmodel.training.calibration import shipped_calibration
 from costmodel.training.families import family_of
+from costmodel.training.layout_check import near_batches, order_faults
 from costmodel.training.machines import machine
 from costmodel.training.mixing import Mixing
 from costmodel.training.predict import constants_of, predict
-from costmodel.training.schedule_forms import near_batches, order_faults
-from costmodel.training.stated_size import expert_remarks
+from costmodel.training.rows import expert_remarks
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from ir.throughput import Load
 
 if TYPE_CHECKING:
-    from costmodel.simulation.engine import Timeline
     from costmodel.training.records import TrainingModel, TrainingRun
-
-MAX_PASSES = 2_000_000
-"""Passes of all stages together that are simulated."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobTimes:
-    """A simulated job."""
-
-    step: PipelineStep
-    timeline: Timeline
-    step_s: float
-
-
-def simulate_job(job: Job, effects: Effects) -> JobTimes:
-    """Run a job.
-
-    Raises:
-        SimulationError: the schedule does not allow it, or it is too large.
-    """
-    passes = 2 * len(job.stages) * job.chunks * job.micro_batches
-    if passes > MAX_PASSES:
-        raise SimulationError(
-            f"{passes:,} passes of micro-batches; at most {MAX_PASSES:,} are simulated\n"
-            "  at:  the layout\n  fix: give larger micro-batches"
-        )
-    try:
-        step = pipeline_programme(job, effects)
-    except ScheduleError as error:
-        raise SimulationError(
-            f"{error}\n  at:  the schedule {job.schedule}\n"
-            "  fix: choose another schedule= in --layout, or other degrees"
-        ) from error
-    timeline = run(step.programme)
-    return JobTimes(step, timeline, step.step_s(timeline))
 
 
 def calibrated(training: TrainingRun) -> LayoutConstants:
@@ -94,17 +53,38 @@ def simulate_layout(
     Raises:
         SimulationError: the schedule does not allow the layout, or it is too large.
     """
-    with paused_collector():
-        return _simulated(training, effects, options, variation, constants)
+    _check_batch(training)
+    known = calibrated(training) if constants is None else constants
+    step = layout_step(training, known, options, overlap=effects.overlap)
+    layout = training.layout
+    told = partial(
+        Simulation,
+        name=training.model.name,
+        load=load_of_run(training),
+        estimate_s=_estimate_s(training, known, overlap=effects.overlap),
+        estimate_means=(
+            "in closed form, with fitted overlap"
+            if effects.overlap
+            else "in which nothing overlaps"
+        ),
+        facts={
+            "degrees": str(layout.degrees),
+            "schedule": step.schedule,
+            "micro-batches": step.micro_batches,
+            "machine": training.machine,
+            "software": training.profile,
+        }
+        | ({} if training.optimizer is Optimizer.ADAMW else {"optimizer": training.optimizer.value})
+        | ({"further tokens": training.model.further} if training.model.further else {}),
+        notes=_notes(training) if constants is None else (),
+    )
+    # Tensor and context parallel ranks wait for one another anyway.
+    lanes = Lanes((layout.dp,), layout.tp * layout.cp)
+    return simulate_step(step, effects, told, variation, lanes)
 
 
-def _simulated(
-    training: TrainingRun,
-    effects: Effects,
-    options: Options | None,
-    variation: Variation | None,
-    constants: LayoutConstants | None,
-) -> Simulation:
+def _check_batch(training: TrainingRun) -> None:
+    """Raise `SimulationError` if the batch is not of whole micro-batches in a possible order."""
     if training.layout.micro_batches % 1 or training.layout.micro_batches < 1:
         raise SimulationError(
             f"{training.layout.micro_batches:g} micro-batches on each replica\n  at:  the layout\n"
@@ -113,41 +93,6 @@ def _simulated(
         )
     if training.layout.global_batch not in near_batches(training.layout):
         _check_order(training)
-    known = calibrated(training) if constants is None else constants
-    job = layout_job(training, known, options, overlap=effects.overlap)
-    times = simulate_job(job, effects)
-    account = account_of(times.timeline, times.step_s)
-    varied = None
-    if variation is not None and not variation.is_none:
-        variation.check(training.layout.devices)
-        lanes = _lanes(training, times.step)
-        varied = varied_steps_s(times.timeline, lanes, variation)
-    layout = training.layout
-    return Simulation(
-        name=training.model.name,
-        step_s=times.step_s,
-        timeline=times.timeline,
-        account=account,
-        memory=pipeline_memory(times.step, times.timeline),
-        load=load_of_run(training),
-        estimate_s=_estimate_s(training, known, overlap=effects.overlap),
-        bubble=bubble_of(job, effects, account.waiting_s) if layout.pp > 1 else None,
-        varied_s=varied,
-        facts={
-            "degrees": str(layout.degrees),
-            "schedule": job.schedule,
-            "micro-batches": job.micro_batches,
-            "machine": training.machine,
-            "software": training.profile,
-        }
-        | ({"further tokens": training.model.further} if training.model.further else {}),
-        notes=_notes(training) if constants is None else (),
-        estimate_means=(
-            "in closed form, with fitted overlap"
-            if effects.overlap
-            else "in which nothing overlaps"
-        ),
-    )
 
 
 def _check_order(training: TrainingRun) -> None:
@@ -157,7 +102,7 @@ def _check_order(training: TrainingRun) -> None:
     faults = list(order_faults(training.layout))
     if faults and not any(order_faults(other)):
         raise SimulationError(
-            f"{faults[0]}\n  at:  the schedule {schedule_of(training)}\n"
+            f"{faults[0]}\n  at:  the schedule {training.layout.order}\n"
             f"  fix: make the batch {' or '.join(map(str, batches))}, or choose another schedule="
         )
 
@@ -176,13 +121,6 @@ def _notes(training: TrainingRun) -> tuple[str, ...]:
     expected = f"nine of ten such runs are expected to take {interval} by the estimate"
     expected = found.unlike or expected
     return (*expert_remarks(training), rests, expected)
-
-
-def _lanes(training: TrainingRun, step: PipelineStep) -> Lanes:
-    """Data parallel replicas; tensor and context parallel ranks wait for one another anyway."""
-    layout = training.layout
-    joins = dict.fromkeys(step.joined, (0,))
-    return Lanes((layout.dp,), layout.tp * layout.cp, joins)
 
 
 def load_of_run(training: TrainingRun) -> Load:

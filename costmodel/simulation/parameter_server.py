@@ -16,7 +16,7 @@ from enum import StrEnum
 import numpy as np
 
 from costmodel.simulation.engine import Timeline, run
-from costmodel.simulation.programme import COMPUTE, Programme, Use, Work
+from costmodel.simulation.task_graph import COMPUTE, Activity, TaskGraph, Use
 
 
 class ServerError(ValueError):
@@ -53,6 +53,58 @@ class ServedTraining:
             raise ServerError("bandwidths are above 0")
         if not all(0 <= value < math.inf for value in times):
             raise ServerError("times and bytes are 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Devices that compute the same step side by side, each for samples of its own."""
+
+    name: str
+    """Of the model."""
+    count: int
+    compute_s: float
+    """Forward and backward pass of the batch of one of them, nothing exchanged or updated."""
+    nbytes: float
+    """Of the gradients that one pushes, and of the parameters that it pulls."""
+    port_bytes_per_s: float
+    """Of one of them, each way."""
+    port_latency_s: float
+    samples: float
+    """Of the batch of one."""
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What serves the workers."""
+
+    count: int
+    synchronous: bool = True
+    bytes_per_s: float = 0.0
+    """Of the port of one server; 0 says as that of a worker."""
+    update_s: float = 0.0
+    """For one server alone to apply all gradients of one worker; several share them."""
+    slow_workers: int = 0
+    slow_factor: float = 1.0
+    """How much longer those take to compute."""
+    steps: int = 10
+
+
+def served_training(workers: Workers, servers: Servers) -> ServedTraining:
+    """Workers and what they exchange with servers."""
+    slow, compute_s = min(servers.slow_workers, workers.count), workers.compute_s
+    slow_s = compute_s * servers.slow_factor
+    return ServedTraining(
+        compute_s=(compute_s,) * (workers.count - slow) + (slow_s,) * slow,
+        servers=servers.count,
+        nbytes=workers.nbytes,
+        worker_bytes_per_s=workers.port_bytes_per_s,
+        server_bytes_per_s=servers.bytes_per_s or workers.port_bytes_per_s,
+        latency_s=workers.port_latency_s,
+        update_s=servers.update_s / servers.count,
+        synchronous=servers.synchronous,
+        steps=servers.steps,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +154,8 @@ class ChangedRun:
 
 def served_rate(training: ServedTraining) -> ServedRate:
     """Simulate some steps."""
-    programme, marks = _programme(training)
-    timeline = run(programme)
+    graph, marks = _task_graph(training)
+    timeline = run(graph)
     ends = [float(timeline.end_s[own[-1].pull]) for own in marks]
     rates = [training.steps / end if end > 0 else 0.0 for end in ends]
     mean_s = sum(ends) / len(ends) / training.steps
@@ -158,10 +210,10 @@ class _Marks:
     pull: int
 
 
-def _programme(training: ServedTraining) -> tuple[Programme, list[list[_Marks]]]:
-    """The steps of all workers as a programme, and the tasks of every batch."""
-    programme = Programme()
-    lowering = _Lowering(training, programme)
+def _task_graph(training: ServedTraining) -> tuple[TaskGraph, list[list[_Marks]]]:
+    """The steps of all workers as a task graph, and the tasks of every batch."""
+    graph = TaskGraph()
+    lowering = _Lowering(training, graph)
     marks: list[list[_Marks]] = [[] for _ in training.compute_s]
     for _ in range(training.steps):
         pushed = [lowering.push(w, own) for w, own in enumerate(marks)]
@@ -170,18 +222,18 @@ def _programme(training: ServedTraining) -> tuple[Programme, list[list[_Marks]]]
             begin = own[-1].pull if own else -1
             update = everyone if everyone >= 0 else lowering.update([pushed[worker]])
             own.append(_Marks(begin, update, lowering.pull(worker, update)))
-    return programme, marks
+    return graph, marks
 
 
 class _Lowering:
-    def __init__(self, training: ServedTraining, programme: Programme) -> None:
-        self.training, self.programme = training, programme
+    def __init__(self, training: ServedTraining, graph: TaskGraph) -> None:
+        self.training, self.graph = training, graph
         self.compute, self.network = [], []
         for number in range(len(training.compute_s)):
-            device = programme.device(f"worker {number}")
-            self.compute.append(programme.stream(device, COMPUTE))
-            self.network.append(programme.stream(device, "network"))
-        self.inward, self.outward, self.engine = (programme.resource() for _ in range(3))
+            device = graph.device(f"worker {number}")
+            self.compute.append(graph.stream(device, COMPUTE))
+            self.network.append(graph.stream(device, "network"))
+        self.inward, self.outward, self.engine = (graph.resource() for _ in range(3))
         capacity = training.servers * training.server_bytes_per_s
         self.share = training.worker_bytes_per_s / capacity
         self.transfer_s = training.latency_s + training.nbytes / training.worker_bytes_per_s
@@ -189,8 +241,12 @@ class _Lowering:
     def push(self, worker: int, done: list[_Marks]) -> int:
         """Compute a batch and push its gradients."""
         needs = [done[-1].pull] if done else []
-        computed = self.programme.add(
-            "batch", Work(COMPUTE), self.training.compute_s[worker], (self.compute[worker],), needs
+        computed = self.graph.add(
+            "batch",
+            Activity(COMPUTE),
+            self.training.compute_s[worker],
+            (self.compute[worker],),
+            needs,
         )
         return self._move(worker, "push", computed, self.inward)
 
@@ -200,13 +256,13 @@ class _Lowering:
     def _move(self, worker: int, name: str, after: int, port: int) -> int:
         uses = (Use(port, self.share),)
         stream = (self.network[worker],)
-        return self.programme.add(name, Work(name, name), self.transfer_s, stream, [after], uses)
+        return self.graph.add(name, Activity(name, name), self.transfer_s, stream, [after], uses)
 
     def update(self, pushed: list[int]) -> int:
         """Apply the gradients of some workers; updates at once share the servers."""
         seconds = self.training.update_s * len(pushed)
         uses = (Use(self.engine, 1.0),)
-        return self.programme.add("update", Work("update"), seconds, (), pushed, uses)
+        return self.graph.add("update", Activity("update"), seconds, (), pushed, uses)
 
 
 def _staleness(timeline: Timeline, marks: list[list[_Marks]]) -> float:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from costmodel.simulation.buckets import Fusion, Message, buckets
 from costmodel.simulation.effects import Effects
-from ir.plan import CAUSE_UPDATED, LEAVES, Plan, PlannedCollective
+from ir.plan import LEAVES, Plan, PlannedCollective
+from ir.plan_enums import Cause
 
-CAUSE_FORWARD, CAUSE_GRADIENT = "forward", "activation gradient"
-CAUSE_GATHER, CAUSE_SYNC, CAUSE_INSIDE = "parameter gather", "gradient sync", "inside operators"
-"""Causes as the planner names them (`planner.edges`)."""
-
+BESIDE = frozenset((Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS))
+"""Messages of parameters, which travel beside computation."""
 Items = Sequence[PlannedCollective]
+ALL = -3
+"""Operand of what concerns an operator or a tensor as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,10 @@ class PlanIndex:
         for number, op in enumerate(plan.graph.ops):
             for name in op.inputs:
                 self._readers[name].append(number)
-        self._edges: dict[tuple[str, int, str], list[PlannedCollective]] = defaultdict(list)
-        self._shared: dict[tuple[str, str], list[PlannedCollective]] = defaultdict(list)
-        self._inside: dict[str, list[PlannedCollective]] = defaultdict(list)
+        self._messages: dict[tuple[str, str, int], list[PlannedCollective]] = defaultdict(list)
         self._parameter: dict[tuple[str, str, bool, str], list[PlannedCollective]] = defaultdict(
             list
         )
-        self._updated: dict[str, list[PlannedCollective]] = defaultdict(list)
         for item in plan.collectives:
             self._file(item)
         self._again: dict[int, float] = defaultdict(float)
@@ -65,48 +63,32 @@ class PlanIndex:
                 self._again[max(self._readers[tensor.name])] += tensor.recompute_s
 
     def _file(self, item: PlannedCollective) -> None:
-        if item.cause == CAUSE_UPDATED:
-            self._updated[item.tensor].append(item)
-        elif item.cause == CAUSE_INSIDE:
-            self._inside[item.operator].append(item)
-        elif item.cause in {CAUSE_GATHER, CAUSE_SYNC}:
+        if item.cause in BESIDE:
             key = (item.tensor, item.operator, bool(item.backward), item.cause)
             self._parameter[key].append(item)
-        elif item.operator or item.operand == LEAVES:
-            self._edges[item.operator or item.tensor, item.operand, item.cause].append(item)
-        else:
-            self._shared[item.tensor, item.cause].append(item)
+            if item.cause == Cause.UPDATED_PARAMETERS:
+                self._messages[item.cause, item.tensor, ALL].append(item)
+            return
+        edge = item.cause in {Cause.FORWARD, Cause.ACTIVATION_GRADIENT}
+        operand = item.operand if edge and (item.operator or item.operand == LEAVES) else ALL
+        name = item.operator or item.tensor
+        self._messages[item.cause, name, operand].append(item)
 
     def tensors_of(self, operator: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Operands and results of an operator."""
         op = self._ops[operator]
         return op.inputs, op.outputs
 
-    def edge_forward(self, operator: str, operand: int) -> Items:
-        return self._edges.get((operator, operand, CAUSE_FORWARD), ())
+    def messages(self, cause: Cause, name: str, operand: int = ALL) -> Items:
+        """Communication of a cause, in the order in which it runs.
 
-    def edge_backward(self, operator: str, operand: int) -> Items:
-        return self._edges.get((operator, operand, CAUSE_GRADIENT), ())
-
-    def updated(self, tensor: str) -> Items:
-        """What brings the parts of a parameter together after its update."""
-        return self._updated.get(tensor, ())
-
-    def leaving_forward(self, tensor: str) -> Items:
-        """What brings a tensor into the layout in which it leaves for the next stage."""
-        return self._edges.get((tensor, LEAVES, CAUSE_FORWARD), ())
-
-    def leaving_backward(self, tensor: str) -> Items:
-        return self._edges.get((tensor, LEAVES, CAUSE_GRADIENT), ())
-
-    def shared_forward(self, tensor: str) -> Items:
-        return self._shared.get((tensor, CAUSE_FORWARD), ())
-
-    def shared_backward(self, tensor: str) -> Items:
-        return self._shared.get((tensor, CAUSE_GRADIENT), ())
-
-    def inside(self, operator: str) -> Items:
-        return self._inside.get(operator, ())
+        Args:
+            cause: of no parameter that is gathered or reduced.
+            name: of an operator, or of a tensor: what brings it into the layout that all of its
+                readers have in common, or behind its update.
+            operand: number of the operator's operand; `LEAVES` of a tensor for the next stage.
+        """
+        return self._messages.get((cause, name, operand), ())
 
     def recompute_before(self, operator: str) -> float:
         """Seconds to compute again tensors that several operators read, of which this one needs
@@ -118,27 +100,35 @@ class PlanIndex:
         """Place of an operator in the step."""
         return 2 * len(self.plan.operators) - 1 - position if backward else position
 
-    def gathers(self) -> list[Unit]:
-        """Parameters that are gathered, in the order in which they are needed."""
-        return self._units(CAUSE_GATHER, first=True)
+    def gathers(self, *, updated: bool) -> list[Unit]:
+        """Parameters that are gathered, in the order in which they are needed.
+
+        Args:
+            updated: whether those that the step before has updated in parts are gathered for the
+                first forward pass, and not behind the update.
+        """
+        causes = (*((Cause.UPDATED_PARAMETERS,) if updated else ()), Cause.PARAMETER_GATHER)
+        found = [unit for cause in causes for unit in self._units(cause, first=True)]
+        return sorted(found, key=lambda unit: unit.operator)
 
     def syncs(self) -> list[Unit]:
         """Gradients that are reduced, in the order in which they are made."""
-        return self._units(CAUSE_SYNC, first=False)
+        return self._units(Cause.GRADIENT_SYNC, first=False)
 
     def _units(self, cause: str, *, first: bool) -> list[Unit]:
         number = {t.name: i for i, t in enumerate(self.plan.parameters)}
         out: list[Unit] = []
         for (tensor, operator, backward, own), items in self._parameter.items():
             if own == cause:
-                positions = [self.position[operator]] if operator else self._readers[tensor]
+                alone = operator and cause != Cause.UPDATED_PARAMETERS
+                positions = [self.position[operator]] if alone else self._readers[tensor]
                 places = [self.place(p, backward=backward) for p in positions]
                 place = (min if first else max)(places)
                 out.append(Unit(tensor, place, tuple(items), number.get(tensor, 0)))
         return sorted(out, key=lambda unit: unit.operator)
 
 
-def fused(units: Iterable[Unit], effects: Effects) -> list[tuple[Unit, ...]]:
+def bucketed(units: Iterable[Unit], effects: Effects) -> list[tuple[Unit, ...]]:
     """Units that are sent together, ordered by the last member of each bucket.
 
     Only units with equal kinds and groups are fused.

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.simulation.programme import Work
 from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.task_graph import Activity
+from ir.plan_enums import Cause
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,10 +27,10 @@ _REST_INCHES = 6.0
 """Height of all but the timeline."""
 _COLOURS = MappingProxyType(
     {
-        "compute forward": "#4477aa",
-        "compute backward": "#66ccee",
-        "recompute": "#aa3377",
-        "optimizer update": "#222255",
+        Cause.COMPUTE_FORWARD: "#4477aa",
+        Cause.COMPUTE_BACKWARD: "#66ccee",
+        Cause.RECOMPUTE: "#aa3377",
+        Cause.UPDATE: "#222255",
         "all-gather": "#ccbb44",
         "reduce-scatter": "#228833",
         "all-reduce": "#ee7733",
@@ -66,7 +67,7 @@ def save_plot(simulation: Simulation, path: Path, kind: str) -> None:
     import matplotlib as mpl  # noqa: PLC0415  slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    shown = min(len(simulation.timeline.programme.copies), _MAX_DEVICES)
+    shown = min(len(simulation.timeline.graph.copies), _MAX_DEVICES)
     rows = max(1.6, 0.28 * shown * (2 if shown == 1 else 1) + 0.9)
     with mpl.rc_context({"svg.hashsalt": "planner", "font.size": 8, "svg.fonttype": "path"}):
         height = rows + _REST_INCHES
@@ -90,14 +91,14 @@ def save_plot(simulation: Simulation, path: Path, kind: str) -> None:
 
 def _timeline(simulation: Simulation, axes: Axes) -> None:
     """Streams of the first devices over time; computation below, communication above."""
-    programme, timeline = simulation.timeline.programme, simulation.timeline
+    graph, timeline = simulation.timeline.graph, simulation.timeline
     lanes, labels = _lanes(simulation)
     kinds: dict[str, list[tuple[int, float, float]]] = {}
-    for task, streams in enumerate(programme.streams):
+    for task, streams in enumerate(graph.streams):
         start, end = float(timeline.start_s[task]), float(timeline.end_s[task])
         if end > start and streams[:1] and streams[0] in lanes:
-            stretch = (end - start) / programme.seconds[task]
-            for work, seconds in programme.stretches(task):
+            stretch = (end - start) / graph.seconds[task]
+            for work, seconds in graph.spans_of(task):
                 bar = (lanes[streams[0]], start, seconds * stretch)
                 kinds.setdefault(_kind(work), []).append(bar)
                 start += seconds * stretch
@@ -118,7 +119,7 @@ def _timeline(simulation: Simulation, axes: Axes) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _kind(work: Work) -> str:
+def _kind(work: Activity) -> str:
     """What the legend calls a stretch of work."""
     return work.kind.replace("_", "-") if work.is_communication else work.cause
 
@@ -131,18 +132,18 @@ def _rank(name: str) -> tuple[int, str]:
 
 def _lanes(simulation: Simulation) -> tuple[dict[int, int], list[str]]:
     """Row of each stream that is shown; with many devices only those that compute."""
-    programme = simulation.timeline.programme
-    many = len(programme.copies) > 1
-    used = {streams[0] for streams in programme.streams if streams}
+    graph = simulation.timeline.graph
+    many = len(graph.copies) > 1
+    used = {streams[0] for streams in graph.streams if streams}
     lanes: dict[int, int] = {}
     labels: list[str] = []
     seen: set[int] = set()
-    for stream, device in enumerate(programme.stream_device):
+    for stream, device in enumerate(graph.stream_device):
         if device >= _MAX_DEVICES or stream not in used or (many and device in seen):
             continue
         seen.add(device)
         lanes[stream] = len(labels)
-        name = programme.device_names[device] if many else programme.stream_names[stream]
+        name = graph.device_names[device] if many else graph.stream_names[stream]
         labels.append(name)
     return lanes, labels
 
@@ -154,7 +155,7 @@ def _memory(simulation: Simulation, axes: Axes) -> None:
         times = np.append(curve.time_s, simulation.step_s)
         level = np.append(curve.nbytes, curve.nbytes[-1:]) / 2**30
         front = number == 0
-        colour = _COLOURS["compute forward"] if front else "#bbbbbb"
+        colour = _COLOURS[Cause.COMPUTE_FORWARD] if front else "#bbbbbb"
         axes.step(times, level, where="post", color=colour, linewidth=1.2 if front else 0.6)
         if front:
             axes.fill_between(times, level, step="post", color=colour, alpha=0.25, linewidth=0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from costmodel.collectives import Collective, CollectiveModel
-from costmodel.simulation.programme import Programme, Use
+from costmodel.simulation.stage_tasks import Device
+from costmodel.simulation.task_graph import Use
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 
@@ -15,17 +16,14 @@ _INSTANT = 1e12
 
 @dataclass(slots=True)
 class Ports:
-    """The ports of one device of a programme, one for each tier of the cluster.
+    """The ports of one device of a task graph, one for each tier of the cluster.
 
     Transfers queue for them as on a stream, or share them.
     """
 
-    programme: Programme
+    device: Device
     cluster: Cluster
     mesh: Mesh
-    device: int
-    resources: tuple[int, ...] = field(init=False)
-    """To share, by tier."""
     streams: tuple[int, ...] = field(init=False)
     """To queue at, by tier."""
     _model: CollectiveModel = field(init=False)
@@ -36,10 +34,7 @@ class Ports:
     )
 
     def __post_init__(self) -> None:
-        self.resources = tuple(self.programme.resource() for _ in self.cluster.tiers)
-        self.streams = tuple(
-            self.programme.stream(self.device, f"{tier.name} port") for tier in self.cluster.tiers
-        )
+        self.streams = tuple(self.device.stream(f"{tier.name} port") for tier in self.cluster.tiers)
         self._model = CollectiveModel(self.cluster, self.mesh)
 
     def time_s(self, kind: str, nbytes: float, axes: tuple[int, ...]) -> float:
@@ -64,7 +59,11 @@ class Ports:
             for tier in self._crossed(axes):
                 alone = float(self._with(tier).time_s(key[0], nbytes, axes))
                 share = min(alone / whole, 1.0) if whole > 0 else 0.0
-                found += [Use(self.resources[tier], share)] if share > 0 else []
+                found += (
+                    [Use(self.device.ports[self.cluster.tiers[tier].name], share)]
+                    if share > 0
+                    else []
+                )
             self._known[key] = tuple(found)
         return self._known[key]
 

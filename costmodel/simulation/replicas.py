@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from costmodel.simulation.job import Sharding
-from costmodel.simulation.passes import Piece
-from costmodel.simulation.programme import Part, Programme, Use, Work
-from costmodel.simulation.schedules import Direction, Pass
+from costmodel.schedules.orders import Direction, Pass
+from costmodel.simulation.effects import Contention
+from costmodel.simulation.stage_tasks import Device
+from costmodel.simulation.step import Block, Sharding
+from costmodel.simulation.task_graph import Activity, Span
 
-_SLOWER = Work("slower beside transfers")
+_SLOWER = Activity("slower beside transfers")
 
 
 class _Ready(NamedTuple):
@@ -32,20 +33,23 @@ class _Ready(NamedTuple):
     """What makes them."""
 
 
+class Piece(NamedTuple):
+    """So many layers of a block, run as one task."""
+
+    block: Block
+    layers: float
+
+
 @dataclass(slots=True)
 class Replicas:
     """The exchange of one stage."""
 
-    programme: Programme
+    device: Device
     sharding: Sharding
-    gathers: int
+    gathers: int = field(init=False)
     """Stream of gathers."""
-    reductions: int
+    reductions: int = field(init=False)
     """Stream of reductions; the same one where both take turns."""
-    uses: Sequence[Use]
-    """What a transfer takes of what is shared."""
-    prefetch: int
-    overlap: bool
     using: list[int] = field(default_factory=list)
     """Computations with gathered parameters, in order."""
     ready: deque[_Ready] = field(default_factory=deque)
@@ -58,6 +62,17 @@ class Replicas:
     """Transfers, at which all replicas wait for one another."""
     owed_s: float = 0.0
     """By how much the next transfer takes longer."""
+
+    def __post_init__(self) -> None:
+        self.gathers = self.reductions = self.device.compute
+        if self.overlap:
+            self.gathers = self.reductions = self.device.stream("replicas")
+            if self.device.effects.contention is not Contention.QUEUE:
+                self.reductions = self.device.stream("reductions")
+
+    @property
+    def overlap(self) -> bool:
+        return self.device.effects.overlap
 
     def gather(self, piece: Piece, before: int) -> list[int]:
         """Gather the parameters of a piece; what it has to wait for.
@@ -75,11 +90,12 @@ class Replicas:
             if not seconds:
                 return []
         else:
-            ahead = len(self.using) - 1 - self.prefetch
+            prefetch = self.device.effects.prefetch
+            ahead = len(self.using) - 1 - prefetch
             while self.ready and self.ready[0].gathered <= ahead:
                 self._reduce(self.ready.popleft())
             needs = [self.using[ahead]] if ahead >= 0 else []
-            needs = needs if self.prefetch else [before]
+            needs = needs if prefetch else [before]
         needs = [task for task in needs if task >= 0]
         return [
             self._transfer(piece.block.name, self.sharding.gather, seconds, self.gathers, needs)
@@ -109,18 +125,18 @@ class Replicas:
         while self.ready:
             self._reduce(self.ready.popleft())
         if self.late_sync_s:
-            work, seconds = self.sharding.sync, self.late_sync_s
-            task = self._transfer("gradients", work, seconds, self.reductions, [after])
+            late = self.sharding.sync, self.late_sync_s, self.reductions
+            task = self._transfer("gradients", *late, [after])
             self.reduced.append(task)
         return self.reduced[-1:]
 
     def gather_late(self, needs: Sequence[int]) -> None:
         """Gather behind the update what is left."""
         if self.late_gather_s:
-            work, seconds = self.sharding.gather, self.late_gather_s
-            self._transfer("parameters", work, seconds, self.gathers, needs)
+            late = self.sharding.gather, self.late_gather_s, self.gathers
+            self._transfer("parameters", *late, needs)
 
-    def slowed(self, piece: Piece, each: Pass, *, gathers: bool, syncs: bool) -> list[Part]:
+    def slowed(self, piece: Piece, each: Pass, *, gathers: bool, syncs: bool) -> list[Span]:
         """What a pass takes longer beside the exchange of other pieces, which takes longer too.
 
         The first gather has no computation beside it, the first computation no reduction.
@@ -130,16 +146,15 @@ class Replicas:
         forward = each.direction is Direction.FORWARD
         slower = piece.block.slower_forward if forward else piece.block.slower_backward
         share = piece.layers if forward else piece.layers / 2
-        ahead = gathers and self.prefetch > 0 and bool(self.using)
+        ahead = gathers and self.device.effects.prefetch > 0 and bool(self.using)
         behind = syncs and bool(self.ready or self.reduced)
         exchange = ((self.sharding.gather, self.gathers, ahead),
                     (self.sharding.sync, self.reductions, behind))  # fmt: skip
-        for work, stream, runs in exchange:
+        for activity, stream, runs in exchange:
             if runs and slower.moving_s:
-                placed, seconds = self._placed(work), share * slower.moving_s
-                self.programme.add(piece.block.name, placed, seconds, (stream,), (), self.uses)
+                self._add(piece.block.name, activity, share * slower.moving_s, stream, ())
         seconds = share * slower.computing_s * (ahead + behind)
-        return [Part(_SLOWER, seconds)] if seconds else []
+        return [Span(_SLOWER, seconds)] if seconds else []
 
     def delay(self, seconds: float) -> bool:
         """Lengthen what runs beside a message of so many seconds; whether anything does."""
@@ -147,7 +162,7 @@ class Replicas:
             self.owed_s += seconds
             return True
         if self.reduced:
-            self.programme.seconds[self.reduced[-1]] += seconds
+            self.device.graph.seconds[self.reduced[-1]] += seconds
         return bool(self.reduced)
 
     @property
@@ -163,13 +178,18 @@ class Replicas:
         )
 
     def _transfer(
-        self, label: str, work: Work, seconds: float, stream: int, needs: Sequence[int]
+        self, label: str, activity: Activity, seconds: float, stream: int, needs: Sequence[int]
     ) -> int:
         seconds, self.owed_s = seconds + self.owed_s, 0.0
-        placed = self._placed(work)
-        task = self.programme.add(label, placed, seconds, (stream,), needs, self.uses)
+        task = self._add(label, activity, seconds, stream, needs)
         self.joined.append(task)
         return task
 
-    def _placed(self, work: Work) -> Work:
-        return work._replace(tier=self.sharding.tier)
+    def _add(
+        self, label: str, activity: Activity, seconds: float, stream: int, needs: Sequence[int]
+    ) -> int:
+        placed, uses = (
+            activity._replace(tier=self.sharding.tier),
+            self.device.uses(self.sharding.tier),
+        )
+        return self.device.graph.add(label, placed, seconds, (stream,), needs, uses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from costmodel.simulation.programme import Use
+from costmodel.simulation.task_graph import Use
 
 _ROOM = 1e-12
 """A resource with less of its capacity left is full."""

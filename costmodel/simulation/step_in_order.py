@@ -8,28 +8,12 @@ is the step that the simulation makes where nothing overlaps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from dataclasses import replace
 
-from costmodel.simulation.pass_order import ChunkTimes, PassOrder
-from costmodel.simulation.routes import Route
-from costmodel.simulation.schedules import SCHEDULES, Shape
-from ir.plan import Pipeline, PipelineStage
-
-PASSES = 4_000
-"""Passes of one direction that are run all the same before a step is extended."""
-ROUNDS = 12
-"""Rounds of as many micro-batches as there are parts after which an order repeats: what limits it
-spans as many micro-batches as a part keeps on the way, a few of which divide so many."""
-ROUNDING = 1e-13
-"""Relative difference below which two repeats take equally long."""
-
-
-class PassTimes(NamedTuple):
-    """Seconds of one micro-batch through each piece, in the order of the network."""
-
-    forward_s: Sequence[float]
-    backward_s: Sequence[float]
+from costmodel.schedules.pass_times import PassTimes, part_ends_s
+from ir.plan import Pipeline, PipelineStage, Plan
+from ir.plan_stages import retimed
 
 
 def in_order_s(pipeline: Pipeline) -> float:
@@ -53,57 +37,15 @@ def in_order_s(pipeline: Pipeline) -> float:
     return max(over_s) + max(sum(updates_s[part::parts]) for part in range(parts))
 
 
+def in_turn_s(plan: Plan) -> float:
+    """Seconds of the step of a plan if nothing overlapped."""
+    hidden_s = math.fsum(item.hidden_s for item in plan.collectives)
+    if plan.pipeline.is_single or not hidden_s:
+        return plan.estimate.step_time_s + hidden_s
+    exposed = tuple(replace(item, hidden_s=0.0) for item in plan.collectives)
+    return in_order_s(retimed(replace(plan, collectives=exposed)).pipeline)
+
+
 def _update_s(stage: PipelineStage) -> float:
     """Seconds in which a stage updates its parameters; earlier files do not tell it apart."""
     return stage.update_s if stage.sync_s or stage.update_s else stage.once_s
-
-
-def part_ends_s(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
-    """When the last pass of every part of the machine is over, in seconds.
-
-    Piece i is on part i mod `parts`. A long step is that of a shorter one and as many repeats
-    more, once each repeat takes as long as the one before it.
-
-    >>> part_ends_s("interleaved", PassTimes([1.0] * 4, [2.0] * 4), 2, 4)
-    [27.0, 25.0]
-
-    Args:
-        name: of a schedule with whole backward passes, in one direction.
-        times: of every piece; as many as there are parts, or a multiple of it.
-        parts: of the machine.
-        micro_batches: of the step.
-    """
-    if parts == 1:
-        return [micro_batches * (sum(times.forward_s) + sum(times.backward_s))]
-    each = ROUNDS * parts
-    few = max(PASSES // len(times.forward_s) // each, 1) * each + micro_batches % each
-    while few + 3 * each < micro_batches:
-        first, second, third = (
-            _run(name, times, parts, few + repeats * each) for repeats in range(3)
-        )
-        more = (micro_batches - few) // each
-        rows = list(zip(first, second, third, strict=True))
-        if all(abs((c - b) - (b - a)) <= ROUNDING * c for a, b, c in rows):
-            return [a + more * (b - a) for a, b, _ in rows]
-        few = 2 * few + micro_batches % each - (2 * few) % each
-    return _run(name, times, parts, micro_batches)
-
-
-def _run(name: str, times: PassTimes, parts: int, micro_batches: int) -> list[float]:
-    shape = Shape(parts, len(times.forward_s) // parts, micro_batches)
-    passes = PassOrder(
-        [SCHEDULES[name].order(shape, part) for part in range(parts)],
-        [
-            [
-                ChunkTimes(forward_s, backward_s, 0.0)
-                for forward_s, backward_s in zip(
-                    times.forward_s[part::parts], times.backward_s[part::parts], strict=True
-                )
-            ]
-            for part in range(parts)
-        ],
-        0.0,
-        Route(parts, shape.chunks, bidirectional=False),
-    )
-    passes.run()
-    return passes.over_s

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from costmodel.simulation.programme import Programme
 from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.task_graph import TaskGraph
 
 MAX_EVENTS = 2_000_000
 """More make a file that viewers do not open."""
@@ -26,7 +26,7 @@ def trace_json(simulation: Simulation) -> str:
     Raises:
         SimulationError: too many events.
     """
-    count = len(simulation.timeline.programme)
+    count = len(simulation.timeline.graph)
     if count > MAX_EVENTS:
         raise SimulationError(
             f"a trace of {count:,} tasks\n  at:  --trace\n"
@@ -38,21 +38,21 @@ def trace_json(simulation: Simulation) -> str:
 
 
 def _events(simulation: Simulation) -> Iterator[dict[str, Any]]:
-    programme = simulation.timeline.programme
-    yield from _names(programme)
+    graph = simulation.timeline.graph
+    yield from _names(graph)
     yield from _tasks(simulation)
     yield from _memory(simulation)
 
 
-def _names(programme: Programme) -> Iterator[dict[str, Any]]:
-    for device, name in enumerate(programme.device_names):
-        copies = programme.copies[device]
+def _names(graph: TaskGraph) -> Iterator[dict[str, Any]]:
+    for device, name in enumerate(graph.device_names):
+        copies = graph.copies[device]
         title = name if copies == 1 else f"{name} (one of {copies} alike)"
         yield _named("process_name", device, 0, title)
         yield {"ph": "M", "name": "process_sort_index", "pid": device, "tid": 0,
                "args": {"sort_index": device}}  # fmt: skip
-    for stream, name in enumerate(programme.stream_names):
-        yield _named("thread_name", programme.stream_device[stream], stream, name)
+    for stream, name in enumerate(graph.stream_names):
+        yield _named("thread_name", graph.stream_device[stream], stream, name)
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
@@ -60,26 +60,26 @@ def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _tasks(simulation: Simulation) -> Iterator[dict[str, Any]]:
-    timeline, programme = simulation.timeline, simulation.timeline.programme
-    for task, streams in enumerate(programme.streams):
+    timeline, graph = simulation.timeline, simulation.timeline.graph
+    for task, streams in enumerate(graph.streams):
         start, end = float(timeline.start_s[task]), float(timeline.end_s[task])
         for stream in streams[:1] if end > start else ():
-            work = programme.works[task]
+            work = graph.activities[task]
             yield {
                 "ph": "X",
-                "name": programme.labels[task] or work.cause,
+                "name": graph.labels[task] or work.cause,
                 "cat": work.kind if work.is_communication else work.cause,
-                "pid": programme.stream_device[stream],
+                "pid": graph.stream_device[stream],
                 "tid": stream,
                 "ts": start * _MICROSECONDS,
                 "dur": (end - start) * _MICROSECONDS,
-                "args": _arguments(programme, task, end - start),
+                "args": _arguments(graph, task, end - start),
             }
 
 
-def _arguments(programme: Programme, task: int, seconds: float) -> Mapping[str, object]:
+def _arguments(graph: TaskGraph, task: int, seconds: float) -> Mapping[str, object]:
     """What a viewer shows of a task: its cause, or its parts in milliseconds."""
-    work, alone = programme.works[task], programme.seconds[task]
+    work, alone = graph.activities[task], graph.seconds[task]
     out: dict[str, object] = {"cause": work.cause}
     sums: dict[str, float] = defaultdict(float)
     if work.tier:
@@ -87,12 +87,12 @@ def _arguments(programme: Programme, task: int, seconds: float) -> Mapping[str, 
     if seconds > alone * (1 + 1e-9):
         out["alone_ms"] = alone * 1e3
     for name, parts in (
-        ("", programme.parts.get(task, ())),
-        ("hidden ", programme.hidden.get(task, ())),
+        ("", graph.spans.get(task, ())),
+        ("hidden ", graph.hidden.get(task, ())),
     ):
-        for part in parts:
-            words = " ".join(w for w in (part.work.kind, part.work.tier, part.work.cause) if w)
-            sums[f"{name}{words} (ms)"] += part.seconds * 1e3
+        for (cause, kind, tier), part_s in parts:
+            words = " ".join(word for word in (kind, tier, cause) if word)
+            sums[f"{name}{words} (ms)"] += part_s * 1e3
     return out | sums
 
 

@@ -1,4 +1,4 @@
-"""Stragglers and jitter: the same programme on devices that are not equally fast.
+"""Stragglers and jitter: the same task graph on devices that are not equally fast.
 
 Lanes are devices that would do the same at the same time if they were. They wait for one another
 where they communicate, so a step takes as long as its slowest chain. What tasks that share links
@@ -8,7 +8,7 @@ take of one another stays as it was without variation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -107,9 +107,9 @@ class Lanes:
     shape: tuple[int, ...]
     """Of the lanes."""
     group: int
-    """Devices of each device of the programme in one lane that wait for one another all the time,
+    """Devices of each device of the graph in one lane that wait for one another all the time,
     such as tensor parallel ranks: the slowest of them counts."""
-    joins: Mapping[int, tuple[int, ...]]
+    joins: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By task, the dimensions of the lanes over which it starts together."""
 
 
@@ -129,10 +129,10 @@ def _step_s(
     random: np.random.Generator,
     straggling: np.random.Generator,
 ) -> float:
-    programme = timeline.programme
-    factors = _device_factors(len(programme.copies), lanes, variation, random)
+    graph = timeline.graph
+    factors = _device_factors(len(graph.copies), lanes, variation, random)
     _slow_stragglers(factors, lanes.group, variation, straggling)
-    waits, taken = waits_of(programme), timeline.end_s - timeline.start_s
+    waits, taken = waits_of(graph), timeline.end_s - timeline.start_s
     left = [len(own) for own in waits.after]
     ends: dict[int, FloatArray] = {}
     latest = 0.0
@@ -149,7 +149,7 @@ def _step_s(
         share = _computing_share(timeline, task)
         factor: FloatArray | float = 1.0
         if share:
-            own = factors[programme.stream_device[programme.streams[task][0]]]
+            own = factors[graph.stream_device[graph.streams[task][0]]]
             if variation.jitter is not None:
                 drawn = random.random(lanes.shape)
                 own = own * variation.jitter.largest_of(lanes.group, drawn)
@@ -163,18 +163,18 @@ def _step_s(
 
 def _computing_share(timeline: Timeline, task: int) -> float:
     """Share of a task that is computation."""
-    programme = timeline.programme
-    if not programme.streams[task] or not programme.seconds[task]:
+    graph = timeline.graph
+    if not graph.streams[task] or not graph.seconds[task]:
         return 0.0
-    parts = programme.stretches(task)
-    own = sum(p.seconds for p in parts if not p.work.is_communication)
-    return own / programme.seconds[task]
+    parts = graph.spans_of(task)
+    own = sum(p.seconds for p in parts if not p.activity.is_communication)
+    return own / graph.seconds[task]
 
 
 def _device_factors(
     count: int, lanes: Lanes, variation: Variation, random: np.random.Generator
 ) -> FloatArray:
-    """Factor of every device of the programme in every lane, shape (count, *lanes)."""
+    """Factor of every device of the graph in every lane, shape (count, *lanes)."""
     shape = (count, *lanes.shape)
     factors = np.ones(shape)
     if variation.spread is not None:

@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 
 import data
+from costmodel.memory import MASTER_BYTES
 from costmodel.training.constants import StepConstants
 from costmodel.training.families import families as known_families
 from costmodel.training.fitting import PRIORS
@@ -117,15 +118,20 @@ def parse_calibration(text: str) -> Calibration:
             raise TypeError("it is no YAML with families of constants")  # noqa: TRY301
         families = _families(file["families"])
         ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
-        memory = {
-            name: MemoryConstants(**{key: float(value) for key, value in entry.items()})
-            for name, entry in file.get("memory", {}).items()
-        }
+        memory = {name: _memory(entry) for name, entry in file.get("memory", {}).items()}
     except KeyError as error:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
     return Calibration(families, ends, memory)
+
+
+def _memory(entry: Mapping[str, Any]) -> MemoryConstants:
+    """What a profile keeps; earlier versions wrote the bytes of master copy and both moments."""
+    values = {key: float(value) for key, value in entry.items()}
+    if "state_bytes" in values:
+        values["moment_bytes"] = (values.pop("state_bytes") - MASTER_BYTES) / 2
+    return MemoryConstants(**values)
 
 
 def _families(entries: Mapping[str, Any]) -> dict[str, StepConstants]:

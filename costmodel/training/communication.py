@@ -1,58 +1,43 @@
-"""The groups of conventional layouts and the links of their machines; times of collectives are
-those of `costmodel.collectives`.
+"""Exposed communication of a pass through a layer, and between stages of a pipeline; times of
+collectives are those of `costmodel.collectives`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from costmodel.collectives.two_levels import TwoLevelGroup as Group
 from costmodel.collectives.two_levels import TwoLevels
 from costmodel.collectives.visits import Routing
+from costmodel.training.layers import routed_copies, tokens
+from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["Group", "Links", "all_gather_s", "all_to_all_s", "dispatch_s", "group", "transfer_s"]
+__all__ = [
+    "context_parallel_s", "expert_exchange_s", "group", "links_of", "routing_of",
+    "tensor_parallel_s", "transfers_s",
+]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """What the links of the machines deliver to training frameworks."""
-
-    link_efficiency: FloatArray
-    """Share of the nominal rate inside a server."""
-
-    port_efficiency: FloatArray
-    """Share of the nominal rate between servers."""
-
-    strided: FloatArray
-    """Share of that for groups of some devices of each server, but not all."""
-
-    @classmethod
-    def of(cls, constants: StepConstants) -> Self:
-        """The links as one set of constants has them."""
-        rates = (constants.link, constants.port, constants.strided)
-        return cls(*(np.asarray(rate) for rate in rates))
-
-    def on(self, table: RunTable) -> TwoLevels:
-        """The machines of some runs as their collectives see them."""
-        rates = table.machine
-        return TwoLevels(
-            rates.mesh,
-            rates.link_bytes_per_s * self.link_efficiency,
-            rates.link_latency_s,
-            rates.port_bytes_per_s * self.port_efficiency,
-            rates.port_latency_s,
-            rates.server,
-            rates.meshed,
-            rates.ring_bytes_per_s * self.link_efficiency,
-            self.strided,
-        )
+def links_of(table: RunTable, c: StepConstants) -> TwoLevels:
+    """The links of the machines of some runs, as training frameworks reach them."""
+    rates = table.machine
+    return TwoLevels(
+        rates.mesh,
+        rates.link_bytes_per_s * c.link,
+        rates.link_latency_s,
+        rates.port_bytes_per_s * c.port,
+        rates.port_latency_s,
+        rates.server,
+        rates.meshed,
+        rates.ring_bytes_per_s * c.link,
+        np.asarray(c.strided),
+    )
 
 
 def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
@@ -61,31 +46,89 @@ def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     return Group(inner, np.ceil(size / inner))
 
 
-def all_gather_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
-    """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long."""
-    return links.on(table).all_gather_s(nbytes, members)
+def tensor_parallel_s(
+    table: RunTable, c: StepConstants, links: TwoLevels, routed: FloatArray
+) -> FloatArray:
+    """Exposed tensor parallel collectives of one pass: an all-reduce for each block, two of a layer
+    of a transformer, or gathers and scatters.
+
+    Each waits for the last of its ranks: its start grows with the depth of a tree over them.
+    Where sequences are split, experts need no second pair, unless they are split too: then the
+    ranks that split an expert gather the copies that it works on.
+    """
+    members = group(table, table.tp, np.ones_like(table.tp))
+    nbytes = 2.0 * tokens(table) * table.hidden
+    once = 2.0 * links.all_gather_s(nbytes, members) + c.start_s * np.log2(table.tp)
+    apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
+    parts = expert_parts(table)
+    members = group(table, parts, np.ones_like(table.tp))
+    copies = 2.0 * routed_copies(table) * parts * table.mixing.expert_hidden
+    gathered = 2.0 * links.all_gather_s(copies, members) + c.start_s * np.log2(parts)
+    split = routed * ((table.sequence_parallel > 0) & (parts > 1))
+    hidden = np.maximum(c.tp_hidden, c.fused_hidden * table.fused_tp)
+    exposed = (table.mixing.blocks - apart) * once * (1.0 - hidden) + split * gathered * (
+        1.0 - c.tp_hidden
+    )
+    return np.where(table.tp > 1, exposed, 0.0)
 
 
-def all_to_all_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
-    """Seconds of an exchange of `nbytes` held by every rank."""
-    return links.on(table).all_to_all_s(nbytes, members)
+def expert_exchange_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+    """Exposed dispatch and combination of one pass through a routed layer."""
+    members = group(table, table.ep, expert_parts(table))
+    nbytes = 2.0 * routed_copies(table) * table.mixing.expert_hidden
+    each = links.all_to_all_s(nbytes, members)
+    if np.any((table.sends_once > 0) & (table.ep > 1)):
+        copies = np.maximum(table.experts_per_token, 1.0)
+        once = links.dispatch_s(nbytes / copies, members, routing_of(table))
+        each = np.where(table.sends_once > 0, once, each)
+    return np.where(table.ep > 1, 2.0 * each * (1.0 - c.ep_hidden * table.ep_overlap), 0.0)
 
 
-def dispatch_s(table: RunTable, links: Links, nbytes: FloatArray, members: Group) -> FloatArray:
-    """Seconds to send tokens of `nbytes` to the devices of their experts, once to each."""
-    routing = Routing(
+def routing_of(table: RunTable) -> Routing:
+    """How tokens choose their experts."""
+    return Routing(
         table.experts, table.experts_per_token, table.expert_groups, table.groups_per_token
     )
-    return links.on(table).dispatch_s(nbytes, members, routing)
 
 
-def transfer_s(table: RunTable, links: Links, nbytes: FloatArray, stride: FloatArray) -> FloatArray:
+def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+    """Exposed exchange of one pass over the context parallel ranks.
+
+    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
+    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
+    """
+    members = group(table, table.cp, table.tp)
+    width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
+    nbytes = 2.0 * table.micro_batch * table.seq_len * width
+    each = table.mixing.attention * links.all_gather_s(nbytes, members)
+    if np.any((table.mixing.share > 0) & (table.cp > 1)):
+        exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
+        each = each + table.mixing.share * links.all_to_all_s(exchanged, members)
+    return np.where(table.cp > 1, each * (1.0 - c.cp_hidden), 0.0)
+
+
+def transfers_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
+    """Exposed transfers between stages: each micro-batch crosses each chunk, there and back.
+
+    Tensor parallel ranks that hold the same activations may send a part each (Narayanan et al.,
+    section 4.1).
+    """
+    parts = (table.sequence_parallel > 0) | (table.scatter_stages > 0)
+    split = np.where(parts, table.tp, 1.0)
+    nbytes = 2.0 * tokens(table) * table.hidden / split
+    each = _transfer_s(table, links, nbytes, table.tp * table.cp * table.dp)
+    crossings = 2.0 * table.vpp * table.micro_batches + 2.0 * (table.pp - 1.0)
+    return np.where(table.pp > 1, crossings * each * c.pp_shown, 0.0)
+
+
+def _transfer_s(
+    table: RunTable, links: TwoLevels, nbytes: FloatArray, stride: FloatArray
+) -> FloatArray:
     """Seconds to send `nbytes` to the stage `stride` ranks further on, in the mean of all ranks.
 
     Of a pipeline that is longer than a server, this share of the ranks sends to another server.
     """
-    rates, levels = table.machine, links.on(table)
-    longer = stride * table.pp > rates.server
-    across = np.where(longer, np.minimum(stride / rates.server, 1.0), 0.0)
-    inside, outside = (levels.send_s(nbytes, np.asarray(near)) for near in (True, False))
+    server = table.machine.server
+    across = np.where(stride * table.pp > server, np.minimum(stride / server, 1.0), 0.0)
+    inside, outside = (links.send_s(nbytes, np.asarray(near)) for near in (True, False))
     return (1.0 - across) * inside + across * outside

@@ -1,15 +1,18 @@
-"""Rows of columns that are equal, found once."""
+"""Rows of columns: those that are equal, found once, and some of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["distinct_rows"]
+__all__ = ["distinct_rows", "taken"]
+
+Record = TypeVar("Record", bound=Any)
 
 
 def distinct_rows(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -33,3 +36,15 @@ def distinct_rows(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.
     kinds = np.empty(len(order), dtype=np.intp)
     kinds[order] = np.cumsum(new) - 1
     return order[new], kinds
+
+
+def taken(record: Record, rows: NDArray[np.int64]) -> Record:
+    """Some rows of a record of columns, and of the records in it."""
+    values = {item.name: getattr(record, item.name) for item in fields(record)}
+    return replace(
+        record,
+        **{
+            name: taken(value, rows) if is_dataclass(value) else np.asarray(value)[rows]
+            for name, value in values.items()
+        },
+    )

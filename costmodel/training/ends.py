@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.kernels import matmul_s, stream_s
-from costmodel.training.layers import product, rate16, tokens
+from costmodel.training.layers import product, products16_s, tokens
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -24,15 +23,12 @@ HEAD_FORWARD = 1 / 3
 def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     """Seconds per micro-batch at the first stage (embedding) and the last (head and loss)."""
     count = tokens(table)
-    embedding = stream_s(12.0 * count * table.hidden, table.machine) / c.memory
-    flops = rate16(table, c)
+    embedding = table.machine.stream_s(12.0 * count * table.hidden) / c.memory
     columns = table.vocab / table.tp
-    forward = matmul_s(count, columns, table.hidden, flops, table.machine)
-    inputs = matmul_s(count, table.hidden, columns, flops, table.machine)
-    weights = matmul_s(table.hidden, columns, count, flops, table.machine)
+    head = products16_s(table, c, columns, table.hidden)
     per_logit = c.logit_bytes * np.where(table.tp > 1, 1.0, c.logit_whole)
-    loss = stream_s(per_logit * count * columns, table.machine) / c.memory
-    return embedding, forward + inputs + weights + loss
+    loss = table.machine.stream_s(per_logit * count * columns) / c.memory
+    return embedding, head + loss
 
 
 def trained_ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 import data
 from costmodel.training.machines import machine
@@ -61,27 +59,18 @@ class MemoryFamily:
 @cache
 def memory_families() -> dict[str, MemoryFamily]:
     """The profiles whose memory is fitted, by name."""
-    text = data.read_text("calibration", "training_families.yaml")
-    file: dict[str, Any] = yaml.safe_load(text)
-    return {
-        entry["profile"]: MemoryFamily(
-            entry["profile"],
-            entry["counter"],
-            dict(entry["counted"]),
-            tuple(entry["fitted"]),
-            entry.get("parent", ""),
-        )
-        for entry in file["memory"]
-    }
+    found = (
+        MemoryFamily(**{**e, "fitted": tuple(e["fitted"])})
+        for e in data.calibration("training_families")["memory"]
+    )
+    return {family.profile: family for family in found}
 
 
 @cache
 def families() -> dict[str, Family]:
     """All families by name; a parent stands before its children."""
-    text = data.read_text("calibration", "training_families.yaml")
-    file: dict[str, Any] = yaml.safe_load(text)
     found = {}
-    for entry in file["families"]:
+    for entry in data.calibration("training_families")["families"]:
         lists = {key: tuple(entry[key]) for key in ("generations", "fitted")}
         found[entry["name"]] = Family(**{**entry, **lists})
     return found
@@ -144,32 +133,27 @@ def _ancestors(family: Family, generation: str) -> Iterator[Family]:
 
 def stand_in(profile: str) -> str:
     """The profile whose constants a profile without any takes; itself if it has its own."""
-    stands: Mapping[str, str] = _file()["stands"]
+    stands: Mapping[str, str] = data.calibration("training_families")["stands"]
     return stands.get(profile, profile)
-
-
-@cache
-def _file() -> dict[str, Any]:
-    text = data.read_text("calibration", "training_families.yaml")
-    return dict(yaml.safe_load(text))
 
 
 def _usual(generation: str, kind: str) -> Family | None:
     """The family of the usual software of these chips; `None` where they have no runs."""
-    named = (families()[name] for name in _file()["usual"].get(generation, ()))
+    usual = data.calibration("training_families")["usual"].get(generation, ())
+    named = (families()[name] for name in usual)
     return next((family for family in named if family.kind in {"", kind}), None)
 
 
 def _foreign(family: Family, generation: str) -> bool:
     """Whether all runs of a family are on chips of other makers than a generation's."""
-    makers = _file()["makers"]
+    makers = data.calibration("training_families")["makers"]
     mine = makers.get(generation, generation)
     return all(makers.get(each, each) != mine for each in family.generations)
 
 
 def _years_apart(family: Family, generation: str) -> int:
     """Years between the chips of a family and a generation; the same for all if one is unknown."""
-    years = _file()["years"]
+    years = data.calibration("training_families")["years"]
     return min(
         (abs(years[each] - years.get(generation, years[each])) for each in family.generations),
         default=0,

@@ -7,19 +7,23 @@ et al., arXiv 2205.05198, and Narayanan et al., SC21.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from costmodel.training.kernels import matmul_s, stream_s
+from costmodel.operators import matmul_s
 from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
-    "LayerTimes", "experts_issued", "layer_times", "product", "rate16", "routed_copies", "tokens",
+    "LayerTimes", "Product", "dense_products", "expert_products", "experts_issued",
+    "inward_products", "layer_times", "outward_products", "product", "products16_s",
+    "routed_copies", "tokens",
 ]  # fmt: skip
 
 _SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
@@ -54,6 +58,23 @@ _CHUNKED = 0.4
 """Share of both limits, one after the other, that kernels of states in chunks reach: with 64
 elements for each channel and 2,048 tokens, Mamba-2 is as fast as fused attention on an A100, whose
 4,096 operations for each channel it replaces by 768 and 10 bytes (arXiv 2405.21060, figure 10)."""
+
+
+class Product(NamedTuple):
+    """A product of matrices that one device has in a layer, rows x k times k x n; shape (N,)."""
+
+    name: str
+    rows: FloatArray
+    n: FloatArray
+    k: FloatArray
+    number: FloatArray
+    """How many there are; the share of the layers that have one, in a mean layer."""
+
+    grouped: FloatArray | float = 0.0
+    """1 where products of several experts share a kernel or a queue."""
+
+    last: bool = False
+    """Whether a layer ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,46 +138,76 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
 
     What comes before that block is of a mean layer: softmax attention, another mixer, or none.
     """
-    core, core_backward = (table.mixing.attention * time for time in _core(table, c))
-    linear, linear_backward, inward = _mixing_products(table, c)
-    scan, scan_backward = _scan(table, c)
-    dense, dense_backward, dense_last = _ffn_products(table, c, table.ffn, tokens(table))
-    moe, moe_backward, moe_last = _expert_products(table, c)
+    core, core_back = (table.mixing.attention * time for time in _core(table, c))
+    inward, inward_back, _ = _priced(table, c, inward_products(table))
+    outward, outward_back, _ = _priced(table, c, outward_products(table))
+    scan, scan_back = _scan(table, c)
     older = np.where(table.old_release > 0, c.old_release, 1.0)
-    stream = older * _stream_bytes(table, table.ffn)
     routed_ffn = table.expert_ffn * table.experts_per_token + table.shared_ffn
-    routed_stream = (
-        older * _stream_bytes(table, routed_ffn) + _dispatch_bytes(table) + _copy_bytes(table, c)
-    )
-    nothing = np.zeros_like(table.hidden)
-    bare_stream = older * _stream_bytes(table, nothing)
+    copies = _dispatch_bytes(table) + _copy_bytes(table, c)
     times = []
-    for products, backward, last, moved in (
-        (dense, dense_backward, dense_last, stream),
-        (moe, moe_backward, moe_last, routed_stream),
-        (nothing, nothing, linear - inward, bare_stream),
+    for block, width, more in (
+        (tuple(dense_products(table)), table.ffn, 0.0),
+        (tuple(expert_products(table)), routed_ffn, copies),
+        ((), np.zeros_like(table.hidden), 0.0),
     ):
-        seconds = stream_s(moved, table.machine) / c.memory * (1.0 + 0.6 * table.uncompiled)
-        forward, both = linear + products, linear_backward + backward
+        products, products_back, last = _priced(table, c, block)
+        forward = inward + outward + products
+        backward = inward_back + outward_back + products_back
+        moved = older * _stream_bytes(table, width) + more
+        stream = table.machine.stream_s(moved) / c.memory * (1.0 + 0.6 * table.uncompiled)
         times.append(
             LayerTimes(
                 products=forward,
-                products_backward=both,
-                weights=np.where(table.frozen > 0, 0.0, (forward + both) / 3.0),
-                last=last,
+                products_backward=backward,
+                weights=np.where(table.frozen > 0, 0.0, (forward + backward) / 3.0),
+                last=last if block else outward,
                 inward=inward,
                 core=core,
-                core_backward=core_backward,
-                stream=seconds + scan,
-                stream_backward=1.5 * seconds + scan_backward,
+                core_backward=core_back,
+                stream=stream + scan,
+                stream_backward=1.5 * stream + scan_back,
             )
         )
     return times[0], times[1], times[2]
 
 
+def _priced(
+    table: RunTable, c: StepConstants, products: Iterable[Product]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds of some products, forward and backward, and forward of the last one alone."""
+    forward = backward = last = np.zeros_like(table.hidden)
+    for each in products:
+        there, back = product(table, c, each.rows, each.n, each.k)
+        number = each.number / np.where(np.asarray(each.grouped) > 0, c.grouped, 1.0)
+        forward, backward = forward + number * there, backward + number * back
+        last = number * there if each.last else last
+    return forward, backward, last
+
+
 def rate16(table: RunTable, c: StepConstants) -> FloatArray:
     """FLOP/s that large products of 16-bit operands reach."""
     return table.machine.flops16 * table.machine.products16 * c.matmul
+
+
+def products16_s(table: RunTable, c: StepConstants, n: FloatArray, k: FloatArray) -> FloatArray:
+    """Seconds of tokens x k times k x n of 16-bit operands, forward and backward."""
+    forward, inputs, weights = _three_s(table, rate16(table, c), tokens(table), n, k)
+    return forward + inputs + weights
+
+
+def _three_s(
+    table: RunTable, flops: FloatArray, rows: FloatArray, n: FloatArray, k: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds of rows x k times k x n in a long run, with 16-bit traffic: forward, and backward the
+    gradients of inputs and of weights.
+    """
+    rates = table.machine
+    shapes = ((rows, n, k), (rows, k, n), (k, n, rows))
+    forward, inputs, weights = (
+        matmul_s((1.0, *shape), flops, rates.memory_bytes_per_s, rates.shapes) for shape in shapes
+    )
+    return forward, inputs, weights
 
 
 def product(
@@ -166,58 +217,48 @@ def product(
     wide = c.matmul * table.machine.products16
     rate = np.where(table.fp4 > 0, c.matmul4, np.where(table.fp8 > 0, c.matmul8, wide))
     flops = table.machine.flops * rate * np.where(table.mx > 0, c.mx, 1.0)
-    forward = matmul_s(rows, n, k, flops, table.machine)
-    inputs = matmul_s(rows, k, n, flops, table.machine)
-    weights = matmul_s(k, n, rows, flops, table.machine)
+    forward, inputs, weights = _three_s(table, flops, rows, n, k)
     cast = table.casts * np.where((table.fp8 > 0) | (table.fp4 > 0), _CAST, 0.0) / c.memory
-    forward = forward + stream_s(cast * rows * k, table.machine)
-    inputs = inputs + stream_s(cast * rows * n, table.machine)
+    forward = forward + table.machine.stream_s(cast * rows * k)
+    inputs = inputs + table.machine.stream_s(cast * rows * n)
     return forward, inputs + np.where(table.frozen > 0, 0.0, weights)
 
 
-def _attention_products(
-    table: RunTable, c: StepConstants
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Projections into and out of attention, those of latent attention where it has ranks: forward,
-    backward, and forward those into it alone.
+def inward_products(table: RunTable) -> Iterator[Product]:
+    """Projections into attention and other mixers of a mean layer, those of latent attention where
+    it has ranks.
     """
-    rows = tokens(table)
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    rows, mixing = tokens(table), table.mixing
     latent = table.kv_rank > 0
     # Latent heads keep `rotary_size` of their width apart from the compressed keys.
-    queries = table.heads * (1.0 + table.mixing.query_gate)
-    plain = (queries + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
+    heads = table.heads * (1.0 + mixing.query_gate)
+    plain = (heads + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
     first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
-    out = table.heads * value / table.tp
-    pairs = [
-        product(table, c, rows, first, table.hidden),
-        product(table, c, rows, table.hidden, out),
-    ]
+    yield Product("queries, keys and values", rows, first, table.hidden, mixing.attention)
     if np.any(latent):
+        share = mixing.attention * latent
         queries = table.heads * table.head_size / table.tp
-        keys = table.heads * (table.head_size - table.rotary_size + value) / table.tp
+        keys = table.heads * (table.head_size - table.rotary_size + _value(table)) / table.tp
         rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
-        pairs.append(_masked(product(table, c, rows, queries, rank), latent))
-        kv_rank = np.maximum(table.kv_rank, 1.0)
-        pairs.append(_masked(product(table, c, rows, keys, kv_rank), latent))
-    forward = sum((pair[0] for pair in pairs[1:]), pairs[0][0])
-    backward = sum((pair[1] for pair in pairs[1:]), pairs[0][1])
-    return forward, backward, forward - pairs[1][0]
-
-
-def _mixing_products(
-    table: RunTable, c: StepConstants
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Products of attention and other mixers of a mean layer, as `_attention_products`."""
-    mixing = table.mixing
-    times = tuple(mixing.attention * time for time in _attention_products(table, c))
+        yield Product("latent queries", rows, queries, rank, share)
+        yield Product("latent keys", rows, keys, np.maximum(table.kv_rank, 1.0), share)
     if np.any(mixing.share > 0):
-        rows, out = tokens(table), np.maximum(mixing.outward / table.tp, 1.0)
-        into, into_back = product(table, c, rows, mixer_inward(table), table.hidden)
-        out_of, out_back = product(table, c, rows, table.hidden, out)
-        own = (into + out_of, into_back + out_back, into)
-        times = tuple(a + mixing.share * b for a, b in zip(times, own, strict=True))
-    return times[0], times[1], times[2]
+        yield Product("into the mixer", rows, mixer_inward(table), table.hidden, mixing.share)
+
+
+def outward_products(table: RunTable) -> Iterator[Product]:
+    """Projections out of them."""
+    rows, mixing = tokens(table), table.mixing
+    out = table.heads * _value(table) / table.tp
+    yield Product("attention output", rows, table.hidden, out, mixing.attention)
+    if np.any(mixing.share > 0):
+        out = np.maximum(mixing.outward / table.tp, 1.0)
+        yield Product("out of the mixer", rows, table.hidden, out, mixing.share)
+
+
+def _value(table: RunTable) -> FloatArray:
+    """Width of one value head."""
+    return np.where(table.value_size > 0, table.value_size, table.head_size)
 
 
 def _scan(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -233,71 +274,49 @@ def _scan(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     wide = np.minimum(mixing.key_size / 128.0, 1.0)
     rate = table.machine.flops16 * c.attention * wide**c.small_heads
     moving, around = (
-        stream_s(nbytes, table.machine) / c.memory for nbytes in (mixing.moved, mixing.around)
+        table.machine.stream_s(nbytes) / c.memory for nbytes in (mixing.moved, mixing.around)
     )
     chunked = (mixing.flops / rate + moving) / _CHUNKED
     forward = mixing.share * tokens(table) / table.tp * (chunked + around)
     return forward, 2.5 * forward
 
 
-def _masked(
-    times: tuple[FloatArray, FloatArray], where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> tuple[FloatArray, FloatArray]:
-    return np.where(where, times[0], 0.0), np.where(where, times[1], 0.0)
+def dense_products(table: RunTable) -> Iterator[Product]:
+    """The two or three products of a dense feed-forward layer; the first two are one."""
+    return _feed_forward(table, table.ffn, np.ones_like(table.hidden))
 
 
-def _ffn_products(
-    table: RunTable, c: StepConstants, width: FloatArray, rows: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The two or three products of a dense feed-forward layer: forward, backward, the last."""
-    inner = width / table.tp
-    up, up_back = product(table, c, rows, (1.0 + table.gated) * inner, table.hidden)
-    down, down_back = product(table, c, rows, table.hidden, inner)
-    return up + down, up_back + down_back, down
+def _feed_forward(table: RunTable, width: FloatArray, number: FloatArray) -> Iterator[Product]:
+    rows, inner = tokens(table), width / table.tp
+    yield Product("up", rows, (1.0 + table.gated) * inner, table.hidden, number)
+    yield Product("down", rows, table.hidden, inner, number, last=True)
 
 
-def _expert_products(
-    table: RunTable, c: StepConstants
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Routed experts and shared experts of one device: forward, backward, the last product.
+def expert_products(table: RunTable) -> Iterator[Product]:
+    """Routed experts of one device, shared experts, and products into the width that experts work
+    on and out of it, of each token once.
 
     Each of the E / ep local experts sees its share of the tokens of ep ranks. Tensor parallel
     ranks split the widths of the experts or the tokens.
     """
     if not np.any(table.experts > 0):
-        nothing = np.zeros_like(table.hidden)
-        return nothing, nothing, nothing
-    routed = table.experts > 0
-    local = _local_experts(table)
-    parts = expert_parts(table)
+        return
+    routed, local, parts = table.experts > 0, _local_experts(table), expert_parts(table)
     copies = tokens(table) * table.experts_per_token * table.expert_capacity
     rows = np.maximum(copies * parts / table.tp / local, 1.0)
-    width = np.maximum(table.expert_ffn, 1.0) / parts
-    hidden = table.mixing.expert_hidden
-    up, up_back = product(table, c, rows, (1.0 + table.gated) * width, hidden)
-    down, down_back = product(table, c, rows, hidden, width)
-    shared_width = np.maximum(table.shared_ffn, 1.0)
-    shared, shared_back, _ = _ffn_products(table, c, shared_width, tokens(table))
-    has_shared = table.shared_ffn > 0
-    rate = np.where(table.batched_experts > 0, 1.0, c.grouped)
-    forward = local * (up + down) / rate + np.where(has_shared, shared, 0.0)
-    backward = local * (up_back + down_back) / rate + np.where(has_shared, shared_back, 0.0)
+    width, hidden = np.maximum(table.expert_ffn, 1.0) / parts, table.mixing.expert_hidden
+    number = np.where(routed, local, 0.0)
+    grouped = np.where(table.batched_experts > 0, 0.0, 1.0)
+    yield Product("experts up", rows, (1.0 + table.gated) * width, hidden, number, grouped)
+    yield Product("experts down", rows, hidden, width, number, grouped, last=True)
+    has_shared = np.where(routed & (table.shared_ffn > 0), 1.0, 0.0)
+    for each in _feed_forward(table, np.maximum(table.shared_ffn, 1.0), has_shared):
+        yield each._replace(name=f"shared {each.name}", last=False)
     if np.any(table.mixing.latent > 0):
-        latent, latent_back = _latent_products(table, c)
-        forward, backward = forward + latent, backward + latent_back
-    last = np.where(routed, local * down / rate, 0.0)
-    return np.where(routed, forward, 0.0), np.where(routed, backward, 0.0), last
-
-
-def _latent_products(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
-    """Products into the width that experts work on and out of it, of each token once."""
-    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
-    rows, width = tokens(table) / split, table.mixing.expert_hidden
-    into, out = (
-        _masked(product(table, c, rows, n, k), table.mixing.latent > 0)
-        for n, k in ((width, table.hidden), (table.hidden, width))
-    )
-    return into[0] + out[0], into[1] + out[1]
+        split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+        own, latent = tokens(table) / split, np.where(routed & (table.mixing.latent > 0), 1.0, 0.0)
+        yield Product("into experts", own, hidden, table.hidden, latent)
+        yield Product("out of experts", own, table.hidden, hidden, latent)
 
 
 def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -308,7 +327,7 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     needs. Unfused: two batched products over the whole square, and the traffic of the scores.
     """
     heads, sequence = table.heads / table.tp, table.seq_len
-    value = np.where(table.value_size > 0, table.value_size, table.head_size)
+    value = _value(table)
     seen = sequence * np.where((table.causal > 0) & (table.whole_square <= 0), 0.5, 1.0)
     local = np.where(table.window > 0, np.minimum(table.window, seen), seen)
     share = np.where(table.window > 0, 1.0 / table.global_every, 1.0)
@@ -324,8 +343,8 @@ def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     fits = (table.micro_batch * heads) % 4 == 0
     more = np.where(fits, 0.0, _UNFUSED_SOFTMAX) - _DROPOUT * table.gated
     forward_bytes, backward_bytes = _SCORE_FORWARD + more, _SCORE_BACKWARD + more
-    plain = products + stream_s(forward_bytes * square, table.machine) / c.memory
-    plain_back = 2.0 * products + stream_s(backward_bytes * square, table.machine) / c.memory
+    plain = products + table.machine.stream_s(forward_bytes * square) / c.memory
+    plain_back = 2.0 * products + table.machine.stream_s(backward_bytes * square) / c.memory
     forward = np.where(table.unfused > 0, plain, fused)
     return forward, np.where(table.unfused > 0, plain_back, 2.5 * fused)
 

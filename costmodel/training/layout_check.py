@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from costmodel.schedules.orders import schedule_faults
 from costmodel.training.records import LayoutError, TrainingLayout, TrainingModel
-from costmodel.training.schedule_forms import order_faults
 
-__all__ = ["check_layout", "group_faults", "mixer_heads"]
+__all__ = ["check_layout", "group_faults", "mixer_heads", "near_batches", "order_faults"]
 
 
 def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) -> None:
@@ -28,6 +28,27 @@ def check_layout(model: TrainingModel, layout: TrainingLayout, idle: int = 0) ->
     )
     for what in faults:
         raise LayoutError(what)
+
+
+def order_faults(layout: TrainingLayout) -> Iterator[str]:
+    """Why the order of a layout cannot be, in sentences."""
+    return schedule_faults(layout.order, layout.pp, layout.vpp, layout.micro_batches)
+
+
+def near_batches(layout: TrainingLayout) -> tuple[int, ...]:
+    """The global batches next to that of a layout which its replicas and its order can share out.
+
+    >>> near_batches(TrainingLayout(100, 1, 4096, pp=4, vpp=2, dp=8))
+    (96, 128)
+    """
+    paired = layout.schedule == "dualpipe"
+    turns = 2 if paired else layout.pp if layout.vpp > 1 else 1
+    unit = turns * layout.micro_batch * layout.dp
+    least = unit * layout.pp if paired else unit
+    if layout.global_batch < least:
+        return (least,)
+    low = layout.global_batch // unit * unit
+    return (low,) if low == layout.global_batch else (low, low + unit)
 
 
 def _pipeline(layers: int, layout: TrainingLayout) -> Iterator[str]:

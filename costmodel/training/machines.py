@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-import data
 from costmodel.operators import MatmulRates, chip_constants
 from costmodel.training.records import LayoutError
+from costmodel.training.wiring import Wiring, wiring_of
 from topology.catalogue import named_chip, named_machine
 from topology.errors import ClusterError
-from topology.machine_names import known_machine, known_machines, spelled
+from topology.machine_names import KnownMachine, known_machine, known_machines, spelled
+from topology.units import parse_count, parse_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from topology.chip_file import ChipFile
+    from topology.machine import Machine as ClusterMachine
 
 __all__ = [
     "Machine", "MachineRates", "machine", "machine_called", "machine_of", "machine_rates",
@@ -28,6 +32,11 @@ __all__ = [
 ]  # fmt: skip
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+_TYPES = {
+    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8": "fp8", "float4": "fp4",
+}  # fmt: skip
+"""Types of products as chips name them, and as rows and layouts do."""
 
 _FALLBACK = {"mxfp8": "fp8", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8", "fp16": "bf16"}
 """The type whose rate is taken where a chip has none of its own."""
@@ -53,31 +62,23 @@ class Machine:
     shapes: MatmulRates
     """How the rate of matrix products hangs on their shape."""
 
-    stated_bytes: tuple[float, float]
-    """Memory of a device that a job may fill, and what is reserved beside it, of a machine that is
-    no bundled cluster nor like one."""
+    usable_bytes: float
+    """Memory of a device that a job may fill: what is not reserved, as a search takes it."""
+
+    reserved_bytes: float
+    """Memory that the runtime may take beside that."""
 
     memory_bytes_per_s: float
     server: int
-    """Devices that the inner network joins."""
-
     mesh: bool
-    """Whether the inner network is a link for each pair; else every device has a port."""
-
     link_bytes_per_s: float
-    """One link of the mesh, or one port, in one direction."""
-
     meshed: int
-    """Devices of a server that one mesh joins."""
-
     ring_bytes_per_s: float
-    """Rate of collectives over more devices of a server than a mesh joins; 0 where it joins all."""
-
     link_latency_s: float
     port_bytes_per_s: float
-    """Share of one device of its server's ports, in one direction."""
-
     port_latency_s: float
+    """These eight as in `Wiring`."""
+
     sustained: float
     """Rate under load over the peak, relative to the first chip of the generation: power limits
     differ between boards of one chip."""
@@ -85,26 +86,6 @@ class Machine:
     products: float
     """Share of the peak that large 16-bit products reach in a long run over that of an A100; 1
     where nobody measured them."""
-
-    aliases: tuple[str, ...]
-    """Other names of the machine, such as that of its chip in `data/chips`."""
-
-    patterns: tuple[str, ...]
-    """Patterns of the words that name the machine in a text."""
-
-    @property
-    def usable_bytes(self) -> float:
-        """Memory of a device that a job may fill: what is not reserved, as a search takes it."""
-        return self._memory_bytes[0]
-
-    @property
-    def reserved_bytes(self) -> float:
-        """Memory that the runtime may take beside that."""
-        return self._memory_bytes[1]
-
-    @property
-    def _memory_bytes(self) -> tuple[float, float]:
-        return _cluster_bytes(self.name) or self.stated_bytes
 
     def flops(self, precision: str) -> float:
         """Rate of products of this type that its power allows."""
@@ -154,29 +135,32 @@ class MachineRates:
     port_bytes_per_s: FloatArray
     port_latency_s: FloatArray
 
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """Some of the runs."""
-        chosen = {
-            item.name: getattr(self, item.name)[rows]
-            for item in fields(self)
-            if item.name != "shapes"
-        }
-        shapes = {
-            item.name: np.asarray(getattr(self.shapes, item.name))[rows]
-            for item in fields(MatmulRates)
-        }
-        return type(self)(**chosen, shapes=MatmulRates(**shapes))
+    def stream_s(self, nbytes: FloatArray) -> FloatArray:
+        """Seconds to move so many bytes between memory and cores at the full rate."""
+        return nbytes / self.memory_bytes_per_s
+
+
+class _Machines(Mapping[str, Machine]):
+    """Each machine is derived when it is first asked for: pods of thousands take a second."""
+
+    def __getitem__(self, name: str) -> Machine:
+        return _bundled(known_machines()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(known_machines())
+
+    def __len__(self) -> int:
+        return len(known_machines())
 
 
 @cache
+def _bundled(known: KnownMachine) -> Machine:
+    return _derived(known.name, named_machine(known.cluster))
+
+
 def machines() -> Mapping[str, Machine]:
-    """All machines by name, in the order in which their patterns are tried."""
-    file: Any = yaml.safe_load(data.read_text("calibration", "training_machines.yaml"))
-    products: Mapping[str, float] = file["products"]
-    return {
-        name: _machine(name, entry, products.get(entry["generation"], 1.0))
-        for name, entry in file["machines"].items()
-    }
+    """All machines by name."""
+    return _Machines()
 
 
 def machine(name: str) -> Machine:
@@ -187,102 +171,86 @@ def machine(name: str) -> Machine:
 
 
 def machine_called(name: str) -> Machine:
-    """The machine of exactly this name, alias or bundled cluster, however it is spelled."""
+    """The machine of exactly this cluster, chip or alias, however it is spelled."""
     try:
-        return machines()[known_machine(name).name]
+        return machine(known_machine(name).name)
     except ClusterError as error:
         raise _unknown(name) from error
 
 
 def machine_of(hardware: str) -> Machine:
-    """The machine that whole words of a text such as `NVIDIA A100 40GB` name."""
-    text = hardware.lower()
-    for known in machines().values():
-        if any(re.search(_WORDS.format(pattern), text) for pattern in known.patterns):
-            return known
-    raise _unknown(hardware)
+    """The machine that whole words of a text such as `NVIDIA A100 40GB` name.
+
+    Of several the one whose pattern has most of the text, then the one that comes first in it.
+    """
+    found = max(_named(hardware.lower()), default=None, key=lambda each: each[:2])
+    if found is None:
+        raise _unknown(hardware)
+    return machine(found[2].name)
+
+
+def _named(text: str) -> Iterator[tuple[int, int, KnownMachine]]:
+    """Machines that a text names: length of the words, their distance before the end."""
+    for known in known_machines().values():
+        for pattern in known.hardware:
+            match = re.search(_WORDS.format(pattern), text)
+            if match:
+                yield len(match[0]), -match.start(), known
 
 
 def _unknown(name: str) -> LayoutError:
-    known = {spelled(each): each for each in machines()}
+    known = {spelled(each): each for each in known_machines()}
     close = get_close_matches(spelled(name), known, n=3, cutoff=0.4)
     nearest = f"; nearest: {', '.join(known[each] for each in close)}" if close else ""
-    return LayoutError(
-        f"hardware {name[:80]!r} is not in data/calibration/training_machines.yaml{nearest}"
-    )
+    return LayoutError(f"hardware {name[:80]!r} is not in data/chips or data/clusters{nearest}")
 
 
 def machine_rates(wanted: Sequence[tuple[str, str]]) -> MachineRates:
     """Rates of the machines of some runs, given by name and type of the products."""
-    known = {pair: _rates(*pair) for pair in set(wanted)}
-    columns = {
-        name: np.array([known[pair][name] for pair in wanted], dtype=np.float64)
-        for name in _rates(*wanted[0])
-    }
-    shapes = [machine(name).shapes for name, _ in wanted]
-    table = {
-        item.name: np.array([getattr(shape, item.name) for shape in shapes], dtype=np.float64)
+    found = [machine(name) for name, _ in wanted]
+
+    def column(values: Iterable[float]) -> FloatArray:
+        return np.array(list(values), dtype=np.float64)
+
+    shapes = {
+        item.name: column(getattr(each.shapes, item.name) for each in found)
         for item in fields(MatmulRates)
     }
-    return MachineRates(**columns, shapes=MatmulRates(**table))
+    others = {"flops", "flops16", "products16", "shapes"}
+    own = {item.name for item in fields(MachineRates)} - others
+    return MachineRates(
+        flops=column(each.flops(name) for each, (_, name) in zip(found, wanted, strict=True)),
+        flops16=column(each.flops("bf16") for each in found),
+        products16=column(each.products for each in found),
+        shapes=MatmulRates(**shapes),
+        **{name: column(getattr(each, name) for each in found) for name in own},
+    )
 
 
-def _rates(name: str, precision: str) -> dict[str, float]:
-    found = machine(name)
-    return {
-        "flops": found.flops(precision),
-        "flops16": found.flops("bf16"),
-        "products16": found.products,
-        "usable_bytes": found.usable_bytes,
-        "reserved_bytes": found.reserved_bytes,
-        "memory_bytes_per_s": found.memory_bytes_per_s,
-        "server": found.server,
-        "mesh": float(found.mesh),
-        "link_bytes_per_s": found.link_bytes_per_s,
-        "meshed": found.meshed,
-        "ring_bytes_per_s": found.ring_bytes_per_s,
-        "link_latency_s": found.link_latency_s,
-        "port_bytes_per_s": found.port_bytes_per_s,
-        "port_latency_s": found.port_latency_s,
-    }
-
-
-def _shapes(chip: str) -> MatmulRates:
-    """Constants of shapes of a bundled chip; large products reach the rate that is passed."""
-    rates = chip_constants(named_chip(chip)).matmul.sustained()
+def _shapes(profile: ChipFile) -> MatmulRates:
+    """Constants of shapes of a chip; large products reach the rate that is passed."""
+    other = profile.training.shapes
+    chip = profile.to_chip() if other is None else named_chip(other)
+    rates = chip_constants(chip).matmul.sustained()
     return replace(rates, share=1.0 + float(rates.throttle))
 
 
-@cache
-def _cluster_bytes(name: str) -> tuple[float, float] | None:
-    """What a job may fill of a device, and what is reserved beside it, of a bundled cluster."""
-    if not known_machines()[name].is_wired:
-        return None
-    found = named_machine(name).cluster(1)
-    return float(found.usable_memory_bytes), float(found.reserved_memory_bytes)
-
-
-def _machine(name: str, entry: dict[str, Any], products: float) -> Machine:
-    link, port = entry["link"], entry["port"]
-    whole, reserved = (entry.get(key, 0) * 2.0**30 for key in ("memory_gib", "reserved_gib"))
+def _derived(name: str, found: ClusterMachine) -> Machine:
+    """What the estimate of a training step takes of a cluster."""
+    cluster, wiring = found.cluster(1), wiring_of(found)
+    profile = found.profiles[found.entries[0].use]
+    chip, rates = cluster.chip, profile.training
+    sustained, products = rates.sustained, rates.products
     return Machine(
         name=name,
-        family=entry["family"],
-        generation=entry["generation"],
-        peak_flops={key: value * 1e12 for key, value in entry["peak_tflops"].items()},
-        shapes=_shapes(entry["chip"]),
-        stated_bytes=(whole - reserved, reserved),
-        memory_bytes_per_s=entry["memory_gb_per_s"] * 1e9,
-        server=entry["server"],
-        mesh=link["kind"] == "mesh",
-        link_bytes_per_s=link["gb_per_s"] * 1e9,
-        meshed=link.get("meshed", entry["server"]),
-        ring_bytes_per_s=link.get("ring_gb_per_s", 0.0) * 1e9,
-        link_latency_s=link["latency_us"] * 1e-6,
-        port_bytes_per_s=port["gb_per_s"] * 1e9,
-        port_latency_s=port["latency_us"] * 1e-6,
-        sustained=float(entry.get("sustained", 1.0)),
-        products=products,
-        aliases=tuple(entry.get("aliases", ())),
-        patterns=tuple(entry["hardware"]),
+        family=chip.family,
+        generation=profile.generation,
+        peak_flops={_TYPES[key]: rate for key, rate in chip.peak_flops.items() if key in _TYPES},
+        shapes=_shapes(profile),
+        usable_bytes=float(cluster.usable_memory_bytes),
+        reserved_bytes=float(cluster.reserved_memory_bytes),
+        memory_bytes_per_s=chip.memory_bandwidth_bytes_per_s,
+        sustained=parse_count(sustained.value) if sustained else 1.0,
+        products=parse_ratio(products.value) if products else 1.0,
+        **{item.name: getattr(wiring, item.name) for item in fields(Wiring)},
     )

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from costmodel.memory import MOMENT_BYTES, Precision
 from costmodel.training.layers import tokens
 from costmodel.training.sizes import (
     dense_share,
-    expert_replicas,
     further_layers,
     gathered_parameters,
     head_tables,
     lacking_layers,
-    replicas_of,
     routed_share,
-    stage_parameters,
 )
+from costmodel.training.states import FULLY_SHARDED, state_bytes
 
 if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
@@ -37,7 +36,6 @@ __all__ = [
     "layer_bytes",
     "logit_bytes",
     "memory_use",
-    "state_bytes",
 ]
 
 
@@ -46,10 +44,9 @@ class MemoryConstants:
     """What a software profile keeps."""
 
     gradient_bytes: float = 4.0
-    """Bytes of an accumulated gradient."""
+    """Bytes of an accumulated gradient; see `Precision`, as for the next one."""
 
-    state_bytes: float = 12.0
-    """Bytes per parameter of master copy and both moments."""
+    moment_bytes: float = MOMENT_BYTES
 
     activations: float = 1.0
     """Activations kept over the count of tensors that the backward pass needs."""
@@ -75,6 +72,11 @@ class MemoryConstants:
 
     reserve: float = 1.06
     """Memory that the allocator holds over memory in use: fragments and cached blocks."""
+
+    @property
+    def precision(self) -> Precision:
+        """How the numbers of a parameter are kept."""
+        return Precision(gradient_bytes=self.gradient_bytes, moment_bytes=self.moment_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,10 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     has_embedding = alone | (stage == "first") | (both & (stage == "last"))
     tables = np.where(has_embedding, 1.0, 0.0) + np.where(has_head, head_tables(table), 0.0)
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
-    parameters, gradients, made = state_bytes(table, c, layers + predicting, tables)
-    optimizer = np.where(table.swapped_optimizer > 0, 0.0, made)
+    parameters, gradients, made = state_bytes(table, c.precision, layers + predicting, tables)
+    optimizer = np.where(table.swap_optimizer > 0, 0.0, made)
     per_layer, again = layer_bytes(table, c)
-    held = _in_flight(table, behind)
+    held = table.pipelines.in_flight(behind)
     # Of the last of several chunks, where further tokens are predicted, one micro-batch is held.
     at_end = np.where(table.vpp > 1, 1.0, held)
     lacking = lacking_layers(table) if stage == "last" else np.zeros_like(held)
@@ -150,7 +152,7 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     if np.any(lacking > 0):
         # A later micro-batch enters a longer chunk while all of the first round wait there.
         longer = held * (layers + lacking) * per_layer
-        later = (lacking > 0) & (_micro_batches(table) > table.pp) & (longer > kept + logits)
+        later = (lacking > 0) & (table.micro_batches > table.pp) & (longer > kept + logits)
         kept, logits = np.where(later, longer, kept), np.where(later, 0.0, logits)
     buffers = again + gathered_bytes(table, layers + predicting)
     used = optimizer + kept + logits + buffers
@@ -180,63 +182,6 @@ def charged_bytes(
     )
 
 
-def state_bytes(
-    table: RunTable, c: MemoryConstants, layers: FloatArray, tables: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bytes of parameters, gradients and optimizer states of a device with so many layers and
-    vocabulary tables, shared as the ZeRO stage says.
-    """
-    dense, routed = stage_parameters(table, layers, tables)
-    replicas = replicas_of(table)
-    group = np.where(table.zero_group > 0, table.zero_group, replicas)
-    # A group may be smaller than what experts are spread over: then none in it has the same.
-    expert_group = np.maximum(expert_replicas(table, group), 1.0)
-
-    def shared(stage: int, nbytes: FloatArray | float) -> FloatArray:
-        spread = table.zero_stage >= stage
-        parts = np.where(spread, group, 1.0)
-        expert_parts = np.where(spread, expert_group, 1.0)
-        held: FloatArray = nbytes * (dense / parts + routed / expert_parts)
-        return held
-
-    whole = table.zero_stage >= _FULLY_SHARDED
-    # Fully sharded parameters are the master copy: 4 bytes at rest instead of 2 and 4.
-    width = np.where(whole, 4.0, 2.0 - 2.0 * table.reused_master)
-    trained = np.where(table.frozen > 0, 0.01, 1.0)
-    states = np.where(whole, c.state_bytes - 4.0, c.state_bytes)
-    # Gathered once per step, gradients too wait whole for the last micro-batch.
-    waiting = c.gradient_bytes * (dense + routed) * table.gather_once
-    gradients = shared(2, trained * c.gradient_bytes) + waiting
-    return shared(_FULLY_SHARDED, width), gradients, shared(1, states * trained)
-
-
-_FULLY_SHARDED = 3
-"""ZeRO stage that shares the parameters too."""
-
-
-def _micro_batches(table: RunTable) -> FloatArray:
-    return table.global_batch / (table.micro_batch * table.dp)
-
-
-def _in_flight(table: RunTable, behind: FloatArray | float) -> FloatArray:
-    """Micro-batches whose activations a stage holds, `behind` stages after the first.
-
-    1F1B: p minus the stages before. Interleaved: as many chunks as there are passes ahead, and one:
-    2 (p - 1 - behind) + (v - 1) p + 1 of v to a stage (Narayanan et al., SC 2021, section 2.2, and
-    Megatron-LM); on the first stage (p - 1) / (p v) of p more than 1F1B (Korthikanti et al.,
-    section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et al., arXiv 2401.10241,
-    table 2). DualPipe: p + 1 of one of two stages, so half as many of both (DeepSeek-V3, arXiv
-    2412.19437, table 2).
-    """
-    micro_batches = _micro_batches(table)
-    ahead = 2.0 * (table.pp - 1.0 - behind) + (table.vpp - 1.0) * table.pp
-    deepest = np.where(table.vpp > 1, (ahead + 1.0) / table.vpp, table.pp - behind)
-    deepest = np.where(table.put_off > 0, table.put_off * table.pp - (table.put_off > 1), deepest)
-    deepest = np.where(table.all_forward > 0, micro_batches, deepest)
-    deepest = np.where(table.both_ways > 0, (table.pp + 1.0) / 2.0, deepest)
-    return np.where(table.pp > 1, np.minimum(micro_batches, deepest), 1.0)
-
-
 def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatArray]:
     """Bytes that one layer keeps per micro-batch, and the working set of recomputation."""
     count = tokens(table)
@@ -261,7 +206,7 @@ def layer_bytes(table: RunTable, c: MemoryConstants) -> tuple[FloatArray, FloatA
     copies = table.experts_per_token * (inner * table.expert_ffn + 4.0 * mixing.expert_hidden)
     sparse = copies + inner * table.shared_ffn
     ffn = dense_share(table) * dense + routed * sparse
-    moved = np.where(table.swapped_attention > 0, 0.0, 1.0)
+    moved = np.where(table.swap_attention > 0, 0.0, 1.0)
     inside = heads * moved + scores + ffn + mixing.share * mixing.kept
     whole = count * (stream + inside / table.tp) * c.activations
     chosen = whole * c.selective_kept
@@ -336,4 +281,4 @@ def gathered_bytes(table: RunTable, layers: FloatArray) -> FloatArray:
     """Gathered layers of sharded parameters: the one at work, one fetched ahead, one gradient."""
     nbytes = 2.0 * gathered_parameters(table)
     whole = np.where(table.gather_once > 0, layers, 3.0)
-    return np.where(table.zero_stage >= _FULLY_SHARDED, whole * nbytes, 0.0)
+    return np.where(table.zero_stage >= FULLY_SHARDED, whole * nbytes, 0.0)

@@ -72,10 +72,6 @@ class Mixing:
         columns = [_columns(model) for model in models]
         return cls(*(np.asarray([c[f.name] for c in columns], np.float64) for f in fields(cls)))
 
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """Some of the runs."""
-        return type(self)(*(getattr(self, item.name)[rows] for item in fields(self)))
-
 
 def _columns(model: TrainingModel) -> dict[str, float]:
     mixer = model.mixer

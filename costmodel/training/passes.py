@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from costmodel.training.communication import Links, all_gather_s, group
-from costmodel.training.exchanges import context_parallel_s, expert_exchange_s, tensor_parallel_s
-from costmodel.training.host import host_s
-from costmodel.training.layers import layer_times
+from costmodel.training.communication import (
+    context_parallel_s,
+    expert_exchange_s,
+    group,
+    links_of,
+    tensor_parallel_s,
+)
+from costmodel.training.layers import experts_issued, layer_times
 from costmodel.training.sizes import dense_share, gathered_parameters, replicas_of, routed_share
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from costmodel.collectives.two_levels import TwoLevels
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
@@ -24,15 +31,18 @@ __all__ = [
     "Computing",
     "Joins",
     "LayerPasses",
+    "LayerTerms",
     "beside_s",
     "computing",
     "joined_s",
-    "layer_passes",
-    "silent",
+    "layer_terms",
 ]  # fmt: skip
 
 FULLY_SHARDED = 3
 """ZeRO stage whose parameters are gathered layer by layer."""
+
+_SOFTMAX = 0.4
+"""Share of a layer's kernels that softmax alone is where no fused one is taken (assumed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,6 @@ class LayerPasses(NamedTuple):
     forward: FloatArray
     backward: FloatArray
     """With what is computed again."""
-
-    gather: FloatArray
-    """Gathering sharded parameters for one of the passes, which is a part of them."""
 
     @property
     def both(self) -> FloatArray:
@@ -109,72 +116,136 @@ def computing(table: RunTable, c: StepConstants) -> Computing:
     )
 
 
-def layer_passes(table: RunTable, c: StepConstants, joins: Joins, own: Computing) -> LayerPasses:
-    """Price the passes of the runs of a table.
+@dataclass(frozen=True, slots=True)
+class LayerTerms:
+    """What a mean layer takes for one micro-batch, cause by cause; seconds of shape (N,).
+
+    Each is priced once. `passes` joins them: what the device computes and waits for, beside what
+    the host issues, beside what is gathered and reduced of sharded parameters. What one of them
+    adds is the difference to passes in which it takes no time.
+    """
+
+    table: RunTable
+    joins: Joins
+    own: Computing
+    sent: FloatArray
+    """Communication of a forward pass that computation waits for."""
+
+    ring: FloatArray
+    """Of it the exchange of context parallel ranks; a backward pass has it twice."""
+
+    host: FloatArray
+    """In which the host issues a forward pass."""
+
+    gather: FloatArray
+    """Gathering sharded parameters for one pass, or reducing their gradients."""
+
+    gather_shown: float
+    """Share of that which slows computation even where it fits beside it."""
+
+    sharded: NDArray[np.bool_]
+    """Where parameters rest in shards."""
+
+    def silent(self) -> LayerTerms:
+        """The same if all communication inside layers were hidden."""
+        nothing = np.zeros_like(self.sent)
+        return replace(self, sent=nothing, ring=nothing)
+
+    def alone(self) -> LayerTerms:
+        """The same if the host took no time and all parameters were at hand."""
+        nothing = np.zeros_like(self.sent)
+        here = np.zeros_like(self.sharded)
+        return replace(self, host=nothing, gather=nothing, sharded=here)
+
+    @property
+    def passes(self) -> LayerPasses:
+        """Both passes."""
+        table, own = self.table, self.own
+        forward = own.forward + self.sent
+        repeated = forward - table.early_stop * own.last - table.keeps_attention * own.kept
+        again = table.recompute_full * repeated + table.recompute_core * own.core
+        backward = own.backward + self.sent + self.ring + again
+        issued = self.host * (1.0 + table.recompute_full)
+        forward = joined_s(forward, self.host, self.joins.host)
+        backward = joined_s(backward, issued, self.joins.host)
+        if not np.any(self.sharded):
+            return LayerPasses(forward, backward)
+        fetch = beside_s(forward, self.gather, self.gather_shown, self.joins)
+        both = beside_s(backward, 2.0 * self.gather, self.gather_shown, self.joins)
+        return LayerPasses(
+            np.where(self.sharded, fetch, forward), np.where(self.sharded, both, backward)
+        )
+
+    @property
+    def weights_s(self) -> FloatArray:
+        """The gradients of the weights, where nothing is sent, gathered or computed again."""
+        return joined_s(self.own.backward, self.host, self.joins.host) * self.own.weight_share
+
+
+def layer_terms(
+    table: RunTable, c: StepConstants, joins: Joins = BESIDE, own: Computing | None = None
+) -> LayerTerms:
+    """Price a mean layer of the runs of a table.
 
     Args:
         table: the runs.
         c: what machine and software reach.
         joins: how times that run beside each other are joined.
-        own: what the runs compute.
+        own: what the runs compute, where that is known.
     """
-    links = Links.of(c)
-    routed = routed_share(table)
-    shared, scattered = (
-        tensor_parallel_s(table, c, links, routed),
-        expert_exchange_s(table, c, links),
-    )
+    links, routed = links_of(table, c), routed_share(table)
+    shared = tensor_parallel_s(table, c, links, routed)
     ring = context_parallel_s(table, c, links)
-    communication = shared + routed * scattered + ring
-    device_forward = own.forward + communication
-    repeated = device_forward - table.early_stop * own.last - table.keeps_attention * own.kept
-    again = table.recompute_full * repeated + table.recompute_core * own.core
-    device_backward = own.backward + communication + ring + again
-    host = host_s(table, c)
-    host_backward = host * (1.0 + table.recompute_full)
-    forward = joined_s(device_forward, host, joins.host)
-    backward = joined_s(device_backward, host_backward, joins.host)
-    return _sharded(table, c, links, joins, forward, backward)
+    sharded = table.zero_stage >= FULLY_SHARDED
+    return LayerTerms(
+        table=table,
+        joins=joins,
+        own=computing(table, c) if own is None else own,
+        sent=shared + routed * expert_exchange_s(table, c, links) + ring,
+        ring=ring,
+        host=_host_s(table, c),
+        gather=_gather_s(table, links, sharded),
+        gather_shown=c.fetch_shown,
+        sharded=sharded,
+    )
 
 
-def _sharded(
-    table: RunTable,
-    c: StepConstants,
-    links: Links,
-    joins: Joins,
-    forward: FloatArray,
-    backward: FloatArray,
-) -> LayerPasses:
-    """Both passes beside the gathering of sharded parameters and the reduction of gradients, and
-    what gathers the parameters once.
+def _host_s(table: RunTable, c: StepConstants) -> FloatArray:
+    """Seconds in which the host issues the kernels of the forward pass of a mean layer.
+
+    A layer without a feed-forward block, or without a mixer, has half of the kernels; every expert
+    of the device has its own. Captured graphs and experts of fixed size take a share of it.
     """
-    if not np.any(table.zero_stage >= FULLY_SHARDED):
-        return LayerPasses(forward, backward, np.zeros_like(forward))
+    # Without the fused kernel (see layers) softmax alone is a handful of launches more.
+    odd = (table.micro_batch * table.heads / table.tp) % 4 != 0
+    host = c.host_s + c.host_tp_s * (table.tp > 1) + c.host_s * _SOFTMAX * odd * table.unfused
+    host = host * (table.mixing.blocks / 2.0)
+    host = host + c.expert_host_s * routed_share(table) * experts_issued(table)
+    replayed = (table.graphs > 0) | (table.fixed_experts > 0)
+    return np.asarray(host * np.where(replayed, c.graphed, 1.0))
+
+
+def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> FloatArray:
+    """Seconds to gather the parameters of a layer that rest in shards; none where they are gathered
+    once in a step.
+    """
+    if not np.any(sharded):
+        return np.zeros_like(table.zero_stage)
     size = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
-    members = group(table, size, table.tp)
     nbytes = 2.0 * gathered_parameters(table)
-    gather = all_gather_s(table, links, nbytes, members)
-    shared = table.zero_stage >= FULLY_SHARDED
-    gather = np.where(shared & (table.gather_once == 0), gather, 0.0)
-    fetch = beside_s(forward, gather, c, joins)
-    both = beside_s(backward, 2.0 * gather, c, joins)
-    return LayerPasses(np.where(shared, fetch, forward), np.where(shared, both, backward), gather)
+    gather = links.all_gather_s(nbytes, group(table, size, table.tp))
+    return np.where(sharded & (table.gather_once == 0), gather, 0.0)
 
 
 def beside_s(
-    alone: FloatArray, moved: FloatArray, c: StepConstants, joins: Joins = BESIDE
+    alone: FloatArray, moved: FloatArray, shown: float, joins: Joins = BESIDE
 ) -> FloatArray:
-    """Seconds of a pass beside the transfers of sharded parameters and their gradients."""
-    return joined_s(alone, moved, joins.fetch) + c.fetch_shown * moved
+    """Seconds of a pass beside the transfers of sharded parameters and their gradients, of which a
+    share is shown even where it fits.
+    """
+    return joined_s(alone, moved, joins.fetch) + shown * moved
 
 
 def joined_s(device: FloatArray, host: FloatArray | float, sharpness: float) -> FloatArray:
     """The larger of two times that run beside each other, a little more where they are equal."""
     return (device**sharpness + np.asarray(host) ** sharpness) ** (1.0 / sharpness)
-
-
-def silent(table: RunTable, c: StepConstants) -> tuple[RunTable, StepConstants]:
-    """The same runs if all communication inside layers were hidden."""
-    hidden = dict.fromkeys(("tp_hidden", "ep_hidden", "cp_hidden"), 1.0)
-    overlapped = table.with_columns({"ep_overlap": np.ones_like(table.ep_overlap)})
-    return overlapped, replace(c, **hidden)

@@ -11,8 +11,8 @@ import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
+from costmodel.training.fitting import reported_bytes
 from costmodel.training.memory import charged_bytes
-from costmodel.training.memory_fitting import reported_bytes
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from costmodel.memory import Optimizer
 from ir.degrees import Degrees
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class TrainingLayout:
     """Layers of each stage; empty for an even split."""
 
     schedule: str = field(default="", repr=False)
-    """Order of the passes of a pipeline, of `ORDERS`; empty for 1F1B, interleaved with several
+    """Order of the passes of a pipeline, of `SCHEDULES`; empty for 1F1B, interleaved with several
     chunks."""
 
     @property
@@ -226,6 +227,11 @@ class TrainingLayout:
         """The degrees alone."""
         sizes = (self.tp, self.cp, self.pp, self.vpp, self.dp, self.ep)
         return Degrees(*sizes, zero=self.zero_stage)
+
+    @property
+    def order(self) -> str:
+        """Name of the order of passes, where 1F1B and interleaved chunks are told apart."""
+        return self.schedule or ("interleaved" if self.vpp > 1 else "1f1b")
 
     @property
     def devices(self) -> int:
@@ -249,7 +255,7 @@ class TrainingRun:
     layout: TrainingLayout
 
     machine: str
-    """Name of a machine of `data/calibration/training_machines.yaml`."""
+    """Name of a machine of `topology.machine_names`."""
 
     profile: str
     """Software profile, such as `megatron` or `mindspeed`; see `data/calibration/training.yaml`."""
@@ -272,3 +278,6 @@ class TrainingRun:
     server: int = field(default=0, repr=False)
     """Devices that the inner network joins, where the run states fewer than its machine has; else
     0."""
+
+    optimizer: Optimizer = field(default=Optimizer.ADAMW, repr=False)
+    """How parameters are updated."""

@@ -1,21 +1,23 @@
-"""The layout that a row of a table of runs states, and what stands in for what it leaves out."""
+"""The layout that a row of a table of runs states, the order of its passes by the names that
+frameworks use, and what stands in for what it leaves out.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from costmodel.training.cells import degree, number, recompute_words, size, switch, zero_stage
 from costmodel.training.layout_check import check_layout
 from costmodel.training.records import LayoutError, Recompute, TrainingLayout, TrainingModel
 from costmodel.training.stacks import stated_expert_parts
-from costmodel.training.stated_schedule import interleaved, stated_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from costmodel.training.notes import Notes
 
-__all__ = ["row_layout"]
+__all__ = ["interleaved", "row_layout", "stated_order"]
 
 
 def row_layout(
@@ -218,3 +220,42 @@ def _recompute(
                 "recompute-num-layers=2)"
             )
     return policy, 1.0
+
+
+_KEYS = (
+    "schedule", "pipeline-schedule", "pipeline_schedule", "pipeline_parallel_schedule",
+    "schedules-method", "pipeline_scheduler",
+)  # fmt: skip
+"""Of plain notes, torchtitan, MindSpeed and MindSpore."""
+
+_END = r"(?![a-z0-9]|[-_][a-z])"
+_NAMES = (
+    (r"\bdual-?pipe" + _END, "dualpipe"),
+    (r"\bzb-?h1" + _END, "zb-h1"),
+    (r"\bzb-?h2" + _END, "zb-h2"),
+    (r"\bgpipe" + _END, "gpipe"),
+    (r"\b(?:interleaved[-_ ]?)?1f1b" + _END + r"|\binterleaved" + _END, ""),
+)
+_OTHERS = r"\b(?:dual-?pipe-?v|zb-?v|zbvzerobubble|zero_bubble_v)\b"
+"""Orders that have no formula here."""
+
+
+_INTERLEAVED = r"(?<!non[- ])(?<!not )\binterleaved(?:[-_ ]?1f1b)?" + _END
+
+
+def interleaved(notes: Notes) -> bool:
+    """Whether notes say that stages have several chunks of layers in turn."""
+    return notes.has(_INTERLEAVED)
+
+
+def stated_order(notes: Notes, unread: list[str]) -> str:
+    """Name of the order, empty for 1F1B or an interleaved one; `unread` grows by one not known."""
+    values = [notes.values[key] for key in _KEYS if key in notes.values]
+    for pattern, name in _NAMES:
+        if any(re.search(pattern, text) for text in values or [notes.text]):
+            return name
+    other = re.search(_OTHERS, notes.text)
+    if values or other:
+        what = values[0] if values else other and other.group()
+        unread.append(f"a schedule {what!s:.40} is not known; it is taken as 1F1B")
+    return ""

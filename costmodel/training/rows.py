@@ -1,33 +1,42 @@
 """Rows of a table of published runs: from text in columns to runs that can be priced.
 
 The columns are those of `measured_training.csv`. Columns whose name begins with `measured_` are
-never read here, so that a prediction cannot depend on them.
+never read here, so that a prediction cannot depend on them. Whether the sizes of a run make the
+model, and the ranks, that its name and its row say is remarked.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 import data
 from costmodel.training.cells import as_number, cell, needed, number, size
 from costmodel.training.machines import machine_of
-from costmodel.training.notes import SETTINGS, SIZES, Notes, read_notes
+from costmodel.training.notes import SETTINGS, SIZES, Notes, kinds_of_layers, read_notes
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
-from costmodel.training.row_mixers import kinds_of_layers
+from costmodel.training.sizes import expert_parts, model_parameters, wanted_expert_parts
 from costmodel.training.stacks import further_tokens, names_stack, run_flags, stack_of
-from costmodel.training.stated_size import expert_remarks, says_experts, size_remarks
+from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "REQUIRED", "ReadRow", "read_row"]
+    from costmodel.training.records import TrainingRun
+
+__all__ = [
+    "COLUMNS",
+    "REQUIRED",
+    "ReadRow",
+    "expert_remarks",
+    "read_row",
+    "says_experts",
+    "size_remarks",
+]
 
 REQUIRED = ("id", "hardware", "model", "hidden", "layers", "heads", "seq_len", "global_batch")
 """Columns that a table must have; the others may be missing or empty."""
@@ -136,16 +145,10 @@ def _port(text: str, server: int) -> float:
     return float(found.group(1)) * 1e9 / 8 / devices
 
 
-@cache
-def _names() -> dict[str, Any]:
-    file: dict[str, Any] = yaml.safe_load(data.read_text("calibration", "training_models.yaml"))
-    return file
-
-
 def _family(name: str) -> dict[str, Any]:
     text = name.lower()
-    found: dict[str, Any] = next(m for m in _names()["models"] if re.search(m["match"], text))
-    return found
+    models: list[dict[str, Any]] = data.calibration("training_models")["models"]
+    return next(m for m in models if re.search(m["match"], text))
 
 
 def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) -> TrainingModel:
@@ -291,3 +294,40 @@ def _attention(notes: Notes, profile: dict[str, Any]) -> Attention:
     if notes.values.get("use_flash_attention") == "true" or notes.has("use-flash-attn"):
         return Attention.FLASH
     return Attention(profile["attention"])
+
+
+_UNITS = {"m": 1e6, "b": 1e9, "t": 1e12}
+_APART = 1.5
+"""Factor from which on counts do not mean the same model: tables that share parameters with the
+head, or count without them, differ by less."""
+
+_EXPERTS = r"moe(?![a-z])|[0-9]x[0-9.]+b(?![a-z])|[0-9]b[-_ ]a[0-9.]+b(?![a-z])"
+"""Of names such as `OLMoE`, `Mixtral-8x7B` and `Qwen3-30B-A3B`."""
+
+
+def says_experts(name: str) -> bool:
+    """Whether a model's name says that it has routed experts."""
+    return re.search(_EXPERTS, name.lower()) is not None
+
+
+def size_remarks(params: str, run: TrainingRun) -> Iterator[str]:
+    """A sentence if the stated number of parameters, such as `671B-A37B`, is far from the run's."""
+    found = re.match(r"([0-9]+(?:\.[0-9]+)?) ?([mbt])(?![a-z])", params.strip().lower())
+    if not found or not float(found.group(1)):
+        return
+    stated = float(found.group(1)) * _UNITS[found.group(2)]
+    count = float(model_parameters(RunTable.of([run]))[0])
+    if not stated / _APART <= count <= stated * _APART:
+        yield f"the sizes make {count / 1e9:.3g}B parameters, column 'params' says {params[:40]}"
+
+
+def expert_remarks(run: TrainingRun) -> Iterator[str]:
+    """A sentence if experts cannot be split as the layout says or its software does of itself."""
+    layout, table = run.layout, RunTable.of([run])
+    parts, wanted = int(expert_parts(table)[0]), int(wanted_expert_parts(table)[0])
+    if run.model.experts and parts != wanted:
+        devices = layout.tp * layout.cp * layout.dp
+        yield (
+            f"experts over etp={wanted} x ep={layout.ep} ranks are more than the {devices} devices "
+            f"of a stage; they are priced with etp={parts}"
+        )

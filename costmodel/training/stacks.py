@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self
-
-import yaml
 
 import data
 from costmodel.training.cells import cell, needed
 from costmodel.training.machines import machine_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from costmodel.training.notes import Notes
     from costmodel.training.records import TrainingLayout
@@ -71,17 +68,11 @@ only few parameters, beside its own, are trained.
 """
 
 
-@cache
-def _stacks() -> dict[str, Any]:
-    text = data.read_text("calibration", "training_profiles.yaml")
-    file: dict[str, Any] = yaml.safe_load(text)
-    return file
-
-
 def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
     """Whether source or notes name a software stack that is known, not one that is only like it."""
     text = _stated(row, notes)
-    return any(re.search(entry["match"], text) for entry in _stacks()["profiles"])
+    stacks = data.calibration("training_profiles")["profiles"]
+    return any(re.search(entry["match"], text) for entry in stacks)
 
 
 def _stated(row: Mapping[str, str], notes: Notes) -> str:
@@ -90,7 +81,7 @@ def _stated(row: Mapping[str, str], notes: Notes) -> str:
 
 def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     """The software stack that source or notes name, else the usual one of the hardware."""
-    stacks = _stacks()
+    stacks = data.calibration("training_profiles")
     named = {entry["name"]: entry for entry in stacks["profiles"]}
     text = _stated(row, notes)
     hardware = machine_of(row.get("hardware", ""))
@@ -100,7 +91,7 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
             found: dict[str, Any] = named[entry["modern"]] if modern else entry
             return found
     unnamed = stacks["unnamed"]
-    kind = next((key for key in unnamed if hardware.name.startswith(key)), "other")
+    kind = next((key for key in unnamed if hardware.generation.startswith(key)), "other")
     usual: dict[str, Any] = named[unnamed[kind]]
     return usual
 
@@ -158,14 +149,17 @@ def _recomputed(
     hardware = machine_of(row.get("hardware", "")).name
     return {
         flag
-        for entry in _stacks()["recomputed"]
-        if entry["profile"] == profile
-        and re.search(entry["named"], text)
-        and re.search(entry["model"], model)
-        and re.search(entry["hardware"], hardware)
-        and layout.micro_batch >= entry.get("micro_batch", 1)
+        for entry in _entries("recomputed", profile, named=text, model=model, hardware=hardware)
+        if layout.micro_batch >= entry.get("micro_batch", 1)
         for flag in entry["flags"]
     }
+
+
+def _entries(kind: str, profile: str, **texts: str) -> Iterator[dict[str, Any]]:
+    """What is known of a profile for all its runs whose texts these patterns are in."""
+    for entry in data.calibration("training_profiles")[kind]:
+        if entry["profile"] == profile and all(re.search(entry[k], t) for k, t in texts.items()):
+            yield entry
 
 
 def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
@@ -179,14 +173,8 @@ def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
     model, text = row.get("model", "").lower(), _stated(row, notes)
     if re.search(_WITHOUT_FURTHER, model):
         return 0
-    recipes = (
-        entry["tokens"]
-        for entry in _stacks()["further"]
-        if entry["profile"] == profile
-        and re.search(entry["model"], model)
-        and re.search(entry["named"], text)
-    )
-    return next(recipes, 0)
+    recipes = _entries("further", profile, model=model, named=text)
+    return next((int(entry["tokens"]) for entry in recipes), 0)
 
 
 def _offloads(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> bool:
@@ -201,7 +189,8 @@ def software_flags(
     profile: str, machine_name: str, model: str, layout: TrainingLayout
 ) -> frozenset[str]:
     """What a profile in its current release does of itself, on a machine and for a model."""
-    stack = next(entry for entry in _stacks()["profiles"] if entry["name"] == profile)
+    stacks = data.calibration("training_profiles")["profiles"]
+    stack = next(entry for entry in stacks if entry["name"] == profile)
     does = {
         "early-stop": stack["early_stop"],
         "gather-once": stack["gather_once"] and layout.pp > 1,
@@ -227,14 +216,9 @@ def _recipe(
     """
     found: set[str] = set()
     left_out: set[str] = set()
-    for entry in _stacks()["recipes"]:
-        if (
-            entry["profile"] == profile
-            and re.search(entry["model"], model)
-            and re.search(entry["hardware"], hardware)
-            and entry.get("ep", layout.ep) == layout.ep
-            and (layout.vpp > 1 or not entry.get("interleaved"))
-        ):
+    for entry in _entries("recipes", profile, model=model, hardware=hardware):
+        ep_fits = entry.get("ep", layout.ep) == layout.ep
+        if ep_fits and (layout.vpp > 1 or not entry.get("interleaved")):
             found.update(entry.get("flags", ()))
             left_out.update(entry.get("without", ()))
     return found, left_out

@@ -3,7 +3,8 @@
     T = m t_max + sum of the other stages / v + exposed communication + optimizer
 
 with m micro-batches, t a stage's forward and backward pass of one micro-batch, v chunks per stage
-(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473; other orders: `schedule_forms`).
+(1F1B and interleaved: Narayanan et al., SC21, arXiv 2104.04473; other orders:
+`costmodel.schedules.closed_form`).
 """
 
 from __future__ import annotations
@@ -13,28 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from costmodel.training.communication import Links, all_gather_s, group
-from costmodel.training.exchanges import transfers_s
-from costmodel.training.kernels import stream_s
-from costmodel.training.passes import (
-    BESIDE,
-    FULLY_SHARDED,
-    IN_TURN,
-    Computing,
-    Joins,
-    computing,
-    layer_passes,
-)
+from costmodel.training.communication import group, links_of, transfers_s
+from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
-from costmodel.training.schedule_forms import micro_batches
 from costmodel.training.sizes import (
     expert_parts,
     expert_replicas,
     local_parameters,
     replicas_of,
 )
+from costmodel.training.states import ADAPTERS, orthogonalise_s, update_bytes
 
 if TYPE_CHECKING:
+    from costmodel.collectives.two_levels import TwoLevels
     from costmodel.training.constants import StepConstants
     from costmodel.training.table import FloatArray, RunTable
 
@@ -90,18 +82,27 @@ def step_times(
         joins: how times that run beside each other are joined.
         own: what the runs compute, where that is known.
     """
-    links = Links.of(c)
-    own = computing(table, c) if own is None else own
-    passes = layer_passes(table, c, joins, own)
-    steady, bubble = pipeline_times(table, c, joins, own, passes)
-    transfer = transfers_s(table, c, links, micro_batches(table))
+    links, layer = links_of(table, c), layer_terms(table, c, joins, own)
+    passes = layer.passes
+    steady, bubble = pipeline_times(table, c, layer)
+    transfer = transfers_s(table, c, links)
     alone = joins == IN_TURN
     hidden = np.zeros_like(table.overlap) if alone else hidden_gradients(table, c)
     gradients = _gradients(table, links, hidden, table.most_layers * passes.both)
     optimizer = _optimizer(table, c)
     other = np.broadcast_to(np.asarray(c.step_s), steady.shape)
-    total = steady + bubble + transfer + gradients + optimizer + other
-    return StepTimes(total, steady, bubble, transfer, gradients, optimizer, other, *passes)
+    return StepTimes(
+        total=steady + bubble + transfer + gradients + optimizer + other,
+        steady=steady,
+        bubble=bubble,
+        transfer=transfer,
+        gradients=gradients,
+        optimizer=optimizer,
+        other=other,
+        layer_forward=passes.forward,
+        layer_backward=passes.backward,
+        layer_gather=layer.gather,
+    )
 
 
 def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
@@ -115,7 +116,9 @@ def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
     return np.maximum(np.maximum(c.dp_hidden, 0.8 * table.overlap), 1.0 - shown)
 
 
-def _gradients(table: RunTable, links: Links, hidden: FloatArray, window: FloatArray) -> FloatArray:
+def _gradients(
+    table: RunTable, links: TwoLevels, hidden: FloatArray, window: FloatArray
+) -> FloatArray:
     """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
 
     What runs beside computation has the passes of one micro-batch through a stage, `window`
@@ -123,10 +126,10 @@ def _gradients(table: RunTable, links: Links, hidden: FloatArray, window: FloatA
     """
     dense, routed = local_parameters(table)
     replicas = replicas_of(table)
-    reduced = all_gather_s(table, links, 4.0 * dense, group(table, replicas, table.tp))
+    reduced = links.all_gather_s(4.0 * dense, group(table, replicas, table.tp))
     copies = expert_replicas(table, replicas)
     stride = expert_parts(table) * table.ep
-    exchanged = all_gather_s(table, links, 4.0 * routed, group(table, copies, stride))
+    exchanged = links.all_gather_s(4.0 * routed, group(table, copies, stride))
     total = np.where(replicas > 1, reduced, 0.0)
     total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
     beside = (table.zero_stage >= FULLY_SHARDED) & (table.gather_once == 0)
@@ -136,7 +139,7 @@ def _gradients(table: RunTable, links: Links, hidden: FloatArray, window: FloatA
     return np.where(table.frozen > 0, 0.0, exposed)
 
 
-def _between_groups(table: RunTable, links: Links, parameters: FloatArray) -> FloatArray:
+def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -> FloatArray:
     """Reduction of the gradients' shares over the groups of replicas that share parameters; none
     where all replicas are one group, whose reduction runs beside the backward pass.
     """
@@ -144,18 +147,15 @@ def _between_groups(table: RunTable, links: Links, parameters: FloatArray) -> Fl
     size = np.where(table.zero_group > 0, table.zero_group, replicas)
     groups = np.maximum(replicas / size, 1.0)
     members = group(table, groups, table.tp * size)
-    return np.where(groups > 1, all_gather_s(table, links, 4.0 * parameters / size, members), 0.0)
+    return np.where(groups > 1, links.all_gather_s(4.0 * parameters / size, members), 0.0)
 
 
 _HOST_BYTES_PER_S = 32e9
 """Nominal rate of PCIe 4 x16, by which a device reaches the memory of its host."""
 
-_SWAPPED = 24.0
-"""Bytes per parameter that come from the host and go back: master copy and both moments."""
-
 
 def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
-    """Update of parameters: about 34 bytes each for Adam with a copy in 32 bits.
+    """Update of parameters, as the table of `costmodel.memory` has it: 34 bytes each with Adam.
 
     States that are kept on the host come for the update and go back after it.
     """
@@ -163,6 +163,11 @@ def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
     replicas = replicas_of(table)
     parts = np.where(table.zero_stage >= 1, replicas, 1.0)
     expert_parts = np.where(table.zero_stage >= 1, expert_replicas(table, replicas), 1.0)
-    updated = np.where(table.frozen > 0, 0.01, 1.0) * (dense / parts + routed / expert_parts)
-    swapped = _SWAPPED * updated * table.swapped_optimizer / (_HOST_BYTES_PER_S * c.swap)
-    return stream_s(34.0 * updated, table.machine) / c.memory + swapped
+    moved, states = (
+        each.dense * (dense / parts) + each.routed * (routed / expert_parts)
+        for each in update_bytes(table)
+    )
+    crossed = 2.0 * states * table.swap_optimizer / (_HOST_BYTES_PER_S * c.swap)
+    products = orthogonalise_s(table, c, (parts, expert_parts))
+    whole = table.machine.stream_s(moved) / c.memory + crossed + products
+    return np.where(table.frozen > 0, ADAPTERS, 1.0) * whole

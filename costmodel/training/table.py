@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.memory import Optimizer
+from costmodel.schedules.closed_form import PUT_OFF, Pipelines
+from costmodel.training.distinct import taken
 from costmodel.training.machines import MachineRates, machine_rates
 from costmodel.training.mixing import Mixing
 from costmodel.training.records import Attention, Recompute
@@ -25,51 +28,15 @@ FloatArray: TypeAlias = NDArray[np.float64]
 _SHORT = {"fp8", "mxfp8", "fp4"}
 """Types of products of 8 bits and fewer."""
 
-_MODEL = (
-    "hidden",
-    "layers",
-    "heads",
-    "kv_heads",
-    "head_size",
-    "ffn",
-    "vocab",
-    "gated",
-    "tied",
-    "experts",
-    "experts_per_token",
-    "expert_groups",
-    "groups_per_token",
-    "expert_ffn",
-    "shared_ffn",
-    "dense_layers",
-    "expert_capacity",
-    "value_size",
-    "query_rank",
-    "kv_rank",
-    "rotary_size",
-    "window",
-    "global_every",
-    "activation_kernels",
-    "expert_biases",
-    "causal",
-    "further",
-)
-_LAYOUT = (
-    "global_batch",
-    "micro_batch",
-    "seq_len",
-    "tp",
-    "pp",
-    "vpp",
-    "dp",
-    "cp",
-    "ep",
-    "etp",
-    "zero_stage",
-    "zero_group",
-    "sequence_parallel",
-    "recompute_share",
-)
+_OPTIMIZERS = tuple(Optimizer)
+
+_FLAGS = (
+    "fused-tp", "overlap", "frozen", "early-stop", "uncompiled", "split-activation", "old-release",
+    "whole-square", "scatter-stages", "casts", "graphs", "ep-overlap", "offloads", "fixed-experts",
+    "sends-once", "split-experts", "swap-attention", "swap-optimizer", "reuse-master",
+    "recompute-activation", "recompute-heads", "keeps-attention", "fused-loss", "gather-once",
+)  # fmt: skip
+"""Flags of a run that are a column of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +173,13 @@ class RunTable:
     split_experts: FloatArray
     """1 where tensor parallel ranks split the widths of routed experts unless the layout says."""
 
-    swapped_attention: FloatArray
+    swap_attention: FloatArray
     """1 where saved tensors of attention are moved to the host."""
 
-    swapped_optimizer: FloatArray
+    swap_optimizer: FloatArray
     """1 where optimizer states are kept on the host."""
 
-    reused_master: FloatArray
+    reuse_master: FloatArray
     """1 where the 16-bit parameter is the upper half of the master copy."""
 
     recompute_activation: FloatArray
@@ -235,12 +202,13 @@ class RunTable:
     all_forward: FloatArray
     """1 where all forward passes of a pipeline come before all backward passes."""
 
+    optimizer: FloatArray
+    """How parameters are updated, by its place in `Optimizer`."""
+
     put_off: FloatArray
-    """Gradients of weights are put off to fill the bubble: 1 with the memory of 1F1B's first stage
-    on each (ZB-H1), 2 with twice as much (ZB-H2)."""
+    """See `Pipelines`, as for the next one."""
 
     both_ways: FloatArray
-    """1 where micro-batches enter a pipeline at both ends, so that two devices have each stage."""
 
     machine: MachineRates
     """Rates of the machine of each run."""
@@ -248,11 +216,23 @@ class RunTable:
     mixing: Mixing
     """Kinds of layers of each run's model."""
 
+    @property
+    def micro_batches(self) -> FloatArray:
+        """Micro-batches of a replica in one step."""
+        return self.global_batch / (self.micro_batch * self.dp)
+
+    @property
+    def pipelines(self) -> Pipelines:
+        """How many stages there are, and the order of their passes."""
+        sizes = (self.pp, self.vpp, self.micro_batches)
+        return Pipelines(*sizes, self.put_off, self.both_ways, self.all_forward)
+
     @classmethod
     def of(cls, runs: Sequence[TrainingRun]) -> Self:
         """The table of some runs, in their order."""
-        columns = {name: [float(getattr(run.model, name)) for run in runs] for name in _MODEL}
-        columns |= {name: [float(getattr(run.layout, name)) for run in runs] for name in _LAYOUT}
+        names = [item.name for item in fields(cls)]
+        columns = _stated([run.model for run in runs], names)
+        columns |= _stated([run.layout for run in runs], names)
         columns |= _states(runs)
         arrays = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
         arrays |= _splits(runs)
@@ -262,16 +242,15 @@ class RunTable:
         """The same runs with some sizes replaced, such as many layouts of one run."""
         return replace(self, **columns)  # type: ignore[arg-type]  # names are checked by replace
 
-    def take(self, rows: Iterable[int]) -> RunTable:
+    def take(self, rows: Iterable[int]) -> Self:
         """Some of the runs."""
-        chosen = np.asarray(list(rows), dtype=np.int64)
-        columns = {
-            item.name: getattr(self, item.name)[chosen]
-            for item in fields(self)
-            if item.name not in {"machine", "mixing"}
-        }
-        machine, mixing = self.machine.take(chosen), self.mixing.take(chosen)
-        return RunTable(**columns, machine=machine, mixing=mixing)
+        return taken(self, np.asarray(list(rows), dtype=np.int64))
+
+
+def _stated(records: Sequence[object], names: Iterable[str]) -> dict[str, list[float]]:
+    """Columns of these names that records have as fields."""
+    known = [name for name in names if hasattr(records[0], name)]
+    return {name: [float(getattr(each, name)) for each in records] for name in known}
 
 
 def _rates(runs: Sequence[TrainingRun]) -> MachineRates:
@@ -289,49 +268,24 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
     full = [r.layout.recompute == Recompute.FULL for r in runs]
     core = [r.layout.recompute == Recompute.SELECTIVE for r in runs]
     share = [r.layout.recompute_share for r in runs]
-    return {
+    flags = {name.replace("-", "_"): [float(name in r.flags) for r in runs] for name in _FLAGS}
+    return flags | {
         "recompute_full": [part * on for part, on in zip(share, full, strict=True)],
         "recompute_core": [part * on for part, on in zip(share, core, strict=True)],
         "unfused": [float(r.attention == Attention.UNFUSED) for r in runs],
         "fp8": [float(r.precision in {"fp8", "mxfp8"}) for r in runs],
         "fp4": [float(r.precision == "fp4") for r in runs],
-        "fused_tp": [float("fused-tp" in r.flags) for r in runs],
-        "overlap": [float("overlap" in r.flags) for r in runs],
-        "frozen": [float("frozen" in r.flags) for r in runs],
-        "early_stop": [float("early-stop" in r.flags) for r in runs],
-        "uncompiled": [float("uncompiled" in r.flags) for r in runs],
-        "old_release": [float("old-release" in r.flags) for r in runs],
-        "whole_square": [float("whole-square" in r.flags) for r in runs],
-        "swapped_attention": [float("swap-attention" in r.flags) for r in runs],
-        "swapped_optimizer": [float("swap-optimizer" in r.flags) for r in runs],
-        "reused_master": [float("reuse-master" in r.flags) for r in runs],
-        "recompute_activation": [float("recompute-activation" in r.flags) for r in runs],
-        "recompute_heads": [float("recompute-heads" in r.flags) for r in runs],
-        "keeps_attention": [float("keeps-attention" in r.flags) for r in runs],
-        "scatter_stages": [float("scatter-stages" in r.flags) for r in runs],
-        "casts": [float("casts" in r.flags) for r in runs],
-        "graphs": [float("graphs" in r.flags) for r in runs],
-        "ep_overlap": [float("ep-overlap" in r.flags) for r in runs],
-        "offloads": [float("offloads" in r.flags) for r in runs],
-        "fixed_experts": [float("fixed-experts" in r.flags) for r in runs],
+        "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
         "short_copies": [float("short-copies" in r.flags and r.precision in _SHORT) for r in runs],
         "batched_experts": [float({"fixed-experts", "batches"} <= r.flags) for r in runs],
-        "sends_once": [float("sends-once" in r.flags) for r in runs],
         "fused_experts": [
             float("fused-experts" in r.flags and r.precision == "mxfp8") for r in runs
         ],
-        "split_experts": [float("split-experts" in r.flags) for r in runs],
-        "mx": [float(r.precision in {"mxfp8", "fp4"}) for r in runs],
-        "split_activation": [float("split-activation" in r.flags) for r in runs],
-        "fused_loss": [float("fused-loss" in r.flags) for r in runs],
-        "gather_once": [float("gather-once" in r.flags) for r in runs],
+        "optimizer": [float(_OPTIMIZERS.index(r.optimizer)) for r in runs],
         "all_forward": [float(r.layout.schedule == "gpipe") for r in runs],
-        "put_off": [_PUT_OFF.get(r.layout.schedule, 0.0) for r in runs],
+        "put_off": [PUT_OFF.get(r.layout.schedule, 0.0) for r in runs],
         "both_ways": [float(r.layout.schedule == "dualpipe") for r in runs],
     }
-
-
-_PUT_OFF = {"zb-h1": 1.0, "zb-h2": 2.0}
 
 
 def _splits(runs: Sequence[TrainingRun]) -> dict[str, FloatArray]:

@@ -13,7 +13,6 @@ from executors.algorithms.convolution import CONVOLUTION
 from executors.algorithms.elementwise import ELEMENTWISE
 from executors.algorithms.ends import ENDS
 from executors.algorithms.experts import EXPERTS
-from executors.algorithms.images import IMAGES
 from executors.algorithms.indexing import INDEXING
 from executors.algorithms.losses import LOSSES
 from executors.algorithms.normalisations import NORMALISATIONS
@@ -42,7 +41,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         **ELEMENTWISE,
         **ENDS,
         **EXPERTS,
-        **IMAGES,
         **INDEXING,
         **QUANTISED,
         **LOSSES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -28,7 +28,7 @@ def attention(task: Task) -> Shards:
     out = []
     for rank in task.ranks:
         op = with_attributes(task.op, **_heads(task, rank))
-        operands = [None if o is None else o.shards[rank] for o in task.operands]
+        operands = task.parts(rank)
         if hides and split:
             op, operands = _masked(task, op, operands, rank)
         out.append(task.on(rank, op, operands))
@@ -80,48 +80,32 @@ def _rotary(task: Task) -> Shards:
     """Heads of the device; positions that are not told for every row count from its first."""
     data = task.operand(0)
     counted = not task.has(3) or len(task.operand(3).dims) == 1
-    out = []
-    for rank in task.ranks:
-        operands = [None if o is None else o.shards[rank] for o in task.operands]
-        op = task.op
+
+    def variant(rank: int) -> Op:
+        own: dict[str, AttributeValue] = {}
         if len(data.dims) == 3:
-            heads = task.int("num_heads") * data.shards[rank].shape[2] // data.dims[2]
-            op = with_attributes(op, num_heads=heads)
+            own = _counted(task, rank, ((0, "num_heads"),))
         if counted and len(task.operand(1).dims) == 2:
-            first = task.int("position_offset") + data.box(rank)[-2][0]
-            op = with_attributes(op, position_offset=first)
-        out.append(task.on(rank, op, operands))
-    return out
+            own["position_offset"] = task.int("position_offset") + data.box(rank)[-2][0]
+        return with_attributes(task.op, **own)
+
+    return task.local(variant)
 
 
-def _packed_attention(task: Task) -> Shards:
-    """Heads of the device."""
-    out, query = [], task.operand(0)
-    for rank in task.ranks:
-        heads = task.int("num_heads") * query.shards[rank].shape[1] // query.dims[1]
-        operands = [None if o is None else o.shards[rank] for o in task.operands]
-        out.append(task.on(rank, with_attributes(task.op, num_heads=heads), operands))
-    return out
+_COUNTS: Mapping[str, Sequence[tuple[int, str]]] = MappingProxyType(
+    {
+        "PackedMultiHeadAttention": ((0, "num_heads"),),
+        "LinearAttention": ((0, "q_num_heads"), (1, KEY_HEADS), (2, "kv_num_heads")),
+    }
+)
+"""By kind, operands with heads in the width and the attributes that count them."""
 
 
-def _linear_attention(task: Task) -> Shards:
-    """Heads of the device."""
-    own = ((0, "q_num_heads"), (1, KEY_HEADS), (2, "kv_num_heads"))
-    named = [(index, key) for index, key in own if key in task.op.attributes]
-    return [
-        task.on(
-            rank,
-            with_attributes(task.op, **_counted(task, rank, named)),
-            [None if o is None else o.shards[rank] for o in task.operands],
-        )
-        for rank in task.ranks
-    ]
+def _heads_of_device(task: Task) -> Shards:
+    named = [(i, key) for i, key in _COUNTS[task.op.kind] if key in task.op.attributes]
+    return task.local(lambda rank: with_attributes(task.op, **_counted(task, rank, named)))
 
 
 ATTENTION: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "PackedMultiHeadAttention": _packed_attention,
-        "RotaryEmbedding": _rotary,
-        "LinearAttention": _linear_attention,
-    }
+    {"RotaryEmbedding": _rotary, **dict.fromkeys(_COUNTS, _heads_of_device)}
 )

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from executors.spmd import Algorithm, Shards, Task, with_attributes
+import autograd.numpy as np
+
+from executors.spmd import Algorithm, Backward, Shards, Task, alone, with_attributes
 from ir.graph import Op
 from ir.ops import OpView, lookup
 from ir.ops.windows import FIRST
@@ -51,8 +53,7 @@ def _over_windows(task: Task, variant: Variant) -> Shards:
     out = []
     for rank in task.ranks:
         op = variant(task, rank, _padded(task, cut, rank, got[rank]) if cut else task.op)
-        others = [None if o is None else o.shards[rank] for o in task.operands[1:]]
-        out.append(task.on(rank, op, [data[rank], *others]))
+        out.append(task.on(rank, op, [data[rank], *task.parts(rank)[1:]]))
     return out
 
 
@@ -84,9 +85,22 @@ def _ends(task: Task, dim: int, rank: int) -> tuple[bool, bool]:
     return begin == 0, end == data.dims[dim]
 
 
+def _global_norm(task: Task) -> Shards:
+    """The norm of whole images, whose sums are exchanged."""
+    data, power = task.operand(0), task.int("p", 2)
+    dims = tuple(range(2, len(data.dims)))
+    axes = task.axes_of(0, dims)
+    if not axes:
+        return task.local()
+    parts = [np.sum(np.abs(x) ** power, axis=dims, keepdims=True) for x in data.shards]
+    total = task.all_reduce(parts, axes, np.add, Backward.OWN)
+    return alone([x ** (1.0 / power) for x in total])
+
+
 CONVOLUTION: Mapping[str, Algorithm] = MappingProxyType(
     {
         **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger", "DeformConv"), _conv),
         **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+        "GlobalLpPool": _global_norm,
     }
 )

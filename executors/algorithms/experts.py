@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from executors.placement import box_of, coordinates
 from executors.spmd import Algorithm, Shards, Task, with_attributes
+from ir.graph import Op
 
 
 def _routed(task: Task) -> Shards:
@@ -14,13 +15,13 @@ def _routed(task: Task) -> Shards:
     outward = task.op.kind == "Dispatch"
     dims = task.results[0].dims if outward else task.operand(0).dims
     layout = task.layouts[0] if outward else task.operand(0).layout
-    out = []
-    for rank, place in enumerate(coordinates(task.mesh)):
-        first, _ = box_of(dims, layout, task.mesh.sizes, place)[0]
-        op = with_attributes(task.op, experts=dims[0], first_expert=first)
-        operands = [None if o is None else o.shards[rank] for o in task.operands]
-        out.append(task.on(rank, op, operands))
-    return out
+    places = coordinates(task.mesh)
+
+    def variant(rank: int) -> Op:
+        first, _ = box_of(dims, layout, task.mesh.sizes, places[rank])[0]
+        return with_attributes(task.op, experts=dims[0], first_expert=first)
+
+    return task.local(variant)
 
 
 EXPERTS: Mapping[str, Algorithm] = MappingProxyType({"Dispatch": _routed, "Combine": _routed})

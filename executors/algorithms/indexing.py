@@ -51,8 +51,7 @@ def _one_hot(task: Task) -> Shards:
         own = region_of(task.results[0].dims, task.layouts[0], task.mesh.sizes, place)[axis]
         dims = list(task.local_dims(0, rank))
         dims[axis] = task.results[0].dims[axis]
-        given = [None if o is None else o.shards[rank] for o in task.operands]
-        (found,) = task.runner.run(task.op, given, task.results, [tuple(dims)])
+        (found,) = task.runner.run(task.op, task.parts(rank), task.results, [tuple(dims)])
         out.append([np.take(found, own, axis=axis)])
     return out
 

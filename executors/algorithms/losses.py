@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import autograd.numpy as np
 
-from executors.algorithms.statistics import largest
 from executors.placement import Array
 from executors.semantics.losses import of_targets, weights_of
+from executors.semantics.statistics import largest
 from executors.spmd import Algorithm, Backward, Shards, Task, with_attributes
 from ir.ops import OpView
 from ir.ops.losses import divides_by_weights
@@ -24,7 +24,7 @@ def _loss(task: Task) -> Shards:
     if classes:
         terms = _of_split_classes(task, classes)
     else:
-        terms = task.local(with_attributes(task.op, reduction=_inner(task)))
+        terms = task.local(lambda _: with_attributes(task.op, reduction=_inner(task)))
     reduction = task.op.attributes.get("reduction", "mean")
     losses = [np.sum(t[0]) if reduction != "none" else t[0] for t in terms]
     if reduction == "mean":

@@ -57,30 +57,17 @@ def _rounded_conv(task: Task) -> Shards:
     weight = task.operand(3)
     summed = tuple(sorted(weight.layout.dims[1]))
     if not summed:
-        return [
-            task.on(
-                rank,
-                with_groups(task, rank, task.op),
-                _held(task, rank, range(len(task.op.inputs))),
-            )
-            for rank in task.ranks
-        ]
+        return task.local(lambda rank: with_groups(task, rank, task.op))
     plain = replace(task.op, kind="ConvInteger")
     sums = [_part(task, r, with_groups(task, r, plain), (0, 3, 2, 5)) for r in task.ranks]
     totals = task.all_reduce(sums, summed, np.add)
     return alone([_rounded_image(task, rank, total) for rank, total in enumerate(totals)])
 
 
-def _held(task: Task, rank: int, order: Sequence[int]) -> list[Array | None]:
-    return [
-        operand.shards[rank] if (operand := task.operands[i]) is not None else None for i in order
-    ]
-
-
 def _part(task: Task, rank: int, op: Op, order: Sequence[int]) -> Array:
     """The term of one device, of the operands that `order` says."""
     names = tuple(task.op.inputs[i] for i in order)
-    return task.on(rank, replace(op, inputs=names), _held(task, rank, order))[0]
+    return task.on(rank, replace(op, inputs=names), [task.parts(rank)[i] for i in order])[0]
 
 
 def _numbers(task: Task, rank: int, index: int) -> Array | None:

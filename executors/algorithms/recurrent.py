@@ -22,7 +22,7 @@ def _recurrent(task: Task) -> Shards:
     both = task.operand(1).dims[0] == 2
     out = []
     for rank in task.ranks:
-        operands = [None if o is None else o.shards[rank] for o in task.operands]
+        operands = task.parts(rank)
         first, end = task.operand(1).box(rank)[0]
         if own:
             dims = tuple(task.local_dims(i, rank) for i in range(len(task.results)))

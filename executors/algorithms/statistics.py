@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import autograd.numpy as np
 from autograd.tracer import getval, isbox
 
 from executors.placement import Array
+from executors.semantics.statistics import REDUCED, largest
 from executors.spmd import Algorithm, Backward, Shards, Task, alone
 from ir.ops import OpView
 from ir.ops.reduction import reduced_axes, statistics_axes
-
-Combine = Callable[[Array, Array], Array]
-
-
-def largest(array: Array, dims: tuple[int, ...]) -> Array:
-    """Maximum over some dimensions, which stay; the least of all numbers where a part is empty."""
-    plain = getval(array)
-    if all(plain.shape[d] for d in dims):
-        return np.max(plain, axis=dims, keepdims=True)
-    return np.full([1 if i in dims else d for i, d in enumerate(plain.shape)], -np.inf)
 
 
 def _softmax(task: Task) -> Shards:
@@ -40,34 +31,13 @@ def _softmax(task: Task) -> Shards:
     return alone([x - np.log(s) for x, s in zip(shifted, sums, strict=True)])
 
 
-def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
-    top = largest(array, axis)
-    found = top + np.log(np.sum(np.exp(array - top), axis=axis, keepdims=True))
-    return found if keepdims else np.reshape(found, np.sum(getval(array), axis=axis).shape)
-
-
-_REDUCED: Mapping[str, tuple[Callable[..., Array], Combine, Callable[[Array], Array]]] = (
-    MappingProxyType(
-        {
-            "ReduceProd": (np.prod, np.multiply, lambda x: x),
-            "ReduceL1": (lambda x, **k: np.sum(np.abs(x), **k), np.add, lambda x: x),
-            "ReduceL2": (lambda x, **k: np.sum(np.square(x), **k), np.add, np.sqrt),
-            "ReduceSumSquare": (lambda x, **k: np.sum(np.square(x), **k), np.add, lambda x: x),
-            "ReduceLogSum": (np.sum, np.add, np.log),
-            "ReduceLogSumExp": (_log_sum_exp, np.logaddexp, lambda x: x),
-        }
-    )
-)
-"""On the part of a device, between devices, and at the end."""
-
-
 def _reduction(task: Task) -> Shards:
     data = task.operand(0)
     dims = reduced_axes(OpView(task.op, task.graph))
     axes = task.axes_of(0, dims)
     if not axes:
         return task.local()
-    own, combine, finish = _REDUCED[task.op.kind]
+    own, combine, finish = REDUCED[task.op.kind]
     keep = len(task.results[0].dims) == len(data.dims)
     parts = [own(x, axis=dims, keepdims=keep) for x in data.shards]
     return alone([finish(x) for x in task.all_reduce(parts, axes, combine, Backward.OWN)])
@@ -119,7 +89,7 @@ def _mean(task: Task) -> Shards:
 STATISTICS: Mapping[str, Algorithm] = MappingProxyType(
     {
         **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
-        **dict.fromkeys(_REDUCED, _reduction),
+        **dict.fromkeys(REDUCED, _reduction),
         **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
         **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),
     }

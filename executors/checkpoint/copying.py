@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from executors.checkpoint.boxes_io import Array, pieces, read_box, write_box
-from executors.checkpoint.conversion import converted
 from executors.checkpoint.entries import Entry, raw_dtype
 from executors.checkpoint.handles import Handles
 from executors.checkpoint.journal import Progress
@@ -123,6 +123,28 @@ class Copier:
         handle = self.targets.of(self.folder / self.outputs[rank].file.path)
         for offset, first, nbytes in pieces(entry.segments, start, len(data)):
             put(handle, data[first : first + nbytes], offset)
+
+
+def converted(raw: Array, old: str, new: str) -> Array:
+    """Elements of one type as those of another, both as raw bits; rounded to nearest, ties to even.
+
+    >>> float_one = np.array([0x3F800000], np.uint32)
+    >>> hex(int(converted(float_one, "float32", "bfloat16")[0]))
+    '0x3f80'
+    """
+    if old == new:
+        return raw
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = raw.view(_float(old)).astype(_float(new))
+    return values.view(raw_dtype(new))
+
+
+def _float(dtype: str) -> np.dtype[Any]:
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: PLC0415
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
 
 
 def put(handle: int, data: memoryview | bytes, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Where the tensors of a checkpoint file lie in it."""
+"""Where the tensors of a checkpoint lie in its files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from executors.checkpoint.errors import CheckpointError
 from ir.dtypes import dtype_bits
+from ir.slicing import Box
 
 TEXT = "text"
 """MindSpore's texts: four bytes for each character."""
@@ -55,6 +56,24 @@ class CheckpointFile:
     size: int
     entries: Mapping[str, Entry]
     metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor in a file."""
+
+    file: CheckpointFile
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Chunked:
+    """A tensor whose checkpoint says itself which box of it lies where."""
+
+    dims: tuple[int, ...]
+    dtype: str
+    boxes: tuple[Box, ...]
+    places: tuple[Place, ...]
 
 
 def entry_bytes(dtype: str, dims: tuple[int, ...]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from executors.checkpoint.entries import raw_dtype
 from executors.checkpoint.errors import CheckpointError, some
 from executors.checkpoint.expanded import fitted
 from executors.checkpoint.tensors import SourceTensor, parameter_of
@@ -19,10 +20,12 @@ from ir.slicing import (
     Slices,
     Slicing,
     chosen_slices,
+    common_box,
     replicated_slices,
     sliced,
     whole_box,
 )
+from ir.transfers import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,3 +322,18 @@ def _joined(parts: Sequence[SourceTensor], rename: Rename) -> _Made:
         at = tuple((number * d, (number + 1) * d) if i == axis else (0, d) for i, d in pairs)
         origins.append(Origin(tensor, at, (0,) * len(first.dims), order))
     return _Made(dims, tuple(origins))
+
+
+def needs(wanted: Iterable[Wanted]) -> Iterator[Need]:
+    """Boxes of source tensors, each with the new ranks that must have it.
+
+    Rank r of the new job is taken to run where rank r of the old one ran.
+    """
+    for each in wanted:
+        for origin in each.origins:
+            item_bytes = raw_dtype(origin.tensor.dtype).itemsize
+            for box, ranks in zip(each.slices.boxes, each.slices.ranks, strict=True):
+                shared = common_box(box, origin.at)
+                if shared is not None:
+                    old = origin.tensor.slices
+                    yield Need(old, origin.in_source(shared), ranks, item_bytes)

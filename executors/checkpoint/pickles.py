@@ -7,10 +7,10 @@ Source: CPython, `Lib/pickle.py` and `Lib/pickletools.py`.
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Value: TypeAlias = (
     "bool | int | str | tuple[Value, ...] | list[Value] | dict[Value, Value] "
@@ -49,62 +49,45 @@ class Stored:
     key: Value
 
 
+_Base: Any = pickle._Pickler  # noqa: SLF001  the one in C cannot be told how to write a record
+
+
+class _Pickler(_Base):  # type: ignore[misc, unused-ignore]
+    """Python's own, which writes the records above as what they stand for."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=2)
+        self._names: dict[Global, Global] = {}
+        """One object for each name: what comes again is written once."""
+
+    def persistent_id(self, value: Value) -> Value:
+        return value.key if isinstance(value, Stored) else None
+
+    def save(self, value: Value, save_persistent_id: bool = True) -> None:
+        """Write one value; a record of this module by the name of its class."""
+        match value:
+            case Global():
+                name = self._names.setdefault(value, value)
+                if name is not value:
+                    super().save(name)
+                else:
+                    self.write(pickle.GLOBAL + f"{name.module}\n{name.name}\n".encode())
+                    self.memoize(name)
+            case Called(function, arguments):
+                self.save(function)
+                self.save(arguments)
+                self.write(pickle.REDUCE)
+            case Made(kind, state):
+                self.save(kind)
+                self.write(pickle.EMPTY_TUPLE + pickle.NEWOBJ)
+                self.save(state)
+                self.write(pickle.BUILD)
+            case _:
+                super().save(value, save_persistent_id)
+
+
 def pickled(value: Value) -> bytes:
     """The pickle of a value; texts and names that come again are written once."""
-    known: dict[str | Global, int] = {}
-    return b"\x80\x02" + b"".join(_parts(value, known)) + pickle.STOP
-
-
-def _parts(value: Value, known: dict[str | Global, int]) -> Iterator[bytes]:  # noqa: C901
-    match value:
-        case None:
-            yield pickle.NONE
-        case bool():
-            yield pickle.NEWTRUE if value else pickle.NEWFALSE
-        case int():
-            yield _integer(value)
-        case str() | Global():
-            yield _remembered(value, known)
-        case tuple() | list():
-            yield from _sequence(value, known)
-        case dict():
-            yield pickle.EMPTY_DICT + pickle.MARK
-            for pair in value.items():
-                for each in pair:
-                    yield from _parts(each, known)
-            yield pickle.SETITEMS
-        case Called(function, arguments):
-            yield from (*_parts(function, known), *_parts(arguments, known), pickle.REDUCE)
-        case Made(kind, state):
-            yield from (*_parts(kind, known), pickle.EMPTY_TUPLE, pickle.NEWOBJ)
-            yield from (*_parts(state, known), pickle.BUILD)
-        case Stored(key):
-            yield from (*_parts(key, known), pickle.BINPERSID)
-
-
-def _sequence(
-    value: tuple[Value, ...] | list[Value], known: dict[str | Global, int]
-) -> Iterator[bytes]:
-    is_list = isinstance(value, list)
-    yield pickle.EMPTY_LIST + pickle.MARK if is_list else pickle.MARK
-    for each in value:
-        yield from _parts(each, known)
-    yield pickle.APPENDS if is_list else pickle.TUPLE
-
-
-def _integer(value: int) -> bytes:
-    if -(2**31) <= value < 2**31:
-        return pickle.BININT + value.to_bytes(4, "little", signed=True)
-    text = pickle.encode_long(value)
-    return pickle.LONG1 + bytes([len(text)]) + text
-
-
-def _remembered(value: str | Global, known: dict[str | Global, int]) -> bytes:
-    if value in known:
-        return pickle.LONG_BINGET + known[value].to_bytes(4, "little")
-    known[value] = len(known)
-    put = pickle.LONG_BINPUT + known[value].to_bytes(4, "little")
-    if isinstance(value, Global):
-        return pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode() + put
-    text = value.encode()
-    return pickle.BINUNICODE + len(text).to_bytes(4, "little") + text + put
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()

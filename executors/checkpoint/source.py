@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from executors.checkpoint.entries import CheckpointFile
+from executors.checkpoint.entries import CheckpointFile, Chunked, Place
 from executors.checkpoint.errors import CheckpointError
 from executors.checkpoint.mindspore import read_mindspore
-from executors.checkpoint.places import Chunked, Place
 from executors.checkpoint.safetensors import read_safetensors
 from executors.checkpoint.torch_distributed import METADATA, read_distributed
 

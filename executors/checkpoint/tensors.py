@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from executors.checkpoint.entries import Place
 from executors.checkpoint.errors import CheckpointError, some
 from executors.checkpoint.expanded import fitted
-from executors.checkpoint.places import Place
 from executors.checkpoint.source import Source
 from ir.slicing import Box, Grid, Slices, Slicing, box_dims, replicated_slices, sliced
 

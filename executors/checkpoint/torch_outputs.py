@@ -20,8 +20,7 @@ from executors.checkpoint.outputs import Output
 from executors.checkpoint.pairing import Wanted
 from executors.checkpoint.pickles import Called, Global, Made, Stored, Value, pickled
 from executors.checkpoint.torch_archive import archive_of
-from executors.checkpoint.torch_distributed import METADATA
-from executors.checkpoint.torch_types import DTYPES, STORAGES
+from executors.checkpoint.torch_distributed import DTYPES, METADATA, STORAGES
 from ir.slicing import Box, Slices, box_dims, common_box
 
 _NAMES = MappingProxyType({dtype: name for name, dtype in DTYPES.items()})

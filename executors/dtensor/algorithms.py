@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -261,8 +260,3 @@ def run_part(part: Part) -> list[Any]:
     if part.op.kind == "Attention":
         return _attention(part)
     return ALGORITHMS.get(part.op.kind, plain)(part)
-
-
-def with_split(part: Part, split: Any, operands: list[Any]) -> Part:
-    """Another operator of the same composite."""
-    return replace(part, op=split.op, split=split, operands=operands)

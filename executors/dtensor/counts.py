@@ -16,7 +16,7 @@ from executors.dtensor.operators import Operators
 from executors.dtensor.program import Program
 from executors.dtensor.ranks import imagined
 from executors.dtensor.traffic import Log, Recorder, Sent, exchanges
-from executors.judgement import Traffic
+from executors.judgement import Traffic, summed
 from executors.reference import given_tensors, mesh_of
 from ir.graph import Op
 from ir.plan import Plan
@@ -43,13 +43,7 @@ class Counts:
     @property
     def traffic(self) -> tuple[Traffic, ...]:
         """Messages of one kind and size of group together."""
-        nbytes: Counter[tuple[str, int]] = Counter()
-        count: Counter[tuple[str, int]] = Counter()
-        for item in self.sent:
-            key = item.kind, len(item.ranks)
-            nbytes[key] += item.nbytes
-            count[key] += 1
-        return tuple(Traffic(*key, float(nbytes[key]), count[key]) for key in sorted(count))
+        return summed(Traffic(s.kind, len(s.ranks), float(s.nbytes), 1) for s in self.sent)
 
 
 def counted(plan: Plan, *, training: bool) -> Counts:

@@ -44,11 +44,6 @@ class Grid:
     def __post_init__(self) -> None:
         self.place = coordinates(self.mesh)[self.rank]
 
-    @property
-    def ascends(self) -> bool:
-        """Whether the DeviceMesh has the plan's order of axes."""
-        return self.order == tuple(range(len(self.order)))
-
     def spec(self, dims: Sequence[int], dtype: Any, layout: Layout) -> Any:
         """DTensor's form of a layout."""
         where: dict[int, Any] = {a: Shard(i) for i, d in enumerate(layout.dims) for a in d}

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from executors.dtensor.call import Call, Kernel
+from executors.semantics.windows import paddings
 
 _CONVOLUTIONS = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
 _MAXIMA = (
@@ -23,21 +24,6 @@ _MEANS = (
 )
 
 
-def _widths(call: Call, kernel: Sequence[int]) -> list[tuple[int, int]]:
-    """Padding before and behind each dimension, such that the result has as many windows as it
-    should: the last ones are filled up.
-    """
-    rank = len(kernel)
-    image, counts = call[0].shape[2:], call.result_dims[0][2:]
-    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
-    pads = call.ints("pads", (0,) * (2 * rank))
-    out = []
-    for i in range(rank):
-        seen = (counts[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
-        out.append((pads[i], seen - image[i] - pads[i]))
-    return out
-
-
 def _padded(call: Call, widths: Sequence[tuple[int, int]], value: float) -> Any:
     """The image with its padding made, or cut where no window sees the end."""
     flat = [n for pair in reversed(widths) for n in pair]
@@ -48,7 +34,7 @@ def _conv(call: Call) -> list[Any]:
     data, weight = call[0], call[1]
     kernel = tuple(weight.shape[2:])
     rank = len(kernel)
-    widths = _widths(call, kernel)
+    widths = paddings(call, call[0].shape[2:], kernel)
     even = all(a == b for a, b in widths)
     image = data if even else _padded(call, widths, 0.0)
     groups = data.shape[1] // weight.shape[1]
@@ -69,14 +55,14 @@ def _max_pool(call: Call) -> list[Any]:
         raise NotImplementedError("places of the largest elements")
     kernel = call.ints("kernel_shape")
     rank = len(kernel)
-    image = _padded(call, _widths(call, kernel), float("-inf"))
+    image = _padded(call, paddings(call, call[0].shape[2:], kernel), float("-inf"))
     strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
     return [_MAXIMA[rank - 1](image, kernel, strides, 0, dilations)]
 
 
 def _average_pool(call: Call) -> list[Any]:
     kernel = call.ints("kernel_shape")
-    rank, widths = len(kernel), _widths(call, kernel)
+    rank, widths = len(kernel), paddings(call, call[0].shape[2:], kernel)
     if any(d != 1 for d in call.ints("dilations", (1,) * rank)):
         raise NotImplementedError("an average over dilated windows")
     strides = call.ints("strides", (1,) * rank)

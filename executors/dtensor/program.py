@@ -18,8 +18,8 @@ from executors.dtensor.grid import Grid
 from executors.dtensor.moves import Hop, Mover
 from executors.dtensor.operators import Operators, Ran, local_of
 from executors.dtensor.split import Split, split_of
-from executors.evaluation import NotRunError
 from executors.reference import FORWARD, paths_of
+from executors.semantics.call import NotRunError
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, Role

@@ -11,13 +11,10 @@ from onnx import numpy_helper
 from executors.forms.attention import ATTENTION
 from executors.forms.elementwise import ELEMENTWISE
 from executors.forms.ends import ENDS
-from executors.forms.experts import EXPERTS
 from executors.forms.images import IMAGES
-from executors.forms.indexing import INDEXING
 from executors.forms.products import PRODUCTS
 from executors.forms.quantised import QUANTISED
 from executors.forms.shape import SHAPE
-from executors.forms.standard import STANDARD
 from executors.forms.statistics import STATISTICS
 from executors.onnx_form import OPSET, Form, Writer
 
@@ -26,12 +23,9 @@ __all__ = ["FORMS", "model_of"]
 FORMS: Mapping[str, Writer] = MappingProxyType(
     {
         **ATTENTION,
-        **EXPERTS,
         **IMAGES,
-        **INDEXING,
         **PRODUCTS,
         **QUANTISED,
-        **STANDARD,
         **STATISTICS,
         **ELEMENTWISE,
         **ENDS,

@@ -32,10 +32,4 @@ def _loss(form: Form) -> None:
     form.add("SoftmaxCrossEntropyLoss", [flat, wanted], form.outputs, reduction="mean")
 
 
-def _output(form: Form) -> None:
-    """A delivered result: nothing is left to compute."""
-    if form.outputs:
-        form.add("Identity", form.inputs[:1], form.outputs[:1])
-
-
-ENDS: Mapping[str, Writer] = MappingProxyType({"Loss": _loss, "Output": _output})
+ENDS: Mapping[str, Writer] = MappingProxyType({"Loss": _loss})

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
 import onnx
 
-from executors.forms.elementwise import result_code, result_dtype
+from executors.forms.elementwise import result_code
 from executors.onnx_form import Form, Writer
 
 
@@ -64,39 +63,6 @@ def _integer_conv(form: Form) -> None:
     form.add("Conv", names, form.outputs, **dict(form.op.attributes))
 
 
-def _unpacked(form: Form, name: str, dims: tuple[int, ...], wanted: int) -> str:
-    """Whole numbers of a few bits, the lowest of a byte first, along the last dimension."""
-    bits = form.int("bits", 4)
-    parts = []
-    for place in range(8 // bits):
-        shift = form.constant(place * bits, np.uint8)
-        moved = form.add("BitShift", [name, shift], direction="RIGHT")
-        part = form.add("BitwiseAnd", [moved, form.constant((1 << bits) - 1, np.uint8)])
-        parts.append(form.add("Unsqueeze", [part, form.constant([len(dims)])]))
-    together = form.add("Concat", parts, axis=len(dims))
-    flat = form.add("Reshape", [together, form.constant([*dims[:-1], dims[-1] * len(parts)])])
-    bounds = [form.constant([v]) for v in (0, wanted, len(dims) - 1)]
-    return form.add("Cast", [form.add("Slice", [flat, *bounds])], to=result_code(form))
-
-
-def _packed_matmul(form: Form) -> None:
-    """Weights are unpacked, moved and scaled, block by block, then multiplied."""
-    (rows, blocks, width), block = form.dims(1), form.int("block_size", 32)
-    inner, dtype = form.dims()[-1], result_dtype(form)
-    weight = _unpacked(form, form.inputs[1], (rows, blocks, width), block)
-    point = form.constant(1 << (form.int("bits", 4) - 1), dtype)
-    if form.has(3):
-        count = math.prod(form.dims(3)) // rows
-        packed = form.add("Reshape", [form.inputs[3], form.constant([rows, count])])
-        each = _unpacked(form, packed, (rows, count), blocks)
-        point = form.add("Unsqueeze", [each, form.constant([2])])
-    scale = form.add("Reshape", [form.inputs[2], form.constant([rows, blocks, 1])])
-    scaled = form.add("Mul", [form.add("Sub", [weight, point]), scale])
-    flat = form.add("Reshape", [scaled, form.constant([rows, blocks * block])])
-    cut = form.add("Slice", [flat, *(form.constant([v]) for v in (0, inner, 1))])
-    form.add("MatMul", [form.inputs[0], form.add("Transpose", [cut], perm=[1, 0])], form.outputs)
-
-
 QUANTISED: Mapping[str, Writer] = MappingProxyType(
     {
         "QuantizeLinear": _quantise,
@@ -104,6 +70,5 @@ QUANTISED: Mapping[str, Writer] = MappingProxyType(
         "MatMulInteger": _integer_matmul,
         "QLinearMatMul": _rounded_matmul,
         "ConvInteger": _integer_conv,
-        "MatMulNBits": _packed_matmul,
     }
 )

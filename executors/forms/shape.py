@@ -97,6 +97,21 @@ def _constant_of_shape(form: Form) -> None:
     form.add("Expand", [value, form.inputs[0]], form.outputs)
 
 
+def _tensor_scatter(form: Form) -> None:
+    operands = list(form.inputs)
+    if form.int("write_offset"):
+        offset = form.constant(form.int("write_offset"))
+        operands[2] = form.add("Add", [operands[2], offset])
+    kept = {k: v for k, v in form.op.attributes.items() if k != "write_offset"}
+    form.add("TensorScatter", operands, form.outputs, **kept)
+
+
+def _output(form: Form) -> None:
+    """A delivered result: nothing is left to compute."""
+    if form.outputs:
+        form.add("Identity", form.inputs[:1], form.outputs[:1])
+
+
 SHAPE: Mapping[str, Writer] = MappingProxyType(
     {
         "Reshape": _reshape,
@@ -113,5 +128,7 @@ SHAPE: Mapping[str, Writer] = MappingProxyType(
         "MelWeightMatrix": _mel_weights,
         "EyeLike": _eye_like,
         "ConstantOfShape": _constant_of_shape,
+        "TensorScatter": _tensor_scatter,
+        "Output": _output,
     }
 )

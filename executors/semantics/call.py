@@ -13,6 +13,10 @@ Int: TypeAlias = int
 A = TypeVar("A")
 
 
+class NotRunError(Exception):
+    """An operator that could not be run; the message says why."""
+
+
 @dataclass(frozen=True)  # an alias with its type cannot make a frozen object with slots
 class CallOf(Generic[A]):
     """An operator, its operands and the dims of its results, in arrays of one library."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
+from executors.semantics.reference_maps import rearranged
 from executors.semantics.windows import (
     Windows,
     along,
@@ -104,27 +105,6 @@ def _global_lp(call: Call) -> list[Array]:
     return [total ** (1.0 / power)]
 
 
-def _max_unpool(call: Call) -> list[Array]:
-    """Values at their places in an image of the inferred size, which stands at the origin."""
-    data, places = call[0], np.asarray(call[1]).reshape(-1)
-    rank = data.ndim - 2
-    kernel, strides = call.ints("kernel_shape"), call.ints("strides", (1,) * rank)
-    pads = call.ints("pads", (0,) * (2 * rank))
-    image = tuple(
-        (data.shape[2 + i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i]
-        for i in range(rank)
-    )
-    inferred = (*data.shape[:2], *image)
-    # The last of several values that claim a place stays.
-    owner = np.full(math.prod(inferred), data.size)
-    owner[places] = np.arange(data.size)
-    values = np.concatenate([np.reshape(data, (-1,)), np.zeros(1, data.dtype)])
-    found = np.reshape(values[owner], inferred)
-    wanted = call.result_dims[0]
-    widths = [(0, w - have) for w, have in zip(wanted, inferred, strict=True)]
-    return [np.pad(found, widths, mode="constant")]
-
-
 def _col_to_image(call: Call) -> list[Array]:
     data, image = call[0], call.result_dims[0][2:]
     kernel = call.ints("kernel_shape")
@@ -148,7 +128,7 @@ CONVOLUTION: Mapping[str, Semantics] = MappingProxyType(
         "GlobalAveragePool": _global_average,
         "GlobalMaxPool": _global_max,
         "GlobalLpPool": _global_lp,
-        "MaxUnpool": _max_unpool,
+        "MaxUnpool": rearranged,
         "Col2Im": _col_to_image,
     }
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.evaluation import NotRunError
 from executors.placement import Array
 from executors.semantics.arrays import np
-from executors.semantics.call import Call, Semantics
+from executors.semantics.call import Call, NotRunError, Semantics
 
 
 def token_slots(index: Array, experts: int, capacity: int, first: int, held: int) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import Array
 from executors.semantics.arrays import np
 from executors.semantics.call import Call, Semantics
-from executors.semantics.resampling import resamplings
+from executors.semantics.reference_maps import linear_map
 from executors.semantics.sampling import (
     affine_grid,
     deform_conv,
@@ -16,19 +17,65 @@ from executors.semantics.sampling import (
     max_roi_pool,
     roi_align,
 )
-from executors.semantics.spectra import dft, stft
+from ir.graph import AttributeValue
+
+
+def dft(call: Call) -> list[Array]:
+    """The transform along an axis, or its inverse."""
+    flags = {key: call.int(key) for key in ("inverse", "onesided")}
+    return [_transformed(call[0], call.int("axis"), call.int("length"), call.result_dims[0], flags)]
+
+
+def stft(call: Call) -> list[Array]:
+    """The transform of every frame of the signal, times the window."""
+    length, step = call.int("frame_length"), call.int("frame_step")
+    frames = call.result_dims[0][1]
+    seen = call[0][:, np.arange(frames)[:, None] * step + np.arange(length)]
+    if call.has(1):
+        seen = seen * np.reshape(call[1], (-1, 1))
+    flags = {"inverse": 0, "onesided": call.int("onesided")}
+    return [_transformed(seen, 2, length, call.result_dims[0], flags)]
+
+
+def _transformed(
+    data: Array, axis: int, length: int, result: tuple[int, ...], flags: dict[str, int]
+) -> Array:
+    """Real and imaginary parts are the last dimension."""
+    attributes = tuple(sorted({"axis": 1, "length": length, **flags}.items()))
+    dims = (data.shape[axis], data.shape[-1])
+    matrix, _ = linear_map("DFT", attributes, dims, (result[axis], result[-1]))
+    found = np.tensordot(data, matrix, axes=([axis, data.ndim - 1], [0, 1]))
+    return np.moveaxis(found, -2, axis)
 
 
 def _resize(call: Call) -> list[Array]:
-    found = call[0]
-    filling = call.float("extrapolation_value", 0.0)
-    for axis, each in enumerate(resamplings(call)):
-        if each.is_identity:
+    """One product for each dimension with what ONNX's reference makes of its unit vectors."""
+    found, rank = call[0], call[0].ndim
+    told = {k: v for k, v in call.op.attributes.items() if k not in _OF_EACH}
+    scales, region = (_floats(call.op.attributes.get(key)) for key in ("scales", "roi"))
+    cropped = told.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    for axis, (size, wanted) in enumerate(zip(found.shape, call.result_dims[0], strict=True)):
+        own: dict[str, AttributeValue] = {}
+        if scales:
+            own["scales"] = (1.0, scales[axis])
+        if region:
+            own["roi"] = (0.0, region[axis], 1.0, region[rank + axis])
+        same = size == wanted and (not scales or math.isclose(scales[axis], 1.0))
+        if same and not (cropped and region and own["roi"] != (0.0, 0.0, 1.0, 1.0)):
             continue
-        found = np.moveaxis(np.tensordot(found, each.matrix(), axes=([axis], [1])), -1, axis)
-        outside = each.outside().reshape([-1 if d == axis else 1 for d in range(found.ndim)])
-        found = np.where(outside, filling, found)
+        attributes = tuple(sorted({**told, **own}.items()))
+        matrix, filling = linear_map(call.op.kind, attributes, (size,), (wanted,))
+        found = np.moveaxis(np.tensordot(found, matrix, axes=([axis], [0])), -1, axis)
+        found = found + filling.reshape([-1 if d == axis else 1 for d in range(rank)])
     return [found]
+
+
+_OF_EACH = frozenset({"scales", "roi", "axes", "keep_aspect_ratio_policy"})
+"""Attributes that tell of each dimension, or how sizes follow from each other."""
+
+
+def _floats(value: object) -> tuple[float, ...]:
+    return tuple(float(v) for v in value) if isinstance(value, tuple) else ()
 
 
 def _det(call: Call) -> list[Array]:

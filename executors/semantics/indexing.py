@@ -9,6 +9,7 @@ from types import MappingProxyType
 from executors.placement import Array
 from executors.semantics.arrays import np, placed
 from executors.semantics.call import Call, Semantics
+from executors.semantics.reference_maps import rearranged
 
 
 def taken(table: Array, rows: Array, axis: int) -> Array:
@@ -112,22 +113,6 @@ def _scatter_nd(call: Call) -> list[Array]:
     return [np.reshape(flat, data.shape)]
 
 
-def _tensor_scatter(call: Call) -> list[Array]:
-    """The positions that follow `write_indices` along the axis take the update."""
-    data, update = call[0], call[1]
-    rank, axis = data.ndim, call.int("axis", data.ndim - 2)
-    size, length = data.shape[axis], update.shape[axis]
-    rows = np.arange(length) + call.int("write_offset") + np.zeros((data.shape[0], 1), np.int64)
-    rows = rows + call[2][:, None] if call.has(2) else rows
-    if call.op.attributes.get("mode") == "circular":
-        rows = rows % size
-    shape = [1] * rank
-    shape[0], shape[axis] = data.shape[0], length
-    slots = element_slots(np.broadcast_to(rows.reshape(shape), update.shape), data.shape, axis)
-    flat = scattered(np.reshape(data, (-1,)), slots.reshape(-1), np.reshape(update, (-1,)), "none")
-    return [np.reshape(flat, data.shape)]
-
-
 INDEXING: Mapping[str, Semantics] = MappingProxyType(
     {
         "Gather": _gather,
@@ -135,6 +120,6 @@ INDEXING: Mapping[str, Semantics] = MappingProxyType(
         "GatherND": _gather_nd,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,
-        "TensorScatter": _tensor_scatter,
+        "TensorScatter": rearranged,
     }
 )

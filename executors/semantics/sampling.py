@@ -11,6 +11,7 @@ from typing import Any
 from executors.placement import Array
 from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call
+from executors.semantics.reference_maps import linear_map
 
 Taps = list[tuple[Array, Array]]
 """Positions along one dimension and the weights with which they are taken."""
@@ -91,17 +92,10 @@ def _cubic(x: Array, a: float = -0.75) -> list[Array]:
 
 def affine_grid(call: Call) -> list[Array]:
     """Every position of an image, as a row with a one behind it, times a matrix."""
-    sizes = call.result_dims[0][1:-1]
-    aligned = bool(call.int("align_corners"))
-    axes = [
-        np.arange(s) * (2.0 / max(s - 1, 1)) - (1.0 if s > 1 else 0.0)
-        if aligned
-        else (2.0 * np.arange(s) + 1) / s - 1
-        for s in sizes
-    ]
-    places = np.meshgrid(*axes, indexing="ij")
-    rows = np.stack([*reversed(places), np.ones(sizes)], axis=-1)
-    return [np.moveaxis(np.tensordot(rows, call[0], axes=([-1], [2])), len(sizes), 0)]
+    attributes = tuple(sorted(call.op.attributes.items()))
+    dims, result = call[0].shape[1:], call.result_dims[0][1:]
+    matrix, _ = linear_map("AffineGrid", attributes, dims, result)
+    return [np.tensordot(call[0], matrix, axes=([1, 2], [0, 1]))]
 
 
 def roi_align(call: Call) -> list[Array]:

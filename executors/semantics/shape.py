@@ -12,6 +12,7 @@ from executors.placement import Array
 from executors.semantics.arrays import constant
 from executors.semantics.arrays import np as anp
 from executors.semantics.call import Call, Semantics
+from executors.semantics.reference_maps import rearranged
 
 
 def _transpose(call: Call) -> list[Array]:
@@ -113,26 +114,6 @@ def _split(call: Call) -> list[Array]:
     return out
 
 
-def _reverse_sequence(call: Call) -> list[Array]:
-    batch, time = call.int("batch_axis", 1), call.int("time_axis", 0)
-    data, lengths = call[0], np.asarray(constant(call[1]))[:, None]
-    step = np.arange(data.shape[time])[None, :]
-    places = np.where(step < lengths, lengths - 1 - step, step)
-    if batch > time:
-        places = places.T
-    grids: list[Any] = list(np.indices(data.shape, sparse=True))
-    others = [1 if d not in {batch, time} else data.shape[d] for d in range(data.ndim)]
-    grids[time] = places.reshape(others)
-    return [data[tuple(grids)]]
-
-
-def _compress(call: Call) -> list[Array]:
-    chosen = np.flatnonzero(constant(call[1]))
-    if "axis" not in call.op.attributes:
-        return [anp.reshape(call[0], (-1,))[chosen]]
-    return [_along(call[0], call.int("axis"), chosen)]
-
-
 SHAPE: Mapping[str, Semantics] = MappingProxyType(
     {
         "Transpose": _transpose,
@@ -144,7 +125,6 @@ SHAPE: Mapping[str, Semantics] = MappingProxyType(
         "Slice": _slice,
         "Concat": _concat,
         "Split": _split,
-        "ReverseSequence": _reverse_sequence,
-        "Compress": _compress,
+        **dict.fromkeys(("ReverseSequence", "Compress"), rearranged),
     }
 )

@@ -10,32 +10,36 @@ from executors.semantics.arrays import constant, np
 from executors.semantics.call import Call, Semantics
 
 
+def largest(array: Array, dims: tuple[int, ...]) -> Array:
+    """Maximum over some dimensions, which stay; the least of all numbers where a part is empty."""
+    plain = constant(array)
+    if all(plain.shape[d] for d in dims):
+        return np.max(plain, axis=dims, keepdims=True)
+    return np.full([1 if i in dims else d for i, d in enumerate(plain.shape)], -np.inf)
+
+
 def _log_sum_exp(array: Array, axis: tuple[int, ...], *, keepdims: bool) -> Array:
-    largest = np.max(constant(array), axis=axis, keepdims=True)
-    total = np.sum(np.exp(array - largest), axis=axis, keepdims=True)
-    return _without(largest + np.log(total), axis, keepdims=keepdims)
+    top = largest(array, axis)
+    found = top + np.log(np.sum(np.exp(array - top), axis=axis, keepdims=True))
+    kept = [d for i, d in enumerate(array.shape) if i not in axis]
+    return found if keepdims else np.reshape(found, kept)
 
 
-def _without(array: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
-    """The array without dimensions of one element."""
-    if keepdims:
-        return array
-    return np.reshape(array, [d for i, d in enumerate(array.shape) if i not in axes])
-
-
-_REDUCTIONS: Mapping[str, Callable[..., Array]] = MappingProxyType(
-    {
-        "ReduceSum": np.sum,
-        "ReduceMean": np.mean,
-        "ReduceMax": np.max,
-        "ReduceMin": np.min,
-        "ReduceProd": np.prod,
-        "ReduceL1": lambda x, **k: np.sum(np.abs(x), **k),
-        "ReduceL2": lambda x, **k: np.sqrt(np.sum(np.square(x), **k)),
-        "ReduceSumSquare": lambda x, **k: np.sum(np.square(x), **k),
-        "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
-        "ReduceLogSumExp": _log_sum_exp,
-    }
+REDUCED: Mapping[str, tuple[Callable[..., Array], Callable[..., Array], Callable[..., Array]]] = (
+    MappingProxyType(
+        {
+            "ReduceProd": (np.prod, np.multiply, lambda x: x),
+            "ReduceL1": (lambda x, **k: np.sum(np.abs(x), **k), np.add, lambda x: x),
+            "ReduceL2": (lambda x, **k: np.sum(np.square(x), **k), np.add, np.sqrt),
+            "ReduceSumSquare": (lambda x, **k: np.sum(np.square(x), **k), np.add, lambda x: x),
+            "ReduceLogSum": (np.sum, np.add, np.log),
+            "ReduceLogSumExp": (_log_sum_exp, np.logaddexp, lambda x: x),
+        }
+    )
+)
+"""On the part of a device, between devices, and at the end."""
+_PLAIN: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max, "ReduceMin": np.min}
 )
 
 
@@ -43,7 +47,10 @@ def _reduce(call: Call) -> list[Array]:
     data = call[0]
     axes = call.ints("axes", tuple(range(data.ndim)))
     keep = len(call.result_dims[0]) == data.ndim
-    return [_REDUCTIONS[call.op.kind](data, axis=axes, keepdims=keep)]
+    if call.op.kind in _PLAIN:
+        return [_PLAIN[call.op.kind](data, axis=axes, keepdims=keep)]
+    own, _, finish = REDUCED[call.op.kind]
+    return [finish(own(data, axis=axes, keepdims=keep))]
 
 
 def _softmax(call: Call) -> list[Array]:
@@ -93,7 +100,7 @@ def _scan(call: Call) -> list[Array]:
 
 STATISTICS: Mapping[str, Semantics] = MappingProxyType(
     {
-        **dict.fromkeys(_REDUCTIONS, _reduce),
+        **dict.fromkeys((*_PLAIN, *REDUCED), _reduce),
         **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
         "TopK": _top_k,
         **dict.fromkeys(("CumSum", "CumProd"), _scan),

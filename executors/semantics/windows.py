@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from executors.placement import Array
 from executors.semantics.arrays import np
-from executors.semantics.call import Call
+from executors.semantics.call import Call, CallOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,22 @@ def windows_of(
         Windows(image[i], counts[i], kernel[i], strides[i], dilations[i], pads[i], pads[rank + i])
         for i in range(rank)
     ]
+
+
+def paddings(
+    call: CallOf[Any], image: Sequence[int], kernel: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Padding before and behind each dimension, such that the result has as many windows as it
+    should: the last ones are filled up.
+    """
+    rank = len(kernel)
+    strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
+    pads = call.ints("pads", (0,) * (2 * rank))
+    out = []
+    for i, count in enumerate(call.result_dims[0][2:]):
+        seen = (count - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
+        out.append((pads[i], seen - image[i] - pads[i]))
+    return out
 
 
 def gathered(image: Array, windows: list[Windows], outside: float = 0.0) -> Array:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from executors.shrinking.extents import Extent
 from executors.shrinking.sizes import Demand
 from executors.shrinking.space import Space
-from executors.shrinking.stages import sends_of
 from ir.plan import NamedLayout, Plan, PlannedOperator
 from ir.plan_stages import axis_sizes
 
@@ -38,7 +37,7 @@ def _of_messages(plan: Plan, space: Space) -> Iterator[Demand]:
         for item in plan.collectives
         for layout in (item.before, item.after)
     ]
-    for send in sends_of(plan):
+    for send in plan.pipeline.sends:
         ends += [(send, send.before, send.stage - 1), (send, send.after, send.stage)]
     for item, layout, stage in ends:
         if item.tensor:

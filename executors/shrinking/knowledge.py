@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from executors.shrinking.formulas import Scaled, Total, Window
+from executors.shrinking.extents import Scaled, Total, Window
 from executors.shrinking.space import Knowledge, Space
 from ir.graph import Role
 from ir.ops import OpView

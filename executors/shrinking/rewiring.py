@@ -73,13 +73,10 @@ def _with_graph(plan: Plan, graph: OpGraph, alias: Mapping[str, str]) -> Plan:
     names = {op.name for op in graph.ops}
     tensors = graph.tensors.keys()
     operators = tuple(op for op in plan.operators if op.name in names)
-    pipeline = plan.pipeline
-    if pipeline is not None:
-        pipeline = with_operators(pipeline, operators, graph, alias)
     return replace(
         plan,
         graph=graph,
-        pipeline=pipeline,
+        pipeline=with_operators(plan.pipeline, operators, graph, alias),
         operators=operators,
         tensors=tuple(t for t in plan.tensors if t.name in tensors),
         recomputed=tuple(n for n in plan.recomputed if n in tensors),

@@ -8,8 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from executors.shrinking.extents import Extent, Extents, Term
-from executors.shrinking.formulas import Relation
+from executors.shrinking.extents import Extent, Extents, Relation, Term
 
 _MOST_TRIES = 3000
 """Combinations of sizes that are tried for extents that depend on each other."""

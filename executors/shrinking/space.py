@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from executors.shrinking.extents import Extent, Extents, Term
-from executors.shrinking.formulas import EQUAL, Formula, Relation
+from executors.shrinking.extents import EQUAL, Extent, Extents, Formula, Relation, Term
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, annotation, lookup
 from ir.rule import FactorMap, ShardingRule

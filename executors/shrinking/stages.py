@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ir.graph import OpGraph
-from ir.plan import Pipeline, Plan, PlannedCollective, PlannedOperator
-from ir.plan_stages import is_once
+from ir.plan import Pipeline, Plan, PlannedCollective, PlannedOperator, is_once
 
 FEW = 2
 """Micro-batches that show how gradients add up."""
-
-
-def sends_of(plan: Plan) -> tuple[PlannedCollective, ...]:
-    """What goes from stage to stage; nothing without a pipeline."""
-    return () if plan.pipeline is None else plan.pipeline.sends
 
 
 def with_operators(
@@ -52,7 +46,7 @@ def with_operators(
 def with_few_micro_batches(plan: Plan) -> Plan:
     """A step of two micro-batches in place of many; counts that are no multiple stay wrong."""
     pipeline = plan.pipeline
-    if pipeline is None or pipeline.micro_batches <= FEW:
+    if pipeline.micro_batches <= FEW:
         return plan
     times = pipeline.micro_batches
 
@@ -60,7 +54,11 @@ def with_few_micro_batches(plan: Plan) -> Plan:
         if is_once(item, times) or item.count % times or item.backward % times:
             return item
         count, backward = item.count * FEW // times, item.backward * FEW // times
-        return replace(item, count=count, backward=backward, time_s=item.time_s * FEW / times)
+        share = FEW / times
+        return replace(
+            item, count=count, backward=backward,
+            time_s=item.time_s * share, hidden_s=item.hidden_s * share,
+        )  # fmt: skip
 
     stages = tuple(replace(s, in_flight=min(s.in_flight, FEW)) for s in pipeline.stages)
     sends = tuple(fewer(s) for s in pipeline.sends)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from executors.evaluation import NotRunError
 from executors.semantics.arrays import AUTOGRAD, computing_with
-from executors.semantics.call import Call, Semantics
+from executors.semantics.call import Call, NotRunError, Semantics
 from executors.semantics.experts import token_slots
+from executors.semantics.windows import paddings
 
 
 def _loss(call: Call) -> list[Any]:
@@ -60,31 +60,16 @@ def _gather(call: Call) -> list[Any]:
 def _conv(call: Call) -> list[Any]:
     data, weight = call[0], call[1]
     rank = data.ndim - 2
-    pads = call.ints("pads", (0,) * (2 * rank))
     return [
         lax.conv_general_dilated(
             data,
             weight,
             call.ints("strides", (1,) * rank),
-            _explicit(call, data.shape[2:], weight.shape[2:], pads),
+            paddings(call, data.shape[2:], weight.shape[2:]),
             rhs_dilation=call.ints("dilations", (1,) * rank),
             feature_group_count=call.int("group", 1),
         )
     ]
-
-
-def _explicit(
-    call: Call, image: Sequence[int], kernel: Sequence[int], pads: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Padding on both sides of each dimension, with as much behind as the result needs."""
-    rank = len(image)
-    strides = call.ints("strides", (1,) * rank)
-    dilations = call.ints("dilations", (1,) * rank)
-    out = []
-    for i, count in enumerate(call.result_dims[0][2:]):
-        reach = (count - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
-        out.append((pads[i], reach - image[i] - pads[i]))
-    return out
 
 
 def _windows(call: Call, outside: float) -> Any:
@@ -94,8 +79,7 @@ def _windows(call: Call, outside: float) -> Any:
     kernel = call.ints("kernel_shape")
     rank, data = len(kernel), call[0]
     strides, dilations = call.ints("strides", (1,) * rank), call.ints("dilations", (1,) * rank)
-    pads = call.ints("pads", (0,) * (2 * rank))
-    behind = _explicit(call, data.shape[2:], kernel, pads)
+    behind = paddings(call, data.shape[2:], kernel)
     data = lax.pad(
         data,
         jnp.asarray(outside, data.dtype),

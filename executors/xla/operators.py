@@ -6,18 +6,32 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from executors.evaluation import Evaluator, NotRunError
+from executors.evaluation import Evaluator
 from executors.placement import Array
 from executors.semantics import SEMANTICS
-from executors.semantics.arrays import computing_with
-from executors.semantics.call import Call
-from executors.xla.arrays import JAX
+from executors.semantics.arrays import Library, computing_with
+from executors.semantics.call import Call, NotRunError
 from executors.xla.kinds import KINDS
 from executors.xla.views import VIEWS, View, view_of, viewed
 from ir.graph import Op, OpGraph, Tensor
+
+
+def _constant(array: Any) -> Any:
+    """Numbers that are known stay known: shapes may depend on them."""
+    return array if isinstance(array, np.ndarray) else jax.lax.stop_gradient(array)
+
+
+def _placed(values: Any, slots: Any, count: int) -> Any:
+    out = jnp.zeros((count, *values.shape[1:]), dtype=values.dtype)
+    return out.at[slots].add(values)
+
+
+JAX = Library(jnp, _constant, jax.scipy.special.erf, _placed)
+
 
 _NARROW: Mapping[str, str] = MappingProxyType(
     {"int64": "int32", "uint64": "uint32", "float64": "float32"}

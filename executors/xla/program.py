@@ -17,9 +17,8 @@ from jax.sharding import NamedSharding
 from executors.backward import BACKWARD, GATHER, gradient_name
 from executors.placement import Array
 from executors.reference import FORWARD, paths_of
-from executors.xla.meeting import Meeting, handed_out, terms_of
 from executors.xla.operators import element_type, run_operator
-from executors.xla.pins import Pins, layouts_along
+from executors.xla.pins import Meeting, Pins, handed_out, layouts_along, terms_of
 from ir.differentiation import operand_gradients, tensors_with_gradient
 from ir.graph import Op, OpGraph, Role
 from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedTensor
@@ -130,7 +129,7 @@ def _taken_twice(items: Sequence[PlannedCollective]) -> frozenset[Key]:
     for item in items:
         if item.cause in GATHER and item.group_size > 1:
             key = (item.tensor, item.operator, item.operand)
-            found.setdefault(key, []).append(replace(item, backward=0))
+            found.setdefault(key, []).append(replace(item, backward=0, hidden_s=0.0))
     halves = ((key, path, len(path) // 2) for key, path in found.items())
     return frozenset(key for key, path, half in halves if path[:half] == path[half:])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from importers.torch_export.call import Argument, Call
+from importers.traced.call import Argument, Call
 
 
 @dataclass(slots=True)
@@ -30,3 +30,8 @@ class MindCall(Call):
         if not isinstance(value, int):
             raise self.fault(f"its argument {name!r} is no integer")
         return value
+
+
+def cast(call: Call) -> None:
+    """In the type that the file notes."""
+    call.finish(call.tensor("self"))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from importers.errors import ModelError
+from importers.files import file_size, readable
 from importers.mindir.messages import NEWEST_VERSION
 from importers.mindir.wire import Budget, Message, Span
 from ir.wire import WireError
@@ -40,27 +41,15 @@ def open_model(path: Path) -> Iterator[Message]:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[mmap.mmap]:
-    try:
-        if path.is_dir():
-            raise ModelError(f"{path} is a folder", str(path), "pass the .mindir file inside it")
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is no regular file", str(path), "copy the model to a file")
-        size = path.stat().st_size
+    with readable(path):
+        size = file_size(
+            path, MAX_FILE_BYTES, "split the model",
+            inside="pass the .mindir file inside it", copy="copy the model to a file",
+        )  # fmt: skip
         if not size:
             raise ModelError(f"{path.name} is empty", str(path), "export or copy the model again")
-        if size > MAX_FILE_BYTES:
-            raise ModelError(
-                f"{path.name} is larger than {MAX_FILE_BYTES} bytes", str(path), "split the model"
-            )
         stream = path.open("rb")
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise ModelError(
-            f"cannot read {path}: {reason}", str(path), "check the path and its permissions"
-        ) from error
     with stream, data:
         yield data
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from importers.mindir.as_torch import aten
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.torch_export.aten import aten
+from importers.traced.call import Call, Converter
 
 _PAD_MODES: Mapping[object, str] = {0: "pad", 1: "same", 2: "valid"}
 """`PadMode` of MindSpore."""
@@ -29,7 +31,7 @@ def _mode(call: Call) -> str:
 def _check_format(call: Call) -> None:
     form = call.get("data_format", call.get("format", "NCHW"))
     if form not in _CHANNELS_FIRST:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
 
 
 def _same(into: int, out: int, window: int, stride: int) -> tuple[int, int]:
@@ -94,25 +96,23 @@ def _transposed(call: Call) -> None:
     )  # fmt: skip
 
 
-def _pooled(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        _check_format(call)
-        if call.get("divisor_override"):
-            raise UnsupportedError(call.node.target)
-        rank = len(value.dims) - 2
-        kernel, stride = (_space(call.ints(n, (1,)), rank) for n in ("kernel_size", "strides"))
-        attributes: dict[str, Any] = {
-            "kernel_shape": kernel, "strides": stride,
-            "pads": _pads(call, value.dims[2:], kernel, stride),
-        }  # fmt: skip
-        if call.get("ceil_mode"):
-            attributes["ceil_mode"] = 1
-        if kind == "AveragePool":
-            attributes["count_include_pad"] = int(call.flag("count_include_pad"))
-        call.emit(kind, [value], count=1, **attributes)
-
-    return convert
+@parametrised
+def _pooled(call: Call, kind: str) -> None:
+    value = call.tensor("self")
+    _check_format(call)
+    if call.get("divisor_override"):
+        raise UnsupportedError(call.target)
+    rank = len(value.dims) - 2
+    kernel, stride = (_space(call.ints(n, (1,)), rank) for n in ("kernel_size", "strides"))
+    attributes: dict[str, Any] = {
+        "kernel_shape": kernel, "strides": stride,
+        "pads": _pads(call, value.dims[2:], kernel, stride),
+    }  # fmt: skip
+    if call.get("ceil_mode"):
+        attributes["ceil_mode"] = 1
+    if kind == "AveragePool":
+        attributes["count_include_pad"] = int(call.flag("count_include_pad"))
+    call.emit(kind, [value], count=1, **attributes)
 
 
 def _pooled_with_places(call: Call) -> None:
@@ -120,7 +120,7 @@ def _pooled_with_places(call: Call) -> None:
     value = call.tensor("self")
     rank = len(value.dims) - 2
     if call.wants(1):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     kernel = _space(call.ints("kernel_size"), rank)
     stride, pads, dilation = (
         _space(call.ints(n, d) or d, rank)
@@ -132,22 +132,17 @@ def _pooled_with_places(call: Call) -> None:
     )  # fmt: skip
 
 
-def _resized(mode: str) -> Converter:
+@parametrised
+def _resized(call: Call, mode: str) -> None:
     """To the sizes that the file notes."""
-
-    def convert(call: Call) -> None:
-        place = "half_pixel" if call.flag("half_pixel_centers") else "asymmetric"
-        if call.flag("align_corners"):
-            place = "align_corners"
-        attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": place}
-        if mode == "nearest":
-            attributes["nearest_mode"] = (
-                "round_prefer_ceil" if place == "align_corners" else "floor"
-            )
-        sizes = call.shape(call.result.dims)
-        call.emit("Resize", [call.tensor("self"), None, None, sizes], **attributes)
-
-    return convert
+    place = "half_pixel" if call.flag("half_pixel_centers") else "asymmetric"
+    if call.flag("align_corners"):
+        place = "align_corners"
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": place}
+    if mode == "nearest":
+        attributes["nearest_mode"] = "round_prefer_ceil" if place == "align_corners" else "floor"
+    sizes = call.shape(call.result.dims)
+    call.emit("Resize", [call.tensor("self"), None, None, sizes], **attributes)
 
 
 def _sampled(call: Call) -> None:
@@ -157,7 +152,7 @@ def _sampled(call: Call) -> None:
     paddings: Mapping[object, str] = {0: "zeros", 1: "border", 2: "reflection"}
     mode, word = modes.get(call.get("interpolation_mode", 0)), call.get("padding_mode", 0)
     if mode is None:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit(
         "GridSample", [call.tensor("self"), call.tensor("grid")],
         mode=mode, padding_mode=paddings.get(word, str(word)),
@@ -185,12 +180,10 @@ def _regions(call: Call) -> None:
     )  # fmt: skip
 
 
-def _blocks(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        _check_format(call)
-        call.emit(kind, [call.tensor("self")], blocksize=call.int("block_size"))
-
-    return convert
+@parametrised
+def _blocks(call: Call, kind: str) -> None:
+    _check_format(call)
+    call.emit(kind, [call.tensor("self")], blocksize=call.int("block_size"))
 
 
 _WINDOW = "kernel_size, strides, pad_mode, data_format"

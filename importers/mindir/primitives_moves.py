@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from importers.mindir.as_torch import aten
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.torch_export.aten import aten
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
-
-
-def _reshape(call: Call) -> None:
-    value, dims = call.tensor("self"), call.result.dims
-    if value.dims == dims:
-        call.alias(value)
-    else:
-        call.emit("Reshape", [value, call.shape(dims)])
 
 
 def _squeeze(call: Call) -> None:
@@ -45,7 +39,7 @@ def _strided(call: Call) -> None:
     masks["new"] = call.int("new_axis_mask", 0)
     begin, end, step = (list(call.ints(n)) for n in ("begin", "end", "strides"))
     if masks["ellipsis"] or masks["new"] or not len(begin) == len(end) == len(step):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     gone = []
     for axis, size in enumerate(value.dims[: len(begin)]):
         if masks["shrink_axis"] >> axis & 1:
@@ -69,19 +63,10 @@ def _strided(call: Call) -> None:
     call.emit("Squeeze", [piece, call.shape(gone)])
 
 
-def _transpose(call: Call) -> None:
-    value = call.tensor("self")
-    perm = [call.normal(d, len(value.dims)) for d in call.ints("dims")]
-    if perm == list(range(len(perm))):
-        call.alias(value)
-    else:
-        call.emit("Transpose", [value], perm=perm)
-
-
 def _gather(call: Call) -> None:
     value = call.tensor("self")
     if call.int("batch_dims", 0):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit("Gather", [value, call.tensor("index")], axis=call.axis("axis", len(value.dims)))
 
 
@@ -89,13 +74,11 @@ def _gather_nd(call: Call) -> None:
     call.emit("GatherND", [call.tensor("self"), call.cast(call.tensor("indices"), "int64")])
 
 
-def _scattered(reduction: str) -> Converter:
-    def convert(call: Call) -> None:
-        places = call.cast(call.tensor("indices"), "int64")
-        call.emit("ScatterND", [call.tensor("self"), places, call.tensor("updates")],
-                  reduction=reduction)  # fmt: skip
-
-    return convert
+@parametrised
+def _scattered(call: Call, reduction: str) -> None:
+    places = call.cast(call.tensor("indices"), "int64")
+    call.emit("ScatterND", [call.tensor("self"), places, call.tensor("updates")],
+              reduction=reduction)  # fmt: skip
 
 
 def _scatter_nd(call: Call) -> None:
@@ -114,7 +97,7 @@ def _elements(call: Call) -> None:
     word = call.get("reduce", 0)
     reduction = words.get(word) if isinstance(word, int | str) else None
     if reduction is None:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit(
         "ScatterElements", [value, call.tensor("indices"), call.tensor("updates")],
         axis=call.normal(axis, len(value.dims)), reduction=reduction,
@@ -129,19 +112,6 @@ def _one_hot(call: Call) -> None:
     values = call.step("Concat", wide, (2,), axis=0)
     depth = call.writer.constant(call.result.dims[call.int("axis", -1)], "int64")
     call.emit("OneHot", [indices, depth, values], axis=call.int("axis", -1))
-
-
-def _stack(call: Call) -> None:
-    rank = len(call.result.dims)
-    axis, parts = call.axis("axis", rank, 0), []
-    for tensor in _present(call):
-        dims = (*tensor.dims[:axis], 1, *tensor.dims[axis:])
-        parts.append(call.step("Unsqueeze", [tensor, call.shape([axis])], dims))
-    call.emit("Concat", parts, axis=axis)
-
-
-def _present(call: Call) -> Sequence[Tensor]:
-    return [t for t in call.tensors("tensors") if t is not None]
 
 
 def _pad_pairs(call: Call) -> None:
@@ -173,37 +143,27 @@ def _pad(call: Call) -> None:
     call.emit("Pad", [value, call.shape([*before, *after]), filling], mode=mode)
 
 
-def _filled(name: str) -> Converter:
-    """One number throughout."""
-
-    def convert(call: Call) -> None:
-        value = call.get(name) if name else 0
-        one = (
-            call.cast(value, call.result.dtype)
-            if isinstance(value, Tensor)
-            else (call.scalar(value, call.result.dtype))
-        )
-        call.emit("Expand", [one, call.shape(call.result.dims)])
-
-    return convert
-
-
-def _ones(call: Call) -> None:
-    call.emit("Expand", [call.scalar(1, call.result.dtype), call.shape(call.result.dims)])
+@parametrised
+def _filled(call: Call, name: str, number: int = 0) -> None:
+    """One number throughout, that of an argument if it is named."""
+    value = call.get(name) if name else number
+    dtype = call.result.dtype
+    one = call.cast(value, dtype) if isinstance(value, Tensor) else call.scalar(value, dtype)
+    call.emit("Expand", [one, call.shape(call.result.dims)])
 
 
 MOVES: Mapping[str, Converter] = MappingProxyType(
     {
-        "Reshape(input as self, shape)": _reshape,
-        "View(input as self, shape)": _reshape,
-        "Flatten(input_x as self)": _reshape,
-        "FlattenExt(input as self, start_dim, end_dim)": _reshape,
+        "Reshape(input as self, shape)": aten("reshape"),
+        "View(input as self, shape)": aten("reshape"),
+        "Flatten(input_x as self)": aten("reshape"),
+        "FlattenExt(input as self, start_dim, end_dim)": aten("reshape"),
         "ExpandDims(input_x as self, axis as dim)": aten("unsqueeze"),
         "ExpandDimsView(input as self, dim)": aten("unsqueeze"),
         "Unsqueeze(x as self, axis as dim)": aten("unsqueeze"),
         "Squeeze(input as self, axis)": _squeeze,
-        "Transpose(input as self, dims)": _transpose,
-        "TransposeView(input as self, input_perm as dims)": _transpose,
+        "Transpose(input as self, dims)": aten("permute"),
+        "TransposeView(input as self, input_perm as dims)": aten("permute"),
         "TransposeExtView(input as self, dim0, dim1)": aten("transpose.int"),
         "TExt(input as self)": aten("t"),
         "BroadcastTo(input as self, shape)": aten("expand"),
@@ -214,8 +174,8 @@ MOVES: Mapping[str, Converter] = MappingProxyType(
         "RepeatInterleaveInt(input as self, repeats, dim, output_size)":
             aten("repeat_interleave.self_int"),
         "Concat(tensors, axis as dim)": aten("cat"),
-        "Stack(x as tensors, axis)": _stack,
-        "StackExt(tensors, dim as axis)": _stack,
+        "Stack(x as tensors, axis as dim)": aten("stack"),
+        "StackExt(tensors, dim)": aten("stack"),
         "Unstack(x as self, axis as dim, num)": aten("unbind.int"),
         "UnstackExtView(input as self, dim)": aten("unbind.int"),
         "Split(input_x as self, axis as dim, output_num)": aten("split.Tensor"),
@@ -265,9 +225,9 @@ MOVES: Mapping[str, Converter] = MappingProxyType(
         "Zeros(size, dtype)": _filled(""),
         "ZerosLike(x)": _filled(""),
         "ZerosLikeExt(input, dtype)": _filled(""),
-        "Ones(shape, dtype)": _ones,
-        "OnesLike(x)": _ones,
-        "OnesLikeExt(input, dtype)": _ones,
+        "Ones(shape, dtype)": _filled("", 1),
+        "OnesLike(x)": _filled("", 1),
+        "OnesLikeExt(input, dtype)": _filled("", 1),
         "Range(start, end, step, maxlen)": aten("arange.start_step"),
         "Arange(start, end, step, dtype)": aten("arange.start_step"),
         "LinSpace(start, stop as end, num as steps)": aten("linspace"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from importers.mindir.as_torch import aten
-from importers.torch_export.aten_norms import weight_or_ones
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.torch_export.aten import aten
 from importers.torch_export.aten_reductions import reduced
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 _REDUCTIONS: Mapping[object, str] = {0: "sum", 1: "mean", 2: "none", "sum": "sum", "mean": "mean",
@@ -21,10 +22,10 @@ def _layer_norm(call: Call) -> None:
     value, scale = call.tensor("self"), call.tensor("weight")
     axis = call.axis("begin_norm_axis", len(value.dims), 1)
     if call.axis("begin_params_axis", len(value.dims), 1) != axis:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     count = max(i + 1 for i in range(3) if i == 0 or call.wants(i))
     if call.wants(2):
-        raise UnsupportedError(call.node.target)  # a variance, where ONNX has one over its root
+        raise UnsupportedError(call.target)  # a variance, where ONNX has one over its root
     call.emit(
         "LayerNormalization", [value, scale, call.tensor("bias")], count=count,
         axis=axis - len(value.dims), epsilon=call.float("epsilon", 1e-7),
@@ -33,7 +34,7 @@ def _layer_norm(call: Call) -> None:
 
 def _layer_norm_ext(call: Call) -> None:
     if call.wants(1) or call.wants(2):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     aten("layer_norm")(call)
 
 
@@ -59,10 +60,8 @@ def _emit_rms(call: Call, value: Tensor, scale: Tensor, index: int) -> None:
     if result is None:
         raise call.fault("it makes no tensor")
     call.made[index] = result
-    call.writer.add(
-        "RMSNormalization", [value, scale], [result], name=call.node.name, scope=call.node.scope,
-        axis=-len(scale.dims), epsilon=call.float("epsilon", 1e-6),
-    )  # fmt: skip
+    epsilon = call.float("epsilon", 1e-6)
+    call.write("RMSNormalization", [value, scale], [result], axis=-len(scale.dims), epsilon=epsilon)
 
 
 def _sum_and_norm(call: Call) -> None:
@@ -77,66 +76,53 @@ def _batch_norm(call: Call) -> None:
     """With stored statistics, or with those of the batch while it trains."""
     value, training = call.tensor("self"), call.flag("is_training")
     if call.get("data_format", "NCHW") not in {"NCHW", "NCDHW", 0, 3}:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if any(call.wants(i) for i in range(1, len(call.results))):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     names = ("weight", "bias", "running_mean", "running_var")
     outputs: list[Tensor | None] = [call.result]
     if training:
-        name = call.node.name
         outputs += [
-            call.writer.tensor(f"{name}/{s}", (value.dims[1],), value.dtype)
+            call.writer.tensor(f"{call.name}/{s}", (value.dims[1],), value.dtype)
             for s in ("mean", "var")
         ]
     call.made[0] = call.result
-    call.writer.add(
+    call.write(
         "BatchNormalization", [value, *(call.tensor(n) for n in names)], outputs,
-        name=call.node.name, scope=call.node.scope, epsilon=call.float("epsilon", 1e-5),
-        training_mode=int(training),
+        epsilon=call.float("epsilon", 1e-5), training_mode=int(training),
     )  # fmt: skip
 
 
 def _group_norm(call: Call) -> None:
-    value = call.tensor("input")
     if call.wants(1) or call.wants(2):
-        raise UnsupportedError(call.node.target)
-    channels = (value.dims[1],)
-    operands = [
-        value, weight_or_ones(call, "weight", channels, value.dtype), call.tensor("bias")
-    ]  # fmt: skip
-    call.emit(
-        "GroupNormalization", operands, count=1, num_groups=call.int("num_groups"),
-        epsilon=call.float("eps", 1e-5),
-    )  # fmt: skip
+        raise UnsupportedError(call.target)
+    aten("group_norm")(call)
 
 
 def _instance_norm(call: Call) -> None:
     if call.wants(1) or call.wants(2):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     operands = [call.tensor(n) for n in ("self", "weight", "bias")]
     call.emit("InstanceNormalization", operands, count=1, epsilon=call.float("epsilon", 1e-5))
 
 
-def _likelihood(kind: str) -> Converter:
+@parametrised
+def _likelihood(call: Call, kind: str) -> None:
     """Of class numbers."""
-
-    def convert(call: Call) -> None:
-        reduction = _REDUCTIONS.get(call.get("reduction", "mean"))
-        if reduction is None or call.float("label_smoothing", 0.0) or call.wants(1):
-            raise UnsupportedError(call.node.target)
-        target = call.tensor("target")
-        call.emit(
-            kind, [call.tensor("self"), target, call.optional("weight")], count=1,
-            reduction=reduction, ignore_index=call.int("ignore_index", -100),
-        )  # fmt: skip
-
-    return convert
+    reduction = _REDUCTIONS.get(call.get("reduction", "mean"))
+    if reduction is None or call.float("label_smoothing", 0.0) or call.wants(1):
+        raise UnsupportedError(call.target)
+    target = call.tensor("target")
+    call.emit(
+        kind, [call.tensor("self"), target, call.optional("weight")], count=1,
+        reduction=reduction, ignore_index=call.int("ignore_index", -100),
+    )  # fmt: skip
 
 
 def _sparse_entropy(call: Call) -> None:
     """The mean over the rows; its gradient is another primitive's result."""
     if call.flag("is_grad"):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit(
         "SoftmaxCrossEntropyLoss", [call.tensor("self"), call.tensor("target")], count=1,
         reduction="mean",
@@ -146,7 +132,7 @@ def _sparse_entropy(call: Call) -> None:
 def _soft_entropy(call: Call) -> None:
     """`-sum(labels * log_softmax(logits))` for each row."""
     if call.wants(1):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     value, labels = call.tensor("self"), call.tensor("target")
     logs = call.step("LogSoftmax", [value], axis=len(value.dims) - 1)
     weighted = call.step("Mul", [logs, labels])
@@ -156,17 +142,11 @@ def _soft_entropy(call: Call) -> None:
 
 
 def _squared_error(call: Call) -> None:
-    reduction = _REDUCTIONS.get(call.get("reduction", "mean"))
-    left, right = call.tensor("self"), call.tensor("target")
-    if reduction is None:
-        raise UnsupportedError(call.node.target)
-    rest = call.step("Sub", [left, right])
-    power = call.step("Mul", [rest, rest])
-    if reduction == "none":
-        call.alias(power)
-        return
-    axes = call.shape(range(len(left.dims)))
-    call.emit("ReduceMean" if reduction == "mean" else "ReduceSum", [power, axes], keepdims=0)
+    reduction = _REDUCTIONS.get(call.get("reduction", "mean"), "")
+    if not reduction:
+        raise UnsupportedError(call.target)
+    call.arguments = {**call.arguments, "reduction": ("none", "mean", "sum").index(reduction)}
+    aten("mse_loss")(call)
 
 
 NORMS: Mapping[str, Converter] = MappingProxyType(

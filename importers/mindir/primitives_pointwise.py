@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from importers.mindir.as_torch import aten, cast
-from importers.torch_export.call import Call, Converter, promoted
+from importers.mindir.calls import cast
+from importers.torch_export.aten import aten
+from importers.torch_export.aten_activations import halves
+from importers.traced.call import Call, Converter
 
 
 def _one(kind: str) -> Converter:
@@ -70,28 +72,14 @@ def _finite(call: Call) -> None:
 def _gated(call: Call) -> None:
     """`Swiglu`: the first half through SiLU, times the second."""
     value = call.tensor("self")
-    axis = call.axis("dim", len(value.dims), -1)
-    halves = [
-        call.writer.tensor(f"{call.node.name}/half{i}", call.result.dims, value.dtype)
-        for i in (0, 1)
-    ]
-    call.writer.add(
-        "Split", [value], halves, name=f"{call.node.name}/halves", scope=call.node.scope,
-        axis=axis, num_outputs=2,
-    )  # fmt: skip
-    gate = call.step("Mul", [halves[0], call.step("Sigmoid", [halves[0]])])
-    call.emit("Mul", [gate, halves[1]])
+    first, second = halves(call, value, call.axis("dim", len(value.dims), -1))
+    gate = call.step("Mul", [first, call.step("Sigmoid", [first])])
+    call.emit("Mul", [gate, second])
 
 
 def _sum(call: Call) -> None:
     """Of all tensors of a tuple."""
     call.emit("Sum", call.tensors("self"))
-
-
-def _between(call: Call) -> None:
-    """`ReLU6`."""
-    value = call.tensor("self")
-    call.emit("Clip", [value, call.scalar(0.0, value.dtype), call.scalar(6.0, value.dtype)])
 
 
 def _slopes(call: Call) -> None:
@@ -101,14 +89,6 @@ def _slopes(call: Call) -> None:
         shape = (weight.dims[0], *[1] * (len(value.dims) - 2))
         weight = call.step("Reshape", [weight, call.shape(shape)], shape)
     call.emit("PRelu", [value, weight])
-
-
-def _compare(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        dtype = promoted([call.get("self"), call.get("other")])
-        call.emit(kind, [call.operand("self", dtype), call.operand("other", dtype)])
-
-    return convert
 
 
 _UNARY: Mapping[str, str] = {
@@ -138,15 +118,9 @@ _OPERANDS: Mapping[str, Converter] = {
             (("BitwiseAndTensor", "BitwiseAndScalar"), "bitwise_and.Tensor"),
             (("BitwiseOrTensor", "BitwiseOrScalar"), "bitwise_or.Tensor"),
             (("BitwiseXorTensor", "BitwiseXorScalar"), "bitwise_xor.Tensor"),
-        )
-        for name in names
-    },
-    **{
-        f"{name}(input as self, other)": _compare(kind)
-        for names, kind in (
-            (("Equal", "EqScalar"), "Equal"), (("Greater",), "Greater"),
-            (("GreaterEqual", "GreaterEqualScalar"), "GreaterOrEqual"),
-            (("Less", "LessScalar"), "Less"), (("LessEqual",), "LessOrEqual"),
+            (("Equal", "EqScalar"), "eq.Tensor"), (("Greater",), "gt.Tensor"),
+            (("GreaterEqual", "GreaterEqualScalar"), "ge.Tensor"),
+            (("Less", "LessScalar"), "lt.Tensor"), (("LessEqual",), "le.Tensor"),
         )
         for name in names
     },
@@ -194,7 +168,7 @@ POINTWISE: Mapping[str, Converter] = MappingProxyType(
         "AddcdivExt(input as self, tensor1, tensor2, value)": aten("addcdiv"),
         "AddN(x as self)": _sum,
         "AccumulateNV2(inputs as self)": _sum,
-        "ReLU6(x as self)": _between,
+        "ReLU6(x as self)": aten("relu6"),
         "GeLU(input as self)": _gelu,
         "GeluExt(input as self, approximate)": _gelu_ext,
         "FastGeLU(x as self)": _fast_gelu,

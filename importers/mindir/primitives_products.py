@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from importers.mindir.as_torch import aten
+from importers.errors import UnsupportedError
+from importers.torch_export.aten import aten
 from importers.torch_export.aten_products import flipped
-from importers.torch_export.call import Call, Converter, UnsupportedError
-from ir.graph import Tensor
+from importers.traced.call import Call, Converter
 
 
 def _product(call: Call) -> None:
@@ -45,9 +45,9 @@ def _attention(call: Call) -> None:
     layout = _LAYOUTS.get(form, "") if isinstance(form, int) else str(form)
     unusual = ("real_shift", "drop_mask", "padding_mask", "prefix")
     if layout not in {"BSH", "BNSD"} or any(call.has(n) for n in unusual):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if call.wants(0) or call.wants(1) or call.wants(2) or call.float("keep_prob", 1.0) != 1.0:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     heads = call.int("head_num", 1)
     attributes: dict[str, Any] = {"scale": call.float("scale_value", 1.0)}
     mask, sparse = call.optional("attn_mask"), call.int("sparse_mode", 0)
@@ -55,7 +55,7 @@ def _attention(call: Call) -> None:
     if sparse == _CAUSAL or (sparse == _CAUSAL_END and query.dims[rows] == key.dims[rows]):
         attributes["is_causal"], mask = 1, None
     elif sparse not in {0, 1}:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     elif mask is not None:
         mask = call.step("Not", [call.cast(mask, "bool")])  # what is marked is hidden
     if layout == "BSH":
@@ -65,15 +65,7 @@ def _attention(call: Call) -> None:
     if result is None:
         raise call.fault("it makes no tensor")
     call.made[3] = result
-    call.writer.add(
-        "Attention", [query, key, value, mask], [result], name=call.node.name,
-        scope=call.node.scope, **attributes,
-    )  # fmt: skip
-
-
-def _einsum(call: Call) -> None:
-    tensors: list[Tensor] = [t for t in call.tensors("tensors") if t is not None]
-    call.emit("Einsum", tensors, equation=call.text("equation", ""))
+    call.write("Attention", [query, key, value, mask], [result], **attributes)
 
 
 _MATRICES = "self, y as mat2, transpose_a, transpose_b"
@@ -91,7 +83,7 @@ PRODUCTS: Mapping[str, Converter] = MappingProxyType(
         "Dense(input, weight, bias)": aten("linear"),
         "Addmm(input as self, mat1, mat2, beta, alpha)": aten("addmm"),
         "Baddbmm(input as self, batch1, batch2, beta, alpha)": aten("baddbmm"),
-        "Einsum(inputs as tensors, equation)": _einsum,
+        "Einsum(inputs as tensors, equation)": aten("einsum"),
         "BiasAdd(input_x as self, bias, data_format)": _biased,
         "FlashAttentionScore(query, key, value, real_shift, drop_mask, padding_mask, attn_mask, "
         "prefix, actual_seq_qlen, actual_seq_kvlen, head_num, keep_prob, scale_value, pre_tokens, "

@@ -5,38 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from importers.mindir.as_torch import aten
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.torch_export.aten import aten
 from importers.torch_export.aten_reductions import axes_of
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.traced.call import Call, Converter
 
 
-def _extreme(kind: str, index: str) -> Converter:
+@parametrised
+def _extreme(call: Call, kind: str, index: str) -> None:
     """Where the largest along a dimension is, and the largest itself."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axis = call.axis("axis", len(value.dims), 0)
-        keep = int(call.flag("keep_dims"))
-        for place, wanted in enumerate(call.results):
-            if wanted is None or not call.wants(place):
-                continue
-            if place == 0:
-                found = call.step(index, [value], wanted.dims, "int64", axis=axis, keepdims=keep)
-            else:
-                found = call.step(kind, [value, call.shape([axis])], wanted.dims, keepdims=keep)
-            call.finish(found, place)
-
-    return convert
+    value = call.tensor("self")
+    axis = call.axis("axis", len(value.dims), 0)
+    keep = int(call.flag("keep_dims"))
+    for place, wanted in enumerate(call.results):
+        if wanted is None or not call.wants(place):
+            continue
+        if place == 0:
+            found = call.step(index, [value], wanted.dims, "int64", axis=axis, keepdims=keep)
+        else:
+            found = call.step(kind, [value, call.shape([axis])], wanted.dims, keepdims=keep)
+        call.finish(found, place)
 
 
-def _place(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axis = call.axis("axis", len(value.dims), -1)
-        found = call.step(kind, [value], call.result.dims, "int64", axis=axis, keepdims=0)
-        call.finish(found)
-
-    return convert
+@parametrised
+def _place(call: Call, kind: str) -> None:
+    value = call.tensor("self")
+    axis = call.axis("axis", len(value.dims), -1)
+    found = call.step(kind, [value], call.result.dims, "int64", axis=axis, keepdims=0)
+    call.finish(found)
 
 
 def _top(call: Call) -> None:
@@ -59,22 +56,11 @@ def _ordered(call: Call, axis: int, count: int, largest: int, order: int) -> Non
         if wanted is None:
             raise call.fault("it makes no tensors")
         exact = index == 0 or wanted.dtype == "int64"
-        name = f"{call.node.name}/places"
+        name = f"{call.name}/places"
         made.append(wanted if exact else call.writer.tensor(name, wanted.dims, "int64"))
-    call.writer.add(
-        "TopK", [value, call.shape([count])], made, name=call.node.name, scope=call.node.scope,
-        axis=axis, largest=largest, sorted=order,
-    )  # fmt: skip
+    call.write("TopK", [value, call.shape([count])], made, axis=axis, largest=largest, sorted=order)
     call.alias(made[0])
     call.finish(made[1], 1)
-
-
-def _log_sum_exp(call: Call) -> None:
-    value = call.tensor("self")
-    call.emit(
-        "ReduceLogSumExp", [value, call.shape(axes_of(call, value))],
-        keepdims=int(call.flag("keepdim")),
-    )  # fmt: skip
 
 
 def _deviation(call: Call) -> None:
@@ -94,20 +80,18 @@ def _unit(call: Call) -> None:
     value = call.tensor("self")
     axes = call.ints("axis", (0,))
     if len(axes) != 1:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit("LpNormalization", [value], axis=call.normal(axes[0], len(value.dims)), p=2)
 
 
-def _scan(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axis = call.writer.constant(call.axis("axis", len(value.dims)), "int64")
-        call.emit(
-            kind, [value, axis], exclusive=int(call.flag("exclusive")),
-            reverse=int(call.flag("reverse")),
-        )  # fmt: skip
-
-    return convert
+@parametrised
+def _scan(call: Call, kind: str) -> None:
+    value = call.tensor("self")
+    axis = call.writer.constant(call.axis("axis", len(value.dims)), "int64")
+    call.emit(
+        kind, [value, axis], exclusive=int(call.flag("exclusive")),
+        reverse=int(call.flag("reverse")),
+    )  # fmt: skip
 
 
 _KEEP = "axis as dim, keep_dims as keepdim"
@@ -131,7 +115,7 @@ REDUCTIONS: Mapping[str, Converter] = MappingProxyType(
         "LpNorm(input as self, axis as dim, p, keep_dims as keepdim, epsilon)":
             aten("norm.ScalarOpt_dim"),
         "L2Normalize(input_x as self, axis, epsilon)": _unit,
-        "LogSumExp(input as self, dim, keepdim)": _log_sum_exp,
+        "LogSumExp(input as self, dim, keepdim)": aten("logsumexp"),
         "ReduceStd(x as self, axis as dim, unbiased, keep_dims as keepdim)": _deviation,
         "Var(input as self, dim, correction, keepdim)": aten("var.correction"),
         "Std(input as self, dim, correction, keepdim)": aten("std.correction"),

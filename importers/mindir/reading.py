@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 
 from importers.clean_up import cleaned
-from importers.errors import ModelError
+from importers.facts import FileFacts
 from importers.mindir.file import open_model
 from importers.mindir.flattening import Flat, flattened
 from importers.mindir.parsing import parsed
@@ -19,12 +20,13 @@ from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
 from importers.mindir.sizes import open_dimensions, sized
 from importers.mindir.table import table
-from importers.mindir.translation import DOMAIN, Translated, translated
-from importers.onnx import blamed, import_model
+from importers.mindir.translation import DOMAIN, translated
+from importers.onnx import blamed
 from importers.onnx_constants import model_values
 from importers.onnx_ranges import PROPERTY, ranges_in
 from importers.onnx_values import Array
-from importers.onnx_writer import type_code
+from importers.traced.translation import MAX_BYTES, with_numbers
+from importers.traced.writer import type_code
 from ir.dtypes import dtype_bytes
 from ir.foreign_kinds import foreign_rule, primitive_of
 from ir.graph import Op, OpGraph
@@ -33,24 +35,6 @@ from ir.rule import parse_rule
 from ir.symbols import Binding, sample_points
 from ir.texts import visible
 from ir.wire import Data
-
-MAX_BYTES = 2**28
-"""A larger array is not read."""
-MAX_TOTAL_BYTES = 2**30
-"""Nor are those that come after so much."""
-
-
-@dataclass(frozen=True, slots=True)
-class MindFacts:
-    """A file in words, for `planner inspect`."""
-
-    producer: str
-    kinds: Counter[str]
-    """Primitives, named as the graph names what no line has."""
-    becomes: Mapping[str, tuple[str, ...]]
-    """Operators of ONNX by the primitive that they come from."""
-    open_dims: tuple[tuple[str, int, str], ...]
-    """Input, dimension and name of those that are open."""
 
 
 def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
@@ -73,29 +57,36 @@ def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
 
 def _graph_at(flat: Flat, data: Data, point: Mapping[str, int]) -> OpGraph:
     """The network at one size of each open dimension."""
-    graph = _graph(translated(sized(flat, point), data), flat.name)
+    found, _ = translated(sized(flat, point), data)
+    again = "export the model again; if it runs in MindSpore, report it"
+    graph = found.graph(flat.name, again)
+    graph = graph.with_ops(_with_rule(op, graph) for op in graph.ops)
+    graph = cleaned(graph if graph.is_training_step else with_told_rows(graph))
     return replace(graph, symbols=dict(point))
 
 
-def mindir_facts(path: Path) -> MindFacts:
+def mindir_facts(path: Path) -> FileFacts:
     """Facts of the network in a file.
 
     Raises:
         ModelError: it cannot be read.
     """
     with _opened(path) as (flat, data):
-        kinds = Counter(_kind(step.target) for step in flat.steps)
+        kinds = Counter(
+            step.target if step.target in table() else f"{DOMAIN}::{step.target}"
+            for step in flat.steps
+        )
         dims = tuple(open_dimensions(flat))
         becomes: Mapping[str, tuple[str, ...]] = {}
         if not dims:
-            found = translated(flat, data).kinds
+            found = translated(flat, data)[0].becomes
             becomes = {target: each for target, each in found.items() if target in table()}
-        return MindFacts(flat.producer, kinds, becomes, dims)
+        return FileFacts(flat.producer, kinds, dims, becomes)
 
 
-def told_ranges(path: Path) -> dict[str, str]:
-    """Ranges that the file gives to open dimensions, by name: the entry `bind` of its user_info,
-    written as the property of an ONNX file.
+def told_ranges(path: Path, bound: Collection[str] = ()) -> dict[str, str]:
+    """Ranges that the file gives to open dimensions that are not bound: the entry `bind` of its
+    user_info, written as the property of an ONNX file.
 
     Raises:
         ModelError: it cannot be read, or the entry binds nothing.
@@ -103,7 +94,8 @@ def told_ranges(path: Path) -> dict[str, str]:
     with blamed(str(path)), open_model(path) as model:
         entries = {e.text("key"): e.text("value") for e in model.messages("user_info")}
         where = f"{PROPERTY!r} in the user_info of the model"
-        return dict(ranges_in(entries.get(PROPERTY, ""), where))
+        found = dict(ranges_in(entries.get(PROPERTY, ""), where))
+        return {name: text for name, text in found.items() if name not in bound}
 
 
 def constant_values(
@@ -120,9 +112,14 @@ def constant_values(
         ModelError: the file cannot be read.
     """
     with _opened(path) as (flat, data):
-        found = translated(sized(flat, bind or {}), data)
-        wanted = list(names)
-        return model_values(_with_numbers(found, data, path.parent), wanted)
+        found, stored = translated(sized(flat, bind or {}), data)
+
+        def numbers_of(proto: onnx.TensorProto) -> bytes | None:
+            known = stored.get(proto.name)
+            fits = known is not None and proto.data_type == type_code(known.type.dtype)
+            return _raw(known, data, path.parent) if known is not None and fits else None
+
+        return model_values(with_numbers(found.model, numbers_of), names)
 
 
 @contextmanager
@@ -133,31 +130,8 @@ def _opened(path: Path) -> Iterator[tuple[Flat, Data]]:
         yield flattened(parsed(model, name)), model.data
 
 
-def _kind(target: str) -> str:
-    return target if target in table() else f"{DOMAIN}::{target}"
-
-
-def _graph(found: Translated, name: str) -> OpGraph:
-    graph = import_model(found.model, name, {}, found.trained)
-    for tensor in graph.tensors.values():
-        noted = found.tensors.get(tensor.name)
-        if noted is not None and noted.dims != tensor.dims:
-            raise ModelError(
-                f"the file says that {tensor.name!r} is {list(noted.dims)}, "
-                f"its operator makes {list(tensor.dims)}",
-                f"tensor {tensor.name!r}",
-                "export the model again; if it runs in MindSpore, report it",
-            )
-    graph = replace(_described(graph), notes=(*graph.notes, *found.notes))
-    return cleaned(graph if graph.is_training_step else with_told_rows(graph))
-
-
-def _described(graph: OpGraph) -> OpGraph:
-    """The graph with rules for operators that are MindSpore's alone."""
-    return graph.with_ops(_with_rule(op, graph) for op in graph.ops)
-
-
 def _with_rule(op: Op, graph: OpGraph) -> Op:
+    """The operator with a rule if it is MindSpore's alone."""
     if not primitive_of(op.kind) or not all((*op.inputs, *op.outputs)):
         return op
     operands = [graph.tensors[name].dims for name in op.inputs]
@@ -170,43 +144,22 @@ def _with_rule(op: Op, graph: OpGraph) -> Op:
     return replace(op, attributes={**op.attributes, RULE_ATTRIBUTE: rule})
 
 
-def _with_numbers(found: Translated, data: Data, folder: Path) -> onnx.ModelProto:
-    """The model with the numbers of its parameters, as far as they are at hand."""
-    filled, left = onnx.ModelProto(), MAX_TOTAL_BYTES
-    filled.CopyFrom(found.model)
-    for proto in filled.graph.initializer:
-        stored = found.stored.get(proto.name)
-        if stored is None or not proto.external_data:
-            continue
-        raw = _raw(stored, data, folder)
-        left -= len(raw)
-        if left < 0:
-            break
-        if raw and proto.data_type == type_code(stored.type.dtype):
-            del proto.external_data[:]
-            proto.data_location = onnx.TensorProto.DEFAULT
-            proto.raw_data = raw
-    return filled
-
-
-def _raw(stored: Stored, data: Data, folder: Path) -> bytes:
-    """Numbers of a parameter; none where they are too many or absent."""
-    size = int(dtype_bytes(stored.type.dtype))
-    for dim in stored.type.dims:
-        size *= dim
+def _raw(stored: Stored, data: Data, folder: Path) -> bytes | None:
+    """Numbers of a parameter; None where they are too many or absent."""
+    size = int(dtype_bytes(stored.type.dtype)) * math.prod(stored.type.dims)
     if size > MAX_BYTES:
-        return b""
+        return None
     if stored.numbers is not None:
         return data[stored.numbers.start : stored.numbers.end]
     if not stored.outside or stored.offset < 0:
-        return b""
+        return None
     try:
         path = (folder / stored.outside).resolve()
         if not path.is_relative_to(folder.resolve()) or not path.is_file():
-            return b""
+            return None
         with path.open("rb") as stream:
             stream.seek(stored.offset)
             raw = stream.read(size)
     except (OSError, ValueError):
-        return b""
-    return raw if len(raw) == size else b""
+        return None
+    return raw if len(raw) == size else None

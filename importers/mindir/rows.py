@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from importers.clean_up.moves import live
 from ir.graph import Op, OpGraph, Tensor, unused_name
 from ir.ops import lookup
 from ir.ops.elementwise import pointwise_rule
@@ -27,7 +26,7 @@ def with_told_rows(graph: OpGraph) -> OpGraph:
     if not work.replaced:
         return graph
     ops = [new for op in graph.ops for new in work.replaced.get(op.name, (op,))]
-    return live(replace(graph, tensors=work.tensors), ops)
+    return replace(graph, tensors=work.tensors).with_live_ops(ops)
 
 
 @dataclass(slots=True)

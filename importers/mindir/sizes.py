@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from importers.errors import ModelError, UnboundError
+from importers.errors import ModelError, UnboundError, check_bound, unknown_dimension
+from importers.facts import OpenDim
 from importers.mindir.flattening import Flat, Group, Ref, Step, Value
 from importers.mindir.program import Stored, TensorType
 from importers.onnx_checks import MAX_DIM
@@ -26,13 +27,13 @@ _TRANSPOSES = frozenset({"Transpose", "TransposeView", "Permute"})
 Dims = tuple[int, ...]
 
 
-def open_dimensions(flat: Flat) -> Iterator[tuple[str, int, str]]:
-    """Input, dimension and name of those that are open."""
+def open_dimensions(flat: Flat) -> Iterator[OpenDim]:
+    """Dimensions of inputs that are open."""
     for value, kind in flat.inputs.items():
         label = label_of(value)
         for axis, size in enumerate(kind.dims):
             if size == OPEN:
-                yield label, axis, f"{label}.{axis}"
+                yield OpenDim(label, axis, f"{label}.{axis}")
 
 
 def label_of(value: str) -> str:
@@ -60,18 +61,11 @@ def sized(flat: Flat, bind: Mapping[str, int]) -> Flat:
 
 
 def _check(flat: Flat, bind: Mapping[str, int]) -> None:
-    names = {name: f"input {label!r}" for label, _, name in open_dimensions(flat)}
+    names = {dim.name: f"input {dim.tensor!r}" for dim in open_dimensions(flat)}
     for name, size in bind.items():
         if name not in names:
-            known = f"its dynamic dimensions are {', '.join(list(names)[:20])}"
-            raise ModelError(
-                f"the model has no dynamic dimension {name!r}",
-                "--bind",
-                known if names else "all its dimensions are fixed; leave --bind out",
-            )
-        if not 0 < size <= MAX_DIM:
-            fix = f"bind it to a number from 1 to {MAX_DIM}"
-            raise ModelError(f"dimension {name!r} is bound to {size}", "--bind", fix)
+            raise unknown_dimension(name, list(names))
+        check_bound(name, size, MAX_DIM)
     missing = [name for name in names if name not in bind]
     if missing:
         raise UnboundError(missing, "; ".join(dict.fromkeys(names[name] for name in missing)))

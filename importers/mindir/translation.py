@@ -12,15 +12,14 @@ import onnx
 from importers.errors import ModelError
 from importers.mindir.calls import MindCall
 from importers.mindir.flattening import Flat, Group, Ref, Step, Value, live
-from importers.mindir.indices import without_narrow_places
 from importers.mindir.program import Opaque, Stored, TensorType
-from importers.mindir.scopes import cell_path
-from importers.mindir.table import Entry, table
+from importers.mindir.table import table
 from importers.onnx_checks import check_dims
 from importers.onnx_values import Array
-from importers.onnx_writer import OPSET, Writer, type_code
-from importers.torch_export.call import Argument, Unmade, convert
-from importers.torch_export.program import Node
+from importers.traced.call import Argument
+from importers.traced.table import Entry, arguments_of
+from importers.traced.translation import Translated, Translation
+from importers.traced.writer import type_code
 from ir.graph import Tensor
 from ir.wire import Data
 
@@ -35,23 +34,8 @@ _STATISTICS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 """Operands that keep means and variances, which nobody trains."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """An ONNX model, and what ONNX cannot say of it."""
-
-    model: onnx.ModelProto
-    trained: frozenset[str]
-    tensors: Mapping[str, Tensor]
-    """As the file notes them."""
-    stored: Mapping[str, Stored]
-    """Parameters by the names of their tensors."""
-    notes: tuple[str, ...]
-    kinds: Mapping[str, tuple[str, ...]]
-    """Operators of ONNX that each primitive became."""
-
-
-def translated(flat: Flat, data: Data) -> Translated:
-    """The primitives of a file as an ONNX model.
+def translated(flat: Flat, data: Data) -> tuple[Translated, Mapping[str, Stored]]:
+    """The primitives of a file as an ONNX model, and parameters by the names of their tensors.
 
     Args:
         flat: the primitives.
@@ -60,21 +44,17 @@ def translated(flat: Flat, data: Data) -> Translated:
     Raises:
         ModelError: a primitive that does not fit its line, or a size that is open.
     """
-    work = _Translation(flat, data)
+    work = _Translation(flat, data, again="export the model again")
     work.run()
-    return work.finished()
+    return work.finished(), work.stored
 
 
 @dataclass(slots=True)
-class _Translation:
+class _Translation(Translation):
     flat: Flat
     data: Data
-    writer: Writer = field(default_factory=Writer)
-    values: dict[str, Tensor] = field(default_factory=dict)
-    unmade: set[str] = field(default_factory=set)
     known: dict[str, Argument] = field(default_factory=dict)
     stored: dict[str, Stored] = field(default_factory=dict)
-    kinds: dict[str, dict[str, None]] = field(default_factory=dict)
     left: int = MAX_CONSTANT_BYTES
 
     def run(self) -> None:
@@ -99,56 +79,34 @@ class _Translation:
             None if kind is None else self._result(step, index, kind)
             for index, (_, kind) in enumerate(step.results)
         )
-        node = Node(step.name, step.target, (), {}, (), cell_path(step.name))
-        arguments = MappingProxyType(self._arguments(step, entry))
-        call = MindCall(self.writer, node, arguments, results, used, known=self.known)
-        first = len(self.writer.graph.node)
-        convert(call, None if entry is None else entry.convert, f"{DOMAIN}::{step.target}")
-        self._name_nodes(step, first, call)
-        for index, (value, _) in enumerate(step.results):
-            if index in call.made:
-                self.values[value] = call.made[index]
-            else:
-                self.unmade.add(value)
+        arguments = self._arguments(step, entry)
+        call = MindCall(
+            self.writer, step.name, step.target, cell_path(step.name), arguments, results, used,
+            known=self.known,
+        )  # fmt: skip
+        converter = None if entry is None else entry.convert
+        values = [value for value, _ in step.results]
+        _name_nodes(call, self.write(call, converter, f"{DOMAIN}::{step.target}", values))
 
     def _result(self, step: Step, index: int, kind: TensorType) -> Tensor:
         name = f"{step.name}:{index}" if index else step.name
         return self.writer.tensor(name, _sizes(kind, name), kind.dtype)
 
-    def _name_nodes(self, step: Step, first: int, call: MindCall) -> None:
-        """The node that makes the result has MindSpore's name, those on the way longer ones."""
-        made = {tensor.name for tensor in call.made.values()}
-        nodes = self.writer.graph.node[first:]
-        final = next((n for n in reversed(nodes) if made.intersection(n.output)), None)
-        for index, node in enumerate(nodes):
-            node.name = step.name if node is final else f"{step.name}/{node.op_type}_{index}"
-        self.kinds.setdefault(step.target, {}).update(dict.fromkeys(n.op_type for n in nodes))
-
-    def _arguments(self, step: Step, entry: Entry | None) -> dict[str, Argument]:
+    def _arguments(self, step: Step, entry: Entry | None) -> Mapping[str, Argument]:
         """By the names that the line's converter uses."""
         given = {key: self._argument(value, step) for key, value in step.attributes.items()}
         operands = [self._argument(value, step) for value in step.inputs]
-        if entry is None:
-            return {f"#{i}": value for i, value in enumerate(operands)} | given
-        if len(operands) > len(entry.parameters):
+        if entry is not None and len(operands) > len(entry.names):
             raise ModelError(
-                f"{step.target} has {len(operands)} operands, {len(entry.parameters)} are known",
+                f"{step.target} has {len(operands)} operands, {len(entry.names)} are known",
                 step.name,
                 "export the model with MindSpore 2.10 or older",
             )
-        bound = {entry.names.get(key, key): value for key, value in given.items()}
-        named = (entry.names[key] for key in entry.parameters)
-        return bound | dict(zip(named, operands, strict=False))
+        return arguments_of(entry, operands, given)
 
     def _argument(self, value: Value, step: Step) -> Argument:
         if isinstance(value, Ref):
-            if value.name in self.unmade:
-                return Unmade(value.name)
-            if value.name not in self.values:
-                raise ModelError(
-                    f"{value.name!r} is read before it is made", step.name, "export the model again"
-                )
-            return self.values[value.name]
+            return self.held(value.name, step.name)
         if isinstance(value, Group):
             return tuple(self._argument(item, step) for item in value.items)
         if isinstance(value, tuple):
@@ -181,37 +139,28 @@ class _Translation:
 
     def finished(self) -> Translated:
         self._deliver()
-        model = onnx.ModelProto(ir_version=10, producer_name=self.flat.producer)
-        model.opset_import.add(domain="", version=OPSET)
-        without_narrow_places(self.writer.graph)
-        model.graph.CopyFrom(self.writer.graph)
+        _without_narrow_places(self.writer.graph)
+        note = f"{self.flat.effects} primitives that no result depends on were left out"
         return Translated(
-            model=model,
+            model=self.writer.model(self.flat.producer),
             trained=self._trained(),
+            becomes=self.all_becomes(),
+            notes=(note,) if self.flat.effects else (),
             tensors=self.writer.known,
-            stored=self.stored,
-            notes=tuple(self._notes()),
-            kinds={target: tuple(found) for target, found in self.kinds.items()},
         )
 
     def _deliver(self) -> None:
         """Note the results; one that is an input, or two results at once, is copied."""
         graph, delivered = self.writer.graph, set[str]()
         made = {name for node in graph.node for name in node.output}
-        for ref in self.flat.outputs:
-            held = self.values.get(ref.name)
-            if held is None:
-                raise ModelError(
-                    f"the result {ref.name!r} is made by no node",
-                    self.flat.name,
-                    "export the model again",
-                )
+        for held in self.results([ref.name for ref in self.flat.outputs], self.flat.name):
             if held.name not in made or held.name in delivered:
-                copy = self.writer.tensor(f"{held.name}/result", held.dims, held.dtype)
-                self.writer.add("Identity", [held], [copy], name=copy.name)
-                held = copy
-            delivered.add(held.name)
-            self.writer.describe(graph.output.add(), held)
+                result = self.writer.tensor(f"{held.name}/result", held.dims, held.dtype)
+                self.writer.add("Identity", [held], [result], name=result.name)
+            else:
+                result = held
+            delivered.add(result.name)
+            self.writer.describe(graph.output.add(), result)
 
     def _trained(self) -> frozenset[str]:
         """Parameters of floating numbers that are no statistics."""
@@ -228,10 +177,13 @@ class _Translation:
             if "float" in parameter.type.dtype and value not in kept
         )
 
-    def _notes(self) -> Sequence[str]:
-        if not self.flat.effects:
-            return ()
-        return (f"{self.flat.effects} primitives that no result depends on were left out",)
+
+def _name_nodes(call: MindCall, nodes: Sequence[onnx.NodeProto]) -> None:
+    """The node that makes the result has MindSpore's name, those on the way longer ones."""
+    made = {tensor.name for tensor in call.made.values()}
+    final = next((n for n in reversed(nodes) if made.intersection(n.output)), None)
+    for index, node in enumerate(nodes):
+        node.name = call.name if node is final else f"{call.name}/{node.op_type}_{index}"
 
 
 def _sizes(kind: TensorType, name: str) -> tuple[int, ...]:
@@ -249,3 +201,64 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
     """Numbers in the order of MindSpore: rows, little-endian."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(type_code(kind.dtype))
     return np.frombuffer(raw, dtype=dtype).reshape(kind.dims)
+
+
+_OUTSIDE = frozenset({"Default", "Gradients", "recompute_Default"})
+"""Steps that are no cells; in the backward pass `gradMatMul` is none either."""
+
+
+def cell_path(name: str) -> str:
+    """The path of the cell that an operator is in, as parameters have it.
+
+    >>> cell_path("Default/network-WithLossCell/blocks-CellList/0-Block/up-Dense/MatMul-op0")
+    'network.blocks.0.up'
+    """
+    steps = name.split("/")[:-1]
+    backward = "Gradients" in steps
+    kept = [s for s in steps if s not in _OUTSIDE and not (backward and s.startswith("grad"))]
+    return ".".join(step.partition("-")[0] for step in kept if step)
+
+
+_MAKERS = frozenset({"TopK", "ArgMax", "ArgMin"})
+_CARRIERS = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand", "Identity"})
+_LOOKUPS = frozenset({("Gather", 1), ("GatherElements", 1), ("OneHot", 0)})
+
+
+def _without_narrow_places(graph: onnx.GraphProto) -> None:
+    """Take casts between places of 32 bits and of 64 out of a graph whose nodes are in order.
+
+    MindSpore counts places in 32 bits, `TopK` and `ArgMax` of ONNX in 64. Where the places only say
+    what to look up, they stay so, as they do in the same network from elsewhere.
+    """
+    delivered = {output.name for output in graph.output}
+    only = _only_looked_up(graph, delivered)
+    places = {n: _places(node) for node in graph.node for n in node.output}
+    renamed: dict[str, str] = {}
+    for node in list(graph.node):
+        if node.op_type == "Cast" and node.output[0] in only:
+            source = node.input[0]
+            if source == places.get(source):
+                renamed[node.output[0]] = source
+                graph.node.remove(node)
+                continue
+        for place, name in enumerate(node.input):
+            node.input[place] = renamed.get(name, name)
+
+
+def _places(node: onnx.NodeProto) -> str:
+    """The result that holds places."""
+    if node.op_type not in _MAKERS:
+        return ""
+    return str(node.output[-1] if node.op_type == "TopK" else node.output[0])
+
+
+def _only_looked_up(graph: onnx.GraphProto, delivered: set[str]) -> set[str]:
+    """Tensors that are indices of a look-up, or become such, and nothing else."""
+    used_otherwise = set(delivered)
+    for node in reversed(graph.node):
+        carries = node.op_type in _CARRIERS and node.output[0] not in used_otherwise
+        for place, name in enumerate(node.input):
+            if not (carries and place == 0) and (node.op_type, place) not in _LOOKUPS:
+                used_otherwise.add(name)
+    every = {name for node in graph.node for name in node.output}
+    return every - used_otherwise

@@ -10,9 +10,9 @@ import numpy as np
 
 from importers.errors import ModelError
 from importers.stablehlo.draft import Draft, Value
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.numbers import numpy_type
 from importers.stablehlo.program import Dense, Operation, TensorType
+from importers.stablehlo.tokens import AGAIN
 from importers.stablehlo.views import (
     View,
     arranged,
@@ -60,7 +60,7 @@ class Call:
         return ModelError(
             f"the operation does not fit its kind: {what}",
             f"{self.operation.name}, {self.where}",
-            "write the text again with jax.jit(f).lower(...).as_text()",
+            AGAIN,
         )
 
     def ints(self, name: str, default: Sequence[Int] | None = None) -> tuple[Int, ...]:
@@ -157,4 +157,3 @@ class Call:
 
 
 Converter: TypeAlias = Callable[[Call], None]
-__all__ = ["Call", "Converter", "UnsupportedError"]

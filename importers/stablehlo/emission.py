@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import onnx
-
-from importers.onnx_writer import OPSET, Writer, type_code
 from importers.stablehlo.draft import Draft, Step
+from importers.traced.writer import Writer, type_code
 from ir.graph import Tensor
 
 
@@ -166,11 +164,3 @@ def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -
         else:
             work.node(step, step.kind, [work.held(n) for n in step.inputs], **step.attributes)
     return work
-
-
-def finished(work: Emission, producer: str) -> onnx.ModelProto:
-    """The model."""
-    model = onnx.ModelProto(ir_version=10, producer_name=producer)
-    model.opset_import.add(domain="", version=OPSET)
-    model.graph.CopyFrom(work.writer.graph)
-    return model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from importers.errors import UnsupportedError
 from importers.stablehlo.call import Call, Converter
 from importers.stablehlo.draft import Draft
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.program import Attribute
 from importers.stablehlo.reductions import body_kind
 from importers.stablehlo.views import View, permuted, plain, reshaped

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from importers.errors import UnsupportedError
 from importers.stablehlo.call import Call, Converter
 from importers.stablehlo.draft import MAX_FOLDED
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.numbers import array_of, numpy_type
 from importers.stablehlo.program import Dense
 from importers.stablehlo.views import (

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from importers.errors import ModelError
 from importers.stablehlo.program import Dense, TensorType
+from importers.stablehlo.tokens import AGAIN
 from ir.dtypes import dtype_bits
 
 MAX_BYTES = 2**26
@@ -54,7 +55,7 @@ def array_of(dense: Dense, kind: TensorType, where: str) -> NDArray[Any] | None:
     except (ValueError, OverflowError, TypeError) as error:
         raise ModelError(
             f"a constant does not fit its type: {error}", where,
-            "write the text again with jax.jit(f).lower(...).as_text()",
+            AGAIN,
         ) from error  # fmt: skip
 
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from importers.stablehlo.attributes import attribute, record, sequence, unquoted
+from importers.stablehlo.attributes import (
+    attribute,
+    attribute_alone,
+    letters,
+    ranges,
+    raw,
+    record,
+    sequence,
+    unquoted,
+)
 from importers.stablehlo.locations import Locations
-from importers.stablehlo.pieces import attribute_alone, letters, ranges, skipped
 from importers.stablehlo.program import (
     Attribute,
     Function,
@@ -21,7 +29,7 @@ from importers.stablehlo.program import (
     TensorType,
 )
 from importers.stablehlo.signatures import Signatures
-from importers.stablehlo.tokens import MLIR, Tokens
+from importers.stablehlo.tokens import Tokens
 
 MAX_OPERATIONS = 400_000
 MAX_DEPTH = 24
@@ -33,7 +41,7 @@ def parsed(text: str, where: str) -> Module:
     Raises:
         ModelError: it is none, or larger than any program.
     """
-    return _Parser(Tokens(text, where, MLIR)).module()
+    return _Parser(Tokens(text, where)).module()
 
 
 @dataclass(slots=True)
@@ -118,7 +126,7 @@ class _Parser:
         tokens.take()
         while not tokens.at("func.func", "}") and tokens.next.kind != "end":
             if tokens.next.text in {"<", "{", "[", "("}:
-                skipped(tokens)
+                raw(tokens)
             else:
                 tokens.take()
 
@@ -137,7 +145,7 @@ class _Parser:
         self.count += 1
         if self.count > MAX_OPERATIONS:
             raise tokens.fault(f"the program has more than {MAX_OPERATIONS} operations")
-        line = self.signatures.line()
+        line = tokens.line()
         results = self._left_side()
         if tokens.next.kind not in {"word", "string"}:
             raise tokens.expected("an operation")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
 from importers.stablehlo.call import Call, Converter
-from importers.stablehlo.errors import UnsupportedError
-from importers.stablehlo.views import View, repeated
+from importers.stablehlo.views import repeated
 
 _BOOLEAN = MappingProxyType({"Max": "Or", "Min": "And", "Mul": "And", "Add": "Or"})
 _COMPARED = MappingProxyType(
@@ -15,46 +16,26 @@ _COMPARED = MappingProxyType(
 )
 
 
-def _same(kind: str) -> Converter:
+@parametrised
+def _same(call: Call, /, kind: str, **attributes: int) -> None:
     """The operator of that name; for flags the one that means the same."""
-
-    def convert(call: Call) -> None:
-        dtype = call.dtype(call.operand(0))
-        own = _BOOLEAN.get(kind, kind) if dtype == "bool" else kind
-        call.finish(call.pointwise(own, call.operands, dtype))
-
-    return convert
+    dtype = call.dtype(call.operand(0))
+    own = _BOOLEAN.get(kind, kind) if dtype == "bool" else kind
+    call.finish(call.pointwise(own, call.operands, dtype, **attributes))
 
 
-def _logical(flags: str, bits: str) -> Converter:
-    def convert(call: Call) -> None:
-        dtype = call.dtype(call.operand(0))
-        call.finish(call.pointwise(flags if dtype == "bool" else bits, call.operands, dtype))
-
-    return convert
+@parametrised
+def _logical(call: Call, flags: str, bits: str) -> None:
+    dtype = call.dtype(call.operand(0))
+    call.finish(call.pointwise(flags if dtype == "bool" else bits, call.operands, dtype))
 
 
-def _chain(*kinds: str) -> Converter:
-    """Operators of one operand, one behind the other."""
-
-    def convert(call: Call) -> None:
-        found = call.operand(0)
-        for kind in kinds:
-            found = call.pointwise(kind, [found], call.dtype(found))
-        call.finish(found)
-
-    return convert
-
-
-def _number_beside(kind: str, number: float, then: str = "") -> Converter:
+@parametrised
+def _number_beside(call: Call, kind: str, number: float, then: str = "") -> None:
     """An operator with a constant as its second operand, and one more behind it."""
-
-    def convert(call: Call) -> None:
-        view = call.operand(0)
-        made = call.pointwise(kind, [view, call.number(number, call.dtype(view))], call.dtype(view))
-        call.finish(call.pointwise(then, [made], call.dtype(made)) if then else made)
-
-    return convert
+    view = call.operand(0)
+    made = call.pointwise(kind, [view, call.number(number, call.dtype(view))], call.dtype(view))
+    call.finish(call.pointwise(then, [made], call.dtype(made)) if then else made)
 
 
 def _expm1(call: Call) -> None:
@@ -133,33 +114,18 @@ def _clamp(call: Call) -> None:
     call.finish(call.pointwise("Min", [raised, high], dtype))
 
 
-def _shift(direction: str) -> Converter:
-    def convert(call: Call) -> None:
-        dtype = call.dtype(call.operand(0))
-        if not dtype.startswith("uint"):
-            raise UnsupportedError
-        call.finish(call.pointwise("BitShift", call.operands, dtype, direction=direction))
-
-    return convert
+@parametrised
+def _shift(call: Call, direction: str) -> None:
+    dtype = call.dtype(call.operand(0))
+    if not dtype.startswith("uint"):
+        raise UnsupportedError
+    call.finish(call.pointwise("BitShift", call.operands, dtype, direction=direction))
 
 
 def _finite(call: Call) -> None:
     view = call.operand(0)
     bad = [call.pointwise(kind, [view], "bool") for kind in ("IsInf", "IsNaN")]
     call.finish(call.pointwise("Not", [call.pointwise("Or", bad, "bool")], "bool"))
-
-
-def _remainder(call: Call) -> None:
-    call.finish(call.pointwise("Mod", call.operands, call.dtype(call.operand(0)), fmod=1))
-
-
-def _as_it_is(call: Call) -> None:
-    call.finish(*call.operands)
-
-
-def _first(call: Call) -> None:
-    view: View = call.operand(0)
-    call.finish(view)
 
 
 POINTWISE: Mapping[str, Converter] = MappingProxyType(
@@ -171,7 +137,7 @@ POINTWISE: Mapping[str, Converter] = MappingProxyType(
         "stablehlo.maximum": _same("Max"),
         "stablehlo.minimum": _same("Min"),
         "stablehlo.power": _power,
-        "stablehlo.remainder": _remainder,
+        "stablehlo.remainder": _same("Mod", fmod=1),
         "stablehlo.negate": _same("Neg"),
         "stablehlo.abs": _same("Abs"),
         "stablehlo.sign": _same("Sign"),
@@ -201,9 +167,9 @@ POINTWISE: Mapping[str, Converter] = MappingProxyType(
         "stablehlo.select": _select,
         "stablehlo.clamp": _clamp,
         "stablehlo.convert": _convert,
-        "stablehlo.reduce_precision": _first,
-        "stablehlo.optimization_barrier": _as_it_is,
-        "sdy.sharding_constraint": _first,
+        "stablehlo.reduce_precision": lambda c: c.finish(c.operand(0)),
+        "stablehlo.optimization_barrier": lambda c: c.finish(*c.operands),
+        "sdy.sharding_constraint": lambda c: c.finish(c.operand(0)),
         "chlo.square": _square,
         "chlo.erf": _same("Erf"),
         "chlo.erfc": _same("Erfc"),
@@ -216,6 +182,6 @@ POINTWISE: Mapping[str, Converter] = MappingProxyType(
         "chlo.cosh": _same("Cosh"),
         "chlo.sinh": _same("Sinh"),
         "chlo.tan": _same("Tan"),
-        "chlo.is_inf": _chain("IsInf"),
+        "chlo.is_inf": _same("IsInf"),
     }
 )

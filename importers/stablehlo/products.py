@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from importers.errors import UnsupportedError
 from importers.stablehlo.call import Call, Converter
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.heads import Grouped, Side, grouped_heads
 from importers.stablehlo.views import View, permuted, tensor_of
 

@@ -1,21 +1,22 @@
-"""The importer of JAX programs: StableHLO or a jaxpr as text becomes a graph."""
+"""The importer of JAX programs: StableHLO as text becomes a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from importers.clean_up import cleaned
-from importers.errors import ModelError
-from importers.onnx import blamed, import_model
+from importers.errors import ModelError, unknown_dimension
+from importers.facts import FileFacts
+from importers.files import file_size, readable
+from importers.onnx import blamed
 from importers.onnx_constants import model_values
 from importers.onnx_values import Array
-from importers.stablehlo.jaxpr import is_jaxpr, module_of
 from importers.stablehlo.parsing import parsed
 from importers.stablehlo.roles import signature_of
+from importers.stablehlo.tokens import AGAIN
 from importers.stablehlo.translation import PRODUCER, Program, translated
-from ir.graph import OpGraph, Role
+from ir.graph import OpGraph
 from ir.symbols import Binding
 from ir.texts import visible
 
@@ -24,19 +25,8 @@ MAX_BYTES = 2**28
 _BYTECODE = b"ML\xefR"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFacts:
-    """A program in words."""
-
-    producer: str
-    kinds: Mapping[str, int]
-    """Operations by kind, written out, named as the graph names what the table lacks."""
-    becomes: Mapping[str, tuple[str, ...]]
-    """Operators of ONNX by the operation that they come from."""
-
-
 def import_stablehlo(path: Path, bind: Binding | None = None) -> OpGraph:
-    """Read a StableHLO module or a jaxpr as text.
+    """Read a StableHLO module as text.
 
     Args:
         path: the file.
@@ -52,11 +42,7 @@ def import_stablehlo(path: Path, bind: Binding | None = None) -> OpGraph:
 
 def _check_bindings(bind: Binding | Mapping[str, int]) -> None:
     if bind:
-        raise ModelError(
-            f"the model has no dynamic dimension {next(iter(bind))!r}",
-            "--bind",
-            "all its dimensions are fixed; leave --bind out",
-        )
+        raise unknown_dimension(next(iter(bind)), ())
 
 
 def read_program(path: Path) -> Program:
@@ -75,7 +61,7 @@ def program_of(text: str, name: str, where: str) -> Program:
     Raises:
         ModelError: it is none.
     """
-    module = module_of(text, where) if is_jaxpr(text) else parsed(text, where)
+    module = parsed(text, where)
     main = module.functions.get("main") or next(iter(module.functions.values()))
     if not main.operations:
         raise ModelError(f"@{main.name} has no body", where, "write the whole module")
@@ -84,17 +70,8 @@ def program_of(text: str, name: str, where: str) -> Program:
 
 def graph_of(program: Program) -> OpGraph:
     """The operator graph of a program."""
-    found = translated(program)
-    graph = import_model(found.model, program.name, {}, found.trained)
-    gradients = {p: g for p, g in found.gradients.items() if g in graph.outputs}
-    buffers = {g.name for g in program.signature.arguments if g.role == "buffer"}
-    tensors = {
-        n: replace(t, role=Role.BUFFER) if n in buffers else t for n, t in graph.tensors.items()
-    }
-    notes = (*graph.notes, *found.notes)
-    inputs = tuple(n for n in graph.inputs if n not in buffers)
-    graph = replace(graph, tensors=tensors, inputs=inputs, gradients=gradients, notes=notes)
-    return cleaned(graph.with_ops(graph.ops))
+    found, _ = translated(program)
+    return cleaned(found.graph(program.name, AGAIN))
 
 
 def constant_values(
@@ -109,33 +86,30 @@ def constant_values(
     """
     _check_bindings(bind or {})
     with blamed(str(path)):
-        return model_values(translated(read_program(path)).model, names)
+        return model_values(translated(read_program(path))[0].model, names)
 
 
-def program_facts(path: Path) -> ProgramFacts:
+def program_facts(path: Path) -> FileFacts:
     """Facts of the program in a file.
 
     Raises:
         ModelError: it cannot be read.
     """
-    found = translated(read_program(path))
-    return ProgramFacts(PRODUCER, found.kinds, found.becomes)
+    found, kinds = translated(read_program(path))
+    return FileFacts(PRODUCER, kinds, becomes=found.becomes)
 
 
 def _text(path: Path) -> str:
     fix = "write it with jax.jit(f).lower(...).as_text()"
-    try:
-        if path.is_dir():
-            raise ModelError(f"{path} is a folder", str(path), "pass the file inside it")
-        if path.exists() and not path.is_file():
-            raise ModelError(f"{path} is no regular file", str(path), "copy it to a file")
-        if path.stat().st_size > MAX_BYTES:
-            raise ModelError(f"{path.name} is larger than {MAX_BYTES} bytes", str(path), fix)
-        data = path.read_bytes()
-    except OSError as error:
+    if path.suffix.lower() == ".jaxpr":
         raise ModelError(
-            f"cannot read {path}: {error.strerror}", str(path), "check the path and its permissions"
-        ) from error
+            f"{path.name} is a jaxpr; JAX programs are read as StableHLO", str(path),
+            "write it as model.mlir with jax.jit(f).lower(...).as_text(), "
+            "or python -m importers.jax_trace",
+        )  # fmt: skip
+    with readable(path):
+        file_size(path, MAX_BYTES, fix)
+        data = path.read_bytes()
     if data.startswith(_BYTECODE):
         raise ModelError(f"{path.name} is MLIR bytecode, not text", str(path), fix)
     try:

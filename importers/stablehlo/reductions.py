@@ -8,9 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from importers.errors import UnsupportedError
 from importers.stablehlo.call import Call, Converter
-from importers.stablehlo.draft import Array
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.program import Operation, Region
 from importers.stablehlo.views import View, permuted, plain, tensor_of
 
@@ -176,7 +175,7 @@ def _ordered(call: Call, view: View, axis: int, count: int, *, largest: int) -> 
     whole = call.whole(view)
     dims = (*view.dims[:axis], count, *view.dims[axis + 1 :])
     wanted = call.operation.types[-1].dtype
-    number = call.draft.constant(_one(count), "int64")
+    number = call.draft.constant(np.array([count], dtype=np.int64), "int64")
     results = [(dims, call.dtype(view)), (dims, "int64")]
     best, index = call.draft.steps_of(
         "TopK", [whole, number], results, call.scope, axis=axis, largest=largest, sorted=1
@@ -184,10 +183,6 @@ def _ordered(call: Call, view: View, axis: int, count: int, *, largest: int) -> 
     places = call.step("Cast", [index], dims, wanted, to=wanted) if "int" in wanted else index
     found = [plain(call.draft, best), plain(call.draft, places)]
     call.finish(*found[: len(call.operation.types)])
-
-
-def _one(count: int) -> Array:
-    return np.array([count], dtype=np.int64)
 
 
 def _sort(call: Call) -> None:

@@ -8,7 +8,7 @@ in the arguments of the traced function tell it, which JAX writes with `debug_in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from importers.errors import ModelError
@@ -53,7 +53,7 @@ def signature_of(text: str, function: Function, where: str) -> Signature:
     line = text[:MAX_HEAD].split("\n", 1)[0]
     if line.startswith(HEAD):
         return _told(line[len(HEAD) :], function, where)
-    names = _names(function.arguments)
+    names = distinct(short_name(a.label) or a.value.lstrip("%") for a in function.arguments)
     given = tuple(
         Given(name, _guessed(argument))
         for name, argument in zip(names, function.arguments, strict=True)
@@ -90,11 +90,6 @@ def _guessed(argument: Argument) -> str:
         return "buffer"
     weight = PARAMETERS.intersection(parts) or (len(parts) > 1 and parts[0] in MODULES)
     return "parameter" if weight else "input"
-
-
-def _names(arguments: Sequence[Argument]) -> list[str]:
-    """Short names: a place without what all parameters begin with."""
-    return distinct(short_name(a.label) or a.value.lstrip("%") for a in arguments)
 
 
 def distinct(names: Iterable[str]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from importers.stablehlo.attributes import record
+from importers.stablehlo.attributes import raw, record, skip_to_close
 from importers.stablehlo.locations import Locations
-from importers.stablehlo.pieces import skip_to_close, skipped
 from importers.stablehlo.program import Argument, TensorType
 from importers.stablehlo.tokens import Tokens
 from importers.stablehlo.types import tensor_type
@@ -16,7 +15,6 @@ class Signatures:
     def __init__(self, tokens: Tokens, locations: Locations) -> None:
         self.tokens = tokens
         self.locations = locations
-        self._line, self._seen = 1, 0
 
     def arguments(self) -> tuple[Argument, ...]:
         """`(%a: t, %b: t {jax.arg_info = …})`."""
@@ -62,10 +60,10 @@ class Signatures:
         tokens = self.tokens
         if tokens.next.kind == "type":
             text = tokens.take().text
-            return tensor_type(text, f"{tokens.where}, line {self.line()}")
+            return tensor_type(text, f"{tokens.where}, line {tokens.line()}")
         token = tokens.take()
         if tokens.at("<"):
-            skipped(tokens)
+            raw(tokens)
         if token.kind not in {"alias", "word"}:
             raise tokens.expected("a type")
         return TensorType((), token.text)
@@ -84,10 +82,3 @@ class Signatures:
         while tokens.maybe(","):
             found.append(self.type())
         return found
-
-    def line(self) -> int:
-        """Line of the next word; counted onwards, for a text may be long."""
-        start = self.tokens.next.start
-        self._line += self.tokens.text.count("\n", self._seen, start)
-        self._seen = start
-        return self._line

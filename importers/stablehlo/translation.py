@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-
-import onnx
 
 from importers.errors import ModelError
 from importers.stablehlo.draft import Draft
-from importers.stablehlo.emission import SPELLED, emitted, finished
+from importers.stablehlo.emission import SPELLED, emitted
 from importers.stablehlo.program import Function, Module
 from importers.stablehlo.recognition import recognised
 from importers.stablehlo.roles import Signature, distinct
 from importers.stablehlo.views import View, plain, tensor_of
 from importers.stablehlo.walk import Walk
+from importers.traced.translation import Translated
 from ir.graph import unused_name
 
 PRODUCER = "StableHLO"
@@ -32,24 +30,9 @@ class Program:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """An ONNX model, and what ONNX cannot say of it."""
-
-    model: onnx.ModelProto
-    trained: frozenset[str]
-    """Stored tensors that are parameters."""
-    gradients: Mapping[str, str]
-    """Parameter to the output that holds its gradient."""
-    notes: tuple[str, ...]
-    kinds: Counter[str]
-    """Operations by kind, named as the graph names what the table lacks."""
-    becomes: Mapping[str, tuple[str, ...]]
-    """Operators of ONNX by the operation that they come from."""
-
-
-def translated(program: Program) -> Translated:
-    """The program as an ONNX model.
+def translated(program: Program) -> tuple[Translated, Counter[str]]:
+    """The program as an ONNX model, and its operations by kind, named as the graph names what the
+    table lacks.
 
     Raises:
         ModelError: an operation does not fit its kind, or the program has no end.
@@ -67,18 +50,18 @@ def translated(program: Program) -> Translated:
     for old, new in names:
         tensor = replace(walk.draft.tensors[old], name=new)
         work.writer.describe(work.writer.graph.output.add(), tensor)
-    return Translated(
-        model=finished(work, PRODUCER),
+    found = Translated(
+        model=work.writer.model(PRODUCER),
         trained=frozenset(n for n, g in given.items() if g.role == "parameter"),
-        gradients={p: names[i][1] for p, i in program.signature.gradients.items()},
+        becomes={
+            name: tuple(dict.fromkeys(s for kind in kinds for s in SPELLED.get(kind, (kind,))))
+            for name, kinds in walk.becomes.items()
+        },
         notes=(*program.signature.notes, *walk.notes),
-        kinds=walk.kinds,
-        becomes={k: tuple(_spelled(v)) for k, v in walk.becomes.items()},
+        gradients={p: names[i][1] for p, i in program.signature.gradients.items()},
+        state=frozenset(n for n, g in given.items() if g.role == "buffer"),
     )
-
-
-def _spelled(kinds: Iterable[str]) -> dict[str, None]:
-    return dict.fromkeys(name for kind in kinds for name in SPELLED.get(kind, (kind,)))
+    return found, walk.kinds
 
 
 def _operands(draft: Draft, program: Program) -> list[View]:

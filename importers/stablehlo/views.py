@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from importers.errors import UnsupportedError
 from importers.stablehlo.draft import Draft
-from importers.stablehlo.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)

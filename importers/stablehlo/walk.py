@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from importers.errors import ModelError
+from importers.errors import ModelError, UnsupportedError
 from importers.stablehlo.call import Call
 from importers.stablehlo.draft import Draft, Value
-from importers.stablehlo.errors import UnsupportedError
 from importers.stablehlo.locations import scope_of
 from importers.stablehlo.program import Function, Module, Operation, Symbol
 from importers.stablehlo.table import NOTHING, TABLE
+from importers.stablehlo.tokens import AGAIN
 from importers.stablehlo.views import View, plain, repeated, tensor_of
 
 MAX_OPERATIONS = 200_000
@@ -239,7 +239,7 @@ class Walk:
         return ModelError(
             what,
             f"{self.where}, line {line}" if line else self.where,
-            "write the text again with jax.jit(f).lower(...).as_text()",
+            AGAIN,
         )
 
 

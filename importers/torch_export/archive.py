@@ -5,17 +5,26 @@ Pickled entries (sample inputs, the state of older files) are never opened.
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+import onnx
 
 from importers.errors import ModelError
-from importers.torch_export.json_text import MAX_JSON_BYTES
+from importers.files import readable
+from importers.torch_export.json_text import MAX_JSON_BYTES, read_json
+from importers.torch_export.pt2_program import ELEMENT_TYPES
+from importers.traced.translation import MAX_BYTES
+from importers.traced.writer import type_code
+from ir.dtypes import dtype_bytes
 
 ZIP_MAGIC = b"PK\x03\x04"
 MAX_DIRECTORY_BYTES = 2**26
@@ -96,20 +105,17 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 
 def _opened(path: Path) -> zipfile.ZipFile:
-    try:
-        with path.open("rb") as stream:
-            _check_directory(stream, path)
-        return zipfile.ZipFile(path)
-    except ModelError:
-        raise
-    except _BROKEN as error:
-        raise ModelError(
-            f"{path.name} is not a complete archive: {error}", str(path), _WHOLE
-        ) from error
-    except OSError as error:
-        raise ModelError(
-            f"cannot read {path}: {error.strerror}", str(path), "check the path and its permissions"
-        ) from error
+    with readable(path):
+        try:
+            with path.open("rb") as stream:
+                _check_directory(stream, path)
+            return zipfile.ZipFile(path)
+        except ModelError:
+            raise
+        except _BROKEN as error:
+            raise ModelError(
+                f"{path.name} is not a complete archive: {error}", str(path), _WHOLE
+            ) from error
 
 
 def _root(names: list[str]) -> str:
@@ -137,3 +143,60 @@ def _check_directory(stream: IO[bytes], path: Path) -> None:
             str(path),
             "save the program again",
         )
+
+
+_TABLES = (("data/weights/", "_weights_config.json"), ("data/constants/", "_constants_config.json"))
+
+
+@contextmanager
+def stored_numbers(path: Path) -> Iterator[Callable[[onnx.TensorProto], bytes | None]]:
+    """What gives the numbers of a stored tensor, as far as the file has them raw.
+
+    Raises:
+        ModelError: the archive is damaged.
+    """
+    with path.open("rb") as stream:
+        if stream.read(len(ZIP_MAGIC)) != ZIP_MAGIC:
+            yield lambda _: None
+            return
+    with open_archive(path) as archive:
+        entries = _entries(archive)
+        yield lambda proto: _numbers(archive, entries.get(proto.name), proto)
+
+
+def _entries(archive: Archive) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in archive.names:
+        for folder, ending in _TABLES:
+            if name.startswith(folder) and name.endswith(ending):
+                table = read_json(archive.read(name), archive.where(name))["config"]
+                found |= {key: {**entry, "folder": folder} for key, entry in table.items()}
+    return found
+
+
+def _numbers(
+    archive: Archive, entry: Mapping[str, Any] | None, proto: onnx.TensorProto
+) -> bytes | None:
+    """The numbers of one tensor; None where they are pickled, too many, or of other dims."""
+    dims, code = tuple(proto.dims), proto.data_type
+    if entry is None or entry.get("use_pickle") or not entry.get("tensor_meta"):
+        return None
+    meta = entry["tensor_meta"]
+    dtype = ELEMENT_TYPES.get(meta["dtype"], "")
+    name = entry["folder"] + str(entry["path_name"])
+    sizes = tuple(size.get("as_int", -1) for size in meta["sizes"])
+    if sizes != dims or not dtype or type_code(dtype) != code or not archive.has(name):
+        return None
+    if math.prod(dims) * dtype_bytes(dtype) > MAX_BYTES:
+        return None
+    numbers = onnx.helper.tensor_dtype_to_np_dtype(code)
+    raw = np.frombuffer(archive.read(name, MAX_BYTES), dtype=numbers)
+    strides = [stride.get("as_int", -1) for stride in meta["strides"]]
+    offset = meta["storage_offset"].get("as_int", -1)
+    last = offset + sum((d - 1) * s for d, s in zip(dims, strides, strict=True))
+    if 0 in dims:
+        return b""
+    if offset < 0 or min(strides, default=0) < 0 or last >= raw.size:
+        return None
+    steps = [s * raw.itemsize for s in strides]
+    return np.lib.stride_tricks.as_strided(raw[offset:], dims, steps).tobytes()

@@ -6,9 +6,7 @@ Operators that write in place are those that do not.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -22,40 +20,24 @@ from importers.torch_export.aten_norms import NORMS
 from importers.torch_export.aten_pointwise import POINTWISE
 from importers.torch_export.aten_products import PRODUCTS
 from importers.torch_export.aten_reductions import REDUCTIONS
-from importers.torch_export.call import Converter
-
-_SCHEMA = re.compile(r"(?:(\w+)::)?(\w+)(?:\.(\{[\w,]*\}|\w+))?\(([\w, ]*)\)")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is known of an operator."""
-
-    target: str
-    """Namespace, name and overload."""
-    parameters: tuple[str, ...]
-    convert: Converter
-
-
-def _entries() -> Iterator[Entry]:
-    for table in (
-        POINTWISE, ACTIVATIONS, MOVES, REDUCTIONS, NORMS, PRODUCTS, INDEXING, IMAGES, CONSTANTS,
-        BACKWARD,
-    ):  # fmt: skip
-        for schema, convert in table.items():
-            match = _SCHEMA.fullmatch(schema)
-            if match is None:
-                raise ValueError(f"no schema: {schema}")
-            space, name, overloads, parameters = match.groups()
-            names = tuple(p.strip() for p in parameters.split(",") if p.strip())
-            for overload in (overloads or "default").strip("{}").split(","):
-                yield Entry(f"{space or 'aten'}.{name}.{overload or 'default'}", names, convert)
+from importers.traced.call import Converter
+from importers.traced.table import Entry, entries
 
 
 @cache
 def table() -> Mapping[str, Entry]:
-    """All entries by target."""
-    return MappingProxyType({entry.target: entry for entry in _entries()})
+    """All entries by target: namespace, name and overload."""
+    lines = entries(
+        (POINTWISE, ACTIVATIONS, MOVES, REDUCTIONS, NORMS, PRODUCTS, INDEXING, IMAGES, CONSTANTS,
+         BACKWARD)
+    )  # fmt: skip
+    return MappingProxyType(
+        {
+            f"{space or 'aten'}.{name}.{overload or 'default'}": entry
+            for space, name, overloads, entry in lines
+            for overload in overloads
+        }
+    )
 
 
 def entry_of(target: str) -> Entry | None:
@@ -68,3 +50,13 @@ def entry_of(target: str) -> Entry | None:
     if not name.endswith("_") or name.endswith("__"):
         return None
     return table().get(f"{space}.{name[:-1]}.{overload or 'default'}")
+
+
+def aten(target: str) -> Converter:
+    """What writes an operator of `torch.ops.aten`, for tables of others; its arguments go by their
+    names there.
+    """
+    entry = entry_of(f"aten.{target}" if "." in target else f"aten.{target}.default")
+    if entry is None:
+        raise ValueError(f"PyTorch's table has no {target}")
+    return entry.convert

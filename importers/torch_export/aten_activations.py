@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
 from importers.torch_export.aten_pointwise import chain, one
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.traced.call import Call, Converter
+from ir.graph import Tensor
 
 
 def _silu(call: Call) -> None:
@@ -27,7 +30,7 @@ def _elu(call: Call) -> None:
     value, scale = call.tensor("self"), call.float("scale", 1.0)
     alpha = call.float("alpha", 1.0)
     if call.float("input_scale", 1.0) != 1.0:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if scale == 1.0:
         call.emit("Elu", [value], alpha=alpha)
     else:
@@ -45,13 +48,11 @@ def _softplus(call: Call) -> None:
     call.emit("Div", [soft, call.scalar(beta, value.dtype)])
 
 
-def _between(low: float, high: float) -> Converter:
-    def convert(call: Call) -> None:
-        dtype = call.result.dtype
-        bounds = [call.scalar(low, dtype), call.scalar(high, dtype)]
-        call.emit("Clip", [call.tensor("self"), *bounds])
-
-    return convert
+@parametrised
+def _between(call: Call, low: float, high: float) -> None:
+    dtype = call.result.dtype
+    bounds = [call.scalar(low, dtype), call.scalar(high, dtype)]
+    call.emit("Clip", [call.tensor("self"), *bounds])
 
 
 def _dropout(call: Call) -> None:
@@ -64,16 +65,18 @@ def _dropout(call: Call) -> None:
     call.emit("Dropout", [value, ratio, training], count=2 if call.wants(1) else 1)
 
 
+def halves(call: Call, value: Tensor, axis: int) -> list[Tensor]:
+    """The halves of an operand, each with the dims of the result."""
+    dims = call.result.dims
+    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
+    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
+    return parts
+
+
 def _glu(call: Call) -> None:
     value = call.tensor("self")
-    axis = call.axis("dim", len(value.dims), -1)
-    half = call.result.dims
-    parts = [call.writer.tensor(f"{call.node.name}/half{i}", half, value.dtype) for i in (0, 1)]
-    call.writer.add(
-        "Split", [value], parts, name=f"{call.node.name}/halves", scope=call.node.scope,
-        axis=axis, num_outputs=2,
-    )  # fmt: skip
-    call.emit("Mul", [parts[0], call.step("Sigmoid", [parts[1]])])
+    first, second = halves(call, value, call.axis("dim", len(value.dims), -1))
+    call.emit("Mul", [first, call.step("Sigmoid", [second])])
 
 
 def _hyperbolic(call: Call) -> None:

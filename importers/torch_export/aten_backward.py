@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from importers.errors import UnsupportedError
 from importers.torch_export.aten_images import spread
 from importers.torch_export.aten_norms import counting
 from importers.torch_export.aten_products import flipped
 from importers.torch_export.aten_reductions import reduced
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 
@@ -108,15 +109,19 @@ def _layer_norm(call: Call) -> None:
     if call.wants(0):
         scaled = gradient if weight is None else _times(call, gradient, weight)
         axes = list(range(rank - inner, rank))
-        first = reduced(call, "ReduceMean", scaled, axes)
-        second = reduced(call, "ReduceMean", _times(call, scaled, unit), axes)
-        rest = call.step("Sub", [call.step("Sub", [scaled, first]), _times(call, unit, second)])
-        call.alias(_times(call, rest, rstd))
+        call.alias(_times(call, _centred(call, scaled, unit, axes), rstd))
     outer = list(range(rank - inner))
     if call.wants(1):
         call.alias(_over(call, _times(call, gradient, unit), outer), 1)
     if call.wants(2):
         call.alias(_over(call, gradient, outer), 2)
+
+
+def _centred(call: Call, value: Tensor, unit: Tensor, axes: list[int]) -> Tensor:
+    """`h - mean(h) - u * mean(h * u)`."""
+    first = reduced(call, "ReduceMean", value, axes)
+    second = reduced(call, "ReduceMean", _times(call, value, unit), axes)
+    return call.step("Sub", [call.step("Sub", [value, first]), _times(call, unit, second)])
 
 
 def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
@@ -128,7 +133,7 @@ def _batch_norm(call: Call) -> None:
     """As a layer normalisation, over all but the channels, with statistics of the batch."""
     gradient, value = call.tensor("grad_out"), call.tensor("input")
     if not call.flag("train", default=True):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     axes = [i for i in range(len(value.dims)) if i != 1]
     row = (1, value.dims[1], *[1] * (len(value.dims) - 2))
 
@@ -139,10 +144,7 @@ def _batch_norm(call: Call) -> None:
     unit = _times(call, call.step("Sub", [value, wide("save_mean")]), rstd)
     if call.wants(0):
         scaled = _times(call, gradient, wide("weight")) if call.has("weight") else gradient
-        first = reduced(call, "ReduceMean", scaled, axes)
-        second = reduced(call, "ReduceMean", _times(call, scaled, unit), axes)
-        rest = call.step("Sub", [call.step("Sub", [scaled, first]), _times(call, unit, second)])
-        call.alias(_times(call, rest, rstd))
+        call.alias(_times(call, _centred(call, scaled, unit, axes), rstd))
     if call.wants(1):
         call.alias(_over(call, _times(call, gradient, unit), axes), 1)
     if call.wants(2):
@@ -173,7 +175,7 @@ def _convolution(call: Call) -> None:
         for n, d in (("stride", (1,)), ("padding", (0,)), ("dilation", (1,)))
     )
     if call.flag("transposed"):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if call.wants(0):
         shape: dict[str, Any] = {
             "strides": stride, "pads": padding * 2, "dilations": dilation,
@@ -193,7 +195,7 @@ def _convolution(call: Call) -> None:
         call.alias(back)
     if call.wants(1):
         if groups != 1:
-            raise UnsupportedError(call.node.target)
+            raise UnsupportedError(call.target)
         call.alias(_weight_gradient(call, (gradient, value, weight), stride, padding, dilation), 1)
     if call.wants(2):
         axes = [i for i in range(len(gradient.dims)) if i != 1]
@@ -251,7 +253,7 @@ def _likelihood(call: Call) -> None:
     value, target = call.tensor("self"), call.tensor("target")
     each, reduction = call.tensor("grad_output"), call.int("reduction", 1)
     if len(value.dims) != 2 or call.has("weight") or reduction == 0:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     column = (value.dims[0], 1)
     counted, rows = counting(call, target)
     if reduction == 1:
@@ -298,7 +300,7 @@ def _attention(call: Call) -> None:
     query, key, value = (call.tensor(n) for n in ("query", "key", "value"))
     gradient = next(call.tensor(n) for n in ("grad_out", "grad_out_") if call.has(n))
     if len(query.dims) != 4 or query.dims[:2] != key.dims[:2]:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     scale = call.scalar(call.float("scale", query.dims[-1] ** -0.5), query.dtype)
     square = (*query.dims[:3], key.dims[2])
     scores = call.step("MatMul", [query, flipped(call, key)], square)
@@ -325,7 +327,7 @@ def _seen(call: Call, square: tuple[int, ...]) -> Tensor | None:
     if not call.flag("is_causal"):
         return given
     if given is not None:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     rows = square[-2:]
     hidden = call.scalar(-math.inf, call.tensor("query").dtype)
     full = call.step("Expand", [hidden, call.shape(rows)], rows)

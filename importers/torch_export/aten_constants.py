@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from importers.onnx_writer import type_code
-from importers.torch_export.call import Argument, Call, Converter
+from importers.parameters import parametrised
+from importers.traced.call import Argument, Call, Converter
+from importers.traced.writer import type_code
 
 
 def _filled(value: Argument) -> Converter:
@@ -22,12 +23,10 @@ def _fill(call: Call, value: Argument) -> None:
         call.alias(one)
 
 
-def _given(name: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.arguments.get(name)
-        _fill(call, value)
-
-    return convert
+@parametrised
+def _given(call: Call, name: str) -> None:
+    value = call.arguments.get(name)
+    _fill(call, value)
 
 
 def _range(call: Call) -> None:
@@ -48,17 +47,14 @@ def _spaced(call: Call) -> None:
     call.emit("Add", [wide, call.scalar(start, dtype)])
 
 
-def _drawn(kind: str, *, like: bool) -> Converter:
+@parametrised
+def _drawn(call: Call, kind: str, *, like: bool) -> None:
     """Random numbers with these dims."""
-
-    def convert(call: Call) -> None:
-        code = type_code(call.result.dtype)
-        if like:
-            call.emit(kind, [call.tensor("self")], dtype=code)
-        else:
-            call.emit(kind, [], dtype=code, shape=list(call.result.dims))
-
-    return convert
+    code = type_code(call.result.dtype)
+    if like:
+        call.emit(kind, [call.tensor("self")], dtype=code)
+    else:
+        call.emit(kind, [], dtype=code, shape=list(call.result.dims))
 
 
 def _bernoulli(call: Call) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter, with_arguments
 from ir.graph import Tensor
 
 
@@ -20,7 +22,7 @@ def _convolution(call: Call) -> None:
     value, weight = call.tensor("input"), call.tensor("weight")
     rank = len(weight.dims) - 2
     if len(value.dims) != rank + 2:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     stride, dilation = (spread(call.ints(n, (1,)), rank) for n in ("stride", "dilation"))
     pads = _pads(call, weight.dims[2:], dilation)
     kind = "ConvTranspose" if call.flag("transposed") else "Conv"
@@ -44,75 +46,64 @@ def _pads(call: Call, kernel: Sequence[int], dilation: Sequence[int]) -> list[in
     return spread(call.ints("padding", (0,)), rank) * 2
 
 
-def _transposed(call: Call) -> None:
-    call.arguments = {**call.arguments, "transposed": True}
-    _convolution(call)
+_transposed = with_arguments(_convolution, transposed=True)
 
 
-def _pooled(kind: str, rank: int) -> Converter:
+@parametrised
+def _pooled(call: Call, kind: str, rank: int) -> None:
     """Windows over the last dimensions; a tensor without a batch gets one."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        kernel = spread(call.ints("kernel_size"), rank)
-        stride = spread(call.ints("stride"), rank) or kernel
-        attributes: dict[str, Any] = {
-            "kernel_shape": kernel, "strides": stride,
-            "pads": spread(call.ints("padding", (0,)), rank) * 2,
-            "ceil_mode": int(call.flag("ceil_mode")),
-        }  # fmt: skip
-        if kind == "AveragePool":
-            if call.has("divisor_override"):
-                raise UnsupportedError(call.node.target)
-            attributes["count_include_pad"] = int(call.flag("count_include_pad", default=True))
-        else:
-            attributes["dilations"] = spread(call.ints("dilation", (1,)), rank)
-        if len(value.dims) != rank + 2 or call.wants(1):
-            raise UnsupportedError(call.node.target)
-        call.emit(kind, [value], count=1, **attributes)
-
-    return convert
+    value = call.tensor("self")
+    kernel = spread(call.ints("kernel_size"), rank)
+    stride = spread(call.ints("stride"), rank) or kernel
+    attributes: dict[str, Any] = {
+        "kernel_shape": kernel, "strides": stride,
+        "pads": spread(call.ints("padding", (0,)), rank) * 2,
+        "ceil_mode": int(call.flag("ceil_mode")),
+    }  # fmt: skip
+    if kind == "AveragePool":
+        if call.has("divisor_override"):
+            raise UnsupportedError(call.target)
+        attributes["count_include_pad"] = int(call.flag("count_include_pad", default=True))
+    else:
+        attributes["dilations"] = spread(call.ints("dilation", (1,)), rank)
+    if len(value.dims) != rank + 2 or call.wants(1):
+        raise UnsupportedError(call.target)
+    call.emit(kind, [value], count=1, **attributes)
 
 
-def _adaptive(kind: str, rank: int) -> Converter:
+@parametrised
+def _adaptive(call: Call, kind: str, rank: int) -> None:
     """To one number: the whole space; to a divisor of its size: windows of equal size."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        if len(value.dims) != rank + 2 or call.wants(1):
-            raise UnsupportedError(call.node.target)
-        space, wanted = value.dims[2:], call.result.dims[2:]
-        if wanted == space:
-            call.alias(value)
-        elif set(wanted) == {1}:
-            call.emit(f"Global{kind}", [value], count=1)
-        elif all(s % w == 0 for s, w in zip(space, wanted, strict=True)):
-            window = [s // w for s, w in zip(space, wanted, strict=True)]
-            call.emit(kind, [value], count=1, kernel_shape=window, strides=window)
-        else:
-            raise UnsupportedError(call.node.target)
-
-    return convert
+    value = call.tensor("self")
+    if len(value.dims) != rank + 2 or call.wants(1):
+        raise UnsupportedError(call.target)
+    space, wanted = value.dims[2:], call.result.dims[2:]
+    if wanted == space:
+        call.alias(value)
+    elif set(wanted) == {1}:
+        call.emit(f"Global{kind}", [value], count=1)
+    elif all(s % w == 0 for s, w in zip(space, wanted, strict=True)):
+        window = [s // w for s, w in zip(space, wanted, strict=True)]
+        call.emit(kind, [value], count=1, kernel_shape=window, strides=window)
+    else:
+        raise UnsupportedError(call.target)
 
 
-def _resized(mode: str) -> Converter:
+@parametrised
+def _resized(call: Call, mode: str) -> None:
     """To the sizes that the tracer noted."""
-
-    def convert(call: Call) -> None:
-        value: Tensor = call.tensor(next(iter(call.arguments)))
-        aligned = call.flag("align_corners")
-        place = "align_corners" if aligned else "half_pixel" if mode != "nearest" else "asymmetric"
-        attributes: dict[str, Any] = {
-            "mode": mode, "coordinate_transformation_mode": place,
-        }  # fmt: skip
-        if mode == "nearest":
-            attributes["nearest_mode"] = "floor"
-        if mode == "cubic":
-            attributes["cubic_coeff_a"] = -0.75
-        sizes = call.shape(call.result.dims)
-        call.emit("Resize", [value, None, None, sizes], **attributes)
-
-    return convert
+    value: Tensor = call.tensor(next(iter(call.arguments)))
+    aligned = call.flag("align_corners")
+    place = "align_corners" if aligned else "half_pixel" if mode != "nearest" else "asymmetric"
+    attributes: dict[str, Any] = {
+        "mode": mode, "coordinate_transformation_mode": place,
+    }  # fmt: skip
+    if mode == "nearest":
+        attributes["nearest_mode"] = "floor"
+    if mode == "cubic":
+        attributes["cubic_coeff_a"] = -0.75
+    sizes = call.shape(call.result.dims)
+    call.emit("Resize", [value, None, None, sizes], **attributes)
 
 
 def _shuffled(call: Call) -> None:
@@ -125,7 +116,7 @@ def _unshuffled(call: Call) -> None:
     """Blocks become channels, those of one channel together."""
     value, factor = call.tensor("self"), call.int("downscale_factor")
     if len(value.dims) != 4:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     n, c, h, w = value.dims
     apart = (n, c, h // factor, factor, w // factor, factor)
     split = call.step("Reshape", [value, call.shape(apart)], apart)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 
@@ -23,24 +25,22 @@ def _elements(call: Call) -> None:
     value = call.tensor("self")
     index = call.tensor("indices" if call.has("indices") else "index")
     if len(index.dims) != len(value.dims) or not call.has("dim"):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit("GatherElements", [value, index], axis=call.axis("dim", len(value.dims)))
 
 
-def _scattered(reduction: str, source: str) -> Converter:
-    def convert(call: Call) -> None:
-        value, index = call.tensor("self"), call.tensor("index")
-        axis = call.axis("dim", len(value.dims))
-        updates = call.arguments.get(source)
-        if not isinstance(updates, Tensor):
-            one = call.scalar(updates, value.dtype)
-            updates = call.step("Expand", [one, call.shape(index.dims)], index.dims)
-        elif updates.dims != index.dims:
-            updates = _leading(call, updates, index.dims)
-        kind = reduction or _REDUCTIONS.get(call.text("reduce", ""), "none")
-        call.emit("ScatterElements", [value, index, updates], axis=axis, reduction=kind)
-
-    return convert
+@parametrised
+def _scattered(call: Call, reduction: str, source: str) -> None:
+    value, index = call.tensor("self"), call.tensor("index")
+    axis = call.axis("dim", len(value.dims))
+    updates = call.arguments.get(source)
+    if not isinstance(updates, Tensor):
+        one = call.scalar(updates, value.dtype)
+        updates = call.step("Expand", [one, call.shape(index.dims)], index.dims)
+    elif updates.dims != index.dims:
+        updates = _leading(call, updates, index.dims)
+    kind = reduction or _REDUCTIONS.get(call.text("reduce", ""), "none")
+    call.emit("ScatterElements", [value, index, updates], axis=axis, reduction=kind)
 
 
 _REDUCTIONS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul",
@@ -63,13 +63,13 @@ def _index(call: Call) -> None:
     value, indices = call.tensor("self"), _indices(call)
     used = [i for i, t in enumerate(indices) if t is not None]
     if any(t is not None and t.dtype in {"bool", "uint8"} for t in indices):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if len(used) == 1:
         only = indices[used[0]]
         call.emit("Gather", [value, only], axis=used[0])
         return
     if used != list(range(used[0], used[-1] + 1)):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     first, rank = used[0], len(value.dims)
     perm = [*used, *(d for d in range(rank) if d not in used)]
     if first:
@@ -110,7 +110,7 @@ def _index_put(call: Call) -> None:
     used = [t for t in indices if t is not None]
     leading = indices[: len(used)] == used
     if not used or not leading or any(t.dtype in {"bool", "uint8"} for t in used):
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     places, width = _coordinates(call, used)
     dims = (*places.dims[:-1], *value.dims[width:])
     updates = call.operand("values", value.dtype)
@@ -129,7 +129,7 @@ def _slice_scatter(call: Call) -> None:
     start = min(max(start + size if start < 0 else start, 0), size)
     end = min(max(end + size if end < 0 else end, start), size)
     if step != 1:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     _replaced(call, value, part, axis, (start, end))
 
 
@@ -161,7 +161,7 @@ def _index_add(call: Call) -> None:
     value, index, source = call.tensor("self"), call.tensor("index"), call.tensor("source")
     axis = call.axis("dim", len(value.dims))
     if call.get("alpha", 1) != 1:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     shape = [1] * len(source.dims)
     shape[axis] = math.prod(index.dims)
     row = call.step("Reshape", [index, call.shape(shape)], tuple(shape))

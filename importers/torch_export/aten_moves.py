@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 
 def _reshape(call: Call) -> None:
-    value = call.tensor(next(iter(call.arguments)))
+    value = call.tensor("self")
     if value.dims == call.result.dims:
         call.alias(value)
     else:
@@ -20,7 +22,7 @@ def _reshape(call: Call) -> None:
 
 def _view_type(call: Call) -> None:
     """The same bits in another element type."""
-    raise UnsupportedError(call.node.target)
+    raise UnsupportedError(call.target)
 
 
 def _permuted(call: Call, perm: Sequence[int]) -> None:
@@ -36,18 +38,15 @@ def _permute(call: Call) -> None:
     _permuted(call, [call.normal(d, rank) for d in call.ints("dims")])
 
 
-def _exchange(first: str, second: str) -> Converter:
+@parametrised
+def _exchange(call: Call, first: str, second: str) -> None:
     """Two dimensions change places."""
-
-    def convert(call: Call) -> None:
-        rank = len(call.tensor("self").dims)
-        perm = list(range(rank))
-        if rank:
-            a, b = call.axis(first, rank), call.axis(second, rank)
-            perm[a], perm[b] = perm[b], perm[a]
-        _permuted(call, perm)
-
-    return convert
+    rank = len(call.tensor("self").dims)
+    perm = list(range(rank))
+    if rank:
+        a, b = call.axis(first, rank), call.axis(second, rank)
+        perm[a], perm[b] = perm[b], perm[a]
+    _permuted(call, perm)
 
 
 def _flipped(call: Call) -> None:
@@ -248,7 +247,7 @@ def _roll(call: Call) -> None:
     value = call.tensor("self")
     shifts, axes = call.ints("shifts"), call.ints("dims")
     if not axes:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     for shift, asked in zip(shifts, axes, strict=True):
         axis = call.normal(asked, len(value.dims))
         size = value.dims[axis]
@@ -263,18 +262,16 @@ def _roll(call: Call) -> None:
     call.finish(value)
 
 
-def _triangle(upper: int) -> Converter:
-    def convert(call: Call) -> None:
-        offset = call.writer.constant(call.int("diagonal", 0), "int64")
-        call.emit("Trilu", [call.tensor("self"), offset], upper=upper)
-
-    return convert
+@parametrised
+def _triangle(call: Call, upper: int) -> None:
+    offset = call.writer.constant(call.int("diagonal", 0), "int64")
+    call.emit("Trilu", [call.tensor("self"), offset], upper=upper)
 
 
 def _difference(call: Call) -> None:
     """`diff` once: neighbours along a dimension, with what is put in front and behind."""
     if call.int("n", 1) != 1:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims), -1)
     parts = [t for t in (call.optional("prepend"), value, call.optional("append")) if t is not None]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
 from importers.torch_export.aten_reductions import reduced
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.traced.call import Call, Converter, with_arguments
 from ir.graph import Tensor
 
 
@@ -16,7 +18,7 @@ def _filled(call: Call, value: float, dims: tuple[int, ...], dtype: str) -> Tens
     return call.step("Expand", [one, call.shape(dims)], dims) if dims else one
 
 
-def weight_or_ones(call: Call, name: str, dims: tuple[int, ...], dtype: str) -> Tensor:
+def _weight_or_ones(call: Call, name: str, dims: tuple[int, ...], dtype: str) -> Tensor:
     """A scale, ones where there is none."""
     return call.optional(name) or _filled(call, 1.0, dims, dtype)
 
@@ -24,7 +26,7 @@ def weight_or_ones(call: Call, name: str, dims: tuple[int, ...], dtype: str) -> 
 def _layer_norm(call: Call) -> None:
     value = call.tensor("input")
     shape = call.ints("normalized_shape")
-    scale = weight_or_ones(call, "weight", shape, value.dtype)
+    scale = _weight_or_ones(call, "weight", shape, value.dtype)
     count = max((i + 1 for i in range(3) if call.wants(i)), default=1)
     call.emit(
         "LayerNormalization", [value, scale, call.optional("bias")], count=count,
@@ -39,7 +41,7 @@ _EPSILON: Mapping[str, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bflo
 def _rms_norm(call: Call) -> None:
     value = call.tensor("input")
     shape = call.ints("normalized_shape")
-    scale = weight_or_ones(call, "weight", shape, value.dtype)
+    scale = _weight_or_ones(call, "weight", shape, value.dtype)
     epsilon = call.float("eps", _EPSILON.get(value.dtype, 2.0**-23))
     call.emit("RMSNormalization", [value, scale], count=1, axis=-len(shape), epsilon=epsilon)
 
@@ -50,27 +52,25 @@ def _batch_norm(call: Call) -> None:
     channels = (value.dims[1],)
     operands = [
         value,
-        weight_or_ones(call, "weight", channels, value.dtype),
+        _weight_or_ones(call, "weight", channels, value.dtype),
         call.optional("bias") or _filled(call, 0.0, channels, value.dtype),
         call.optional("running_mean") or _filled(call, 0.0, channels, value.dtype),
-        weight_or_ones(call, "running_var", channels, value.dtype),
+        _weight_or_ones(call, "running_var", channels, value.dtype),
     ]
     epsilon = call.float("eps", 1e-5)
     first = call.results[0]
     if first is None:
         raise call.fault("nobody reads its result")
     call.made[0] = first
-    name, scope = call.node.name, call.node.scope
     outputs: list[Tensor | None] = [first]
     training = call.flag("training")
     if training:
         outputs += [
-            call.writer.tensor(f"{name}/{s}", channels, value.dtype) for s in ("mean", "var")
+            call.writer.tensor(f"{call.name}/{s}", channels, value.dtype) for s in ("mean", "var")
         ]
-    call.writer.add(
-        "BatchNormalization", operands, outputs, name=name, scope=scope, epsilon=epsilon,
-        training_mode=int(training),
-    )  # fmt: skip
+    call.write(
+        "BatchNormalization", operands, outputs, epsilon=epsilon, training_mode=int(training)
+    )
     for index, kind in ((1, "mean"), (2, "var")):
         if call.wants(index):
             _batch_statistic(call, value, index, kind, epsilon)
@@ -93,19 +93,19 @@ def _batch_statistic(call: Call, value: Tensor, index: int, kind: str, epsilon: 
     call.alias(call.step("Reshape", [found, call.shape(result.dims)], result.dims), index)
 
 
-def _never_training(call: Call) -> None:
-    call.arguments = {**call.arguments, "training": False}
-    _batch_norm(call)
+def _with_scale(call: Call) -> list[Tensor]:
+    """The operand with a scale and a shift of its channels."""
+    value = call.tensor("input")
+    channels = (value.dims[1],)
+    return [
+        value,
+        _weight_or_ones(call, "weight", channels, value.dtype),
+        call.optional("bias") or _filled(call, 0.0, channels, value.dtype),
+    ]
 
 
 def _group_norm(call: Call) -> None:
-    value = call.tensor("input")
-    channels = (value.dims[1],)
-    operands = [
-        value,
-        weight_or_ones(call, "weight", channels, value.dtype),
-        call.optional("bias") or _filled(call, 0.0, channels, value.dtype),
-    ]
+    operands = _with_scale(call)
     groups = call.int("group" if call.has("group") else "num_groups", 1)
     call.emit(
         "GroupNormalization", operands, count=1, num_groups=groups, epsilon=call.float("eps", 1e-5)
@@ -113,35 +113,22 @@ def _group_norm(call: Call) -> None:
 
 
 def _instance_norm(call: Call) -> None:
-    value = call.tensor("input")
     if not call.flag("use_input_stats", default=True):
-        raise UnsupportedError(call.node.target)
-    channels = (value.dims[1],)
-    operands = [
-        value,
-        weight_or_ones(call, "weight", channels, value.dtype),
-        call.optional("bias") or _filled(call, 0.0, channels, value.dtype),
-    ]
-    call.emit("InstanceNormalization", operands, epsilon=call.float("eps", 1e-5))
+        raise UnsupportedError(call.target)
+    call.emit("InstanceNormalization", _with_scale(call), epsilon=call.float("eps", 1e-5))
 
 
-def _cross_entropy(kind: str) -> Converter:
+@parametrised
+def _cross_entropy(call: Call, kind: str) -> None:
     """Class numbers as targets; smoothing and soft targets have no equal."""
-    reductions = ("none", "mean", "sum")
-
-    def convert(call: Call) -> None:
-        value, target = call.tensor("self"), call.tensor("target")
-        if call.float("label_smoothing", 0.0) or "int" not in target.dtype:
-            raise UnsupportedError(call.node.target)
-        if len(value.dims) < 2:
-            raise UnsupportedError(call.node.target)
-        reduction = reductions[call.int("reduction", 1)]
-        call.emit(
-            kind, [value, target, call.optional("weight")], count=1, reduction=reduction,
-            ignore_index=call.int("ignore_index", -100),
-        )  # fmt: skip
-
-    return convert
+    value, target = call.tensor("self"), call.tensor("target")
+    if call.float("label_smoothing", 0.0) or "int" not in target.dtype or len(value.dims) < 2:
+        raise UnsupportedError(call.target)
+    reduction = ("none", "mean", "sum")[call.int("reduction", 1)]
+    call.emit(
+        kind, [value, target, call.optional("weight")], count=1, reduction=reduction,
+        ignore_index=call.int("ignore_index", -100),
+    )  # fmt: skip
 
 
 def counting(call: Call, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,19 +146,18 @@ def _likelihood(call: Call) -> None:
     _cross_entropy("NegativeLogLikelihoodLoss")(call)
     if call.wants(1):
         if call.has("weight"):
-            raise UnsupportedError(call.node.target)
+            raise UnsupportedError(call.target)
         call.alias(counting(call, call.tensor("target"))[1], 1)
 
 
 def _squared_error(call: Call) -> None:
-    value, target = call.tensor("self"), call.tensor("target")
-    rest = call.step("Sub", [value, target])
+    rest = call.step("Sub", [call.tensor("self"), call.tensor("target")])
     _mean_or_sum(call, call.step("Mul", [rest, rest]))
 
 
 def _absolute_error(call: Call) -> None:
-    value, target = call.tensor("self"), call.tensor("target")
-    _mean_or_sum(call, call.step("Abs", [call.step("Sub", [value, target])]))
+    rest = call.step("Sub", [call.tensor("self"), call.tensor("target")])
+    _mean_or_sum(call, call.step("Abs", [rest]))
 
 
 def _mean_or_sum(call: Call, value: Tensor) -> None:
@@ -199,7 +185,7 @@ NORMS: Mapping[str, Converter] = MappingProxyType(
         "_native_batch_norm_legit.no_stats(input, weight, bias, training, momentum, eps)":
             _batch_norm,
         "_native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, "
-        "momentum, eps)": _never_training,
+        "momentum, eps)": with_arguments(_batch_norm, training=False),
         "cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, "
         "exponential_average_factor, epsilon)": _batch_norm,
         "group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)": _group_norm,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from importers.torch_export.call import Call, Converter, promoted
-from importers.torch_export.program import ElementType
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter, ElementType, promoted, with_arguments
 from ir.graph import Tensor
 
 
@@ -17,16 +17,13 @@ def one(kind: str, **attributes: Any) -> Converter:
     return lambda c: c.emit(kind, [c.cast(c.tensor("self"), c.result.dtype)], **attributes)
 
 
-def chain(*kinds: str) -> Converter:
+@parametrised
+def chain(call: Call, *kinds: str) -> None:
     """Operators of one operand, one behind the other."""
-
-    def convert(call: Call) -> None:
-        value = call.cast(call.tensor("self"), call.result.dtype)
-        for kind in kinds[:-1]:
-            value = call.step(kind, [value])
-        call.emit(kinds[-1], [value])
-
-    return convert
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    for kind in kinds[:-1]:
+        value = call.step(kind, [value])
+    call.emit(kinds[-1], [value])
 
 
 def _test(kind: str) -> Converter:
@@ -34,30 +31,24 @@ def _test(kind: str) -> Converter:
     return lambda c: c.emit(kind, [c.tensor("self")])
 
 
-def _pair(kind: str) -> Converter:
+@parametrised
+def _pair(call: Call, kind: str) -> None:
     """Two operands in the type of the result."""
-
-    def convert(call: Call) -> None:
-        dtype = call.result.dtype
-        call.emit(kind, [call.operand("self", dtype), call.operand("other", dtype)])
-
-    return convert
+    dtype = call.result.dtype
+    call.emit(kind, [call.operand("self", dtype), call.operand("other", dtype)])
 
 
-def _scaled(kind: str) -> Converter:
+@parametrised
+def _scaled(call: Call, kind: str) -> None:
     """Two operands, the second one times `alpha`."""
-
-    def convert(call: Call) -> None:
-        dtype, alpha = call.result.dtype, call.get("alpha", 1)
-        other = call.operand("other", dtype)
-        if alpha != 1:
-            other = call.step("Mul", [other, call.scalar(alpha, dtype)], other.dims)
-        if not isinstance(call.get("other"), Tensor) and call.get("other") == 0:
-            call.finish(call.tensor("self"))
-        else:
-            call.emit(kind, [call.operand("self", dtype), other])
-
-    return convert
+    dtype, alpha = call.result.dtype, call.get("alpha", 1)
+    other = call.operand("other", dtype)
+    if alpha != 1:
+        other = call.step("Mul", [other, call.scalar(alpha, dtype)], other.dims)
+    if not isinstance(call.get("other"), Tensor) and call.get("other") == 0:
+        call.finish(call.tensor("self"))
+    else:
+        call.emit(kind, [call.operand("self", dtype), other])
 
 
 def _reversed(call: Call) -> None:
@@ -83,11 +74,6 @@ def _divide(call: Call) -> None:
         call.emit("Mul", [call.step("Sign", [quotient]), size])
 
 
-def _floor_divide(call: Call) -> None:
-    call.arguments = {**call.arguments, "rounding_mode": "floor"}
-    _divide(call)
-
-
 def _remainder(call: Call) -> None:
     """With the sign of the divisor."""
     dtype = call.result.dtype
@@ -105,43 +91,32 @@ def _c_remainder(call: Call) -> None:
     call.emit("Mod", [call.operand("self", dtype), call.operand("other", dtype)], fmod=1)
 
 
-def _compare(kind: str, *, negated: bool = False) -> Converter:
+@parametrised
+def _compare(call: Call, kind: str, *, negated: bool = False) -> None:
     """Two operands in the type that both fit in."""
-
-    def convert(call: Call) -> None:
-        dtype = promoted([call.get("self"), call.get("other")])
-        operands = [call.operand("self", dtype), call.operand("other", dtype)]
-        if negated:
-            equal = call.step(kind, operands, call.result.dims, "bool")
-            call.emit("Not", [equal])
-        else:
-            call.emit(kind, operands)
-
-    return convert
-
-
-def _logical(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        operands = [call.operand("self", "bool")]
-        if "other" in call.arguments:
-            operands.append(call.operand("other", "bool"))
+    dtype = promoted([call.get("self"), call.get("other")])
+    operands = [call.operand("self", dtype), call.operand("other", dtype)]
+    if negated:
+        equal = call.step(kind, operands, call.result.dims, "bool")
+        call.emit("Not", [equal])
+    else:
         call.emit(kind, operands)
 
-    return convert
+
+@parametrised
+def _logical(call: Call, kind: str) -> None:
+    operands = [call.operand("self", "bool")]
+    if "other" in call.arguments:
+        operands.append(call.operand("other", "bool"))
+    call.emit(kind, operands)
 
 
-def _bitwise(name: str) -> Converter:
+@parametrised
+def _bitwise(call: Call, name: str) -> None:
     """Flags have logical operators of their own."""
-    flags = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor", "BitwiseNot": "Not"}
-
-    def convert(call: Call) -> None:
-        dtype = call.result.dtype
-        operands = [call.operand("self", dtype)]
-        if "other" in call.arguments:
-            operands.append(call.operand("other", dtype))
-        call.emit(flags[name] if dtype == "bool" else name, operands)
-
-    return convert
+    dtype = call.result.dtype
+    operands = [call.operand(n, dtype) for n in ("self", "other") if n in call.arguments]
+    call.emit(name.removeprefix("Bitwise") if dtype == "bool" else name, operands)
 
 
 def _power(call: Call) -> None:
@@ -169,45 +144,37 @@ def _fill_masked(call: Call) -> None:
     call.emit("Where", [mask, call.operand("value", dtype), call.operand("self", dtype)])
 
 
-def _clamp(low: str, high: str) -> Converter:
+@parametrised
+def _clamp(call: Call, low: str, high: str) -> None:
     """Between two numbers or tensors, either of which may be absent."""
-
-    def convert(call: Call) -> None:
-        dtype = call.result.dtype
-        value = call.cast(call.tensor("self"), dtype)
-        bounds = [call.operand(n, dtype) if call.has(n) else None for n in (low, high)]
-        if any(b is not None and b.dims for b in bounds):
-            for kind, bound in zip(("Max", "Min"), bounds, strict=True):
-                if bound is not None:
-                    value = call.step(kind, [value, bound], call.result.dims)
-            call.finish(value)
-        else:
-            call.emit("Clip", [value, *bounds])
-
-    return convert
+    dtype = call.result.dtype
+    value = call.cast(call.tensor("self"), dtype)
+    bounds = [call.operand(n, dtype) if call.has(n) else None for n in (low, high)]
+    if any(b is not None and b.dims for b in bounds):
+        for kind, bound in zip(("Max", "Min"), bounds, strict=True):
+            if bound is not None:
+                value = call.step(kind, [value, bound], call.result.dims)
+        call.finish(value)
+    else:
+        call.emit("Clip", [value, *bounds])
 
 
-def _shifted(kind: str, shift: float, *, first: bool) -> Converter:
+@parametrised
+def _shifted(call: Call, kind: str, shift: float, *, first: bool) -> None:
     """`log1p` adds before, `expm1` takes away behind."""
-
-    def convert(call: Call) -> None:
-        value = call.cast(call.tensor("self"), call.result.dtype)
-        one = call.scalar(shift, value.dtype)
-        if first:
-            call.emit(kind, [call.step("Add", [value, one])])
-        else:
-            call.emit("Add", [call.step(kind, [value]), one])
-
-    return convert
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    one = call.scalar(shift, value.dtype)
+    if first:
+        call.emit(kind, [call.step("Add", [value, one])])
+    else:
+        call.emit("Add", [call.step(kind, [value]), one])
 
 
-def _logarithm(base: float) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.cast(call.tensor("self"), call.result.dtype)
-        log = call.step("Log", [value])
-        call.emit("Mul", [log, call.scalar(1 / math.log(base), value.dtype)])
-
-    return convert
+@parametrised
+def _logarithm(call: Call, base: float) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    log = call.step("Log", [value])
+    call.emit("Mul", [log, call.scalar(1 / math.log(base), value.dtype)])
 
 
 def _convert_type(call: Call) -> None:
@@ -216,19 +183,16 @@ def _convert_type(call: Call) -> None:
     call.finish(call.tensor("a"))
 
 
-def _combined(first: str, second: str) -> Converter:
+@parametrised
+def _combined(call: Call, first: str, second: str) -> None:
     """`self + value * (tensor1 op tensor2)`."""
-
-    def convert(call: Call) -> None:
-        dtype = call.result.dtype
-        pair = [call.operand("tensor1", dtype), call.operand("tensor2", dtype)]
-        made = call.step(second, pair, call.result.dims)
-        value = call.get("value", 1)
-        if value != 1:
-            made = call.step("Mul", [made, call.scalar(value, dtype)])
-        call.emit(first, [call.operand("self", dtype), made])
-
-    return convert
+    dtype = call.result.dtype
+    pair = [call.operand("tensor1", dtype), call.operand("tensor2", dtype)]
+    made = call.step(second, pair, call.result.dims)
+    value = call.get("value", 1)
+    if value != 1:
+        made = call.step("Mul", [made, call.scalar(value, dtype)])
+    call.emit(first, [call.operand("self", dtype), made])
 
 
 def _interpolated(call: Call) -> None:
@@ -280,7 +244,8 @@ POINTWISE: Mapping[str, Converter] = MappingProxyType(
         "div.{Tensor,Scalar}(self, other)": _divide,
         "div.{Tensor_mode,Scalar_mode}(self, other, rounding_mode)": _divide,
         "true_divide.Tensor(self, other)": _divide,
-        "floor_divide.{default,Scalar}(self, other)": _floor_divide,
+        "floor_divide.{default,Scalar}(self, other)":
+            with_arguments(_divide, rounding_mode="floor"),
         "remainder.{Tensor,Scalar}(self, other)": _remainder,
         "fmod.{Tensor,Scalar}(self, other)": _c_remainder,
         "pow.{Tensor_Scalar,Tensor_Tensor,Scalar}(self, exponent)": _power,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 
@@ -36,24 +38,21 @@ def _product(left: str, right: str) -> Converter:
     return lambda c: c.emit("MatMul", [c.tensor(left), c.tensor(right)])
 
 
-def _added(left: str, right: str) -> Converter:
+@parametrised
+def _added(call: Call, left: str, right: str) -> None:
     """`beta * self + alpha * left @ right`."""
-
-    def convert(call: Call) -> None:
-        dtype, dims = call.result.dtype, call.result.dims
-        alpha, beta = call.get("alpha", 1), call.get("beta", 1)
-        made = call.step("MatMul", [call.tensor(left), call.tensor(right)], dims)
-        if alpha != 1:
-            made = call.step("Mul", [made, call.scalar(alpha, dtype)])
-        if beta == 0:
-            call.alias(made)
-            return
-        bias = call.tensor("self")
-        if beta != 1:
-            bias = call.step("Mul", [bias, call.scalar(beta, dtype)])
-        call.emit("Add", [made, bias])
-
-    return convert
+    dtype, dims = call.result.dtype, call.result.dims
+    alpha, beta = call.get("alpha", 1), call.get("beta", 1)
+    made = call.step("MatMul", [call.tensor(left), call.tensor(right)], dims)
+    if alpha != 1:
+        made = call.step("Mul", [made, call.scalar(alpha, dtype)])
+    if beta == 0:
+        call.alias(made)
+        return
+    bias = call.tensor("self")
+    if beta != 1:
+        bias = call.step("Mul", [bias, call.scalar(beta, dtype)])
+    call.emit("Add", [made, bias])
 
 
 def _outer(call: Call) -> None:
@@ -72,7 +71,7 @@ def _attention(call: Call) -> None:
     query, key, value = (call.tensor(n) for n in ("query", "key", "value"))
     mask = call.optional("attn_mask") or call.optional("attn_bias")
     if not 2 < len(query.dims) <= 4 or len({len(t.dims) for t in (query, key, value)}) > 1:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     if len(query.dims) == 3:
         query, key, value = (_unsqueezed(call, t, 1) for t in (query, key, value))
         mask = _unsqueezed(call, mask, 1) if mask is not None and len(mask.dims) == 3 else mask

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from importers.torch_export.call import Call, Converter, UnsupportedError
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, Converter
 from ir.graph import Tensor
 
 
@@ -23,94 +25,79 @@ def reduced(call: Call, kind: str, value: Tensor, axes: Sequence[int]) -> Tensor
     return call.step(kind, [value, call.shape(list(axes))], dims, keepdims=1)
 
 
-def _reduce(kind: str) -> Converter:
+@parametrised
+def _reduce(call: Call, kind: str) -> None:
     """Over some dimensions or all of them, in the type of the result."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axes = axes_of(call, value)
-        value = call.cast(value, call.result.dtype)
-        if not value.dims:
-            call.alias(value)
-            return
-        keep = int(call.flag("keepdim"))
-        # ReduceMax and ReduceMin take axes as an operand like the others, from opset 18 on.
-        call.emit(kind, [value, call.shape(axes)], keepdims=keep)
-
-    return convert
+    value = call.tensor("self")
+    axes = axes_of(call, value)
+    value = call.cast(value, call.result.dtype)
+    if not value.dims:
+        call.alias(value)
+        return
+    keep = int(call.flag("keepdim"))
+    # ReduceMax and ReduceMin take axes as an operand like the others, from opset 18 on.
+    call.emit(kind, [value, call.shape(axes)], keepdims=keep)
 
 
-def _any_all(kind: str) -> Converter:
+@parametrised
+def _any_all(call: Call, kind: str) -> None:
     """Of flags: the largest or smallest of zeros and ones."""
-
-    def convert(call: Call) -> None:
-        value = call.cast(call.cast(call.tensor("self"), "bool"), "int32")
-        axes = axes_of(call, value)
-        keep = int(call.flag("keepdim"))
-        dims = call.result.dims
-        most = call.step(kind, [value, call.shape(axes)], dims, keepdims=keep)
-        call.finish(most)
-
-    return convert
+    value = call.cast(call.cast(call.tensor("self"), "bool"), "int32")
+    axes = axes_of(call, value)
+    keep = int(call.flag("keepdim"))
+    dims = call.result.dims
+    most = call.step(kind, [value, call.shape(axes)], dims, keepdims=keep)
+    call.finish(most)
 
 
-def _extreme(kind: str, index: str) -> Converter:
+@parametrised
+def _extreme(call: Call, kind: str, index: str) -> None:
     """The largest along one dimension, and where it is."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axis = call.axis("dim", len(value.dims))
-        keep = int(call.flag("keepdim"))
-        dims = call.result.dims
-        if call.wants(0):
-            call.alias(call.step(kind, [value, call.shape([axis])], dims, keepdims=keep))
-        if call.wants(1):
-            place = call.step(index, [value], dims, "int64", axis=axis, keepdims=keep)
-            call.alias(place, 1)
-
-    return convert
+    value = call.tensor("self")
+    axis = call.axis("dim", len(value.dims))
+    keep = int(call.flag("keepdim"))
+    dims = call.result.dims
+    if call.wants(0):
+        call.alias(call.step(kind, [value, call.shape([axis])], dims, keepdims=keep))
+    if call.wants(1):
+        place = call.step(index, [value], dims, "int64", axis=axis, keepdims=keep)
+        call.alias(place, 1)
 
 
-def _place(kind: str) -> Converter:
+@parametrised
+def _place(call: Call, kind: str) -> None:
     """Where the largest is: along one dimension, or in the flattened tensor."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        if not call.has("dim"):
-            flat = (math.prod(value.dims),)
-            value = call.step("Reshape", [value, call.shape(flat)], flat)
-            call.emit(kind, [value], axis=0, keepdims=0)
-            return
-        axis = call.axis("dim", len(value.dims))
-        call.emit(kind, [value], axis=axis, keepdims=int(call.flag("keepdim")))
-
-    return convert
+    value = call.tensor("self")
+    if not call.has("dim"):
+        flat = (math.prod(value.dims),)
+        value = call.step("Reshape", [value, call.shape(flat)], flat)
+        call.emit(kind, [value], axis=0, keepdims=0)
+        return
+    axis = call.axis("dim", len(value.dims))
+    call.emit(kind, [value], axis=axis, keepdims=int(call.flag("keepdim")))
 
 
-def _variance(*, root: bool, mean: bool) -> Converter:
+@parametrised
+def _variance(call: Call, *, root: bool, mean: bool) -> None:
     """The mean square of what is left of the mean, over a count less the correction."""
-
-    def convert(call: Call) -> None:
-        value = call.tensor("self")
-        axes = axes_of(call, value)
-        unbiased = call.get("unbiased", True)
-        correction = call.float("correction", 1.0 if unbiased else 0.0)
-        count = math.prod(value.dims[a] for a in axes)
-        average = reduced(call, "ReduceMean", value, axes)
-        rest = call.step("Sub", [value, average])
-        power = call.step("Mul", [rest, rest])
-        keep, result = int(call.flag("keepdim")), call.result
-        spread = call.step("ReduceMean", [power, call.shape(axes)], result.dims, keepdims=keep)
-        if correction and count > correction:
-            factor = call.scalar(count / (count - correction), value.dtype)
-            spread = call.step("Mul", [spread, factor])
-        call.alias(call.step("Sqrt", [spread]) if root else spread)
-        if mean and call.wants(1):
-            same = average.dims == result.dims
-            flat = call.shape(result.dims)
-            call.alias(average if same else call.step("Reshape", [average, flat], result.dims), 1)
-
-    return convert
+    value = call.tensor("self")
+    axes = axes_of(call, value)
+    unbiased = call.get("unbiased", True)
+    correction = call.float("correction", 1.0 if unbiased else 0.0)
+    count = math.prod(value.dims[a] for a in axes)
+    average = reduced(call, "ReduceMean", value, axes)
+    rest = call.step("Sub", [value, average])
+    power = call.step("Mul", [rest, rest])
+    keep, result = int(call.flag("keepdim")), call.result
+    spread = call.step("ReduceMean", [power, call.shape(axes)], result.dims, keepdims=keep)
+    if correction and count > correction:
+        factor = call.scalar(count / (count - correction), value.dtype)
+        spread = call.step("Mul", [spread, factor])
+    call.alias(call.step("Sqrt", [spread]) if root else spread)
+    if mean and call.wants(1):
+        same = average.dims == result.dims
+        flat = call.shape(result.dims)
+        call.alias(average if same else call.step("Reshape", [average, flat], result.dims), 1)
 
 
 def _norm(call: Call) -> None:
@@ -119,7 +106,7 @@ def _norm(call: Call) -> None:
     kinds: dict[object, str] = {1: "ReduceL1", 2: "ReduceL2"}
     kind = kinds.get(power) if isinstance(power, int | float) else None
     if kind is None:
-        raise UnsupportedError(call.node.target)
+        raise UnsupportedError(call.target)
     call.emit(kind, [value, call.shape(axes_of(call, value))], keepdims=int(call.flag("keepdim")))
 
 
@@ -129,21 +116,17 @@ def _log_sum_exp(call: Call) -> None:
     call.emit("ReduceLogSumExp", [value, axes], keepdims=int(call.flag("keepdim")))
 
 
-def _softmax(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.cast(call.tensor("self"), call.result.dtype)
-        call.emit(kind, [value], axis=call.axis("dim", len(value.dims), -1))
-
-    return convert
+@parametrised
+def _softmax(call: Call, kind: str) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    call.emit(kind, [value], axis=call.axis("dim", len(value.dims), -1))
 
 
-def _scan(kind: str) -> Converter:
-    def convert(call: Call) -> None:
-        value = call.cast(call.tensor("self"), call.result.dtype)
-        axis = call.writer.constant(call.axis("dim", len(value.dims)), "int64")
-        call.emit(kind, [value, axis])
-
-    return convert
+@parametrised
+def _scan(call: Call, kind: str) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    axis = call.writer.constant(call.axis("dim", len(value.dims)), "int64")
+    call.emit(kind, [value, axis])
 
 
 def _top(call: Call) -> None:
@@ -164,13 +147,13 @@ def _sort(call: Call) -> None:
 def _argsort(call: Call) -> None:
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims), -1)
-    ordered = call.writer.tensor(f"{call.node.name}/sorted", value.dims, value.dtype)
+    ordered = call.writer.tensor(f"{call.name}/sorted", value.dims, value.dtype)
     call.made[0] = call.result
-    call.writer.add(
-        "TopK", [value, call.shape([value.dims[axis]])], [ordered, call.result],
-        name=call.node.name, scope=call.node.scope, axis=axis,
-        largest=int(call.flag("descending")), sorted=1,
-    )  # fmt: skip
+    number = call.shape([value.dims[axis]])
+    largest = int(call.flag("descending"))
+    call.write(
+        "TopK", [value, number], [ordered, call.result], axis=axis, largest=largest, sorted=1
+    )
 
 
 REDUCTIONS: Mapping[str, Converter] = MappingProxyType(

@@ -13,7 +13,6 @@ from typing import Any
 
 from importers.errors import ModelError
 from importers.torch_export.program import (
-    ElementType,
     Kind,
     Meta,
     Node,
@@ -26,6 +25,7 @@ from importers.torch_export.program import (
     Value,
 )
 from importers.torch_export.pt2_program import MAX_NODES
+from importers.traced.call import ElementType
 from ir.dtypes import dtype_bits
 
 _AGAIN = "write the graph again"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from importers.traced.call import ElementType
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -20,14 +22,6 @@ class Size:
     """A number that follows from sizes: `"2*s0 + 1"`."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ElementType:
-    """An element type as an argument."""
-
-    name: str
-    """As graphs call it, e.g. `"bfloat16"`."""
 
 
 Value: TypeAlias = (

@@ -9,7 +9,6 @@ from typing import Any
 
 from importers.errors import ModelError
 from importers.torch_export.program import (
-    ElementType,
     Kind,
     Meta,
     Node,
@@ -23,6 +22,7 @@ from importers.torch_export.program import (
     Value,
 )
 from importers.torch_export.sizes import symbols_in
+from importers.traced.call import ElementType
 
 SCHEMA_MAJOR = (5, 8)
 """Oldest and newest major version whose graphs have the fields that are read here."""

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from importers.clean_up import cleaned
-from importers.errors import ModelError, UnboundError
-from importers.onnx import blamed, import_model
+from importers.errors import ModelError, UnboundError, check_bound, unknown_dimension
+from importers.facts import FileFacts, OpenDim
+from importers.files import file_size, readable
+from importers.onnx import blamed
 from importers.onnx_checks import MAX_DIM
 from importers.onnx_constants import model_values
 from importers.onnx_values import Array
-from importers.torch_export.archive import Archive, open_archive
+from importers.torch_export.archive import Archive, open_archive, stored_numbers
+from importers.torch_export.aten import entry_of
 from importers.torch_export.fx_program import fx_program
 from importers.torch_export.json_text import MAX_JSON_BYTES, read_json
 from importers.torch_export.program import Program
 from importers.torch_export.pt2_program import pt2_program
-from importers.torch_export.scopes import with_scopes
 from importers.torch_export.sizes import number_of, size_of, symbols_in
-from importers.torch_export.translation import Translated, translated
-from importers.torch_export.weights import with_numbers
+from importers.torch_export.translation import translated
+from importers.traced.translation import with_numbers
 from ir.graph import OpGraph, Role
+from ir.pairing import pairs
 from ir.symbols import Binding, sample_points
 from ir.texts import visible
 
@@ -60,7 +64,10 @@ def read_program(path: Path) -> Program:
         if path.is_dir():
             raise ModelError(f"{path} is a folder", str(path), "pass the file inside it")
         if path.suffix == ".json":
-            return fx_program(read_json(_text(path), str(path)), _name(path), str(path))
+            with readable(path):
+                file_size(path, MAX_JSON_BYTES, "split the model")
+                text = path.read_bytes()
+            return fx_program(read_json(text, str(path)), _name(path), str(path))
         with open_archive(path) as archive:
             entry = _graph_entry(archive)
             where = archive.where(entry)
@@ -80,24 +87,12 @@ def constant_values(
     with blamed(str(path)):
         program = read_program(path)
         found = translated(program, symbol_values(program, bind or {}))
-        return model_values(with_numbers(found.model, path), names)
+        with stored_numbers(path) as numbers_of:
+            return model_values(with_numbers(found.model, numbers_of), names)
 
 
 def _name(path: Path) -> str:
     return visible(path.name).removesuffix(".json").removesuffix(".fx").removesuffix(".pt2")
-
-
-def _text(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelError(
-                f"{path.name} is larger than {MAX_JSON_BYTES} bytes", str(path), "split the model"
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelError(
-            f"cannot read {path}: {error.strerror}", str(path), "check the path and its permissions"
-        ) from error
 
 
 def _graph_entry(archive: Archive) -> str:
@@ -117,40 +112,8 @@ def _graph_entry(archive: Archive) -> str:
 def graph_at(program: Program, point: Mapping[str, int]) -> OpGraph:
     """The program at one value of its symbols."""
     found = translated(program, symbol_values(program, point))
-    graph = import_model(found.model, program.name, {}, found.trained)
-    _check_sizes(graph, found)
-    given = {v for v in found.gradients.values() if v in graph.outputs}
-    gradients = {p: g for p, g in found.gradients.items() if g in given and p in graph.tensors}
-    notes = [*graph.notes, *found.notes]
-    if gradients and not graph.gradients:
-        notes.append(f"a traced training step: {len(gradients)} gradients are outputs of the graph")
-    symbols = dict(sorted(point.items()))
-    graph = replace(_with_state(graph, program), gradients=gradients, notes=tuple(notes))
-    graph = replace(graph, symbols=symbols)
-    return with_scopes(cleaned(graph))
-
-
-def _with_state(graph: OpGraph, program: Program) -> OpGraph:
-    """Buffers that the program writes are no inputs, though they are not constant either."""
-    state = {s.name for s in program.stored.values()} & set(graph.inputs)
-    tensors = {
-        n: replace(t, role=Role.BUFFER) if n in state else t for n, t in graph.tensors.items()
-    }
-    inputs = tuple(n for n in graph.inputs if n not in state)
-    return replace(graph, tensors=tensors, inputs=inputs).with_ops(graph.ops)
-
-
-def _check_sizes(graph: OpGraph, found: Translated) -> None:
-    """What the operators make must be what the tracer noted."""
-    for name, tensor in graph.tensors.items():
-        noted = found.tensors.get(name)
-        if noted is not None and noted.dims != tensor.dims:
-            raise ModelError(
-                f"the file says that {name!r} is {list(noted.dims)}, "
-                f"its operator makes {list(tensor.dims)}",
-                f"tensor {name!r}",
-                "export the program again",
-            )
+    graph = found.graph(program.name, "export the program again")
+    return _with_scopes(cleaned(replace(graph, symbols=dict(sorted(point.items())))))
 
 
 def bindable(program: Program) -> dict[str, str]:
@@ -177,23 +140,11 @@ def check_bindings(program: Program, bind: Mapping[str, int]) -> None:
     names = bindable(program)
     for name, size in bind.items():
         if name not in names:
-            shown = ", ".join(sorted(n for n in names if "." not in n)[:20])
-            raise ModelError(
-                f"the model has no dynamic dimension {name!r}",
-                "--bind",
-                f"its dynamic dimensions are {shown}"
-                if names
-                else "all its dimensions are fixed; leave --bind out",
-            )
+            raise unknown_dimension(name, sorted(n for n in names if "." not in n))
         limits = program.symbols.get(names[name])
         least = (limits.least if limits else None) or 1
         most = (limits.most if limits else None) or MAX_DIM
-        if not least <= size <= most:
-            raise ModelError(
-                f"dimension {name!r} is bound to {size}",
-                "--bind",
-                f"bind it to a number from {least} to {most}, for which the program was traced",
-            )
+        check_bound(name, size, most, least, ", for which the program was traced")
     missing = sorted(set(names.values()) - set(symbol_values(program, bind)))
     if missing:
         raise _unbound(program, missing)
@@ -232,3 +183,88 @@ def _range_guards(program: Program) -> Iterator[str]:
                 yield f"({text}) >= {limits.least}"
             if limits.most is not None:
                 yield f"({text}) <= {limits.most}"
+
+
+def _with_scopes(graph: OpGraph) -> OpGraph:
+    """The graph with a scope on every operator that has none and can be given one.
+
+    Tracers note none of a training step. An operator that reads a parameter is in the parameter's
+    module, others are where their operand comes from, and a backward operator is where its forward
+    operator is.
+    """
+    if not graph.is_training_step:
+        return graph
+    forward_of = pairs(graph)
+    scopes: dict[str, str] = {op.name: op.scope for op in graph.ops}
+    made_in: dict[str, str] = {
+        t.name: t.name.rpartition(".")[0]
+        for t in graph.tensors.values()
+        if t.role is Role.PARAMETER
+    }
+    for op in graph.ops:
+        if op.name in forward_of:
+            continue
+        weights = [n for n in op.inputs if n and graph.tensors[n].role is Role.PARAMETER]
+        near = [made_in[n] for n in (*weights, *op.inputs) if made_in.get(n)]
+        scopes[op.name] = op.scope or (near[0] if near else "")
+        made_in.update(dict.fromkeys(op.outputs, scopes[op.name]))
+    for backward, forward in forward_of.items():
+        scopes[backward] = scopes[backward] or scopes[forward]
+    note = f"{len(forward_of)} backward operators are paired with forward ones by data flow"
+    ops = tuple(replace(op, scope=scopes[op.name]) for op in graph.ops)
+    return replace(graph, ops=ops, notes=(*graph.notes, note))
+
+
+def program_facts(path: Path) -> FileFacts:
+    """Facts of the program in a file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    program = read_program(path)
+    kinds = Counter(_kind(node.target) for node in program.nodes)
+    return FileFacts(program.producer, kinds, tuple(_open_dims(program)), _becomes(program))
+
+
+def program_ranges(path: Path, bound: Collection[str]) -> dict[str, str]:
+    """Sizes of the symbols that the program limits on both sides, as `--bind` takes them.
+
+    Args:
+        path: the file.
+        bound: names that are bound already.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    program = read_program(path)
+    names = bindable(program)
+    taken = {names.get(name, name) for name in bound}
+    return {
+        name: f"{max(1, limits.least or 1)}..{limits.most}"
+        for name, limits in program.symbols.items()
+        if name in names and name not in taken and 1 < (limits.most or 0) <= MAX_DIM
+    }
+
+
+def _becomes(program: Program) -> dict[str, tuple[str, ...]]:
+    try:
+        found = translated(program, program.hints).becomes
+    except ModelError:
+        return {}
+    return {_kind(target): kinds for target, kinds in found.items() if entry_of(target)}
+
+
+def _kind(target: str) -> str:
+    if entry_of(target) is not None:
+        return target
+    space, _, name = target.partition(".")
+    return f"{space}::{name.removesuffix('.default')}"
+
+
+def _open_dims(program: Program) -> Iterator[OpenDim]:
+    for value in program.inputs:
+        for axis, dim in enumerate(program.metas[value].dims):
+            if isinstance(dim, str):
+                names = sorted(symbols_in(dim))
+                plain = len(names) == 1 and number_of(dim, {names[0]: 7}) == 7
+                yield OpenDim(value, axis, names[0] if plain else dim)

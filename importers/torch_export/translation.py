@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-
-import onnx
 
 from importers.errors import ModelError
 from importers.onnx_checks import check_dims
-from importers.onnx_writer import OPSET, Writer
 from importers.torch_export.aten import entry_of
-from importers.torch_export.call import Argument, Call, Unmade, convert
 from importers.torch_export.program import (
     Kind,
-    Meta,
     Node,
     Output,
     Program,
@@ -25,6 +19,9 @@ from importers.torch_export.program import (
     Value,
 )
 from importers.torch_export.sizes import number_of, size_of
+from importers.traced.call import Argument, Call
+from importers.traced.table import arguments_of
+from importers.traced.translation import Translated, Translation
 from ir.dtypes import SHORT_NAMES
 from ir.graph import Tensor
 
@@ -38,22 +35,6 @@ VIEWS = frozenset(
 """Calls whose result may share the memory of their operand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """An ONNX model, and what ONNX cannot say of it."""
-
-    model: onnx.ModelProto
-    trained: frozenset[str]
-    """Stored tensors that are parameters."""
-    gradients: Mapping[str, str]
-    """Parameter to the output that holds its gradient."""
-    tensors: Mapping[str, Tensor]
-    """As the tracer noted them."""
-    notes: tuple[str, ...]
-    kinds: Mapping[str, tuple[str, ...]]
-    """Operators of ONNX that the calls of each target became."""
-
-
 def translated(program: Program, bound: Mapping[str, int]) -> Translated:
     """The program as an ONNX model.
 
@@ -64,27 +45,20 @@ def translated(program: Program, bound: Mapping[str, int]) -> Translated:
     Raises:
         ModelError: a call that does not fit its operator, or a size that is unknown.
     """
-    work = _Translation(program, bound)
+    work = _Translation(program, bound, again="export the program again")
     work.run()
     return work.finished()
 
 
 @dataclass(slots=True)
-class _Translation:
+class _Translation(Translation):
     program: Program
     bound: Mapping[str, int]
-    writer: Writer = field(default_factory=Writer)
-    values: dict[str, Tensor] = field(default_factory=dict)
-    """What holds each value of the program at this place of it."""
     based: dict[str, str] = field(default_factory=dict)
     """Value that a view was taken of."""
     stale: set[str] = field(default_factory=set)
     """Values whose memory was overwritten through a view of them."""
-    unmade: set[str] = field(default_factory=set)
-    """Results that operators of the catalogue do not have."""
     trained: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    kinds: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def run(self) -> None:
         graph = self.writer.graph
@@ -104,58 +78,35 @@ class _Translation:
             self._node(node, used)
 
     def _declared(self, value: str, name: str) -> Tensor:
+        self.values[value] = self._tensor(value, name)
+        return self.values[value]
+
+    def _tensor(self, value: str, name: str) -> Tensor:
+        """A new tensor with the dims and the type of a value."""
         if value not in self.program.metas:
             raise ModelError(
                 f"nothing tells the size of {name!r}",
                 self.program.name,
                 "trace with torch.export, which notes the shape of every value",
             )
-        dims, dtype = self._type(self.program.metas[value], value)
-        self.values[value] = self.writer.tensor(name, dims, dtype)
-        return self.values[value]
-
-    def _type(self, meta: Meta, name: str) -> tuple[tuple[int, ...], str]:
-        where = f"tensor {name!r}"
+        meta, where = self.program.metas[value], f"tensor {value!r}"
         dims = tuple(size_of(d, self.bound, where) if isinstance(d, str) else d for d in meta.dims)
         check_dims(dims, where)
-        return dims, SHORT_NAMES.get(meta.dtype, meta.dtype)
+        return self.writer.tensor(name, dims, SHORT_NAMES.get(meta.dtype, meta.dtype))
 
     def _node(self, node: Node, used: frozenset[int]) -> None:
         entry = entry_of(node.target)
-        results = tuple(self._result(name) for name in node.results)
+        results = tuple(self._tensor(name, name) if name else None for name in node.results)
         arguments = {k: self._argument(v, node) for k, v in node.named.items()}
         positional = [self._argument(v, node) for v in node.positional]
-        if entry is not None:
-            if len(positional) > len(entry.parameters):
-                raise ModelError(
-                    f"{node.target} has {len(positional)} arguments", f"node {node.name!r}",
-                    "export the program again",
-                )  # fmt: skip
-            arguments = dict(zip(entry.parameters, positional, strict=False)) | arguments
-        else:
-            arguments = {f"#{i}": v for i, v in enumerate(positional)} | arguments
-        call = Call(self.writer, node, MappingProxyType(arguments), results, used)
-        count = len(self.writer.graph.node)
-        convert(call, None if entry is None else entry.convert, _unknown(node.target))
-        written = (n.op_type for n in self.writer.graph.node[count:])
-        self.kinds.setdefault(node.target, {}).update(dict.fromkeys(written))
-        for index, name in enumerate(node.results):
-            if name and index in call.made:
-                self.values[name] = call.made[index]
-            elif name:
-                self.unmade.add(name)
+        if entry is not None and len(positional) > len(entry.names):
+            what = f"{node.target} has {len(positional)} arguments"
+            raise ModelError(what, f"node {node.name!r}", self.again)
+        named = arguments_of(entry, positional, arguments)
+        call = Call(self.writer, node.name, node.target, node.scope, named, results, used)
+        converter = None if entry is None else entry.convert
+        self.write(call, converter, _unknown(node.target), node.results)
         self._track_memory(node, call)
-
-    def _result(self, name: str) -> Tensor | None:
-        if not name:
-            return None
-        if name not in self.program.metas:
-            raise ModelError(
-                f"nothing tells the size of {name!r}",
-                self.program.name,
-                "trace with torch.export, which notes the shape of every value",
-            )
-        return self.writer.tensor(name, *self._type(self.program.metas[name], name))
 
     def _argument(self, value: Value, node: Node) -> Argument:
         if isinstance(value, Reference):
@@ -165,15 +116,7 @@ class _Translation:
                     f"node {node.name!r}",
                     "export with .run_decompositions(), which leaves no writing in place",
                 )
-            if value.name in self.unmade:
-                return Unmade(value.name)
-            if value.name not in self.values:
-                raise ModelError(
-                    f"{value.name!r} is read before it is made",
-                    f"node {node.name!r}",
-                    "export the program again",
-                )
-            return self.values[value.name]
+            return self.held(value.name, f"node {node.name!r}")
         if isinstance(value, Size):
             number = number_of(value.text, self.bound)
             return (
@@ -204,36 +147,27 @@ class _Translation:
     def finished(self) -> Translated:
         outputs = [o for o in self.program.outputs if o.purpose is not Purpose.MUTATION]
         dropped = len(self.program.outputs) - len(outputs)
-        if dropped:
-            self.notes.append(f"{dropped} results that only update buffers were left out")
+        note = f"{dropped} results that only update buffers were left out"
         gradients = self._deliver(outputs)
-        model = onnx.ModelProto(ir_version=10, producer_name=self.program.producer)
-        model.opset_import.add(domain="", version=OPSET)
-        model.graph.CopyFrom(self.writer.graph)
-        known = self.writer.known
+        stored = frozenset(s.name for s in self.program.stored.values())
         return Translated(
-            model=model,
+            model=self.writer.model(self.program.producer),
             trained=frozenset(self.trained),
-            gradients=MappingProxyType(gradients),
-            tensors=known,
-            notes=tuple(self.notes),
-            kinds={target: tuple(found) for target, found in self.kinds.items()},
+            becomes=self.all_becomes(),
+            notes=(note,) if dropped else (),
+            gradients=gradients,
+            state=stored.intersection(i.name for i in self.writer.graph.input),
+            tensors=self.writer.known,
         )
 
-    def _deliver(self, outputs: Iterable[Output]) -> dict[str, str]:
+    def _deliver(self, outputs: Sequence[Output]) -> dict[str, str]:
         """Name the results; one that is an input, or two results at once, is copied."""
         made = {n for node in self.writer.graph.node for n in node.output}
         names: dict[str, str] = {}
         gradients: dict[str, str] = {}
         finals: list[tuple[str, Tensor]] = []
-        for output in outputs:
-            held = self.values.get(output.value)
-            if held is None:
-                raise ModelError(
-                    f"the result {output.value!r} is made by no node",
-                    self.program.name,
-                    "export the program again",
-                )
+        found = self.results([o.value for o in outputs], self.program.name)
+        for output, held in zip(outputs, found, strict=True):
             wanted = f"grad.{output.of}" if output.purpose is Purpose.GRADIENT else held.name
             free = held.name in made and held.name not in names
             if output.purpose is Purpose.GRADIENT:

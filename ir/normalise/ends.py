@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from ir.graph import Op, OpGraph, Tensor, unused_name
 
+ENDS = frozenset({"Loss", "Output"})
+"""Kinds of operators that stand behind the outputs of a model that is planned; no framework has
+them."""
+
 
 def add_ends(graph: OpGraph, *, training: bool) -> OpGraph:
     """The graph with a loss at every floating output when training, else with delivered outputs.

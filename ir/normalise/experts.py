@@ -39,7 +39,8 @@ def group_experts(graph: OpGraph) -> OpGraph:
             ops += _grouped(matches[op.name], tensors)
         elif op.name not in gathers:
             ops.append(op)
-    return _without_dead(_in_slots(replace(graph, ops=tuple(ops), tensors=tensors)))
+    graph = _in_slots(replace(graph, ops=tuple(ops), tensors=tensors))
+    return graph.with_live_ops(graph.ops)
 
 
 def _matches(graph: OpGraph) -> list[_Gathered]:
@@ -167,13 +168,3 @@ def _shifted(op: Op) -> dict[str, AttributeValue]:
             moved = tuple(int(v) + 1 for v in value)
             out[key] = (0, *moved) if key == "perm" else moved
     return out
-
-
-def _without_dead(graph: OpGraph) -> OpGraph:
-    wanted = set(graph.outputs)
-    kept: list[Op] = []
-    for op in reversed(graph.ops):
-        if wanted.intersection(op.outputs):
-            wanted.update(op.inputs)
-            kept.append(op)
-    return graph.with_ops(reversed(kept))

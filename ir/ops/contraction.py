@@ -5,7 +5,7 @@ leaves a partial sum.
 from __future__ import annotations
 
 from ir.ops.elementwise import pointwise_rule
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -119,7 +119,4 @@ def einsum_flops(view: OpView) -> int:
     return space
 
 
-@operator("Scale", rule=pointwise_rule, fusible=True)
-def _scale_flops(view: OpView) -> int:
-    """Every element times the attribute `scale`: what stands before a product or a bias."""
-    return view.outputs[0].elements
+enter("Scale", rule=pointwise_rule, fusible=True, flops=per_result(1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, per_result
 from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -19,34 +19,28 @@ def conv_rule(view: OpView) -> ShardingRule:
 
     MindSpore keeps the last of three dimensions of positions whole.
     """
-    builder = RuleBuilder()
-    data, weight = view.dims(0), view.dims(1)
-    groups = view.int("group", 1)
-    n, g = builder.factor(data[0]), builder.factor(groups)
-    c, o = builder.factor(weight[1]), builder.factor(weight[0] // groups)
-    group = (g,) if groups > 1 else ()
-    builder.uncut.update((g, c, o) if groups > 1 else ())
-    space, made = positions(view, builder, ((n,), (*group, c)), weight[2:])
-    builder.uncut.update(space[-1] if len(space) > 2 else ())
-    return builder.build(
-        [((n,), (*group, c), *space), ((*group, o), (c,), *((),) * (len(weight) - 2))],
-        [((n,), (*group, o), *made)],
-        order=(n, g, c, *range(o + 1, len(builder.sizes)), o),
-    )
+    return _conv_rule(view, transposed=False)
 
 
 def transposed_conv_rule(view: OpView) -> ShardingRule:
     """`n (g c) x..., (g c) o k... -> n (g o) y...`."""
+    return _conv_rule(view, transposed=True)
+
+
+def _conv_rule(view: OpView, *, transposed: bool) -> ShardingRule:
     builder = RuleBuilder()
     data, weight = view.dims(0), view.dims(1)
     groups = view.int("group", 1)
     n, g = builder.factor(data[0]), builder.factor(groups)
-    c, o = builder.factor(weight[0] // groups), builder.factor(weight[1])
+    sizes = (weight[1], weight[0] // groups)
+    c, o = builder.factors(sizes[::-1] if transposed else sizes)
     group = (g,) if groups > 1 else ()
     builder.uncut.update((g, c, o) if groups > 1 else ())
-    space, made = positions(view, builder, ((n,), (*group, c)), weight[2:], wider=True)
+    space, made = positions(view, builder, ((n,), (*group, c)), weight[2:], wider=transposed)
+    builder.uncut.update(space[-1] if len(space) > 2 and not transposed else ())
+    first, second = (c, o) if transposed else (o, c)
     return builder.build(
-        [((n,), (*group, c), *space), ((*group, c), (o,), *((),) * (len(weight) - 2))],
+        [((n,), (*group, c), *space), ((*group, first), (second,), *((),) * (len(weight) - 2))],
         [((n,), (*group, o), *made)],
         order=(n, g, c, *range(o + 1, len(builder.sizes)), o),
     )
@@ -149,16 +143,10 @@ def _average_pool_flops(view: OpView) -> int:
     return view.outputs[0].elements * math.prod(view.ints("kernel_shape", (1,)))
 
 
-@operator("GlobalAveragePool", rule=global_pool_rule)
-def _global_average_flops(view: OpView) -> int:
-    return view.graph.tensors[view.op.inputs[0]].elements
+enter("GlobalAveragePool", rule=global_pool_rule, flops=per_operand(1))
 
 
-@operator("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT)
-def _global_max_flops(view: OpView) -> int:
-    return view.graph.tensors[view.op.inputs[0]].elements
+enter("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=per_operand(1))
 
 
-@operator("Resize", "Upsample", rule=resize_rule, differentiable=(0,))
-def _resize_flops(view: OpView) -> int:
-    return 4 * view.outputs[0].elements
+enter("Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter, operator, per_result
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -45,111 +45,42 @@ def bias_add_rule(view: OpView) -> ShardingRule:
     return builder.build([data, ((factors[view.int("axis", 1)],),)], [data])
 
 
-def _elements(view: OpView) -> int:
-    return view.outputs[0].elements
-
-
-@operator(
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "Exp",
-    "Sqrt",
-    "Reciprocal",
-    rule=pointwise_rule,
-    broadcasts=True,
-    needs=Needs.RESULT,
-    fusible=True,
-)
-def _from_result_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator(
-    "Gelu", "HardSwish", "HardSigmoid", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign", "Erf",
-    "Log", "Abs", "Cos", "Sin", "Clip", "Swish", "Mish", "Celu", "ThresholdedRelu", "Tan", "Atan",
-    "Sinh", "Cosh", "Asin", "Acos", "Asinh", "Acosh", "Atanh",
-    "QuickGelu", "Shrink",
-    rule=pointwise_rule, broadcasts=True, needs=Needs.ITSELF, differentiable=(0,), fusible=True,
+_POINTWISE: tuple[tuple[Needs, tuple[int, ...] | None, int, tuple[str, ...]], ...] = (
+    (Needs.RESULT, None, 1, ("Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Reciprocal")),
+    (Needs.ITSELF, (0,), 4, (
+        "Gelu", "HardSwish", "HardSigmoid", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign",
+        "Erf", "Log", "Abs", "Cos", "Sin", "Clip", "Swish", "Mish", "Celu", "ThresholdedRelu",
+        "Tan", "Atan", "Sinh", "Cosh", "Asin", "Acos", "Asinh", "Acosh", "Atanh", "QuickGelu",
+        "Shrink",
+    )),
+    (Needs.OTHERS, None, 1, ("Mul",)),
+    (Needs.OPERANDS, None, 1, ("Div", "Pow", "Max", "Min", "PRelu", "Mod")),
+    (Needs.FIRST, (1, 2), 1, ("Where",)),
+    (Needs.NOTHING, (), 1, (
+        "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+        "IsNaN", "IsInf", "Sign", "Floor", "Ceil", "Round", "BitwiseAnd", "BitwiseOr", "BitwiseNot",
+        "BitwiseXor", "BitShift", "BitCast",
+    )),
 )  # fmt: skip
-def _from_operand_flops(view: OpView) -> int:
-    return 4 * _elements(view)
+"""What gradients need, which operands have one, and FLOPs for each element, by kinds."""
 
-
-@operator(
-    "BiasGelu", "FastGelu",
-    rule=pointwise_rule, broadcasts=True, needs=Needs.OPERANDS, fusible=True,
-    parameter_operands=(1,),
+for _needs, _differentiable, _count, _kinds in _POINTWISE:
+    enter(
+        *_kinds, rule=pointwise_rule, flops=per_result(_count), needs=_needs,
+        differentiable=_differentiable, broadcasts=True, fusible=True,
+    )  # fmt: skip
+# A bias is added first where there is one.
+enter(
+    "BiasGelu", "FastGelu", rule=pointwise_rule, flops=per_result(5), needs=Needs.OPERANDS,
+    broadcasts=True, fusible=True, parameter_operands=(1,),
 )  # fmt: skip
-def _biased_flops(view: OpView) -> int:
-    """A bias is added first where there is one."""
-    return 5 * _elements(view)
+enter("CastLike", "Dropout", rule=like_rule, flops=per_result(1), differentiable=(0,), fusible=True)
+enter("BiasAdd", rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,), fusible=True)
 
 
 @operator(
-    "Add",
-    "Sub",
-    "Sum",
-    "Mean",
-    "Neg",
-    "Identity",
-    "Cast",
-    rule=pointwise_rule,
-    broadcasts=True,
-    fusible=True,
-)
+    "Add", "Sub", "Sum", "Mean", "Neg", "Identity", "Cast",
+    rule=pointwise_rule, broadcasts=True, fusible=True,
+)  # fmt: skip
 def _linear_flops(view: OpView) -> int:
-    return _elements(view) * max(1, len(view.op.inputs) - 1)
-
-
-@operator("CastLike", "Dropout", rule=like_rule, differentiable=(0,), fusible=True)
-def _first_operand_linear_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator("BiasAdd", rule=bias_add_rule, parameter_operands=(1,), fusible=True)
-def _bias_add_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator("Mul", rule=pointwise_rule, broadcasts=True, needs=Needs.OTHERS, fusible=True)
-def _mul_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator(
-    "Div",
-    "Pow",
-    "Max",
-    "Min",
-    "PRelu",
-    "Mod",
-    rule=pointwise_rule,
-    broadcasts=True,
-    needs=Needs.OPERANDS,
-    fusible=True,
-)
-def _nonlinear_binary_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator(
-    "Where",
-    rule=pointwise_rule,
-    broadcasts=True,
-    needs=Needs.FIRST,
-    differentiable=(1, 2),
-    fusible=True,
-)
-def _where_flops(view: OpView) -> int:
-    return _elements(view)
-
-
-@operator(
-    "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN",
-    "IsInf", "Sign", "Floor", "Ceil", "Round", "BitwiseAnd", "BitwiseOr", "BitwiseNot",
-    "BitwiseXor", "BitShift", "BitCast",
-    rule=pointwise_rule, broadcasts=True, differentiable=(), fusible=True,
-)  # fmt: skip
-def _no_gradient_flops(view: OpView) -> int:
-    return _elements(view)
+    return view.outputs[0].elements * max(1, len(view.op.inputs) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, unknown_rule
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -21,14 +21,6 @@ def global_norm_rule(view: OpView) -> ShardingRule:
     )
     result = (*single(factors[:2]), *_whole(len(factors) - 2))
     return builder.build([single(factors)], [result])
-
-
-def whole_rule(view: OpView) -> ShardingRule:
-    """Places are counted in the whole tensor: all of it stays on one device."""
-    return RuleBuilder().build(
-        [None if t is None else _whole(len(t.dims)) for t in view.inputs],
-        [_whole(len(t.dims)) for t in view.outputs],
-    )
 
 
 def grid_sample_rule(view: OpView) -> ShardingRule:
@@ -126,14 +118,17 @@ def _operand_elements(view: OpView) -> int:
     return view.graph.tensors[view.op.inputs[0]].elements
 
 
-@operator("GlobalLpPool", rule=global_norm_rule, needs=Needs.OPERANDS_AND_RESULT)
-def _global_norm_flops(view: OpView) -> int:
-    return 3 * _operand_elements(view)
+enter("GlobalLpPool", rule=global_norm_rule, needs=Needs.OPERANDS_AND_RESULT, flops=per_operand(3))
 
 
-@operator("MaxUnpool", rule=whole_rule, needs=Needs.OTHERS, differentiable=(0,))
-def _unpool_flops(view: OpView) -> int:
-    return _operand_elements(view)
+def max_unpool_rule(view: OpView) -> ShardingRule:
+    """Places are counted in the whole tensor: all of it stays on one device."""
+    return unknown_rule(view)
+
+
+enter(
+    "MaxUnpool", rule=max_unpool_rule, needs=Needs.OTHERS, differentiable=(0,), flops=per_operand(1)
+)
 
 
 @operator("GridSample", rule=grid_sample_rule, needs=Needs.OPERANDS)
@@ -173,9 +168,7 @@ def _deform_conv_flops(view: OpView) -> int:
     return 8 * samples + 2 * view.outputs[0].elements * math.prod(view.dims(1)[1:])
 
 
-@operator("Col2Im", rule=fold_rule)
-def _fold_flops(view: OpView) -> int:
-    return _operand_elements(view)
+enter("Col2Im", rule=fold_rule, flops=per_operand(1))
 
 
 @operator("Det", rule=matrices_rule, needs=Needs.OPERANDS_AND_RESULT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -124,7 +124,18 @@ def _looked_up_bytes(view: OpView) -> int:
     return 2 * view.outputs[0].nbytes + (index.nbytes if index else 0)
 
 
-@operator(
+enter("TensorScatter", rule=tensor_scatter_rule, needs=Needs.OTHERS, differentiable=(0, 1))
+enter("ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2))
+enter("ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))
+enter("GatherElements", rule=gather_elements_rule, needs=Needs.OTHERS, differentiable=(0,))
+enter(
+    "GatherND",
+    rule=gather_nd_rule,
+    needs=Needs.OTHERS,
+    differentiable=(0,),
+    touched_bytes=_looked_up_bytes,
+)
+enter(
     "Gather",
     rule=gather_rule,
     needs=Needs.OTHERS,
@@ -132,16 +143,3 @@ def _looked_up_bytes(view: OpView) -> int:
     parameter_operands=(0,),
     touched_bytes=_looked_up_bytes,
 )
-@operator(
-    "GatherND",
-    rule=gather_nd_rule,
-    needs=Needs.OTHERS,
-    differentiable=(0,),
-    touched_bytes=_looked_up_bytes,
-)
-@operator("GatherElements", rule=gather_elements_rule, needs=Needs.OTHERS, differentiable=(0,))
-@operator("ScatterElements", rule=scatter_elements_rule, needs=Needs.OTHERS, differentiable=(0, 2))
-@operator("ScatterND", rule=scatter_nd_rule, needs=Needs.OTHERS, differentiable=(0, 2))
-@operator("TensorScatter", rule=tensor_scatter_rule, needs=Needs.OTHERS, differentiable=(0, 1))
-def _indexing_flops(_: OpView) -> int:
-    return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter, no_flops, per_operand
 from ir.rule import InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -27,11 +27,7 @@ def output_rule(view: OpView) -> ShardingRule:
     return builder.build([single(builder.factors(view.dims(0)))], [])
 
 
-@operator("Loss", rule=loss_rule, needs=Needs.ITSELF)
-def _loss_flops(view: OpView) -> int:
-    return 6 * view.graph.tensors[view.op.inputs[0]].elements
+enter("Loss", rule=loss_rule, needs=Needs.ITSELF, flops=per_operand(6))
 
 
-@operator("Output", rule=output_rule, differentiable=(), touched_bytes=lambda _: 0)
-def _output_flops(_: OpView) -> int:
-    return 0
+enter("Output", rule=output_rule, differentiable=(), touched_bytes=no_flops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter, per_operand
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -47,15 +47,19 @@ def _loss_rule(view: OpView, builder: RuleBuilder, factors: list[int]) -> Shardi
     return builder.build(operands, [loss, *[single(factors)] * (len(view.outputs) - 1)])
 
 
-@operator(
-    "NegativeLogLikelihoodLoss", rule=likelihood_rule, needs=Needs.OTHERS, differentiable=(0,)
+enter(
+    "NegativeLogLikelihoodLoss",
+    rule=likelihood_rule,
+    needs=Needs.OTHERS,
+    differentiable=(0,),
+    flops=per_operand(2, 1),
 )
-def _likelihood_flops(view: OpView) -> int:
-    return 2 * view.graph.tensors[view.op.inputs[1]].elements
 
 
-@operator(
-    "SoftmaxCrossEntropyLoss", rule=cross_entropy_rule, needs=Needs.OPERANDS, differentiable=(0,)
+enter(
+    "SoftmaxCrossEntropyLoss",
+    rule=cross_entropy_rule,
+    needs=Needs.OPERANDS,
+    differentiable=(0,),
+    flops=per_operand(6),
 )
-def _cross_entropy_flops(view: OpView) -> int:
-    return 6 * view.graph.tensors[view.op.inputs[0]].elements

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from collections.abc import Iterable
+
+from ir.ops.elementwise import aligned_map
+from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 MEAN_VARIANCE_EPSILON = 1e-9
 """Added to the deviation. Source: ONNX, function body of MeanVarianceNormalization."""
 
 
-def rms_norm_rule(view: OpView) -> ShardingRule:
-    """As a layer normalisation, with the mean square alone."""
-    return _norm_rule(view, statistics=1)
-
-
-def layer_norm_rule(view: OpView) -> ShardingRule:
+def layer_norm_rule(view: OpView, statistics: int = 2) -> ShardingRule:
     """`x: n ... h ..., scale: h ..., bias: h ...`: mean and variance over the dimensions from
     `axis` on.
     """
-    return _norm_rule(view, statistics=2)
-
-
-def _norm_rule(view: OpView, statistics: int) -> ShardingRule:
-    """Numbers of statistics for each row, exchanged forward and as many backward."""
-    builder = RuleBuilder()
     dims, axis = view.dims(0), view.int("axis", len(view.dims(0)) - 1)
-    factors = builder.factors(dims)
-    outer, inner = tuple(factors[:axis]), tuple(factors[axis:])
+    builder, factors = _statistics(view, range(len(dims))[axis:], statistics)
+    data = single(factors)
+    operands = [None if t is None else aligned_map(t.dims, dims, factors) for t in view.inputs[1:]]
+    moments: FactorMap = tuple((f,) if i < axis else () for i, f in enumerate(factors))
+    return builder.build([data, *operands], [data, *[moments] * (len(view.outputs) - 1)])
+
+
+def _statistics(
+    view: OpView, axes: Iterable[int], statistics: int
+) -> tuple[RuleBuilder, list[int]]:
+    """Factors of the first operand, with numbers of statistics over some of its axes, which are
+    exchanged forward and as many backward.
+    """
+    builder = RuleBuilder()
+    factors = builder.factors(view.dims(0))
+    inner = tuple(factors[a] for a in axes)
+    outer = tuple(f for f in factors if f not in inner)
     builder.internal.append(
         InternalCollective(inner, outer, forward=statistics, backward=statistics)
     )
     builder.uncut.update(inner)
-    data = single(factors)
-    operands: list[FactorMap | None] = [data]
-    for index in range(1, len(view.op.inputs)):
-        if not view.has(index):
-            operands.append(None)
-            continue
-        own = view.dims(index)
-        shift = len(dims) - len(own)
-        operands.append(
-            tuple((factors[shift + i],) if d == dims[shift + i] else () for i, d in enumerate(own))
-        )
-    moments: FactorMap = tuple((f,) if i < axis else () for i, f in enumerate(factors))
-    return builder.build(operands, [data, *[moments] * (len(view.outputs) - 1)])
+    return builder, factors
 
 
 def batch_norm_rule(view: OpView) -> ShardingRule:
@@ -56,33 +51,29 @@ def batch_norm_rule(view: OpView) -> ShardingRule:
     others = tuple(f for f in factors if f not in channel)
     if view.int("training", 1):
         builder.internal.append(InternalCollective(others, channel, forward=2, backward=2))
-    vectors: list[FactorMap | None] = [
-        (channel,) if view.has(i) else None for i in range(1, len(view.op.inputs))
-    ]
     extra: list[FactorMap | None] = [(channel,)] * (len(view.outputs) - 1)
-    return builder.build([single(factors), *vectors], [single(factors), *extra])
+    return builder.build([single(factors), *_vectors(view, channel)], [single(factors), *extra])
+
+
+def _vectors(view: OpView, channel: tuple[int, ...]) -> list[FactorMap | None]:
+    """Maps of all operands but the first, which have a number for each channel."""
+    return [None if t is None else (channel,) for t in view.inputs[1:]]
+
+
+def rms_norm_rule(view: OpView) -> ShardingRule:
+    """As a layer normalisation, with the mean square alone."""
+    return layer_norm_rule(view, statistics=1)
 
 
 def lp_norm_rule(view: OpView) -> ShardingRule:
     """One norm for each line along `axis`."""
-    return _over(view, (view.int("axis", len(view.dims(0)) - 1),), statistics=1)
+    builder, factors = _statistics(view, (view.int("axis", len(view.dims(0)) - 1),), 1)
+    return builder.build([single(factors)], [single(factors)])
 
 
 def mean_variance_rule(view: OpView) -> ShardingRule:
     """Mean and variance over `axes`."""
-    return _over(view, view.ints("axes", (0, 2, 3)), statistics=2)
-
-
-def _over(view: OpView, axes: tuple[int, ...], statistics: int) -> ShardingRule:
-    """Statistics over some axes of the only operand, exchanged forward and as many backward."""
-    builder = RuleBuilder()
-    factors = builder.factors(view.dims(0))
-    inner = tuple(factors[a] for a in axes)
-    outer = tuple(f for f in factors if f not in inner)
-    builder.internal.append(
-        InternalCollective(inner, outer, forward=statistics, backward=statistics)
-    )
-    builder.uncut.update(inner)
+    builder, factors = _statistics(view, view.ints("axes", (0, 2, 3)), 2)
     return builder.build([single(factors)], [single(factors)])
 
 
@@ -93,9 +84,7 @@ def instance_norm_rule(view: OpView) -> ShardingRule:
     builder.internal.append(
         InternalCollective(tuple(factors[2:]), tuple(factors[:2]), forward=2, backward=2)
     )
-    vectors: list[FactorMap | None] = [
-        ((factors[1],),) if view.has(i) else None for i in range(1, len(view.op.inputs))
-    ]
+    vectors = _vectors(view, (factors[1],))
     return builder.build([single(factors), *vectors], [single(factors)])
 
 
@@ -104,10 +93,7 @@ def group_norm_rule(view: OpView) -> ShardingRule:
     builder = RuleBuilder()
     dims = view.dims(0)
     factors = [builder.factor(d, locked=i > 0) for i, d in enumerate(dims)]
-    vectors: list[FactorMap | None] = [
-        ((),) if view.has(i) else None for i in range(1, len(view.op.inputs))
-    ]
-    return builder.build([single(factors), *vectors], [single(factors)])
+    return builder.build([single(factors), *_vectors(view, ())], [single(factors)])
 
 
 def local_response_rule(view: OpView) -> ShardingRule:
@@ -118,47 +104,23 @@ def local_response_rule(view: OpView) -> ShardingRule:
     return builder.build([single(factors)], [single(factors)])
 
 
-@operator(
-    "RMSNormalization",
-    "SimplifiedLayerNormalization",
-    rule=rms_norm_rule,
-    needs=Needs.ITSELF,
-    differentiable=(0, 1),
-    parameter_operands=(1,),
+_RULES: tuple[tuple[str, RuleFunction, tuple[int, ...], tuple[int, ...]], ...] = (
+    ("RMSNormalization", rms_norm_rule, (1,), ()),
+    ("SimplifiedLayerNormalization", rms_norm_rule, (1,), ()),
+    ("LayerNormalization", layer_norm_rule, (1, 2), ()),
+    ("BatchNormalization", batch_norm_rule, (1, 2), (3, 4)),
+    ("InstanceNormalization", instance_norm_rule, (1, 2), ()),
+    ("GroupNormalization", group_norm_rule, (1, 2), ()),
 )
-@operator(
-    "LayerNormalization",
-    rule=layer_norm_rule,
-    needs=Needs.ITSELF,
-    differentiable=(0, 1, 2),
-    parameter_operands=(1, 2),
-)
-@operator(
-    "BatchNormalization",
-    rule=batch_norm_rule,
-    needs=Needs.ITSELF,
-    differentiable=(0, 1, 2),
-    parameter_operands=(1, 2),
-    buffer_operands=(3, 4),
-)
-@operator(
-    "InstanceNormalization",
-    rule=instance_norm_rule,
-    needs=Needs.ITSELF,
-    differentiable=(0, 1, 2),
-    parameter_operands=(1, 2),
-)
-@operator(
-    "GroupNormalization",
-    rule=group_norm_rule,
-    needs=Needs.ITSELF,
-    differentiable=(0, 1, 2),
-    parameter_operands=(1, 2),
-)
-@operator("LpNormalization", rule=lp_norm_rule, needs=Needs.ITSELF)
-@operator("MeanVarianceNormalization", rule=mean_variance_rule, needs=Needs.ITSELF)
-def _normalisation_flops(view: OpView) -> int:
-    return 8 * view.outputs[0].elements
+"""By kind its rule, operands that hold weights, and those that hold running statistics."""
+
+for _kind, _rule, _weights, _buffers in _RULES:
+    enter(
+        _kind, rule=_rule, flops=per_result(8), needs=Needs.ITSELF,
+        differentiable=(0, *_weights), parameter_operands=_weights, buffer_operands=_buffers,
+    )  # fmt: skip
+enter("LpNormalization", rule=lp_norm_rule, flops=per_result(8), needs=Needs.ITSELF)
+enter("MeanVarianceNormalization", rule=mean_variance_rule, flops=per_result(8), needs=Needs.ITSELF)
 
 
 @operator("LRN", rule=local_response_rule, needs=Needs.OPERANDS_AND_RESULT)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ir.ops.contraction import matmul_flops, matmul_rule
 from ir.ops.convolution import conv_flops, conv_rule
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result
 from ir.ops.windows import with_whole_positions
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -156,34 +156,32 @@ def rounded_conv_rule(view: OpView) -> ShardingRule:
     return _completed(rule, (data, weight), result)
 
 
-@operator("QuantizeLinear", rule=scale_rule, differentiable=(), fusible=True)
-def _quantise_flops(view: OpView) -> int:
-    """Quotient, rounding, shift and clipping."""
-    return 4 * view.outputs[0].elements
+# Quotient, rounding, shift and clipping.
+enter("QuantizeLinear", rule=scale_rule, differentiable=(), fusible=True, flops=per_result(4))
 
 
-@operator(
-    "DequantizeLinear", rule=scale_rule, needs=Needs.OTHERS, differentiable=(1,), fusible=True
+enter(
+    "DequantizeLinear",
+    rule=scale_rule,
+    needs=Needs.OTHERS,
+    differentiable=(1,),
+    fusible=True,
+    flops=per_result(2),
 )
-def _dequantise_flops(view: OpView) -> int:
-    return 2 * view.outputs[0].elements
 
 
-@operator("DynamicQuantizeLinear", rule=dynamic_rule, differentiable=())
-def _dynamic_flops(view: OpView) -> int:
-    """Two comparisons, then as any quantisation."""
-    return 6 * view.outputs[0].elements
+# Two comparisons, then as any quantisation.
+enter("DynamicQuantizeLinear", rule=dynamic_rule, differentiable=(), flops=per_result(6))
 
 
-@operator(
+enter(
     "MatMulInteger",
     rule=integer_matmul_rule,
     engine=Engine.MATRIX,
     differentiable=(),
     parameter_operands=(1,),
+    flops=matmul_flops,
 )
-def _integer_matmul_flops(view: OpView) -> int:
-    return matmul_flops(view)
 
 
 @operator(
@@ -197,15 +195,14 @@ def _rounded_matmul_flops(view: OpView) -> int:
     return matmul_flops(_product_of(view, 0, 3)) + 4 * view.outputs[0].elements
 
 
-@operator(
+enter(
     "ConvInteger",
     rule=integer_conv_rule,
     engine=Engine.CONVOLUTION,
     differentiable=(),
     parameter_operands=(1,),
+    flops=conv_flops,
 )
-def _integer_conv_flops(view: OpView) -> int:
-    return conv_flops(view)
 
 
 @operator(

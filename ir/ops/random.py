@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import OpView, operator
+from ir.ops.registry import OpView, enter, operator, per_result
 from ir.rule import RuleBuilder, ShardingRule, single
 
 
@@ -26,14 +26,17 @@ def multinomial_rule(view: OpView) -> ShardingRule:
     return builder.build([((rows,), (classes,))], [((rows,), ())])
 
 
-@operator("RandomNormal", "RandomUniform", rule=drawn_rule, differentiable=())
-@operator("RandomNormalLike", "RandomUniformLike", "Bernoulli", rule=drawn_rule, differentiable=())
-def _drawn_flops(view: OpView) -> int:
-    """A counter-based generator takes some ten integer operations for a number.
-
-    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011 (Philox, 10 rounds).
-    """
-    return 10 * view.outputs[0].elements
+# A counter-based generator takes some ten integer operations for a number.
+# Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011 (Philox, 10 rounds).
+enter(
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    rule=drawn_rule,
+    differentiable=(),
+    flops=per_result(10),
+)
+enter("RandomNormal", "RandomUniform", rule=drawn_rule, differentiable=(), flops=per_result(10))
 
 
 @operator("Multinomial", rule=multinomial_rule, differentiable=())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter, per_operand, per_result
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -93,44 +93,47 @@ def softmax_rule(view: OpView) -> ShardingRule:
     return builder.build([single(factors)], [single(factors)])
 
 
-@operator("ReduceSum", "ReduceMean", rule=sum_rule, differentiable=(0,), fusible=True)
-def _sum_flops(view: OpView) -> int:
-    return view.graph.tensors[view.op.inputs[0]].elements
+enter(
+    "ReduceSum",
+    "ReduceMean",
+    rule=sum_rule,
+    differentiable=(0,),
+    fusible=True,
+    flops=per_operand(1),
+)
 
 
-@operator(
+enter(
+    "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
+    rule=internal_reduce_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,),
+    flops=per_operand(2),
+)  # fmt: skip
+enter(
     "ReduceMax",
     "ReduceMin",
     rule=extreme_rule,
     needs=Needs.OPERANDS_AND_RESULT,
     differentiable=(0,),
+    flops=per_operand(2),
 )
-@operator(
-    "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
-    rule=internal_reduce_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,),
-)  # fmt: skip
-def _internal_reduce_flops(view: OpView) -> int:
-    return 2 * view.graph.tensors[view.op.inputs[0]].elements
 
 
-@operator("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT)
-def _softmax_flops(view: OpView) -> int:
-    """Maximum, difference, exponential, sum and quotient of each element."""
-    return 5 * view.outputs[0].elements
+# Maximum, difference, exponential, sum and quotient of each element.
+enter("Softmax", "LogSoftmax", rule=softmax_rule, needs=Needs.RESULT, flops=per_result(5))
 
 
-@operator("ArgMax", "ArgMin", rule=locked_axis_rule, differentiable=())
-def _arg_flops(view: OpView) -> int:
-    return view.graph.tensors[view.op.inputs[0]].elements
+enter("ArgMax", "ArgMin", rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
 
 
-@operator("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,))
-def _top_k_flops(view: OpView) -> int:
-    return 8 * view.graph.tensors[view.op.inputs[0]].elements
+enter("TopK", rule=locked_axis_rule, needs=Needs.RESULT, differentiable=(0,), flops=per_operand(8))
 
 
-@operator("Hardmax", rule=locked_axis_rule, differentiable=())
-@operator("CumSum", rule=locked_axis_rule, differentiable=(0,))
-@operator("CumProd", rule=locked_axis_rule, needs=Needs.OPERANDS_AND_RESULT, differentiable=(0,))
-def _scan_flops(view: OpView) -> int:
-    return view.graph.tensors[view.op.inputs[0]].elements
+enter(
+    "CumProd",
+    rule=locked_axis_rule,
+    needs=Needs.OPERANDS_AND_RESULT,
+    differentiable=(0,),
+    flops=per_operand(1),
+)
+enter("CumSum", rule=locked_axis_rule, differentiable=(0,), flops=per_operand(1))
+enter("Hardmax", rule=locked_axis_rule, differentiable=(), flops=per_operand(1))

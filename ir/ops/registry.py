@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
@@ -113,6 +114,8 @@ class OperatorEntry:
     """Operands that hold running statistics: no gradient, no optimizer state."""
     touched_bytes: CountFunction | None = None
     """Bytes moved by the whole operator, where that is not operands plus results."""
+    family: str = ""
+    """The file of `ir/ops` that enters it."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -132,21 +135,47 @@ class OperatorFacts(TypedDict, total=False):
 _CATALOGUE: dict[str, OperatorEntry] = {}
 
 
-def operator(
-    *kinds: str,
-    rule: RuleFunction,
-    **facts: Unpack[OperatorFacts],
-) -> Callable[[CountFunction], CountFunction]:
-    """Enter kinds into the catalogue; the decorated function counts their FLOPs."""
+def no_flops(_: OpView) -> int:
+    """Of what only moves elements."""
+    return 0
 
-    def enter(flops: CountFunction) -> CountFunction:
-        for kind in kinds:
-            if kind in _CATALOGUE:
-                raise ValueError(f"operator {kind} is in the catalogue twice")
-            _CATALOGUE[kind] = OperatorEntry(kind, rule, flops, **facts)
+
+def enter(
+    *kinds: str, rule: RuleFunction, flops: CountFunction = no_flops, **facts: Unpack[OperatorFacts]
+) -> None:
+    """Enter kinds into the catalogue, in the family of the calling file."""
+    family = sys._getframe(1).f_globals["__name__"].rpartition(".")[2]  # noqa: SLF001
+    _enter(kinds, OperatorEntry("", rule, flops, family=family, **facts))
+
+
+def _enter(kinds: tuple[str, ...], entry: OperatorEntry) -> None:
+    for kind in kinds:
+        if kind in _CATALOGUE:
+            raise ValueError(f"operator {kind} is in the catalogue twice")
+        _CATALOGUE[kind] = replace(entry, kind=kind)
+
+
+def operator(
+    *kinds: str, rule: RuleFunction, **facts: Unpack[OperatorFacts]
+) -> Callable[[CountFunction], CountFunction]:
+    """As `enter`; the decorated function counts the FLOPs."""
+
+    def entered(flops: CountFunction) -> CountFunction:
+        family = flops.__module__.rpartition(".")[2]
+        _enter(kinds, OperatorEntry("", rule, flops, family=family, **facts))
         return flops
 
-    return enter
+    return entered
+
+
+def per_result(count: int) -> CountFunction:
+    """So many FLOPs for each element of the first result."""
+    return lambda view: count * view.outputs[0].elements
+
+
+def per_operand(count: int, index: int = 0) -> CountFunction:
+    """So many FLOPs for each element of an operand."""
+    return lambda view: count * view.graph.tensors[view.op.inputs[index]].elements
 
 
 def catalogue() -> Mapping[str, OperatorEntry]:
@@ -182,7 +211,7 @@ def _given_rule(view: OpView) -> ShardingRule:
     return parse_rule(given, operands, [t.dims for t in view.outputs])
 
 
-_UNKNOWN = OperatorEntry("", _given_rule, lambda _: 0, needs=Needs.OPERANDS)
+_UNKNOWN = OperatorEntry("", _given_rule, no_flops, needs=Needs.OPERANDS)
 
 
 def lookup(kind: str) -> OperatorEntry:

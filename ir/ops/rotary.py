@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, operator
+from ir.ops.registry import Needs, OpView, enter, per_result
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -34,13 +34,12 @@ def rotary_rule(view: OpView) -> ShardingRule:
     return builder.build([data, *tables, *places, *absent], [data])
 
 
-@operator(
+# Two products and an addition for every element.
+enter(
     "RotaryEmbedding",
     rule=rotary_rule,
     needs=Needs.OTHERS,
     differentiable=(0,),
     buffer_operands=(1, 2),
+    flops=per_result(3),
 )
-def _rotary_flops(view: OpView) -> int:
-    """Two products and an addition for every element."""
-    return 3 * view.outputs[0].elements

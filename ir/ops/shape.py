@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from ir.ops.registry import Engine, Needs, OpView, operator, unknown_rule
+from ir.ops.elementwise import aligned_map
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, unknown_rule
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -139,10 +140,7 @@ def expand_rule(view: OpView) -> ShardingRule:
     builder = RuleBuilder()
     dims, result = view.dims(0), view.result()
     factors = builder.factors(result)
-    shift = len(result) - len(dims)
-    operand = tuple(
-        (factors[shift + i],) if d == result[shift + i] else () for i, d in enumerate(dims)
-    )
+    operand = aligned_map(dims, result, factors)
     builder.uncut.update(set(factors) - {f for dim in operand for f in dim})
     return builder.build([operand, *[None] * (len(view.op.inputs) - 1)], [single(factors)])
 
@@ -217,29 +215,23 @@ def compress_rule(view: OpView) -> ShardingRule:
     return replace(rule, operands=(rule.operands[0], ((),)))
 
 
-@operator("Transpose", rule=transpose_rule)
-@operator("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
-@operator("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
-@operator("Trilu", rule=triangle_rule, differentiable=(0,))
-@operator("Slice", "Concat", rule=same_dims_rule, fusible=True)
-@operator("Split", rule=same_dims_rule)
-def _moved_flops(_: OpView) -> int:
-    return 0
+enter("Split", rule=same_dims_rule)
+enter("Slice", "Concat", rule=same_dims_rule, fusible=True)
+enter("Trilu", rule=triangle_rule, differentiable=(0,))
+enter("Tile", "Pad", rule=same_dims_rule, differentiable=(0,))
+enter("Expand", rule=expand_rule, differentiable=(0,), broadcasts=True)
+enter("Transpose", rule=transpose_rule)
 
 
-@operator("Reshape", "Flatten", rule=reshape_rule, engine=Engine.VIEW, differentiable=(0,))
-@operator("Squeeze", rule=squeeze_rule, engine=Engine.VIEW, differentiable=(0,))
-@operator("Unsqueeze", rule=unsqueeze_rule, engine=Engine.VIEW, differentiable=(0,))
-def _view_flops(_: OpView) -> int:
-    return 0
+enter("Unsqueeze", rule=unsqueeze_rule, engine=Engine.VIEW, differentiable=(0,))
+enter("Squeeze", rule=squeeze_rule, engine=Engine.VIEW, differentiable=(0,))
+enter("Reshape", "Flatten", rule=reshape_rule, engine=Engine.VIEW, differentiable=(0,))
 
 
-@operator("ReverseSequence", rule=reverse_sequence_rule, differentiable=(0,))
-@operator("Compress", rule=compress_rule, needs=Needs.OTHERS, differentiable=(0,))
-@operator("OneHot", rule=one_hot_rule, differentiable=())
-@operator("NonZero", rule=unknown_rule, differentiable=())
-def _placed_flops(_: OpView) -> int:
-    return 0
+enter("NonZero", rule=unknown_rule, differentiable=())
+enter("OneHot", rule=one_hot_rule, differentiable=())
+enter("Compress", rule=compress_rule, needs=Needs.OTHERS, differentiable=(0,))
+enter("ReverseSequence", rule=reverse_sequence_rule, differentiable=(0,))
 
 
 @operator("Unique", rule=unknown_rule, differentiable=())
@@ -249,7 +241,7 @@ def _unique_flops(view: OpView) -> int:
     return elements * max(1, elements.bit_length())
 
 
-@operator(
+enter(
     "Shape",
     "Size",
     "Range",
@@ -263,5 +255,3 @@ def _unique_flops(view: OpView) -> int:
     rule=whole_rule,
     differentiable=(),
 )
-def _constant_flops(_: OpView) -> int:
-    return 0

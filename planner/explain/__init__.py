@@ -1,10 +1,10 @@
 """Why a plan is as it is. Works on plans alone: a file is enough, on any machine, later."""
 
-from planner.explain.causes import Cause, CauseKind, why_candidate
+from planner.explain.breakpoints import Breakpoint, Range, Sensitivity
+from planner.explain.causes import Obstacle, ObstacleKind, why_candidate
 from planner.explain.difference_by_cause import CauseDelta, WhyNot
 from planner.explain.infeasible import Blame, Fix, Infeasibility, why_infeasible
-from planner.explain.posed import Hold
-from planner.explain.questions import summary, why, why_tensor
+from planner.explain.questions import why, why_tensor
 from planner.explain.records import (
     Candidate,
     CostPart,
@@ -20,16 +20,16 @@ from planner.explain.records import (
     Rival,
     StageStatus,
 )
+from planner.explain.restricted_problem import Hold
 from planner.explain.sensitivity import sensitivity
-from planner.explain.turns import Range, Sensitivity, Turn
+from planner.explain.summary import summary
 from planner.explain.why_not import why_not, why_not_search
 
 __all__ = [
     "Blame",
+    "Breakpoint",
     "Candidate",
-    "Cause",
     "CauseDelta",
-    "CauseKind",
     "CostPart",
     "FasterLink",
     "Fix",
@@ -39,6 +39,8 @@ __all__ = [
     "MemoryHolder",
     "MemoryStatus",
     "Neighbour",
+    "Obstacle",
+    "ObstacleKind",
     "OperatorCost",
     "OperatorExplanation",
     "PlanExplanation",
@@ -47,7 +49,6 @@ __all__ = [
     "Rival",
     "Sensitivity",
     "StageStatus",
-    "Turn",
     "WhyNot",
     "sensitivity",
     "summary",

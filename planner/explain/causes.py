@@ -10,16 +10,17 @@ round it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.explain.local_costs import edge_s, local_s, node_s
-from planner.explain.posed import Answer, Forced, Hold, Posed
-from planner.explain.single_entries import dear_pairs
+from planner.explain.guided import edge_s, edges_at, local_s, node_s
+from planner.explain.restricted_problem import Answer, Forced, Hold, RestrictedProblem
 from planner.problem import EdgeTable, NodeTable, Problem
 
 ALL_TERMS = 40
@@ -34,7 +35,7 @@ EQUAL = 1e-9
 """Relative difference below which two costs are the same number, computed in another order."""
 
 
-class CauseKind(StrEnum):
+class ObstacleKind(StrEnum):
     """What keeps a candidate from being chosen."""
 
     MEMORY = "memory limit"
@@ -44,10 +45,10 @@ class CauseKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Obstacle:
     """One thing without which the candidate would do better."""
 
-    kind: CauseKind
+    kind: ObstacleKind
     index: int
     """Which hold, node or edge of the problem; -1 for the limit."""
     share_s: float
@@ -72,7 +73,7 @@ class Cause:
 class Contest:
     """A candidate of some nodes against what a plan has there."""
 
-    posed: Posed
+    posed: RestrictedProblem
     plan: Answer
     """What was chosen, everywhere."""
     stay: Forced
@@ -101,7 +102,7 @@ class Contest:
         """The plan with nothing changed but the nodes in question and what cannot but follow."""
         return _moved(self.posed, self.plan.choice, self.rival)
 
-    def difference_s(self, posed: Posed) -> float:
+    def difference_s(self, posed: RestrictedProblem) -> float:
         """What the candidate costs more than what was chosen, all else chosen anew."""
         if not posed.is_allowed(self.rival):
             return math.inf
@@ -111,7 +112,7 @@ class Contest:
         return there - posed.compared(self.stay)[0] if posed.is_allowed(self.stay) else -there
 
 
-def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[Cause, ...]:
+def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[Obstacle, ...]:
     """What keeps a candidate from being chosen, the weightiest first.
 
     Args:
@@ -129,13 +130,13 @@ def causes(contest: Contest, rival: Answer | None, tried: int = TRIED) -> tuple[
         found += _of_entries(near, gap) if gap > EQUAL * contest.plan.cost_s else ()
     real = [cause for cause in found if cause.share_s > EQUAL * contest.plan.cost_s]
     ordered = sorted(real, key=lambda cause: _weight(cause, gap))
-    first: dict[tuple[CauseKind, int], Cause] = {}
+    first: dict[tuple[ObstacleKind, int], Obstacle] = {}
     for cause in ordered:
         first.setdefault((cause.kind, cause.index), cause)
     return tuple(first.values())
 
 
-def _of_entries(contest: Contest, gap: float) -> Iterator[Cause]:
+def _of_entries(contest: Contest, gap: float) -> Iterator[Obstacle]:
     """Single pairs of edges that are all that keeps the candidate away."""
     posed = contest.posed
     if not (math.isfinite(gap) and posed.is_allowed(contest.stay)):
@@ -146,15 +147,15 @@ def _of_entries(contest: Contest, gap: float) -> Iterator[Cause]:
     for pair in dear_pairs(posed, contest.rival, stay_s + equal_s, most):
         left = pair.there_s - stay_s
         left = left if left < -equal_s else 0.0
-        yield Cause(
-            CauseKind.EDGE, pair.edge, gap - left, left, pair.removed_s, pair.choice,
+        yield Obstacle(
+            ObstacleKind.EDGE, pair.edge, gap - left, left, pair.removed_s, pair.choice,
             is_near=posed.guide is not None,
         )  # fmt: skip
 
 
 def why_candidate(
     problem: Problem, node: int, candidate: int, holds: Sequence[Hold] = ()
-) -> tuple[Cause, ...]:
+) -> tuple[Obstacle, ...]:
     """Why a node of a problem at hand does not have a candidate, the weightiest cause first.
 
     Args:
@@ -163,37 +164,41 @@ def why_candidate(
         candidate: one that the best choice does not have; empty causes where it has.
         holds: what the user asked of nodes.
     """
-    posed = Posed(problem, tuple(holds)).thorough()
+    posed = RestrictedProblem(problem, tuple(holds)).thorough()
     plan, rival = posed.answer(), {node: np.array([candidate])}
     stay = {node: np.array([plan.choice[node]])}
     found = posed.answer(rival) if posed.is_allowed(rival) else None
     return causes(Contest(posed, plan, stay, rival), found)
 
 
-def _unbound(contest: Contest, rival: Answer | None) -> Iterator[tuple[CauseKind, int, Posed]]:
+def _unbound(
+    contest: Contest, rival: Answer | None
+) -> Iterator[tuple[ObstacleKind, int, RestrictedProblem]]:
     """The problem without each hold, and without the limit."""
     posed = contest.posed
     for number in range(len(posed.holds)):
-        yield CauseKind.HOLD, number, posed.without_hold(number)
+        yield ObstacleKind.HOLD, number, posed.without_hold(number)
     guided = posed.guide is not None
     if math.isfinite(posed.limit_bytes) and (guided or _may_bind(contest, rival)):
-        yield CauseKind.MEMORY, -1, posed.without_limit()
+        yield ObstacleKind.MEMORY, -1, posed.without_limit()
 
 
-def _measured(contest: Contest, gap: float, kind: CauseKind, index: int, other: Posed) -> Cause:
+def _measured(
+    contest: Contest, gap: float, kind: ObstacleKind, index: int, other: RestrictedProblem
+) -> Obstacle:
     left = contest.difference_s(other)
     share = gap - left if math.isfinite(left) else 0.0
     if abs(left) <= EQUAL * contest.plan.cost_s:
         left = 0.0
     direct = 0.0
-    if kind in {CauseKind.NODE, CauseKind.EDGE}:
+    if kind in {ObstacleKind.NODE, ObstacleKind.EDGE}:
         problem, term = contest.posed.problem, (kind, index)
         direct = term_s(problem, term, contest.moved) - term_s(problem, term, contest.plan.choice)
-    return Cause(kind, index, share, left, direct, is_near=other.guide is not None)
+    return Obstacle(kind, index, share, left, direct, is_near=other.guide is not None)
 
 
-def _weight(cause: Cause, gap: float) -> tuple[bool, float, float, int]:
-    bound = cause.kind in {CauseKind.MEMORY, CauseKind.HOLD} and cause.is_decisive
+def _weight(cause: Obstacle, gap: float) -> tuple[bool, float, float, int]:
+    bound = cause.kind in {ObstacleKind.MEMORY, ObstacleKind.HOLD} and cause.is_decisive
     weight = min(cause.share_s, gap) + DIRECT_WEIGHT * max(cause.direct_s, 0.0)
     return not bound, -weight, cause.left_s, cause.index
 
@@ -207,33 +212,40 @@ def _may_bind(contest: Contest, rival: Answer | None) -> bool:
     return any(not contest.posed.problem.fits(peak) for peak in peaks)
 
 
-def _capped(contest: Contest, rival: Answer, tried: int) -> Iterator[tuple[CauseKind, int, Posed]]:
+def _capped(
+    contest: Contest, rival: Answer, tried: int
+) -> Iterator[tuple[ObstacleKind, int, RestrictedProblem]]:
     """Problems in which one cost is nowhere higher than in the plan."""
     problem, chosen = contest.posed.problem, contest.plan.choice
     for kind, index in _suspects(contest, rival, tried):
-        if kind is CauseKind.NODE:
+        if kind is ObstacleKind.NODE:
             table = problem.node_tables[problem.node_table_of[index]]
-            node = NodeTable(
-                np.minimum(table.time_s, table.time_s[chosen[index]]),
-                table.memory_bytes,
-                table.axes,
+            at, loads = chosen[index], table.loads
+            node = replace(
+                table,
+                time_s=np.minimum(table.time_s, table.time_s[at]),
+                loads=None if loads is None else np.minimum(loads, loads[:, at, None]),
             )
             other = _with_node(problem, index, node)
         else:
             first, second = problem.edges[index]
             matrix = problem.edge_tables[problem.edge_table_of[index]]
             most = np.minimum(matrix.time_s, matrix.time_s[chosen[first], chosen[second]])
-            time_s = np.where(matrix.time_s == contest.posed.impossible_s, matrix.time_s, most)
-            edge = EdgeTable(time_s, matrix.memory_bytes)
+            barred = matrix.time_s == contest.posed.impossible_s
+            loads = matrix.loads
+            if loads is not None:
+                own = loads[:, chosen[first], chosen[second], None, None]
+                loads = np.where(barred, loads, np.minimum(loads, own))
+            edge = replace(matrix, time_s=np.where(barred, matrix.time_s, most), loads=loads)
             other = _with_edge(problem, index, edge)
         yield kind, index, replace(contest.posed, problem=other)
 
 
-def _suspects(contest: Contest, rival: Answer, tried: int) -> list[tuple[CauseKind, int]]:
+def _suspects(contest: Contest, rival: Answer, tried: int) -> list[tuple[ObstacleKind, int]]:
     """Nodes and edges that may cost the candidate more than the plan."""
     problem, chosen = contest.posed.problem, contest.plan.choice
-    every = [(CauseKind.NODE, i) for i in range(len(problem.sizes))]
-    every += [(CauseKind.EDGE, i) for i in range(len(problem.edges))]
+    every = [(ObstacleKind.NODE, i) for i in range(len(problem.sizes))]
+    every += [(ObstacleKind.EDGE, i) for i in range(len(problem.edges))]
     if len(every) <= ALL_TERMS and contest.is_quick:
         return every
     alone = contest.moved
@@ -248,7 +260,7 @@ def _suspects(contest: Contest, rival: Answer, tried: int) -> list[tuple[CauseKi
     return dear[:tried]
 
 
-def _moved(posed: Posed, chosen: Sequence[int], rival: Forced) -> tuple[int, ...]:
+def _moved(posed: RestrictedProblem, chosen: Sequence[int], rival: Forced) -> tuple[int, ...]:
     """The plan with nothing changed but the nodes in question and what cannot but follow."""
     for node, candidates in rival.items():
         out = list(chosen)
@@ -258,10 +270,10 @@ def _moved(posed: Posed, chosen: Sequence[int], rival: Forced) -> tuple[int, ...
     return tuple(chosen)
 
 
-def term_s(problem: Problem, term: tuple[CauseKind, int], choice: Sequence[int]) -> float:
+def term_s(problem: Problem, term: tuple[ObstacleKind, int], choice: Sequence[int]) -> float:
     """Seconds of one node or edge under a choice."""
     kind, index = term
-    return (node_s if kind is CauseKind.NODE else edge_s)(problem, index, choice)
+    return (node_s if kind is ObstacleKind.NODE else edge_s)(problem, index, choice)
 
 
 def _with_node(problem: Problem, index: int, table: NodeTable) -> Problem:
@@ -274,3 +286,68 @@ def _with_edge(problem: Problem, index: int, table: EdgeTable) -> Problem:
     of = list(problem.edge_table_of)
     of[index] = len(problem.edge_tables)
     return replace(problem, edge_tables=(*problem.edge_tables, table), edge_table_of=tuple(of))
+
+
+SAME = 1e-9
+"""Relative difference below which two pairs cost the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DearPair:
+    """A pair of an edge without whose cost the candidate would be as good as the plan's."""
+
+    edge: int
+    there_s: float
+    """What the best choice costs with the candidate and without that cost, in seconds."""
+    removed_s: float
+    """What it is spared."""
+    choice: tuple[int, ...]
+
+
+def dear_pairs(
+    posed: RestrictedProblem, rival: Forced, planned_s: float, most: int
+) -> Iterator[DearPair]:
+    """Pairs at the edges of the nodes in question that alone keep the candidate away.
+
+    Args:
+        posed: the problem.
+        rival: the nodes with the candidate in question.
+        planned_s: what the best choice costs without the candidate.
+        most: pairs of one edge; those of equal cost are one.
+    """
+    for index in sorted({e for node in rival for e in edges_at(posed.problem)[node]}):
+        yield from itertools.islice(_of_edge(posed, rival, planned_s, index), most)
+
+
+def _of_edge(
+    posed: RestrictedProblem, rival: Forced, planned_s: float, index: int
+) -> Iterator[DearPair]:
+    problem = posed.problem
+    table = problem.edge_tables[problem.edge_table_of[index]]
+    time_s = table.time_s
+    can_be = time_s != posed.impossible_s
+    least_s = float(time_s[can_be].min(initial=math.inf))
+    pairs = _pairs(problem, index, rival) & can_be & (time_s > least_s)
+    while pairs.any():
+        loads = table.loads
+        if loads is not None:
+            least = np.unravel_index(np.where(can_be, time_s, np.inf).argmin(), time_s.shape)
+            loads = np.where(pairs, loads[:, least[0], least[1], None, None], loads)
+        capped = replace(table, time_s=np.where(pairs, least_s, time_s), loads=loads)
+        lifted = replace(posed, problem=_with_edge(problem, index, capped))
+        there_s, choice = lifted.compared(rival)
+        first, second = problem.edges[index]
+        at = (choice[first], choice[second]) if choice else None
+        if at is None or there_s > planned_s or not pairs[at]:
+            return
+        yield DearPair(index, there_s, float(time_s[at]) - least_s, choice)
+        pairs &= ~np.isclose(time_s, time_s[at], rtol=SAME, atol=0.0)
+
+
+def _pairs(problem: Problem, index: int, rival: Forced) -> NDArray[np.bool_]:
+    """The pairs of an edge that have the candidate in question."""
+    ends = problem.edges[index]
+    sizes = [problem.sizes[end] for end in ends]
+    rows = [np.isin(np.arange(size), rival[end]) if end in rival else np.ones(size, dtype=bool)
+            for end, size in zip(ends, sizes, strict=True)]  # fmt: skip
+    return np.outer(*rows).astype(bool)

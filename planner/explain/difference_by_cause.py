@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ir.causes import cause_text
 from ir.plan import Plan
+from ir.plan_enums import Cause
 from ir.plan_stages import has_equal_stages
+from planner.candidates.operators import splits_in
 from planner.explain.records import Record
-from planner.splits import splits_in
 from topology.units import format_seconds
 
 MOST_CHANGES = 20
@@ -18,7 +19,7 @@ MOST_CHANGES = 20
 
 FASTER = "it is faster: the search for the plan ended too early"
 
-COMPUTE = ("compute forward", "compute backward", "optimizer update", "recompute")
+COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.UPDATE, Cause.RECOMPUTE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from planner.explain.local_costs import edges_at
-from planner.problem import EdgeTable, FloatArray, Interval, NodeTable, Problem
-from planner.restriction import IndexArray, original_choice, restricted
+from planner.problem import EdgeTable, FloatArray, Interval, NodeTable, Problem, tables_of
+from planner.reduction.restriction import IndexArray, original_choice, restricted
 from planner.solvers import Budget, Solution, solver_by_name
 
 QUICK = "dynamic_programming"
@@ -49,42 +49,28 @@ def priced(problem: Problem, per_byte: FloatArray) -> Problem:
     def weights(intervals: Sequence[Interval]) -> tuple[float, ...]:
         return tuple(float(running[end] - running[start]) for start, end in intervals)
 
-    nodes: dict[tuple[int, tuple[float, ...]], int] = {}
-    node_tables: list[NodeTable] = []
-    node_table_of = []
-    for table, intervals in zip(problem.node_table_of, problem.node_intervals, strict=True):
-        key = (table, weights(intervals))
-        if nodes.setdefault(key, len(node_tables)) == len(node_tables):
-            own = problem.node_tables[table]
-            time_s = _paid(own.time_s, own.memory_bytes, key[1])
-            node_tables.append(NodeTable(time_s, axes=own.axes))
-        node_table_of.append(nodes[key])
-    edges: dict[tuple[int, tuple[float, ...]], int] = {}
-    edge_tables: list[EdgeTable] = []
-    edge_table_of = []
-    for table, intervals in zip(problem.edge_table_of, problem.edge_intervals, strict=True):
-        key = (table, weights(intervals))
-        if edges.setdefault(key, len(edge_tables)) == len(edge_tables):
-            matrix = problem.edge_tables[table]
-            edge_tables.append(EdgeTable(_paid(matrix.time_s, matrix.memory_bytes, key[1])))
-        edge_table_of.append(edges[key])
-    return replace(
-        problem,
-        node_tables=tuple(node_tables),
-        edge_tables=tuple(edge_tables),
-        node_table_of=tuple(node_table_of),
-        edge_table_of=tuple(edge_table_of),
-        node_intervals=((),) * len(node_table_of),
-        edge_intervals=((),) * len(edge_table_of),
-        memory_limit_bytes=math.inf,
+    node_weights = [weights(intervals) for intervals in problem.node_intervals]
+    edge_weights = [weights(intervals) for intervals in problem.edge_intervals]
+
+    def node_table(node: int) -> NodeTable:
+        own = problem.node_tables[problem.node_table_of[node]]
+        paid_s = _paid_s(own.memory_bytes, node_weights[node])
+        return replace(own, memory_bytes=()).with_more(paid_s)
+
+    def edge_table(edge: int) -> EdgeTable:
+        own = problem.edge_tables[problem.edge_table_of[edge]]
+        paid_s = _paid_s(own.memory_bytes, edge_weights[edge])
+        return replace(own, memory_bytes=()).with_more(paid_s)
+
+    return problem.without_memory(
+        tables_of(zip(problem.node_table_of, node_weights, strict=True), node_table),
+        tables_of(zip(problem.edge_table_of, edge_weights, strict=True), edge_table),
     )
 
 
-def _paid(time_s: FloatArray, held: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray:
-    for own, weight in zip(held, weights, strict=True):
-        if weight:
-            time_s = time_s + weight * own
-    return time_s
+def _paid_s(held: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray | float:
+    pairs = zip(held, weights, strict=True)
+    return sum((weight * own for own, weight in pairs if weight), start=0.0)
 
 
 def at_prices(
@@ -165,3 +151,33 @@ def fixed_outside(
         own if node in area or choice[node] not in own else np.array([choice[node]], dtype=np.intp)
         for node, own in enumerate(allowed)
     ]
+
+
+def edge_s(problem: Problem, index: int, choice: Sequence[int]) -> float:
+    """Seconds of an edge under a choice."""
+    first, second = problem.edges[index]
+    table = problem.edge_tables[problem.edge_table_of[index]]
+    return float(table.time_s[choice[first], choice[second]])
+
+
+def node_s(problem: Problem, index: int, choice: Sequence[int]) -> float:
+    """Seconds of a node's own work under a choice."""
+    return float(problem.node_tables[problem.node_table_of[index]].time_s[choice[index]])
+
+
+def local_s(problem: Problem, choice: Sequence[int], node: int, candidate: int) -> float:
+    """Seconds of a candidate of a node and of the edges at it, everything else as chosen."""
+    other = list(choice)
+    other[node] = candidate
+    edges = (edge_s(problem, index, other) for index in edges_at(problem)[node])
+    return math.fsum((node_s(problem, node, other), *edges))
+
+
+@lru_cache(maxsize=4)
+def edges_at(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """The edges of every node, in ascending order."""
+    out: list[list[int]] = [[] for _ in problem.sizes]
+    for index, ends in enumerate(problem.edges):
+        for node in sorted(set(ends)):
+            out[node].append(index)
+    return tuple(map(tuple, out))

@@ -15,16 +15,15 @@ from costmodel.memory import Optimizer
 from ir.batch import BatchError, find_batch
 from ir.graph import OpGraph
 from ir.plan import Estimate
-from planner.asking.errors import UserError
-from planner.deadline import Deadline
-from planner.degrees import degrees_text
-from planner.dialects import TARGETS, Dialect
+from planner.candidates.dialects import TARGETS, Dialect
+from planner.constraints.degrees import degrees_text
+from planner.constraints.pins import pin_text
 from planner.explain.records import Record
 from planner.explain.trials import Trials
-from planner.fit import next_job_size
-from planner.pins import pin_text
-from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.soon import Soon
+from planner.pipeline.feasibility_probe import FeasibilityProbe
+from planner.pipeline.infeasibility import next_job_size
+from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
+from planner.requests.errors import UserError
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 from topology.units import format_bytes
@@ -247,7 +246,7 @@ def _fixes(
     yield from _enough_memory(trials, request, error)
     yield from _other_target(trials, request)
     yield from _smaller_batch(trials, request)
-    if request.training and request.optimizer.value.startswith("adam"):
+    if request.training and request.optimizer.keeps_moments:
         sgd = replace(request, optimizer=Optimizer.SGD)
         yield from _tried(trials, "optimizer", "--optimizer sgd", sgd)
     yield from _more_devices(trials, request, grow)
@@ -348,7 +347,7 @@ def _enough_memory(trials: Trials, request: SearchRequest, error: InfeasibleErro
         yield best[1]
 
 
-def _least_memory(room: Soon, error: InfeasibleError) -> tuple[float, float]:
+def _least_memory(room: FeasibilityProbe, error: InfeasibleError) -> tuple[float, float]:
     """Bytes that every plan needs, and those of the smallest choice that is known."""
     least = room.least()
     known = (least.peak_bytes, error.needed_bytes)

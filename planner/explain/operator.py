@@ -8,13 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.explain.case import Case
-from planner.explain.causes import CauseKind, Contest, causes
-from planner.explain.guided import Guide, at_prices
-from planner.explain.local_costs import edge_s, local_s
-from planner.explain.memory_price import MemoryPrices, held_at, memory_prices
-from planner.explain.posed import Answer, Posed
-from planner.explain.reasons import does_not_fit, is_missed, missed, node_name, reason_of
+from planner.explain.causes import Contest, ObstacleKind, causes
+from planner.explain.guided import Guide, at_prices, edge_s, local_s
+from planner.explain.plan_problem import PlanProblem
+from planner.explain.reasons import (
+    Subject,
+    Term,
+    Terms,
+    by_label,
+    does_not_fit,
+    is_missed,
+    missed,
+    node_name,
+    reason_of,
+)
 from planner.explain.records import (
     Candidate,
     CostPart,
@@ -23,10 +30,15 @@ from planner.explain.records import (
     OperatorExplanation,
     Reason,
 )
-from planner.explain.subject import Subject
-from planner.explain.terms import Term, Terms, by_label
+from planner.explain.restricted_problem import (
+    Answer,
+    MemoryPrices,
+    RestrictedProblem,
+    held_at,
+    memory_prices,
+)
 from planner.problem import FloatArray
-from planner.restriction import IndexArray
+from planner.reduction.restriction import IndexArray
 
 RIVALS = 3
 """Next best candidates that are shown."""
@@ -43,7 +55,7 @@ Report = Callable[[str], None]
 
 
 def explained(
-    case: Case,
+    case: PlanProblem,
     number: int,
     *,
     rivals: int = RIVALS,
@@ -66,7 +78,7 @@ def explained(
     return explaining.run(explaining.next_best(rivals) if not asked else explaining.best_of(asked))
 
 
-def guided(case: Case, prices: MemoryPrices) -> Case:
+def guided(case: PlanProblem, prices: MemoryPrices) -> PlanProblem:
     """The case with the plan as a guide to what fits, where the limit binds a large problem."""
     if len(case.choice) <= SMALL or not prices.per_byte.any() or not case.plan_answer.fits:
         return case
@@ -75,7 +87,7 @@ def guided(case: Case, prices: MemoryPrices) -> Case:
     return replace(case, posed=replace(case.posed, guide=guide))
 
 
-def memory_status(case: Case, prices: MemoryPrices) -> MemoryStatus:
+def memory_status(case: PlanProblem, prices: MemoryPrices) -> MemoryStatus:
     """How much the limit has a say in a plan."""
     return MemoryStatus(
         limit_bytes=case.posed.limit_bytes,
@@ -95,7 +107,7 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Explaining:
-    case: Case
+    case: PlanProblem
     subject: Subject
     prices: MemoryPrices
     report: Report
@@ -113,7 +125,7 @@ class _Explaining:
         chosen = self._candidate(_Shown(self.planned, self.case.plan_answer), ())
         shown = [self._candidate(rival, self._reasons(rival)) for rival in rivals]
         return OperatorExplanation(
-            name=self.case.plain(self.subject.node.name),
+            name=self.subject.node.origin.name,
             kind=self.subject.node.kind.value,
             label=self.subject.label(),
             scope=self.subject.scope(),
@@ -148,7 +160,7 @@ class _Explaining:
             out += [_Shown(each.candidate, None) for each in forbidden]
         return sorted(out, key=lambda s: math.inf if s.answer is None else s.answer.value_s)
 
-    def _best_of(self, pool: IndexArray, posed: Posed, count: int) -> Iterator[_Shown]:
+    def _best_of(self, pool: IndexArray, posed: RestrictedProblem, count: int) -> Iterator[_Shown]:
         for _ in range(count):
             if not len(pool):
                 return
@@ -225,7 +237,7 @@ class _Explaining:
 
     def _part(self, term: Term) -> CostPart:
         tensor = neighbour = ""
-        if term.owner is CauseKind.EDGE:
+        if term.owner is ObstacleKind.EDGE:
             edge = self.case.lowered.edges[term.index]
             other = edge.target if edge.source == self.number else edge.source
             tensor, neighbour = self.case.plain(edge.tensor), node_name(self.case, other)
@@ -259,11 +271,11 @@ class _Explaining:
         ours_first = edge.source == self.number
         at = case.choice[other]
         costs = matrix[:, at] if ours_first else matrix[at, :]
-        port, place = (edge.target_port, at) if ours_first else (edge.source_port, at)
-        state = port.states[port.of[place % len(port.of)]]
+        table = edge.target_layouts if ours_first else edge.source_layouts
+        state = table.states[table.of[case.lowered.nodes[other].row(at)]]
         best = self._least(costs)
         return Neighbour(
-            name=case.plain(case.lowered.nodes[other].name),
+            name=case.lowered.nodes[other].origin.name,
             kind=case.lowered.nodes[other].kind.value,
             tensor=case.plain(edge.tensor),
             layout=Subject(case, other).layout_text(state.forward),
@@ -280,7 +292,7 @@ class _Explaining:
         return int(costs.argmin())
 
 
-def delta_by_cause(case: Case, choice: Sequence[int]) -> Mapping[str, float]:
+def delta_by_cause(case: PlanProblem, choice: Sequence[int]) -> Mapping[str, float]:
     """What a choice costs more than the plan, by cause; sums to the difference of the two."""
     terms = Terms(case.lowered)
     before, after = by_label(terms.of_choice(case.choice)), by_label(terms.of_choice(choice))
@@ -291,7 +303,7 @@ def delta_by_cause(case: Case, choice: Sequence[int]) -> Mapping[str, float]:
     return {label: each for label, each in found.items() if each}
 
 
-def _without_holds_on(posed: Posed, number: int) -> Posed:
+def _without_holds_on(posed: RestrictedProblem, number: int) -> RestrictedProblem:
     for index in reversed(range(len(posed.holds))):
         if number in posed.holds[index].allowed:
             posed = posed.without_hold(index)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 
-from exporters.folding import common_scope
-from ir.plan import Pipeline, Plan
-from planner.explain.case import Case, case_of
+from ir.folding import common_scope
+from ir.plan import Plan
+from planner.constraints.pins import cuts_text, listed
+from planner.explain.infeasible import Infeasibility, why_infeasible
 from planner.explain.operator import RIVALS, explained
-from planner.explain.records import InStage, OperatorExplanation, PlanExplanation
-from planner.explain.stage_case import stage_case
-from planner.explain.stage_summary import summarised_stages
-from planner.explain.subject import Subject
-from planner.explain.summary import summarised
-from planner.pins import cuts_text, listed
-from planner.request import Cuts, RequestError
-
-Report = Callable[[str], None]
-"""Receives one line of progress."""
+from planner.explain.plan_problem import PlanProblem, problem_of
+from planner.explain.reasons import Subject
+from planner.explain.records import InStage, OperatorExplanation
+from planner.request import Cuts, InfeasibleError, RequestError
+from planner.requests.machines import machine
+from planner.requests.search_options import SearchOptions
+from planner.requests.searches import Question
+from planner.requests.sources import Document
+from planner.search import Report
+from topology.cluster import Cluster
 
 
 def why(
@@ -48,25 +48,22 @@ def why(
     return _placed(plan, stage, case, found)
 
 
-def at_operator(plan: Plan, operator: str) -> tuple[int, Case, int]:
+def at_operator(plan: Plan, operator: str) -> tuple[int, PlanProblem, int]:
     """The stage of an operator, the problem that it is part of, and its node there.
 
     Raises:
         RequestError: the plan has no such operator.
     """
-    stage = 0 if plan.pipeline is None else _stage_of_operator(plan, operator)
-    case = _case(plan, stage)
+    stage = 0 if plan.pipeline.is_single else _stage_of_operator(plan, operator)
+    case = problem_of(plan, stage % plan.pipeline.parts)
     return stage, case, case.operator_named(operator)
 
 
-def _case(plan: Plan, stage: int) -> Case:
-    """The problem that a stage is part of."""
-    return case_of(plan) if plan.pipeline is None else stage_case(plan, stage % plan.pipeline.parts)
-
-
-def _placed(plan: Plan, stage: int, case: Case, found: OperatorExplanation) -> OperatorExplanation:
-    pipeline: Pipeline | None = plan.pipeline
-    if pipeline is None:
+def _placed(
+    plan: Plan, stage: int, case: PlanProblem, found: OperatorExplanation
+) -> OperatorExplanation:
+    pipeline = plan.pipeline
+    if pipeline.is_single:
         return found
     work_s = case.plan_answer.cost_s
     place = InStage(stage, len(pipeline.stages), pipeline.micro_batches, work_s)
@@ -100,7 +97,7 @@ def _with_cuts(subject: Subject, cuts: Cuts) -> tuple[int, ...]:
     found = tuple(i for i in range(subject.size) if subject.cuts(i) == cuts)
     if not found:
         known = dict.fromkeys(subject.cuts_text(i) for i in range(subject.size))
-        name = subject.case.plain(subject.node.name)
+        name = subject.node.origin.name
         raise RequestError(
             f"operator {name} cannot be cut {cuts_text(cuts)}\n  at:  --cuts\n"
             f"  fix: use one of {listed(list(known))}"
@@ -118,8 +115,8 @@ def why_tensor(
     Raises:
         RequestError: the plan has no such tensor.
     """
-    stage = 0 if plan.pipeline is None else _stage_of_tensor(plan, tensor)
-    case = _case(plan, stage)
+    stage = 0 if plan.pipeline.is_single else _stage_of_tensor(plan, tensor)
+    case = problem_of(plan, stage % plan.pipeline.parts)
     maker = next((op.name for op in plan.graph.ops if tensor in op.outputs), None)
     decided = any(t.name == tensor for t in plan.tensors)
     if maker is not None and not decided:
@@ -141,13 +138,36 @@ def _stage_of_tensor(plan: Plan, name: str) -> int:
     return found[0]
 
 
-def summary(plan: Plan, report: Report = lambda _: None) -> PlanExplanation:
-    """What costs most, what limits memory, the closest rivals, and what faster links would bring.
+def why_nothing_fits(
+    found: Question, asked: SearchOptions, machine_file: Document | None,
+    error: InfeasibleError, report: Report = lambda _: None,
+) -> Infeasibility:  # fmt: skip
+    """Reasons, and changes that were tried; after Ctrl-C those that were tried until then.
 
     Args:
-        plan: with or without stages; nothing else is needed.
+        found: what was asked.
+        asked: the same as text.
+        machine_file: what `asked.cluster` names, if that is no bundled machine.
+        error: how the search ended.
         report: receives progress.
     """
-    if plan.pipeline is not None:
-        return summarised_stages(plan, report)
-    return summarised(plan, case_of(plan), report)
+    named = asked.cluster if machine_file is None else machine_file
+
+    def grow(devices: int) -> Cluster:
+        return machine(named, devices, asked.product, found.request).cluster
+
+    graph = found.model.graph(dict(found.request.bind))
+    if not error.interrupted:
+        report("nothing fits: looking for the least change with which something does")
+    request = found.left
+    return why_infeasible(graph, found.machine.cluster, request, error, grow, report=report)
+
+
+def with_fixes(error: InfeasibleError, found: Infeasibility) -> InfeasibleError:
+    """The error with the changes that were tried in place of those that were only reckoned."""
+    remedies = tuple(fix.text for fix in found.fixes) or error.remedies
+    return InfeasibleError(
+        error.what, error.needed_bytes, error.available_bytes, error.contributors, remedies,
+        error.baselines, interrupted=found.interrupted,
+        out_of_time=found.out_of_time or error.out_of_time,
+    )  # fmt: skip

@@ -1,21 +1,173 @@
-"""Causes in the user's words."""
+"""A decision of a plan, the cost of a choice term by term, and causes in the user's words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from planner.explain.case import Case
-from planner.explain.causes import EQUAL, Cause, CauseKind, term_s
+import numpy as np
+
+from costmodel.collectives import CollectiveModel
+from costmodel.redistribution import UNREACHABLE_S
+from ir.graph import Role
+from ir.layout import Layout
+from ir.plan_enums import Cause
+from planner.candidates.layout_tables import LayoutTable
+from planner.constraints.pins import cuts_text
+from planner.explain.causes import EQUAL, Obstacle, ObstacleKind, term_s
 from planner.explain.difference_by_cause import FASTER
-from planner.explain.posed import Answer
+from planner.explain.plan_problem import PlanProblem
 from planner.explain.records import Reason
-from planner.explain.terms import Term, Terms, by_label
-from planner.lowered import NodeKind
+from planner.explain.restricted_problem import Answer
+from planner.lowering.lowered import Lowered, Node, NodeKind
+from planner.lowering.parameters import host_bytes, host_s
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.reduction.restriction import IndexArray
+from planner.request import Cuts
 from topology.units import format_bytes, format_seconds
 
+ROUNDING = 1e-12
+"""Relative size below which what is left of a sum is rounding."""
 
-def reason_of(case: Case, cause: Cause, alternatives: Sequence[Sequence[int]]) -> Reason:
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One part of the cost of a step."""
+
+    owner: ObstacleKind
+    """`node` or `edge`."""
+    index: int
+    """Which one of the problem."""
+    what: str
+    """`compute forward`, `compute backward`, `recompute`, `optimizer update`, what optimizer state
+    takes from and to the host, a collective such as `all_reduce`, or `other`."""
+    tier: str
+    """Outermost tier that a collective crosses; empty for computation."""
+    cause: str
+    """For a collective: `forward`, `activation gradient`, `parameter gather`, `gradient sync` or
+    `inside operators`."""
+    time_s: float
+
+    @property
+    def label(self) -> str:
+        """As `time_by_cause` of a plan has it."""
+        return f"{self.what} in {self.tier}" if self.tier else self.what
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Splits the costs of a lowered problem; parts sum to its tables' entries."""
+
+    lowered: Lowered
+
+    @property
+    def _micro_batches(self) -> int:
+        """The problem is that of a whole step, what is priced of one micro-batch."""
+        return self.lowered.setting.micro_batches
+
+    def _in_block(self, name: str) -> bool:
+        """Whether the backward pass computes an operator again with its block."""
+        liveness = self.lowered.liveness
+        return liveness.block_of(liveness.position[name]) is not None
+
+    @cached_property
+    def _model(self) -> CollectiveModel:
+        return CollectiveModel(self.lowered.setting.cluster, self.lowered.setting.mesh)
+
+    def of_choice(self, choice: Sequence[int]) -> list[Term]:
+        """All parts of what a choice costs."""
+        out: list[Term] = []
+        for index, candidate in enumerate(choice):
+            out += self.of_node(index, candidate)
+        for index, edge in enumerate(self.lowered.edges):
+            out += self.of_edge(index, choice[edge.source], choice[edge.target])
+        return out
+
+    def near(self, choice: Sequence[int], node: int) -> list[Term]:
+        """The parts that a node and its edges have."""
+        out = [*self.of_node(node, choice[node])]
+        for index, edge in enumerate(self.lowered.edges):
+            if node in {edge.source, edge.target}:
+                out += self.of_edge(index, choice[edge.source], choice[edge.target])
+        return out
+
+    def of_node(self, index: int, candidate: int) -> Iterator[Term]:
+        """Parts of a node's own cost."""
+        problem, node = self.lowered.problem, self.lowered.nodes[index]
+        total = float(problem.node_tables[problem.node_table_of[index]].time_s[candidate])
+        if node.candidates is None:
+            yield from self._of_tensor(index, candidate, total)
+            return
+        at, found = node.row(candidate), node.candidates
+        times, forward_s = self._micro_batches, float(found.forward_s[at])
+        again_s = forward_s if self._in_block(node.name) else 0.0
+        backward_s = float(found.backward_s[at]) - again_s
+        parts = [
+            Term(ObstacleKind.NODE, index, what, "", "", spent_s * times)
+            for what, spent_s in (
+                (Cause.COMPUTE_FORWARD, forward_s),
+                (Cause.COMPUTE_BACKWARD, backward_s),
+                (Cause.RECOMPUTE, again_s),
+            )
+        ]
+        for item in found.inner[at]:
+            if item.forward + item.backward:
+                tier = self._model.tier_of(tuple(sorted(item.axes)))
+                what, spent_s = item.kind.value, item.time_s * times
+                parts.append(Term(ObstacleKind.NODE, index, what, tier, Cause.INSIDE, spent_s))
+        yield from (part for part in parts if part.time_s)
+        again = bool(node.columns.recompute[candidate])
+        left = total - math.fsum(part.time_s for part in parts)
+        yield from self._rest(
+            ObstacleKind.NODE, index, Cause.RECOMPUTE if again else "other", left, total
+        )
+
+    def _of_tensor(self, index: int, candidate: int, total: float) -> Iterator[Term]:
+        """What a tensor is computed again for, or the update of a parameter."""
+        node, host = self.lowered.nodes[index], 0.0
+        if node.kind is NodeKind.PARAMETER:
+            host = host_s(self.lowered, host_bytes(self.lowered, node, candidate))
+        if host:
+            yield Term(ObstacleKind.NODE, index, Cause.HOST, "", "", host)
+        what = Cause.RECOMPUTE if node.kind is NodeKind.TENSOR else Cause.UPDATE
+        yield from self._rest(ObstacleKind.NODE, index, what, total - host, total)
+
+    def of_edge(self, index: int, source: int, target: int) -> Iterator[Term]:
+        """Parts of an edge's cost: the collectives behind it."""
+        problem, edge = self.lowered.problem, self.lowered.edges[index]
+        total = float(problem.edge_tables[problem.edge_table_of[index]].time_s[source, target])
+        if total >= UNREACHABLE_S:
+            yield Term(ObstacleKind.EDGE, index, "cannot be reached", "", "", total)
+            return
+        left = total
+        for move in self.lowered.transfers(self.lowered.flow(edge, source, target)):
+            step = move.step
+            if step.kind is not None and step.time_s:
+                tier = self._model.tier_of(tuple(sorted(step.axes)))
+                spent_s = step.time_s * (1 if move.once else self._micro_batches)
+                left -= spent_s
+                yield Term(ObstacleKind.EDGE, index, step.kind.value, tier, move.cause, spent_s)
+        yield from self._rest(ObstacleKind.EDGE, index, "other", left, total)
+
+    @staticmethod
+    def _rest(
+        kind: ObstacleKind, index: int, what: str, left: float, whole: float
+    ) -> Iterator[Term]:
+        if abs(left) > ROUNDING * abs(whole):
+            yield Term(kind, index, what, "", "", left)
+
+
+def by_label(terms: Iterable[Term]) -> dict[str, float]:
+    """Seconds by cause, as `time_by_cause` of a plan has them."""
+    out: dict[str, list[float]] = {}
+    for term in terms:
+        out.setdefault(term.label, []).append(term.time_s)
+    return {label: math.fsum(times) for label, times in out.items()}
+
+
+def reason_of(case: PlanProblem, cause: Obstacle, alternatives: Sequence[Sequence[int]]) -> Reason:
     """A cause as a sentence.
 
     Args:
@@ -35,50 +187,52 @@ def reason_of(case: Case, cause: Cause, alternatives: Sequence[Sequence[int]]) -
     )
 
 
-def does_not_fit(case: Case, rival: Answer) -> Reason:
+def does_not_fit(case: PlanProblem, rival: Answer) -> Reason:
     """The reason of a candidate with which nothing fits into memory, limit or not lifted."""
     text = (
         f"nothing fits with it: the smallest found needs {format_bytes(rival.peak_bytes)} "
         f"of {format_bytes(case.posed.limit_bytes)}"
     )
-    return Reason(CauseKind.MEMORY.value, "", text, None, math.inf, decisive=False)
+    return Reason(ObstacleKind.MEMORY.value, "", text, None, math.inf, decisive=False)
 
 
-def is_missed(case: Case, rival: Answer) -> bool:
+def is_missed(case: PlanProblem, rival: Answer) -> bool:
     """Whether a search with the candidate finds what the search of the plan did not."""
     plan_s = case.plan_answer.cost_s
     return rival.fits and rival.cost_s < plan_s * (1 - EQUAL)
 
 
-def missed(case: Case, rival: Answer) -> Reason:
+def missed(case: PlanProblem, rival: Answer) -> Reason:
     """The reason of a candidate with which a search finds a faster plan."""
     gain_s = case.plan_answer.cost_s - rival.cost_s
     return Reason("search", "", FASTER, None, -gain_s, decisive=True)
 
 
-def node_name(case: Case, number: int) -> str:
+def node_name(case: PlanProblem, number: int) -> str:
     """An operator by its name, a tensor by its name and what it is."""
     node = case.lowered.nodes[number]
-    name = case.plain(node.name)
+    name = node.origin.name
     return name if node.kind is NodeKind.OPERATOR else f"{node.kind} {name}"
 
 
-def _name(case: Case, cause: Cause) -> str:
-    if cause.kind is CauseKind.HOLD:
+def _name(case: PlanProblem, cause: Obstacle) -> str:
+    if cause.kind is ObstacleKind.HOLD:
         return case.posed.holds[cause.index].text
-    if cause.kind is CauseKind.NODE:
+    if cause.kind is ObstacleKind.NODE:
         return node_name(case, cause.index)
-    if cause.kind is CauseKind.EDGE:
+    if cause.kind is ObstacleKind.EDGE:
         edge = case.lowered.edges[cause.index]
         ends = (node_name(case, edge.source), node_name(case, edge.target))
         return f"{case.plain(edge.tensor)} from {ends[0]} to {ends[1]}"
     return ""
 
 
-def _text(case: Case, cause: Cause, name: str, alternatives: Sequence[Sequence[int]]) -> str:
-    if cause.kind is CauseKind.HOLD:
+def _text(
+    case: PlanProblem, cause: Obstacle, name: str, alternatives: Sequence[Sequence[int]]
+) -> str:
+    if cause.kind is ObstacleKind.HOLD:
         return f"{name} holds the plan: {_then(cause)} without it"
-    if cause.kind is CauseKind.MEMORY:
+    if cause.kind is ObstacleKind.MEMORY:
         limit = format_bytes(case.posed.limit_bytes)
         return f"the memory of {limit} per device: {_then(cause)} without the limit"
     term = (cause.kind, cause.index)
@@ -91,7 +245,7 @@ def _text(case: Case, cause: Cause, name: str, alternatives: Sequence[Sequence[i
     return f"{noun} takes {format_seconds(after)}, in the plan {format_seconds(before)}"
 
 
-def _then(cause: Cause) -> str:
+def _then(cause: Obstacle) -> str:
     about = "about " if cause.is_near else ""
     if cause.left_s < 0:
         gain = format_seconds(-cause.left_s)
@@ -103,10 +257,10 @@ def _then(cause: Cause) -> str:
     return f"{about}{format_seconds(cause.share_s)} of the difference would go"
 
 
-def _noun(case: Case, cause: Cause, choice: Sequence[int]) -> str:
+def _noun(case: PlanProblem, cause: Obstacle, choice: Sequence[int]) -> str:
     """What a node does or an edge moves, with the largest parts of it."""
     terms = Terms(case.lowered)
-    if cause.kind is CauseKind.NODE:
+    if cause.kind is ObstacleKind.NODE:
         parts = [*terms.of_node(cause.index, choice[cause.index])]
         return f"the work of {_name(case, cause)} ({_parts(parts)})"
     edge = case.lowered.edges[cause.index]
@@ -117,3 +271,104 @@ def _noun(case: Case, cause: Cause, choice: Sequence[int]) -> str:
 def _parts(parts: Sequence[Term]) -> str:
     found = sorted(by_label(parts).items(), key=lambda kv: -kv[1])
     return ", ".join(label for label, _ in found[:2]) or "nothing"
+
+
+Shown = tuple[tuple[str, ...], tuple[str, ...]]
+"""Layouts of inputs and of results."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One node of the problem."""
+
+    case: PlanProblem
+    number: int
+
+    @property
+    def node(self) -> Node:
+        return self.case.lowered.nodes[self.number]
+
+    @property
+    def size(self) -> int:
+        return self.case.lowered.problem.sizes[self.number]
+
+    @cached_property
+    def _evidence(self) -> PlanBuilder:
+        return PlanBuilder(self.case.lowered, self.case.choice)
+
+    def layouts(self, candidate: int) -> Shown:
+        """Layouts that a candidate gives to operands and results; of a tensor its own."""
+        node = self.node
+        if node.candidates is None:
+            return (), (self.layout_text(node.layout(candidate).forward),)
+        at, found = node.row(candidate), node.candidates
+        return (
+            tuple(self._port_text(port, at) for port in found.operands),
+            tuple(self._port_text(port, at) for port in found.results),
+        )
+
+    def _port_text(self, table: LayoutTable | None, row: int) -> str:
+        return "-" if table is None else self.layout_text(table.states[table.of[row]].forward)
+
+    def layout_text(self, layout: Layout) -> str:
+        """A layout with the names of the mesh axes."""
+        return str(self._evidence.named(layout))
+
+    def cuts(self, candidate: int) -> Cuts | None:
+        """In how many parts an operator's candidate cuts each operand; None for a tensor."""
+        node = self.node
+        if node.candidates is None:
+            return None
+        at, sizes = node.row(candidate), self.case.lowered.setting.mesh.sizes
+        graph = self.case.graph
+        op = next(op for op in graph.ops if op.name == node.name)
+        out: list[tuple[int, ...]] = []
+        for name, port in zip(op.inputs, node.candidates.operands, strict=True):
+            tensor = graph.tensors.get(name)
+            if tensor is None or not tensor.dims or tensor.role is Role.CONSTANT:
+                continue
+            whole = Layout(((),) * len(tensor.dims))
+            layout = whole if port is None else port.states[port.of[at]].forward
+            out.append(layout.shards(sizes))
+        return tuple(out)
+
+    def cuts_text(self, candidate: int) -> str:
+        """As `--pin` takes them; the layout of a tensor."""
+        cuts = self.cuts(candidate)
+        return self.layouts(candidate)[1][0] if cuts is None else cuts_text(cuts)
+
+    @cached_property
+    def looks(self) -> tuple[Shown, ...]:
+        """Layouts of every candidate."""
+        known: dict[int, Shown] = {}
+        rows = self.node.columns.assignment.tolist()
+        for candidate, row in enumerate(rows):
+            if row not in known:
+                known[row] = self.layouts(candidate)
+        return tuple(known[row] for row in rows)
+
+    def alike(self, candidate: int) -> IndexArray:
+        """Candidates with the same layouts, whatever they compute again."""
+        look = self.looks[candidate]
+        return np.array([i for i, own in enumerate(self.looks) if own == look], dtype=np.intp)
+
+    def label(self) -> str:
+        """Kind of an operator; dims and element type of a tensor."""
+        graph = self.case.graph
+        if self.node.kind is NodeKind.OPERATOR:
+            return next(op.label for op in graph.ops if op.name == self.node.name)
+        tensor = graph.tensors[self.node.name]
+        return f"{'x'.join(map(str, tensor.dims)) or 'scalar'} {tensor.dtype}"
+
+    def scope(self) -> str:
+        if self.node.kind is not NodeKind.OPERATOR:
+            return ""
+        return next(op.scope for op in self.case.graph.ops if op.name == self.node.name)
+
+    def edges(self) -> Iterator[tuple[int, int]]:
+        """Edges at the node: number and the node at the other end."""
+        for index, edge in enumerate(self.case.lowered.edges):
+            if edge.source == self.number:
+                yield index, edge.target
+            elif edge.target == self.number:
+                yield index, edge.source

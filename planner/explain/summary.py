@@ -1,35 +1,44 @@
-"""A plan in the large: what costs most, what limits it, what comes next, and faster links."""
+"""A plan in the large: what costs most, what each stage does, what limits it, what comes next."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from exporters.folding import folded
-from ir.plan import Baseline, Plan
-from planner.explain.case import Case, case_of
+from ir.folding import folded
+from ir.graph import Role
+from ir.plan import Baseline, Pipeline, Plan, PlannedOperator
+from ir.plan_enums import Cause, MemoryCause
+from ir.plan_stages import once_in_step, overlap_text, part_times, send_times, stage_plan
+from planner.candidates.operators import splits_in
+from planner.constraints.pins import cuts_text
 from planner.explain.causes import EQUAL, Contest, causes
-from planner.explain.memory_price import memory_prices
 from planner.explain.operator import delta_by_cause, guided, memory_status
-from planner.explain.posed import Answer
-from planner.explain.reasons import does_not_fit, is_missed, missed, node_name, reason_of
+from planner.explain.plan_problem import PlanProblem, problem_of, step_s
+from planner.explain.reasons import Subject, does_not_fit, is_missed, missed, node_name, reason_of
 from planner.explain.records import (
     FasterLink,
     MemoryHolder,
+    MemoryStatus,
     OperatorCost,
     PlanExplanation,
     Rival,
+    StageStatus,
 )
-from planner.explain.subject import Subject
-from planner.explain.terms import Term, Terms
-from planner.lowered import NodeKind
+from planner.explain.restricted_problem import Answer, memory_prices
+from planner.repricing.other_machine import repriced
+from planner.request import Cuts
 from topology.cluster import Cluster, Tier
+from topology.units import format_bytes, format_seconds
 
 OPERATORS = 10
 """Groups of equal operators that are listed."""
+PER_STAGE = 3
+"""The same of each stage."""
 CONTENDERS = 5
 """Groups of operators for which the best other way is sought."""
 TRIED = 2
@@ -41,77 +50,166 @@ WORTHWHILE = 1e-9
 Report = Callable[[str], None]
 
 
-def summarised(plan: Plan, case: Case, report: Report = lambda _: None) -> PlanExplanation:
-    """The summary of a plan.
+def summary(plan: Plan, report: Report = lambda _: None) -> PlanExplanation:
+    """What costs most, what limits memory, the closest rivals, and what faster links would bring.
 
     Args:
-        plan: without pipeline stages.
-        case: the same as a problem.
+        plan: nothing else is needed.
         report: receives progress.
     """
-    report("the price of memory")
-    prices = memory_prices(case.posed)
-    case = guided(case, prices)
-    groups = _groups(case)
-    operators = sorted((_cost(case, each) for each in groups), key=lambda c: (-c.time_s, c.example))
+    whole = _Whole(plan)
+    report("the price of memory in the stage that holds most")
+    tightest = problem_of(plan, whole.fullest)
+    prices = memory_prices(tightest.posed)
+    slowest = guided(tightest, prices)
+    if whole.slowest != whole.fullest:
+        slowest = problem_of(plan, whole.slowest)
+        slowest = guided(slowest, memory_prices(slowest.posed))
+    memory = memory_status(tightest, prices)
+    staged = not plan.pipeline.is_single
     return PlanExplanation(
-        step_time_s=case.plan_answer.cost_s,
+        step_time_s=plan.estimate.step_time_s,
         bound_s=plan.bound.bound_s,
         proof=plan.bound.proof,
         time_by_cause=dict(plan.estimate.time_by_cause),
-        operators=tuple(operators[:OPERATORS]),
-        memory=memory_status(case, prices),
-        holders=holders_of(case),
-        rivals=_rivals(plan, case, operators, report),
-        links=tuple(_link(plan, tier.name, report) for tier in tiers_of(plan)),
+        operators=whole.dearest(plan.operators, OPERATORS),
+        memory=memory,
+        holders=_holders(tightest),
+        rivals=_rivals(whole, slowest, report),
+        links=tuple(_link(plan, tier.name, report) for tier in _linked_tiers(plan)),
+        limits=tuple(_limits(whole, memory)) if staged else (),
+        stages=tuple(map(whole.status, range(len(plan.pipeline.stages)))) if staged else (),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Group:
-    """Operators of one pattern of names with equal cuts."""
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """A plan with sums over the parts of the machine."""
 
-    name: str
-    nodes: tuple[int, ...]
+    plan: Plan
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.plan.pipeline
+
+    @cached_property
+    def works_s(self) -> Sequence[float]:
+        """What each part works in a step."""
+        return [each * self.pipeline.micro_batches for each in part_times(self.plan)]
+
+    @property
+    def slowest(self) -> int:
+        """The part that works longest."""
+        return max(range(len(self.works_s)), key=self.works_s.__getitem__)
+
+    @property
+    def fullest(self) -> int:
+        """The part that holds most."""
+        stages = self.pipeline.stages
+        most = max(range(len(stages)), key=lambda number: stages[number].peak_memory_bytes)
+        return most % self.pipeline.parts
+
+    @cached_property
+    def _moving_s(self) -> dict[str, float]:
+        """Seconds of communication for each operator."""
+        found: dict[str, float] = {}
+        for item in self.plan.collectives:
+            found[item.operator] = found.get(item.operator, 0.0) + item.exposed_s
+        return found
+
+    @cached_property
+    def _splits(self) -> Mapping[str, Cuts]:
+        """Cuts of the operands of every operator, as `--pin` takes them: without constants."""
+        graph, found = self.plan.graph, dict(splits_in(self.plan))
+        roles = {name: tensor.role for name, tensor in graph.tensors.items()}
+        return {
+            op.name: tuple(
+                cuts
+                for name, cuts in zip(op.inputs, found[op.name], strict=False)
+                if cuts and roles[name] is not Role.CONSTANT
+            )
+            for op in graph.ops
+        }
+
+    def dearest(
+        self, operators: Sequence[PlannedOperator], most: int, stage: int | None = None
+    ) -> tuple[OperatorCost, ...]:
+        """The dearest of some operators, those of one pattern of names with equal cuts together."""
+        groups: dict[tuple[object, ...], list[PlannedOperator]] = {}
+        for op in operators:
+            key = (folded(op.scope or op.name), op.label, self._splits[op.name])
+            groups.setdefault(key, []).append(op)
+        costs = [
+            OperatorCost(
+                name=str(key[0]),
+                label=own[0].label,
+                example=own[0].name,
+                count=len(own),
+                compute_s=math.fsum(op.compute_s + op.recompute_s for op in own),
+                communication_s=math.fsum(self._moving_s.get(op.name, 0.0) for op in own),
+                cuts=cuts_text(self._splits[own[0].name]),
+                stage=stage,
+            )
+            for key, own in groups.items()
+        ]
+        return tuple(sorted(costs, key=lambda c: (-c.time_s, c.example))[:most])
+
+    def status(self, number: int) -> StageStatus:
+        """What one stage does in a step."""
+        plan, own, pipeline = self.plan, self.pipeline.stages[number], self.pipeline
+        times, part = pipeline.micro_batches, number % pipeline.parts
+        each = [item.exposed_s for item in stage_plan(plan, number).collectives]
+        once = [item.exposed_s for item in once_in_step(plan, number)]
+        return StageStatus(
+            stage=number,
+            part=part,
+            operators=own.end - own.start,
+            forward_s=own.forward_s,
+            backward_s=own.backward_s,
+            once_s=own.once_s,
+            work_s=(own.forward_s + own.backward_s) * times + own.once_s,
+            waits_s=max(plan.estimate.step_time_s - self.works_s[part], 0.0),
+            communication_s=times * math.fsum((*each, *send_times(plan, number))) + math.fsum(once),
+            peak_memory_bytes=own.peak_memory_bytes,
+            in_flight=own.in_flight,
+            dearest=self.dearest(plan.operators[own.start : own.end], PER_STAGE, number),
+        )
 
 
-def _groups(case: Case) -> list[_Group]:
-    found: dict[tuple[str, str, str], list[int]] = {}
-    ops = {op.name: op for op in case.graph.ops}
-    for number, node in enumerate(case.lowered.nodes):
-        if node.kind is not NodeKind.OPERATOR:
-            continue
-        op, subject = ops[node.name], Subject(case, number)
-        cuts = subject.cuts_text(case.choice[number])
-        found.setdefault((folded(op.scope or op.name), op.label, cuts), []).append(number)
-    return [_Group(name, tuple(nodes)) for (name, _, _), nodes in found.items()]
+def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
+    """What holds the plan back, in the order of a reader's interest."""
+    plan, pipeline, works = whole.plan, whole.pipeline, whole.works_s
+    step = plan.estimate.step_time_s
+    if pipeline.parts > 1:
+        own = range(whole.slowest, len(pipeline.stages), pipeline.parts)
+        name = f"stage {own[0]}" if len(own) == 1 else f"stages {', '.join(map(str, own))} together"
+        yield (
+            f"{name} {'works' if len(own) == 1 else 'work'} longest, "
+            f"{format_seconds(works[whole.slowest])}; the quickest part works "
+            f"{format_seconds(min(works))}"
+        )
+        waits = (step - works[whole.slowest]) / step
+        yield (
+            f"even there {100 * waits:.1f} % of a step is waiting: {pipeline.micro_batches} "
+            f"micro-batches through {pipeline.parts} parts of the machine"
+        )
+    causes = plan.estimate.time_by_cause
+    moving = math.fsum(spent for cause, spent in causes.items() if " in " in cause)
+    yield f"communication is {100 * moving / step:.1f} % of the step: {overlap_text(plan)}"
+    again = causes.get(Cause.RECOMPUTE, 0.0)
+    if again:
+        yield (
+            f"{format_seconds(again)} go into computing again what memory has no room for, "
+            f"{100 * again / step:.1f} % of the step"
+        )
+    if memory.is_binding:
+        yield (
+            f"memory binds in the stage that holds most, {format_bytes(memory.peak_bytes)}: a GiB "
+            f"more would save its devices {format_seconds(memory.price_s_per_gib)} a step"
+        )
 
 
-def _cost(case: Case, group: _Group) -> OperatorCost:
-    terms = [term for number in group.nodes for term in _charged(case, number)]
-    subject = Subject(case, group.nodes[0])
-    return OperatorCost(
-        name=group.name,
-        label=subject.label(),
-        example=subject.node.name,
-        count=len(group.nodes),
-        compute_s=math.fsum(t.time_s for t in terms if not t.tier),
-        communication_s=math.fsum(t.time_s for t in terms if t.tier),
-        cuts=subject.cuts_text(case.choice[subject.number]),
-    )
-
-
-def _charged(case: Case, number: int) -> list[Term]:
-    """What an operator does, and what is moved for it: the edges into it and its parameters'."""
-    terms, choice = Terms(case.lowered), case.choice
-    out = [*terms.of_node(number, choice[number])]
-    for index, edge in enumerate(case.lowered.edges):
-        if edge.target == number:
-            out += terms.of_edge(index, choice[edge.source], choice[edge.target])
-    return out
-
-
-def holders_of(case: Case) -> tuple[MemoryHolder, ...]:
+def _holders(case: PlanProblem) -> tuple[MemoryHolder, ...]:
     """Who holds the memory at the plan's peak, by cause."""
     problem, choice = case.posed.problem, case.choice
     profile = problem.memory_profile(choice)
@@ -130,7 +228,7 @@ def holders_of(case: Case) -> tuple[MemoryHolder, ...]:
         for matrix, (start, end) in zip(matrices, problem.edge_intervals[index], strict=True):
             if start <= peak < end:
                 nbytes = float(matrix[choice[edge.source], choice[edge.target]])
-                held.setdefault("gathered copies", []).append((nbytes, edge.tensor))
+                held.setdefault(MemoryCause.GATHERED_COPIES, []).append((nbytes, edge.tensor))
     out = [
         MemoryHolder(cause, math.fsum(n for n, _ in own), max(own)[1], max(own)[0])
         for cause, own in held.items()
@@ -138,14 +236,16 @@ def holders_of(case: Case) -> tuple[MemoryHolder, ...]:
     return tuple(sorted((h for h in out if h.nbytes > 0), key=lambda h: -h.nbytes))
 
 
-def _rivals(
-    plan: Plan, case: Case, operators: Sequence[OperatorCost], report: Report
-) -> tuple[Rival, ...]:
-    """The best other way for each of the dearest operators, and the baselines."""
-    out = [_of_baseline(baseline, case.plan_answer.cost_s) for baseline in plan.baselines]
-    for each in operators[:CONTENDERS]:
+def _rivals(whole: _Whole, case: PlanProblem, report: Report) -> tuple[Rival, ...]:
+    """The baselines, and the best other way for each of the dearest operators of the part of the
+    machine that works longest.
+    """
+    plan = whole.plan
+    own = [op for op in plan.operators if op.stage % plan.pipeline.parts == whole.slowest]
+    out = [_of_baseline(baseline, plan.estimate.step_time_s) for baseline in plan.baselines]
+    for each in whole.dearest(own, CONTENDERS):
         report(f"the next best way for {each.example}")
-        found = otherwise(case, case.node_of(each.example))
+        found = _otherwise(case, case.node_of(each.example))
         out += [] if found is None else [found]
     known = sorted((r for r in out if r.delta_s is not None), key=lambda r: (r.delta_s, r.name))
     return (*known, *(r for r in out if r.delta_s is None))
@@ -158,7 +258,7 @@ def _of_baseline(baseline: Baseline, plan_s: float) -> Rival:
     return Rival(baseline.name, delta, {}, reason)
 
 
-def otherwise(case: Case, number: int) -> Rival | None:
+def _otherwise(case: PlanProblem, number: int) -> Rival | None:
     """The best plan in which one operator is split in another way; None if there is none."""
     posed, subject = case.posed, Subject(case, number)
     alike = subject.alike(case.choice[number])
@@ -179,7 +279,7 @@ def otherwise(case: Case, number: int) -> Rival | None:
     )
 
 
-def _reason(case: Case, contest: Contest, found: Answer) -> str:
+def _reason(case: PlanProblem, contest: Contest, found: Answer) -> str:
     if is_missed(case, found):
         return missed(case, found).text
     why = causes(contest, found, TRIED)
@@ -191,19 +291,25 @@ def _reason(case: Case, contest: Contest, found: Answer) -> str:
     return "no cost alone keeps it away" if is_slower else "it is as fast"
 
 
-def _later_s(case: Case, found: Answer) -> float:
+def _later_s(case: PlanProblem, found: Answer) -> float:
     """Seconds that the whole step takes longer."""
     return case.step_s(found.cost_s) - case.step_s(case.plan_answer.cost_s)
 
 
-def tiers_of(plan: Plan) -> list[Tier]:
+def _linked_tiers(plan: Plan) -> list[Tier]:
     """Tiers of the plan's machine that have links."""
     return [tier for tier in Cluster.from_dict(plan.cluster).tiers if tier.size > 1]
 
 
 def _link(plan: Plan, tier: str, report: Report) -> FasterLink:
+    """Every part anew on the faster machine, its stages as they are cut."""
     report(f"links of tier {tier} twice as fast")
-    faster = case_of(plan, Cluster.from_dict(plan.cluster).with_bandwidth(tier, LINK_FACTOR))
-    same, best = faster.plan_answer, faster.posed.thorough().answer()
-    better = best.fits and best.cost_s < same.cost_s * (1 - WORTHWHILE)
-    return FasterLink(tier, LINK_FACTOR, same.cost_s, min(best.value_s, same.cost_s), better)
+    faster = repriced(plan, Cluster.from_dict(plan.cluster).with_bandwidth(tier, LINK_FACTOR))
+    same: dict[int, float] = {}
+    best: dict[int, float] = {}
+    for part in range(plan.pipeline.parts):
+        case = problem_of(faster, part, repriced=True)
+        same[part] = case.plan_answer.cost_s
+        best[part] = min(case.posed.thorough().answer().value_s, same[part])
+    same_s, best_s = step_s(faster, same), step_s(faster, best)
+    return FasterLink(tier, LINK_FACTOR, same_s, best_s, best_s < same_s * (1 - WORTHWHILE))

@@ -16,15 +16,14 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Estimate
-from planner.at_once import Ready, made_ready, search_at_once
-from planner.deadline import Deadline
-from planner.explain.posed import QUICK
-from planner.fit import check_states
-from planner.joint import any_whole
-from planner.pricing import MEMORY, TIME
-from planner.request import Cuts, InfeasibleError, RequestError, SearchRequest
+from planner.explain.restricted_problem import QUICK
+from planner.lowering.pricing import MEMORY, TIME
+from planner.pipeline.feasibility_probe import FeasibilityProbe
+from planner.pipeline.infeasibility import check_states
+from planner.pipeline.one_batch import PreparedModel, prepared_model, search_batch
+from planner.pipeline.pipeline_search import plan_pipeline
+from planner.request import Cuts, Deadline, InfeasibleError, RequestError, SearchRequest
 from planner.search import in_micro_batches
-from planner.soon import Soon
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 
@@ -48,7 +47,7 @@ class Trials:
     """When the last one shall end."""
     interrupted: bool = False
     """Whether the user ended them (Ctrl-C)."""
-    _ready: dict[_Form, Ready] = field(default_factory=dict)
+    _ready: dict[_Form, PreparedModel] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -94,7 +93,7 @@ class Trials:
             return None
         return found or self._split(request, machine)
 
-    def within(self, soon: Soon, limit_bytes: float) -> Estimate | None:
+    def within(self, soon: FeasibilityProbe, limit_bytes: float) -> Estimate | None:
         """The same of a request that was taken apart, with another amount of memory."""
         if self.is_over:
             return None
@@ -102,7 +101,7 @@ class Trials:
         limited = replace(soon.request, memory_limit_bytes=limit_bytes)
         return self._of(soon, limit_bytes) or self._split(limited, self.cluster)
 
-    def _of(self, soon: Soon, limit_bytes: float | None = None) -> Estimate | None:
+    def _of(self, soon: FeasibilityProbe, limit_bytes: float | None = None) -> Estimate | None:
         found = soon.estimate(limit_bytes)
         if soon.interrupted:
             self.end()
@@ -122,18 +121,18 @@ class Trials:
         except UNFIT:
             return None
 
-    def room(self, request: SearchRequest) -> Soon | None:
+    def room(self, request: SearchRequest) -> FeasibilityProbe | None:
         """A request taken apart, to be tried with more memory; None if it cannot be."""
         try:
             return self._soon(replace(request, memory_limit_bytes=math.inf))
         except UNFIT:
             return None
 
-    def _soon(self, request: SearchRequest, cluster: Cluster | None = None) -> Soon:
+    def _soon(self, request: SearchRequest, cluster: Cluster | None = None) -> FeasibilityProbe:
         """A request taken apart; raises one of `UNFIT` where that shows that it cannot be."""
         machine = cluster or self.cluster
         asked = replace(request, time_limit_s=self.deadline.left_s, cost=TIME)
-        return Soon(self._made_ready(asked), machine, asked)
+        return FeasibilityProbe(self._made_ready(asked), machine, asked)
 
     def states_fit(self, request: SearchRequest) -> bool:
         """Whether weights, gradients and optimizer state fit, whatever the batch."""
@@ -143,16 +142,18 @@ class Trials:
             return False
         return True
 
-    def _made_ready(self, request: SearchRequest) -> Ready:
+    def _made_ready(self, request: SearchRequest) -> PreparedModel:
         form = request.batch, request.pins
         if form not in self._ready:
-            self._ready[form] = made_ready(self.graph, self.cluster, request)
+            self._ready[form] = prepared_model(self.graph, self.cluster, request)
         return self._ready[form]
 
     def _searched(self, request: SearchRequest, cluster: Cluster) -> Estimate | None:
         quick = replace(request, solver=QUICK, time_limit_s=self.deadline.left_s)
-        find = search_at_once if request.global_batch is None else any_whole
-        found = find(self.graph, cluster, quick).estimate
+        if request.global_batch is None:
+            found = search_batch(self.graph, cluster, quick).estimate
+        else:
+            found = plan_pipeline(self.graph, cluster, quick, any_will_do=True).estimate
         return found if found.step_time_s < UNREACHABLE_S else None
 
 

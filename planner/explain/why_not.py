@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 from ir.graph import OpGraph
 from ir.plan import Plan
-from ir.plan_stages import pipeline_of
-from planner.asking.texts import pins as hard_pins
-from planner.asking.wishes import split_pins, with_restriction
-from planner.at_once import Ready, search_at_once
-from planner.baselines import batch_places
-from planner.explain.asked import request_of, source_of, whole_request_of
-from planner.explain.case import Case
+from ir.plan_enums import Cause
+from planner.constraints.pinning import kept_candidates
+from planner.constraints.pins import pins_of
 from planner.explain.difference_by_cause import (
     MOST_CHANGES,
     CauseDelta,
@@ -25,16 +21,17 @@ from planner.explain.difference_by_cause import (
     verdict_of,
     without_plan,
 )
-from planner.explain.posed import Answer
-from planner.explain.stage_case import stage_case, step_s
-from planner.explain.subject import Subject
-from planner.explain.terms import ROUNDING, Term, Terms, by_label
-from planner.liveness import analyse
-from planner.pinning import kept_candidates
-from planner.pins import pins_of
+from planner.explain.plan_problem import PlanProblem, problem_of, step_s
+from planner.explain.plan_request import request_of, source_of, whole_request_of
+from planner.explain.reasons import ROUNDING, Subject, Term, Terms, by_label
+from planner.explain.restricted_problem import Answer
+from planner.lowering.liveness import analyse
+from planner.pipeline.baselines import batch_places
+from planner.pipeline.one_batch import PreparedModel, search_batch
 from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.requests.option_texts import pins as hard_pins
+from planner.requests.search_request import split_pins, with_restriction
 from planner.search import search
-from planner.stages.record import BUBBLE
 from topology.cluster import Cluster
 
 Report = Callable[[str], None]
@@ -56,13 +53,15 @@ def why_not(plan: Plan, asked: str, report: Report = lambda _: None) -> WhyNot:
     cluster = Cluster.from_dict(plan.cluster)
     pinned = "(" in asked
     priced = pinned and bool(split_pins([asked])[1])
-    if pinned and not priced and plan.pipeline is not None:
+    if pinned and not priced and not plan.pipeline.is_single:
         return why_not_pinned(plan, asked)
-    if "global_batch" not in plan.request or (pinned and plan.pipeline is None):
+    if "global_batch" not in plan.request or (pinned and plan.pipeline.is_single):
         request = with_restriction(request_of(plan), asked, "--why-not")
-        ready = Ready(analyse(plan.graph, training=request.training), (), batch_places(plan.graph))
+        ready = PreparedModel(
+            analyse(plan.graph, training=request.training), (), batch_places(plan.graph)
+        )
         return _compared(
-            plan, asked, lambda: search_at_once(plan.graph, cluster, request, report, ready)
+            plan, asked, lambda: search_batch(plan.graph, cluster, request, report, ready)
         )
     request = with_restriction(whole_request_of(plan), asked, "--why-not")
     source = source_of(plan)
@@ -91,8 +90,8 @@ def why_not_search(
         RequestError: the restriction is none, or the request cannot have it.
     """
     restricted = with_restriction(request, asked, "--why-not")
-    if restricted.global_batch is None and plan.pipeline is None:
-        return _compared(plan, asked, lambda: search_at_once(graph, cluster, restricted, report))
+    if restricted.global_batch is None and plan.pipeline.is_single:
+        return _compared(plan, asked, lambda: search_batch(graph, cluster, restricted, report))
     return _compared(plan, asked, lambda: search(graph, cluster, restricted, report))
 
 
@@ -114,7 +113,7 @@ class _PinnedPart:
     """The best answer of one part of the machine with pins on its operators."""
 
     part: int
-    case: Case
+    case: PlanProblem
     answer: Answer
 
 
@@ -138,7 +137,7 @@ def why_not_pinned(plan: Plan, asked: str) -> WhyNot:
     verdict = verdict_of(delta, plan.estimate.step_time_s)
     time = _pinned_time(found, delta)
     changed = [name for each in found for name in _changed(each)]
-    peaks = [stage.peak_memory_bytes for stage in pipeline_of(plan).stages]
+    peaks = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
     return WhyNot(
         asked=asked,
         verdict=verdict,
@@ -159,15 +158,15 @@ def why_not_pinned(plan: Plan, asked: str) -> WhyNot:
 
 
 def _pinned_parts(plan: Plan, asked: str) -> Iterator[_PinnedPart]:
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     wanted = {pin.op.name: pin for pin in pins_of(plan.graph, hard_pins([asked]))}
     stages = {op.name: op.stage for op in plan.operators}
     for part in sorted({stages[name] % pipeline.parts for name in wanted}):
-        case = stage_case(plan, part)
+        case = problem_of(plan, part)
         forced = {
-            number: kept_candidates(wanted[case.plain(node.name)], node, case.lowered.setting.mesh)
+            number: kept_candidates(wanted[node.origin.name], node, case.lowered.setting.mesh)
             for number, node in enumerate(case.lowered.nodes)
-            if node.candidates is not None and case.plain(node.name) in wanted
+            if node.candidates is not None and node.origin.name in wanted
         }
         if not case.posed.is_allowed(forced):
             raise RequestError(
@@ -183,7 +182,7 @@ def _pinned_time(found: list[_PinnedPart], delta_s: float) -> tuple[CauseDelta, 
     after = _by_cause([Terms(e.case.lowered).of_choice(e.answer.choice) for e in found])
     rest = delta_s - (math.fsum(after.values()) - math.fsum(before.values()))
     if abs(rest) > ROUNDING * math.fsum(before.values()):
-        after[BUBBLE] = rest
+        after[Cause.OTHER_STAGES] = rest
     return deltas_of(before, after, memory=False)
 
 
@@ -197,4 +196,4 @@ def _changed(found: _PinnedPart) -> Iterator[str]:
     for number, (old, new) in enumerate(zip(case.choice, found.answer.choice, strict=True)):
         subject = Subject(case, number)
         if subject.node.candidates is not None and subject.looks[old] != subject.looks[new]:
-            yield case.plain(subject.node.name)
+            yield subject.node.origin.name

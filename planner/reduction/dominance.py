@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.network import (
+from planner.reduction.network import (
     FORBIDDEN,
     BoolArray,
     FloatArray,
@@ -20,9 +20,17 @@ from planner.network import (
     runs,
     summed,
 )
-from planner.reduction.marks import Marks, marks_of
-from planner.reduction.sides import BATCH, Sides, batches, sides_of, tables_of
-from planner.reduction.state import State, without_candidates
+from planner.reduction.state import (
+    BATCH,
+    Marks,
+    Sides,
+    State,
+    batches,
+    marks_of,
+    sides_of,
+    tables_of,
+    without_candidates,
+)
 
 
 def without_dominated(state: State, settled: Marks) -> tuple[State, Marks]:

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.network import BoolArray, FloatArray, IntArray, Network, offsets, runs, summed
+from planner.reduction.network import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Network,
+    offsets,
+    runs,
+    summed,
+)
 
 
 def with_base(net: Network) -> Network:

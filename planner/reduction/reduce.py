@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.network import IntArray, Network, runs
 from planner.reduction.dominance import without_dominated
-from planner.reduction.edges import merged_edges, without_sums
-from planner.reduction.followers import without_followers
-from planner.reduction.forbidden import without_forbidden
-from planner.reduction.leaves import without_leaves
-from planner.reduction.marks import NO_MARKS
+from planner.reduction.edges import merged_edges, without_forbidden, without_sums
+from planner.reduction.followers import without_equal_nodes, without_followers, without_leaves
 from planner.reduction.memory import with_base, with_deciding_times
-from planner.reduction.state import State, untouched
-from planner.reduction.twins import without_twins
+from planner.reduction.network import IntArray, Network, runs
+from planner.reduction.state import NO_MARKS, State, untouched
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +71,7 @@ def reduced(network: Network, watch: Callable[[State], bool] = lambda _: True) -
         if not watch(state):
             break
         state, settled = without_dominated(state, settled)
-        state = without_twins(without_leaves(state))
+        state = without_equal_nodes(without_leaves(state))
     return Reduced(network, state)
 
 

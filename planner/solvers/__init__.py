@@ -16,6 +16,8 @@ from planner.solvers.contract import (
     Solution,
     Solver,
 )
+from planner.solvers.limits import WithinLimits
+from planner.solvers.overlap import WithOverlap
 
 __all__ = [
     "SOLVERS",
@@ -32,17 +34,17 @@ SOLVERS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "portfolio": ("planner.solvers.portfolio", "Portfolio"),
         "dynamic_programming": ("planner.solvers.dynamic_programming", "DynamicProgramming"),
-        "ilp": ("planner.solvers.ilp", "IntegerProgramming"),
+        "ilp": ("planner.solvers.portfolio", "IntegerProgramming"),
         "local_search": ("planner.solvers.local_search", "LocalSearch"),
         "lagrangian": ("planner.solvers.local_search", "Lagrangian"),
         "recursive_bisection": ("planner.solvers.recursive_bisection", "RecursiveBisection"),
         "propagation": ("planner.solvers.propagation", "Propagation"),
         "mindspore_propagation": (
-            "planner.solvers.mindspore_propagation",
+            "planner.mindspore_searches.elimination",
             "MindsporePropagation",
         ),
         "mindspore_elimination": (
-            "planner.solvers.mindspore_elimination",
+            "planner.mindspore_searches.elimination",
             "MindsporeElimination",
         ),
         "exhaustive": ("planner.solvers.exhaustive", "Exhaustive"),
@@ -62,4 +64,5 @@ def solver_by_name(name: str) -> Solver:
         hint = f"; did you mean '{close[0]}'?" if close else ""
         raise ValueError(f"there is no solver '{name}'{hint}\n  known: {', '.join(SOLVERS)}")
     module, attribute = SOLVERS[name]
-    return cast("Solver", getattr(importlib.import_module(module), attribute)())
+    found = cast("Solver", getattr(importlib.import_module(module), attribute)())
+    return WithOverlap(WithinLimits(found))

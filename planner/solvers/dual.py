@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.network import BoolArray, FloatArray, IntArray, Network, offsets
 from planner.reduction import Reduced
-from planner.solvers.kernels.arrays import arrays_of
-from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.messages import backward, forward, priced
-from planner.solvers.kernels.moves import cost_of, decode, descend, leanest
+from planner.reduction.network import BoolArray, FloatArray, IntArray, Network, offsets
+from planner.solvers.kernels.arrays import arrays_of, empty_tree, fill
+from planner.solvers.kernels.messages import (
+    backward,
+    cost_of,
+    decode,
+    descend,
+    forward,
+    leanest,
+    priced,
+)
 
 MEMORY = 0.99
 """Of the mean square of each price's slope."""

@@ -10,19 +10,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-import numpy as np
-
 from planner.problem import FloatArray, Problem
-from planner.solvers.branching import Branching
-from planner.solvers.conditioning import ConditionedRelaxation
-from planner.solvers.constrained import solve_within_limit, solve_without_limit
-from planner.solvers.contract import Budget, Progress, Solution
+from planner.solvers.branch_and_bound import Branching
+from planner.solvers.conditioning import LARGEST_BUCKET, ConditionedRelaxation
+from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
 from planner.solvers.ledger import Ledger, Prices
-from planner.solvers.memory_prices import PriceSearch
+from planner.solvers.memory_prices import PriceSearch, solve_within_limit, solve_without_limit
 from planner.solvers.neighbourhoods import improve
-from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import ExactRelaxation, Relaxed, exact_relaxation
-from planner.solvers.views import LARGEST_BUCKET
 
 PRICED_PASSES = 12
 """Exact passes that must be affordable where prices are tried: 6 to 14 mostly find the best."""
@@ -54,11 +49,8 @@ class DynamicProgramming:
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
         """Solve; proofs are `optimal`, `bounded`, `infeasible` or, if nothing fits, `none`."""
-        meter = Meter(budget)
-        ledger = Ledger(problem)
-        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
-        incumbent = Incumbent(ledger, limits, progress)
-        exact = exact_relaxation(ledger, meter, self._largest_exact)
+        meter, incumbent = Meter(budget), Incumbent.of(problem, progress)
+        exact = exact_relaxation(incumbent.ledger, meter, self._largest_exact)
         self.run(incumbent, meter, exact, max(ENOUGH / meter.effort, budget.enough))
         if not incumbent.is_proven:
             improve(incumbent, meter, budget.seed, max(ENOUGH, budget.enough * meter.effort))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from planner.problem import ROUNDING, FloatArray, Problem
+from planner.problem import ROUNDING, EdgeTable, FloatArray, Interval, NodeTable, Problem
 from planner.solvers.contract import Budget, ProblemTooLargeError, Progress, Solution
 
 MAX_COMBINATIONS = 5_000_000
@@ -63,50 +63,40 @@ def _count(sizes: Sequence[int]) -> str:
 
 def _all_costs(problem: Problem) -> FloatArray:
     """Seconds of every combination, in the order of `itertools.product`."""
-    sizes = problem.sizes
-    total = np.zeros(sizes)
-    for node, table in enumerate(problem.node_table_of):
-        total += _spread(problem.node_tables[table].time_s, (node,), sizes)
-    for ends, table in zip(problem.edges, problem.edge_table_of, strict=True):
-        total += _spread(problem.edge_tables[table].time_s, ends, sizes)
+    total = np.zeros(problem.sizes)
+    for nodes, table, _ in _tables(problem):
+        total += _spread(table.time_s, nodes, problem.sizes)
     return total.ravel()
 
 
 def _all_peaks(problem: Problem) -> FloatArray:
     """Peak of every combination, in the order of `itertools.product`."""
-    changes = sorted({0, *itertools.chain.from_iterable(_interval_ends(problem))})
+    held = [
+        (interval, _spread(nbytes, nodes, problem.sizes))
+        for nodes, table, intervals in _tables(problem)
+        for interval, nbytes in zip(intervals, table.memory_bytes, strict=True)
+    ]
     peak = np.zeros(problem.sizes)
-    for point in changes:
+    for point in sorted({0, *itertools.chain.from_iterable(interval for interval, _ in held)}):
         if point < problem.time_points:
-            np.maximum(peak, _bytes_at(problem, point), out=peak)
+            total = np.zeros(problem.sizes)
+            for (start, end), nbytes in held:
+                if start <= point < end:
+                    total += nbytes
+            np.maximum(peak, total, out=peak)
     return peak.ravel()
 
 
-def _interval_ends(problem: Problem) -> list[tuple[int, int]]:
-    groups = itertools.chain(problem.node_intervals, problem.edge_intervals)
-    return list(itertools.chain.from_iterable(groups))
-
-
-def _bytes_at(problem: Problem, point: int) -> FloatArray:
-    sizes = problem.sizes
-    total = np.zeros(sizes)
-    for node, (table, intervals) in enumerate(
-        zip(problem.node_table_of, problem.node_intervals, strict=True)
-    ):
-        for (start, end), vector in zip(
-            intervals, problem.node_tables[table].memory_bytes, strict=True
-        ):
-            if start <= point < end:
-                total += _spread(vector, (node,), sizes)
-    for ends, table, intervals in zip(
-        problem.edges, problem.edge_table_of, problem.edge_intervals, strict=True
-    ):
-        for (start, end), matrix in zip(
-            intervals, problem.edge_tables[table].memory_bytes, strict=True
-        ):
-            if start <= point < end:
-                total += _spread(matrix, ends, sizes)
-    return total
+def _tables(
+    problem: Problem,
+) -> Iterator[tuple[tuple[int, ...], NodeTable | EdgeTable, tuple[Interval, ...]]]:
+    """Nodes, table and live intervals of every node, then of every edge."""
+    of_nodes = zip(problem.node_table_of, problem.node_intervals, strict=True)
+    for node, (table, intervals) in enumerate(of_nodes):
+        yield (node,), problem.node_tables[table], intervals
+    of_edges = zip(problem.edges, problem.edge_table_of, problem.edge_intervals, strict=True)
+    for ends, table, intervals in of_edges:
+        yield ends, problem.edge_tables[table], intervals
 
 
 def _spread(array: FloatArray, nodes: tuple[int, ...], sizes: tuple[int, ...]) -> FloatArray:

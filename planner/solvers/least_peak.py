@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem import ROUNDING, FloatArray, Problem
-from planner.solvers.contract import Budget
+from planner.solvers.conditioning import LARGEST_BUCKET
+from planner.solvers.contract import Budget, Meter
 from planner.solvers.ledger import Ledger, Prices
-from planner.solvers.progress import Meter
-from planner.solvers.recursive_bisection import Halving
+from planner.solvers.recursive_bisection import BisectionRelaxation
 from planner.solvers.relaxation import Relaxation, exact_relaxation
-from planner.solvers.views import LARGEST_BUCKET
 
 ROUNDS = 8
 """Weights that are tried at most."""
@@ -51,7 +50,7 @@ def least_peak(problem: Problem, budget: Budget, until_bytes: float | None = Non
     """
     meter, ledger = Meter(budget), Ledger(problem)
     weights = np.ones(problem.time_points)
-    relaxation = _elimination(ledger, meter) or Halving(ledger, meter)
+    relaxation = _elimination(ledger, meter) or BisectionRelaxation(ledger, meter)
     best = LeastPeak((), math.inf, 0.0)
     for number in range(ROUNDS):
         shares = weights / max(float(weights.sum()), 1.0)

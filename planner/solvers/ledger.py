@@ -1,21 +1,61 @@
-"""A problem laid out flat: the profile of a choice in one gather, prices on memory in one pass."""
+"""A problem prepared for solvers: the memory of a choice in one gather, cost tables under prices.
+
+Most passes under prices change few tables, so that those of the last pass are kept (`Reuse`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.problem import EdgeTable, FloatArray, NodeTable, Problem, profile_bytes
-from planner.solvers.elimination import Numbers
-from planner.solvers.reuse import Reuse
 
+T = TypeVar("T")
 IndexArray: TypeAlias = NDArray[np.intp]
+
+
+class Reuse:
+    """Values by key, of this pass and of the one before it.
+
+    A value under the identity of an array must hold that array: so that no other gets its identity.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, Any] = {}
+        self._now: dict[Hashable, Any] = {}
+
+    def begin(self) -> None:
+        """Begin a pass; what the last one did not use is forgotten."""
+        self._last, self._now = self._now, {}
+
+    def of(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of this key, made if neither pass has made it."""
+        found: T | None = self._now.get(key)
+        if found is None:
+            found = self._last.get(key)
+            self._now[key] = found = make() if found is None else found
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """Vectors of nodes and matrices of edges, each distinct one once."""
+
+    vectors: Sequence[FloatArray]
+    """Distinct node vectors."""
+    matrices: Sequence[FloatArray]
+    """Distinct edge matrices, indexed [first end, second end]."""
+    vector_of: Sequence[int]
+    """Vector of each node."""
+    matrix_of: Sequence[int]
+    """Matrix of each edge."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +135,16 @@ class Ledger:
             problem.edge_tables, problem.edge_table_of, self._edges, edge_weights, weight, reuse[1]
         )
         return Numbers(vectors, matrices, vector_of, matrix_of)
+
+
+def priced_cost(numbers: Numbers, edges: Sequence[tuple[int, int]], choice: Sequence[int]) -> float:
+    """What a choice costs in these numbers."""
+    nodes = (numbers.vectors[v][c] for v, c in zip(numbers.vector_of, choice, strict=True))
+    pairs = (
+        numbers.matrices[m][choice[u], choice[v]]
+        for m, (u, v) in zip(numbers.matrix_of, edges, strict=True)
+    )
+    return math.fsum((*nodes, *pairs))
 
 
 def _flat(

@@ -8,27 +8,38 @@ is concave and piecewise linear, so that the crossing of the two best known piec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from planner.problem import ROUNDING, FloatArray
+from planner.solvers.contract import Incumbent, Meter
 from planner.solvers.ledger import Prices
-from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import Relaxation, Relaxed
+
+Choice: TypeAlias = tuple[int, ...]
 
 PASSES_PER_POINT = 14
 """Prices tried for one time point; the top is mostly found after 6 to 10."""
-ROUNDS = 6
-"""Times that the price of a time point is adjusted, per unit of effort."""
-LEAN_ROUNDS = 12
-"""Times that the least memory is sought with other weights of the time points."""
 CLOSE = 1e-4
 """Relative gain of the bound that is not worth a price at effort 1; effort e stops at 1/e of it."""
 FIRST_SHARE = 0.1
 """The first price makes the memory in use cost this share of the time."""
 GROWTH = 16.0
 """Factor between the prices that are tried until one fits."""
+STEP_SHARE, STEP = 0.01, 8.0
+"""The same for bisection."""
+RAISES = HALVINGS = 7
+"""Times that bisection raises a price, and tries one between two others."""
+SPLICES = 3
+"""Answers that need too much memory and are joined with the one that fits."""
+NEAR = 1e-4
+"""Relative distance from the best price at which its two answers are told apart."""
+DEARER = (1.0 + NEAR, 1.02, 1.1, 1.5, 4.0, 30.0)
+"""Factors on the best prices, tried until the answer fits everywhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +61,11 @@ class Side:
 class PriceSearch:
     """Raises the prices of overfull time points, one at a time."""
 
+    rounds: ClassVar[int] = 6
+    """Times that the price of a time point is adjusted, per unit of effort."""
+    lean_rounds: ClassVar[int] = 12
+    """Times that the least memory is sought with other weights of the time points."""
+
     def __init__(self, relaxation: Relaxation, incumbent: Incumbent, meter: Meter) -> None:
         self.relaxation = relaxation
         self.incumbent = incumbent
@@ -60,15 +76,15 @@ class PriceSearch:
 
     def run(self, profile: FloatArray) -> None:
         """Find prices, starting from the profile of the answer without prices."""
-        for _ in range(ROUNDS * self.meter.effort):
+        for _ in range(self.rounds * self.meter.effort):
             point = self.incumbent.overfull(profile)
             if point is None or self.meter.is_spent or self.incumbent.is_proven:
                 break
-            high = self._adjust(point)
-            if high is None:
+            adjusted = self._adjust(point, profile)
+            if adjusted is None:
                 break
-            profile = high.profile
-        if self.incumbent.choice is None and not self.incumbent.infeasible:
+            profile = adjusted
+        if self.incumbent.choice is None:
             self._seek_lean(profile)
 
     def solve(self, prices: Prices, label: str) -> tuple[FloatArray, tuple[int, ...]]:
@@ -100,19 +116,19 @@ class PriceSearch:
                 f"and have {charge:.6g}"
             )
 
-    def _adjust(self, point: int) -> Side | None:
-        """Climb the bound along the price of one time point and keep the best price."""
+    def _adjust(self, point: int, profile: FloatArray) -> FloatArray | None:  # noqa: ARG002
+        """Climb the bound along the price of one time point and keep the best price; the profile
+        of the answer that fits there, if there is one.
+        """
         low = self._side(point, Prices(self.prices))
         limit = float(self.incumbent.limits[point])
         if low.nbytes <= limit:
             low = self._side(point, self._with(point, 0.0))
             if low.nbytes <= limit:
                 self.prices[point] = 0.0
-                return low
+                return low.profile
         high = self._first_that_fits(point, low)
-        if high is None:
-            return None
-        return self._climb(point, low, high)
+        return None if high is None else self._climb(point, low, high).profile
 
     def _first_that_fits(self, point: int, low: Side) -> Side | None:
         limit = float(self.incumbent.limits[point])
@@ -180,18 +196,13 @@ class PriceSearch:
     def _seek_lean(self, profile: FloatArray) -> None:
         """Look for any choice that fits: add weight where the least weighted memory is too much."""
         weights = np.zeros_like(self.prices)
-        for _ in range(LEAN_ROUNDS * self.meter.effort):
+        for _ in range(self.lean_rounds * self.meter.effort):
             point = self.incumbent.overfull(profile)
             if point is None or self.meter.is_spent or self.incumbent.infeasible:
                 return
             weights[point] += 1.0
             lean = Prices(weights / weights.sum(), time_weight=0.0)
             profile, _ = self.solve(lean, "least memory")
-
-
-def scaled(prices: FloatArray, factor: float) -> Prices:
-    """The same prices, all multiplied."""
-    return replace(Prices(prices), per_byte=prices * factor)
 
 
 def _crossing(low: Side, high: Side) -> float:
@@ -203,3 +214,147 @@ def _is_on(low: Side, middle: Side, price: float) -> bool:
     """Whether a third choice is no better at the crossing: the top of the bound."""
     known = low.cost + price * low.nbytes
     return middle.cost + price * middle.nbytes >= known - 1e-10 * abs(known)
+
+
+class PriceBisection(PriceSearch):
+    """The same for relaxations whose answers are no optimum under the prices.
+
+    `PriceSearch` reads the next price off two answers, which misleads it there. Here the price of
+    an overfull time point is raised until the memory fits, and then lowered again by halves,
+    whatever lies between.
+    """
+
+    rounds: ClassVar[int] = 3
+    lean_rounds: ClassVar[int] = 6
+
+    def _adjust(self, point: int, profile: FloatArray) -> FloatArray:
+        """Find the least price at which a time point is not overfull."""
+        limit = float(self.incumbent.limits[point])
+        low, price = float(self.prices[point]), self._first_price(point, profile)
+        for _ in range(RAISES):
+            found = self._profile_at(point, price)
+            if found[point] <= limit or self.meter.is_spent:
+                break
+            low, price, profile = price, STEP * price, found
+        else:
+            return profile
+        high, profile = price, found
+        for _ in range(HALVINGS):
+            if self.meter.is_spent:
+                break
+            price = math.sqrt(low * high) if low > 0 else high / STEP
+            found = self._profile_at(point, price)
+            if found[point] <= limit:
+                high, profile = price, found
+            else:
+                low = price
+        self.prices[point] = high
+        return profile
+
+    def _first_price(self, point: int, profile: FloatArray) -> float:
+        known = float(self.prices[point])
+        if known > 0:
+            return STEP * known
+        scale = max(abs(self.incumbent.bound_s), 1e-9)
+        return STEP_SHARE * scale / max(float(profile[point]), 1e-9)
+
+    def _profile_at(self, point: int, price: float) -> FloatArray:
+        return self.solve(self._with(point, price), "memory price")[0]
+
+
+def join(incumbent: Incumbent, known: Sequence[Choice]) -> None:
+    """Offer answers of which some layers are of one that fits and the rest of a faster one.
+
+    Under one price all equal layers change at once, so that much memory may be left.
+    """
+    cost_s = incumbent.problem.cost_s
+    faster = [choice for choice in known if cost_s(choice) < incumbent.cost_s]
+    for fast in sorted(faster, key=cost_s, reverse=True)[:SPLICES]:
+        lean = incumbent.choice
+        if lean is None:
+            return
+        for fast_first in (False, True):
+            offer = partial(_joined, incumbent, fast, lean, fast_first)
+            _bisect(incumbent, 0, len(fast), offer)
+
+
+def _joined(
+    incumbent: Incumbent, fast: Choice, lean: Choice, fast_first: bool, count: int
+) -> FloatArray:
+    """Offer the choice with so many nodes of the fast one; its profile."""
+    if fast_first:
+        joined = (*fast[:count], *lean[count:])
+    else:
+        joined = (*lean[: len(lean) - count], *fast[len(fast) - count :])
+    return incumbent.offer(joined, "joined answers")
+
+
+def split_by_layer(search: PriceSearch) -> None:
+    """Offer the answers in which only some of the layers save memory.
+
+    Under one price all equal layers switch to less memory at the same moment, and the answer jumps
+    over the limit. If the nodes before position k pay more than those after it, k decides how many
+    layers have switched; both directions are tried.
+    """
+    high = _prices_that_fit(search)
+    if high is None:
+        return
+    low, nodes = search.prices * (1.0 - NEAR), len(search.incumbent.problem.node_table_of)
+    split = partial(_split, search, high, low)
+    _bisect(search.incumbent, nodes, 0, split, lambda: search.meter.is_spent)
+    split = partial(_split, search, low, high)
+    _bisect(search.incumbent, 0, nodes, split, lambda: search.meter.is_spent)
+
+
+def _split(search: PriceSearch, before: FloatArray, after: FloatArray, position: int) -> FloatArray:
+    return search.solve(Prices(before, after, position), "split by layer")[0]
+
+
+def _prices_that_fit(search: PriceSearch) -> FloatArray | None:
+    for factor in DEARER:
+        if search.meter.is_spent:
+            return None
+        prices: FloatArray = search.prices * factor
+        profile, _ = search.solve(Prices(prices), "dearer memory")
+        if search.incumbent.overfull(profile) is None:
+            return prices
+    return None
+
+
+def _bisect(
+    incumbent: Incumbent,
+    fitting: int,
+    overfull: int,
+    profile_at: Callable[[int], FloatArray],
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Find the position next to one that is overfull at which the memory fits."""
+    while abs(fitting - overfull) > 1 and not is_over():
+        position = (fitting + overfull) // 2
+        if incumbent.overfull(profile_at(position)) is None:
+            fitting = position
+        else:
+            overfull = position
+
+
+def solve_without_limit(relaxation: Relaxation, incumbent: Incumbent) -> FloatArray:
+    """Offer the answer at price zero, note its bound, return its memory profile."""
+    free = relaxation.solve()
+    label = "without a memory limit"
+    profile = incumbent.offer(free.choice, label)
+    incumbent.raise_bound(free.bound, abs(free.bound), label)
+    return profile
+
+
+def solve_within_limit(
+    relaxation: Relaxation,
+    incumbent: Incumbent,
+    meter: Meter,
+    profile: FloatArray,
+) -> None:
+    """Offer answers that fit, starting from the profile of the one at price zero."""
+    search = PriceSearch(relaxation, incumbent, meter)
+    search.run(profile)
+    join(incumbent, list(search.found))
+    if not incumbent.is_proven and not meter.is_spent:
+        split_by_layer(search)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.problem import FloatArray
-from planner.solvers.elimination import Numbers
-from planner.solvers.progress import Meter
+from planner.solvers.contract import Meter
+from planner.solvers.ledger import Numbers, priced_cost
 
 Choice = tuple[int, ...]
 Link = tuple[int, int, bool]
@@ -132,13 +132,3 @@ class MessagePassing:
                 told = (total - self._to_earlier[edge])[:, None]
                 self._to_later[edge] = ((matrix if first else matrix.T) + told).min(axis=0)
         return tuple(choice)
-
-
-def priced_cost(numbers: Numbers, edges: Sequence[tuple[int, int]], choice: Choice) -> float:
-    """What a choice costs in these numbers."""
-    nodes = (numbers.vectors[v][c] for v, c in zip(numbers.vector_of, choice, strict=True))
-    pairs = (
-        numbers.matrices[m][choice[u], choice[v]]
-        for m, (u, v) in zip(numbers.matrix_of, edges, strict=True)
-    )
-    return math.fsum((*nodes, *pairs))

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem import EdgeTable, FloatArray, Interval, NodeTable, Problem
-from planner.solvers.constrained import solve_within_limit, solve_without_limit
+from planner.problem import FloatArray, Interval, NodeTable, Problem, tables_of
+from planner.solvers.contract import Incumbent, Meter
 from planner.solvers.ledger import Ledger
-from planner.solvers.progress import Incumbent, Meter
+from planner.solvers.memory_prices import solve_within_limit, solve_without_limit
 from planner.solvers.relaxation import exact_relaxation
 
 LARGEST_BUCKET = 1 << 22
@@ -63,7 +63,7 @@ def _neighbourhoods(nodes: int, effort: int, seed: int) -> Iterator[Sequence[int
 
 
 @dataclass(slots=True, eq=False)
-class _Rest:
+class _Neighbourhood:
     """A neighbourhood as a problem of its own, while it is put together."""
 
     problem: Problem
@@ -90,12 +90,13 @@ class _Rest:
         whole = self.problem
         tables = sorted({whole.edge_table_of[edge] for edge in self.edges})
         number = {table: new for new, table in enumerate(tables)}
-        edge_tables: tuple[EdgeTable, ...] = tuple(whole.edge_tables[table] for table in tables)
         ends = [whole.edges[edge] for edge in self.edges]
-        node_tables, node_table_of = _shared(self.node_tables)
+        node_tables, node_table_of = tables_of(
+            map(id, self.node_tables), self.node_tables.__getitem__
+        )
         return Problem(
             node_tables=node_tables,
-            edge_tables=edge_tables,
+            edge_tables=tuple(whole.edge_tables[table] for table in tables),
             node_table_of=node_table_of,
             node_intervals=tuple(self.intervals),
             edges=tuple((self.place[u], self.place[v]) for u, v in ends),
@@ -104,16 +105,6 @@ class _Rest:
             time_points=whole.time_points,
             memory_limit_bytes=whole.memory_limit_bytes,
         )
-
-
-def _shared(tables: Sequence[NodeTable]) -> tuple[tuple[NodeTable, ...], tuple[int, ...]]:
-    """Distinct tables by identity, and the number of each."""
-    number: dict[int, int] = {}
-    distinct: list[NodeTable] = []
-    for table in tables:
-        if number.setdefault(id(table), len(distinct)) == len(distinct):
-            distinct.append(table)
-    return tuple(distinct), tuple(number[id(table)] for table in tables)
 
 
 def _rest(
@@ -125,7 +116,7 @@ def _rest(
     place = {node: new for new, node in enumerate(nodes)}
     tables = [problem.node_tables[problem.node_table_of[node]] for node in nodes]
     intervals = [problem.node_intervals[node] for node in nodes]
-    rest = _Rest(problem, choice, nodes, place, tables, intervals, [])
+    rest = _Neighbourhood(problem, choice, nodes, place, tables, intervals, [])
     for node in nodes:
         for edge, other in neighbours[node]:
             if other not in place:

@@ -18,13 +18,17 @@ import numpy as np
 from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
-from planner.network import FORBIDDEN, FloatArray, IntArray, Network, runs, summed
+from planner.reduction.network import FORBIDDEN, FloatArray, IntArray, Network, runs, summed
 
 ROWS_AT_ONCE = 8
 SIZE = 2.0**20
 """About what the cost of an answer is to HiGHS, whose tolerances are absolute."""
 SAFE = 1e-9
 """Relative allowance for its floating point."""
+_NOTHING_FITS = {
+    mathopt.TerminationReason.INFEASIBLE,
+    mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +217,6 @@ def prove(
         elif not over or reason != mathopt.TerminationReason.OPTIMAL:
             break
     return replace(state, bound=min(state.bound, state.cost))
-
-
-_NOTHING_FITS = {
-    mathopt.TerminationReason.INFEASIBLE,
-    mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
-}
 
 
 def _parameters(

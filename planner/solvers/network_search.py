@@ -7,20 +7,20 @@ counts rounds, gives the same answer anywhere; a time limit stops between two ro
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
-from planner.network import FORBIDDEN, IntArray, Network, highest_cost
 from planner.reduction import Reduced, reduced
-from planner.reduction.forbidden import NoAnswerError
-from planner.reduction.narrowing import without
-from planner.reduction.state import State
-from planner.solvers.background import Task
+from planner.reduction.edges import NoAnswerError
+from planner.reduction.network import FORBIDDEN, IntArray, Network, highest_cost
+from planner.reduction.state import State, without
 from planner.solvers.dual import Best, Dual, settled
 from planner.solvers.network_mip import pairs_allowed, peaks, prove
 from planner.solvers.team import Team
@@ -45,6 +45,10 @@ PROOF_NODES = 2000
 
 Report = Callable[[str, float, float], None]
 """Receives what happened, the best cost and the best bound."""
+_MARGIN_S = 0.5
+"""Kept to write the answer."""
+T = TypeVar("T")
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,7 @@ class _Search:
         limit, effort = self.limits.time_limit_s, self.limits.effort
         deadline = np.inf if limit is None else self.started + limit - _MARGIN_S
         nodes = None if effort is None else PROOF_NODES * effort
-        task = Task(
+        task = BackgroundCall(
             lambda report: prove(
                 core.network, first, rows, deadline, self.limits.seed, nodes=nodes, report=report
             )
@@ -294,5 +298,45 @@ class _Search:
         )  # fmt: skip
 
 
-_MARGIN_S = 0.5
-"""Kept to write the answer."""
+class BackgroundCall(Generic[T]):
+    """A call into a solver library, which cannot be interrupted, beside work that can.
+
+    Its thread ends with the process if nobody waits for it.
+    """
+
+    def __init__(self, work: Callable[[Callable[[T], None]], T]) -> None:
+        """Start it.
+
+        Args:
+            work: receives a function to report with on the way; its result is reported last.
+        """
+        self._reports: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[Callable[[T], None]], T]) -> None:
+        try:
+            self._reports.put(work(self._reports.put))
+        except BaseException as error:  # noqa: BLE001  handed to who waits
+            self._reports.put(error)
+
+    def reports(self, between: Callable[[], bool]) -> Iterator[T]:
+        """Every report as it comes, the result last.
+
+        Args:
+            between: other work, a little of it; whether there was any. If not, wait a little.
+
+        Raises:
+            Exception: what the call raised.
+        """
+        while True:
+            running = self._thread.is_alive()
+            try:
+                found = self._reports.get(timeout=0.0 if between() else POLL_S)
+            except queue.Empty:
+                if running:
+                    continue
+                return
+            if isinstance(found, BaseException):
+                raise found
+            yield found

@@ -8,23 +8,18 @@ is small.
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
-
 from planner.problem import Problem
-from planner.solvers.contract import Budget, Progress, Solution
+from planner.solvers.conditioning import LARGEST_BUCKET
+from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
 from planner.solvers.dynamic_programming import PRICED_PASSES, DynamicProgramming
-from planner.solvers.ledger import Ledger
 from planner.solvers.neighbourhoods import improve
-from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.recursive_bisection import RecursiveBisection
 from planner.solvers.relaxation import exact_relaxation
-from planner.solvers.views import LARGEST_BUCKET
 
 ENOUGH = 1e-3
 """Relative gap with which an answer is left as it is, at effort 1; at effort e it is 1/e of it."""
@@ -36,7 +31,7 @@ POLISHED = 1e-4
 """The same after message passing, whose answers are cheap to make better by segments."""
 POLISH_RESERVED = 0.8
 """Share of the work that this may not use."""
-ELIMINATION_EFFORT, HALVING_EFFORT, MESSAGE_EFFORT = 4, 4, 4
+ELIMINATION_EFFORT, BISECTION_EFFORT, MESSAGE_EFFORT = 4, 4, 4
 """Units of work of each part for one of the whole; all mostly end long before."""
 MAX_PAIRS = 60_000
 """Pairs of candidates over all edges up to which integer programming is worth its time; for more
@@ -64,9 +59,35 @@ class Portfolio:
         found = run.incumbent.solution(truncated=run.truncated)
         if not run.is_open or run.truncated or run.is_large:
             return found
-        prove = importlib.import_module("planner.solvers.ilp").prove
-        proven: Solution = prove(problem, run.budget_left(), found, progress)
-        return proven
+        return _proven(problem, run.budget_left(), found, progress)
+
+
+class IntegerProgramming:
+    """Integer programming, started from dynamic programming."""
+
+    name: ClassVar[str] = "ilp"
+
+    def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
+        """Solve; if the problem is too large, return the warm start and say so in the log."""
+        started = time.monotonic()
+        warm = DynamicProgramming().solve(problem, budget, progress)
+        left = _time_left_s(budget, started)
+        return _proven(problem, Budget(budget.effort, left, budget.seed, 1), warm, progress)
+
+
+def _proven(
+    problem: Problem, budget: Budget, warm: Solution, progress: Progress | None
+) -> Solution:
+    # CP-SAT takes longer to load than a small problem to solve.
+    from planner.solvers.integer_programming import prove  # noqa: PLC0415
+
+    return prove(problem, budget, warm, progress)
+
+
+def _time_left_s(budget: Budget, started: float) -> float | None:
+    if budget.deadline_s is None:
+        return None
+    return max(0.0, budget.deadline_s - (time.monotonic() - started))
 
 
 class _Run:
@@ -74,8 +95,7 @@ class _Run:
 
     def __init__(self, problem: Problem, budget: Budget, progress: Progress | None) -> None:
         self.budget, self.started = budget, time.monotonic()
-        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
-        self.incumbent = Incumbent(Ledger(problem), limits, progress)
+        self.incumbent = Incumbent.of(problem, progress)
         sizes = [table.time_s.size for table in problem.edge_tables]
         self.is_large = sum(sizes[table] for table in problem.edge_table_of) > MAX_PAIRS
         self.enough = max(ENOUGH / max(1, budget.effort), budget.enough)
@@ -88,11 +108,7 @@ class _Run:
 
     def budget_left(self) -> Budget:
         """What the next solver may do: as much work again, and the time that is left."""
-        whole = self.budget
-        left = whole.deadline_s
-        if left is not None:
-            left = max(0.0, left - (time.monotonic() - self.started))
-        return Budget(whole.effort, left, whole.seed, whole.threads, whole.enough)
+        return replace(self.budget, deadline_s=_time_left_s(self.budget, self.started))
 
     def search(self) -> None:
         """Elimination, message passing and neighbourhoods as far as they are needed."""
@@ -102,7 +118,7 @@ class _Run:
         if self.is_large and (
             exact is None or (limited and PRICED_PASSES * exact.work > meter.left)
         ):
-            self._halve(HALVING_EFFORT if exact is None else 1)
+            self._bisect(BISECTION_EFFORT if exact is None else 1)
             if exact is not None:
                 # Elimination is slow here, so it must have something to gain.
                 self.enough *= WIDE
@@ -125,7 +141,7 @@ class _Run:
         improve(self.incumbent, meter, self.budget.seed, enough)
         self.truncated |= meter.truncated
 
-    def _halve(self, effort: int) -> None:
+    def _bisect(self, effort: int) -> None:
         left = self.budget_left()
         meter = Meter(replace(left, effort=effort * max(1, left.effort)))
         RecursiveBisection().run(self.incumbent, meter)
@@ -134,10 +150,11 @@ class _Run:
     def _pass_messages(self) -> None:
         self.passed = True
         # Brings in numba, which takes longer to load than a small problem to solve.
-        module = importlib.import_module("planner.solvers.local_search")
+        from planner.solvers.local_search import improve_on_network  # noqa: PLC0415
+
         left = self.budget_left()
         meter = Meter(replace(left, effort=MESSAGE_EFFORT * left.effort))
-        module.improve_on_network(
+        improve_on_network(
             self.incumbent, meter, self.budget, neighbourhoods=True, enough=self.enough
         )
         self.truncated |= meter.truncated

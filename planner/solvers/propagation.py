@@ -12,23 +12,20 @@ Source: MindSpore 2.7.0, `graph_costmodel.cc` (breadth first from the configured
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.redistribution import UNREACHABLE_S
 from planner.problem import Problem
-from planner.solvers.constrained import solve_without_limit
-from planner.solvers.contract import Budget, Progress, Solution
-from planner.solvers.elimination import Numbers
-from planner.solvers.ledger import Ledger, Prices
+from planner.solvers.contract import Budget, Incumbent, Meter, Progress, Solution
+from planner.solvers.ledger import Ledger, Numbers, Prices
+from planner.solvers.memory_prices import PriceBisection, join, solve_without_limit
 from planner.solvers.message_passing import MessagePassing
-from planner.solvers.price_ladder import climb, join
-from planner.solvers.progress import Incumbent, Meter
 from planner.solvers.relaxation import Relaxed
 
 TIE = 1e-9
@@ -36,6 +33,9 @@ TIE = 1e-9
 
 Link = tuple[int, int, bool]
 """An edge, its other end, and whether that comes first in the edge."""
+
+ORIGIN = -1
+"""Stands before all nodes at which a search breadth first starts."""
 
 NEVER = 1e15
 """A pair that costs this much or more is forbidden."""
@@ -85,14 +85,12 @@ class Propagation:
 
     def solve(self, problem: Problem, budget: Budget, progress: Progress | None = None) -> Solution:
         """Solve; proofs are `bounded`, `optimal` where the bound is met, `none`, `infeasible`."""
-        meter, ledger = Meter(budget), Ledger(problem)
-        limits = np.full(problem.time_points, float(problem.memory_limit_bytes))
-        incumbent = Incumbent(ledger, limits, progress)
-        wave = Wave(ledger, meter, self._route(problem))
+        meter, incumbent = Meter(budget), Incumbent.of(problem, progress)
+        wave = PropagationRelaxation(incumbent.ledger, meter, self._route(problem))
         incumbent.note(f"{len(problem.sizes)} nodes follow from {wave.starts}")
         profile = solve_without_limit(wave, incumbent)
         if incumbent.overfull(profile) is not None:
-            climb(wave, incumbent, meter, profile)
+            PriceBisection(wave, incumbent, meter).run(profile)
             join(incumbent, tuple(wave.found))
         return incumbent.solution(truncated=meter.truncated)
 
@@ -100,7 +98,7 @@ class Propagation:
         return outwards(problem)
 
 
-class Wave:
+class PropagationRelaxation:
     """Goes over the graph once for each set of prices, always in the same order."""
 
     def __init__(self, ledger: Ledger, meter: Meter, route: Route | None = None) -> None:
@@ -200,64 +198,43 @@ def tied_first(problem: Problem, order: Sequence[int], forbidden: float) -> tupl
     """As `outwards`, but behind each node come those that some of its candidates are forbidden
     with, and what is tied to these.
     """
-    ties: dict[int, list[int]] = {}
+    ties: nx.Graph[int] = nx.empty_graph(len(problem.sizes))
     for (u, v), table in zip(problem.edges, problem.edge_table_of, strict=True):
         if (problem.edge_tables[table].time_s >= forbidden).any():
-            ties.setdefault(u, []).append(v)
-            ties.setdefault(v, []).append(u)
+            ties.add_edge(u, v)
     given = {*problem.pinned, *(n for n, size in enumerate(problem.sizes) if size == 1)}
     out = dict.fromkeys(node for node in order if node in given)
+
+    def undecided(node: int) -> Iterator[int]:
+        return (other for other in ties[node] if other not in out)
+
     for start in order:
-        waiting = [start]
-        while waiting:
-            node = waiting.pop(0)
-            if node not in out or node == start:
-                out.setdefault(node)
-                waiting += [other for other in ties.get(node, ()) if other not in out]
+        out.setdefault(start)
+        for _, node in nx.generic_bfs_edges(ties, start, undecided):
+            out[node] = None
     return tuple(Step(n, found) for n, found in decided_before(problem, list(out)))
 
 
 def breadth_first(problem: Problem) -> tuple[list[int], str]:
     """All nodes, breadth first from where it starts, and what that is in words."""
-    sizes, neighbours = problem.sizes, _neighbours(problem)
+    sizes = problem.sizes
+    # Edges in this order, so that every node has its neighbours ascending.
+    graph: nx.Graph[int] = nx.empty_graph(len(sizes))
+    graph.add_edges_from(sorted((min(ends), max(ends)) for ends in problem.edges))
     single = [node for node, size in enumerate(sizes) if size == 1]
     starts = list(problem.pinned) or single
     kind = "pinned nodes" if problem.pinned else "nodes without a choice"
-    order = _wave(starts, neighbours, set())
-    reached = set(order)
+    graph.add_edges_from((ORIGIN, start) for start in starts)
+    order = dict.fromkeys(node for _, node in nx.bfs_edges(graph, ORIGIN)) if starts else {}
     heaviest = sorted(range(len(sizes)), key=lambda node: (-_least_s(problem, node), node))
     alone = 0
-    for candidates in (single, heaviest):
-        for node in candidates:
-            if node not in reached:
-                alone += 1
-                part = _wave([node], neighbours, reached)
-                order += part
-                reached.update(part)
+    for node in (*single, *heaviest):
+        if node not in order:
+            alone += 1
+            order[node] = None
+            order |= dict.fromkeys(other for _, other in nx.bfs_edges(graph, node))
     rest = f" and {alone} more in parts that these do not reach" if alone and starts else ""
-    return order, f"{len(starts) or alone} {kind if starts else 'heaviest nodes'}{rest}"
-
-
-def _wave(
-    starts: Iterable[int], neighbours: Sequence[Sequence[int]], reached: set[int]
-) -> list[int]:
-    seen = dict.fromkeys(starts)
-    queue = deque(seen)
-    while queue:
-        for other in neighbours[queue.popleft()]:
-            if other not in seen and other not in reached:
-                seen[other] = None
-                queue.append(other)
-    return list(seen)
-
-
-def _neighbours(problem: Problem) -> list[list[int]]:
-    """Ascending, each once."""
-    found: list[set[int]] = [set() for _ in problem.node_table_of]
-    for u, v in problem.edges:
-        found[u].add(v)
-        found[v].add(u)
-    return [sorted(own) for own in found]
+    return list(order), f"{len(starts) or alone} {kind if starts else 'heaviest nodes'}{rest}"
 
 
 def _least_s(problem: Problem, node: int) -> float:

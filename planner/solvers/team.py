@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.network import BoolArray, FloatArray, IntArray, Network
+from planner.reduction.network import BoolArray, FloatArray, IntArray, Network
 from planner.solvers.dual import PACES, Best, Dual
+from planner.solvers.kernels.arrays import empty_tree, fill
 from planner.solvers.kernels.forests import improve, space_for
-from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.moves import cost_of
+from planner.solvers.kernels.messages import cost_of
 
 PASSES = 10
 """Of messages in a unit."""

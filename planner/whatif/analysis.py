@@ -1,13 +1,27 @@
-"""What follows from a sweep: scaling, and what finishes in time."""
+"""What follows from a sweep: scaling, cost (`data/prices.yaml`), what finishes in time, and points
+that no other beats.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
-from planner.whatif.axes import Place
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+import data
+from planner.requests.errors import UserError
+from planner.requests.sources import Document
+from planner.whatif.axes import FACTORS, Place
 from planner.whatif.sweep import Point
+from topology.chips import chip_profile
+from topology.errors import ClusterError
+from topology.units import parse_watts
 
 SECONDS_PER_DAY = 86_400.0
 
@@ -117,3 +131,139 @@ def deadline(points: Sequence[Point], tokens: float, days: float) -> Deadline:
     if chosen is None and fastest is not None:
         more = math.ceil(fastest.devices * needed / rate_of(fastest))
     return Deadline(tokens, days, chosen, takes, fastest, more)
+
+
+OBJECTIVES = ("seconds", "devices", "memory", "price", *FACTORS)
+"""What counts, less is better: seconds of a unit of work, devices, bytes on a device, price of a
+unit of work, and what the machine is assumed to have more of than it has, for which no price is
+known. A unit of work is a token, or a sample where the model has none."""
+
+
+def objectives(point: Point, prices: Prices) -> tuple[float, ...]:
+    """What a planned point takes, as `OBJECTIVES` names it; an unknown price is worst."""
+    result, work = point.result, work_of(point)
+    price = bill(prices, result.chip, point.devices, result.best_s).step_price
+    each = float("inf") if price is None else price / work
+    factors = {name: point.place.factor(name) for name in FACTORS}
+    more = (1 / size if name == "latency" else size for name, size in factors.items())
+    return 1 / rate_of(point), float(point.devices), result.peak_bytes, each, *more
+
+
+def front(points: Sequence[Point], prices: Prices) -> tuple[Point, ...]:
+    """Planned points that no other one beats or equals in everything and beats in something; of
+    points with equal results the first.
+    """
+    first: dict[str, Point] = {}
+    for point in planned(points):
+        first.setdefault(point.key, point)
+    known = list(first.values())
+    if not known:
+        return ()
+    values = np.array([objectives(point, prices) for point in known])
+    return tuple(point for point, keep in zip(known, undominated(values), strict=True) if keep)
+
+
+def undominated(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Rows that no other row beats; less is better.
+
+    Args:
+        values: shape (points, objectives).
+    """
+    keep = np.ones(len(values), dtype=bool)
+    for row, value in enumerate(values):
+        better = (values <= value).all(axis=1) & (values < value).any(axis=1)
+        keep[row] = not better.any()
+    return keep
+
+
+_FIX = "write it like data/prices.yaml: devices: {CHIP: {hour: {value: 2.5}, power: {value: 700}}}"
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one device costs and draws."""
+
+    hour: float | None = None
+    """Price of an hour, in the currency of the table; `None` if nobody says."""
+    power_w: float | None = None
+    """Watts under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """A table of prices."""
+
+    currency: str
+    devices: Mapping[str, Rates]
+    """By name of the chip."""
+
+    def of(self, chip: str) -> Rates:
+        """What is known of a chip; watts that the table lacks are those of `data/chips`."""
+        found = self.devices.get(chip, Rates())
+        return found if found.power_w is not None else replace(found, power_w=_power_w(chip))
+
+
+def bundled_prices() -> Prices:
+    """The table of `data/prices.yaml`."""
+    return _bundled()
+
+
+@cache
+def _bundled() -> Prices:
+    return read_prices(Document("data/prices.yaml", data.read_text("prices.yaml")))
+
+
+def read_prices(file: Document) -> Prices:
+    """A table in the format of `data/prices.yaml`.
+
+    Raises:
+        UserError: the text is no such table.
+    """
+    try:
+        record = yaml.safe_load(file.text)
+        devices = {str(name): _rates(item) for name, item in record["devices"].items()}
+        return Prices(str(record["currency"]), devices)
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"{file.name} is no table of prices ({type(error).__name__}: {error})"
+        raise UserError(what.splitlines()[0], f"--prices {file.name}", _FIX) from error
+
+
+def _rates(record: Mapping[str, Any]) -> Rates:
+    return Rates(*(_value(record.get(name)) for name in ("hour", "power")))
+
+
+def _value(record: Mapping[str, Any] | None) -> float | None:
+    if record is None:
+        return None
+    value = float(record["value"])
+    if not value >= 0:
+        raise ValueError(f"{value} is below 0")
+    return value
+
+
+@cache
+def _power_w(chip: str) -> float | None:
+    try:
+        power = chip_profile(chip).power
+    except ClusterError:
+        return None
+    return None if power is None else parse_watts(power.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a step costs, where prices are known."""
+
+    step_price: float | None
+    """Device-hours of a step times the price of one."""
+    step_joules: float | None
+    """Devices times watts under load times seconds: an upper bound, as devices also wait."""
+
+
+def bill(prices: Prices, chip: str, devices: int, step_s: float) -> Bill:
+    """Price and energy of a step."""
+    rates = prices.of(chip)
+    price = None if rates.hour is None else rates.hour * devices * step_s / SECONDS_PER_HOUR
+    joules = None if rates.power_w is None else rates.power_w * devices * step_s
+    return Bill(price, joules)

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from planner.whatif.analysis import along
 from planner.whatif.axes import FACTORS, Place, Value, is_count, position
-from planner.whatif.engines import Engine
-from planner.whatif.results import Result
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count, Point, Watch, kept
-from planner.whatif.tasks import Asked, Maker
+from planner.whatif.sweep import Count, Point, Store, Watch, kept
+from planner.whatif.tasks import Asked, Maker, Result
+from planner.whatif.workbench import Engine
 
 MOST_TURNS = 8
 """Changes in words between two points of a sweep of which each is found."""

@@ -7,23 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from planner.asking.errors import UserError
-from planner.asking.machines import named_machine
-from planner.asking.options import SearchOptions
-from planner.asking.sources import Document, ModelSource
-from planner.asking.texts import at_least_one
-from planner.whatif.around import around
+from planner.requests.errors import UserError
+from planner.requests.machines import named_machine
+from planner.requests.option_texts import at_least_one
+from planner.requests.search_options import SearchOptions
+from planner.requests.sources import Document, ModelSource
+from planner.whatif.analysis import Prices
 from planner.whatif.axes import Axis, check_distinct, list_axis, parse_axes
 from planner.whatif.changes import check_share, exact_changes
-from planner.whatif.engines import Engine
-from planner.whatif.goodput import SECONDS_PER_HOUR, Failures
-from planner.whatif.prices import Prices
-from planner.whatif.remaining import aftermath
-from planner.whatif.report import Report, report_of
+from planner.whatif.goodput import SECONDS_PER_HOUR, Failures, aftermath
+from planner.whatif.report import Report, around, report_of
 from planner.whatif.shapes import check_mix, shapes
-from planner.whatif.store import Store
-from planner.whatif.sweep import Watch, run
+from planner.whatif.sweep import Store, Watch, run
 from planner.whatif.tasks import Asked, sweep_of
+from planner.whatif.workbench import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +156,7 @@ def sweep_report(
         bench: what it is done with.
 
     Raises:
-        UserError: an option is wrong; other errors of `planner.asking.faults` likewise.
+        UserError: an option is wrong; other errors of `planner.requests.errors` likewise.
     """
     wanted, failures = options.wanted(), options.failures()
     for name in options.clusters():

@@ -6,18 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
+from costmodel.training.rows import expert_remarks
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import software_flags
-from costmodel.training.stated_size import expert_remarks
 from costmodel.training.table import RunTable
 from ir.throughput import Rates
-from planner.asking.errors import UserError
-from planner.asking.layouts import DEFAULT_CLUSTER, DEFAULT_SEQUENCE, LayoutOptions, parsed
 from planner.request import InfeasibleError
+from planner.requests.conventional_layouts import (
+    DEFAULT_CLUSTER,
+    DEFAULT_SEQUENCE,
+    LayoutOptions,
+    parsed,
+)
+from planner.requests.errors import UserError
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
 from topology.units import format_memory
 
@@ -74,6 +80,7 @@ class RankingOptions:
     cluster: str = DEFAULT_CLUSTER
     precision: str = "bf16"
     software: str | None = None
+    optimizer: str = Optimizer.ADAMW.value
     held: str = ""
     """Parts of a layout that have one value, such as `tp=8,zero=1`."""
     top: int = 10
@@ -135,6 +142,7 @@ class RankingOptions:
             cluster=self.cluster,
             precision=self.precision,
             software=self.software,
+            optimizer=self.optimizer,
         )
         return options.run(config, name)
 

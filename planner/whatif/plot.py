@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.asking.errors import UserError
-from planner.whatif.analysis import along, planned, rate_of, scaling
+import numpy as np
+
+from planner.requests.errors import UserError
+from planner.whatif.analysis import Prices, along, front, planned, rate_of, scaling
 from planner.whatif.axes import Place, position
 from planner.whatif.changes import Change
-from planner.whatif.pareto import front
-from planner.whatif.prices import Prices
+from planner.whatif.layouts import COLUMNS, BoolArray, FloatArray, PricedLayouts
 from planner.whatif.sweep import Point
 
 if TYPE_CHECKING:
@@ -182,3 +183,55 @@ def _label(place: Place) -> str:
 
 def _unit(points: Sequence[Point]) -> str:
     return "tokens" if any(p.result.tokens for p in points) else "samples"
+
+
+GIB = 2.0**30
+MOST_DRAWN = 20_000
+"""Layouts that are drawn; of more, every n-th and all that no other beats."""
+SLOWEST = 20.0
+"""Layouts that take so many times the fastest are left out."""
+
+
+def save_layouts(priced: PricedLayouts, path: Path, kind: str) -> None:
+    """Write the picture.
+
+    Args:
+        priced: layouts of one job.
+        path: the file.
+        kind: `svg` or `png`.
+    """
+    with saved_figure(path, kind, (8.0, 5.5)) as figure:
+        axes = figure.add_axes((0.09, 0.1, 0.88, 0.84))
+        drawn = _drawn(priced)
+        tensor = priced.layouts[:, COLUMNS.index("tp")]
+        for number, degree in enumerate(np.unique(tensor[drawn]).tolist()):
+            own = drawn & (tensor == degree)
+            axes.scatter(
+                priced.memory_bytes[own] / GIB, priced.step_s[own], s=3,
+                color=COLOURS[number % len(COLOURS)], label=f"tp={degree:g}", rasterized=True,
+            )  # fmt: skip
+        best = np.flatnonzero(_unbeaten(priced.step_s, priced.memory_bytes))
+        best = best[priced.memory_bytes[best].argsort()]
+        axes.step(priced.memory_bytes[best] / GIB, priced.step_s[best], where="post", lw=1,
+                  color="#222222", label="no other is faster with less")  # fmt: skip
+        axes.axvline(priced.limit_bytes / GIB, color="#cc3311", ls="--", lw=1, label="limit")
+        axes.set(xlabel="memory of a device, GiB", ylabel="step, s", xscale="log", yscale="log")
+        axes.legend(markerscale=3, frameon=False, ncols=2)
+        axes.grid(visible=True, alpha=0.3)
+
+
+def _drawn(priced: PricedLayouts) -> BoolArray:
+    near = priced.step_s <= SLOWEST * priced.step_s.min()
+    every = max(1, int(near.sum()) // MOST_DRAWN)
+    some = np.zeros(len(near), dtype=np.bool_)
+    some[np.flatnonzero(near)[::every]] = True
+    return some | _unbeaten(priced.step_s, priced.memory_bytes)
+
+
+def _unbeaten(step_s: FloatArray, memory_bytes: FloatArray) -> BoolArray:
+    """Layouts that no other beats in both."""
+    order = np.lexsort((step_s, memory_bytes))
+    before = np.concatenate(([np.inf], np.minimum.accumulate(step_s[order])[:-1]))
+    kept = np.zeros(len(step_s), dtype=np.bool_)
+    kept[order[step_s[order] < before]] = True
+    return kept

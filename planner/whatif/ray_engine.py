@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ir.graph import OpGraph
-from planner.asking.errors import UserError
-from planner.whatif.engines import AHEAD, collect_rarely
+from planner.requests.errors import UserError
 from planner.whatif.tasks import Task
-from planner.whatif.workbench import Done, Workbench
+from planner.whatif.workbench import AHEAD, Done, Workbench, collect_rarely
 
 PATIENCE_S = 5.0
 """For the first answer of a cluster."""

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ir.plan import Plan
-from planner.asking.errors import UserError
-from planner.changeover import changeover
+from planner.repricing.migration_cost import changeover
+from planner.requests.errors import UserError
 from planner.whatif.axes import Place
-from planner.whatif.outline import outline_of
 from planner.whatif.sizes import Sizes
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count, Point, Watch
-from planner.whatif.tasks import Sweep
+from planner.whatif.sweep import Count, Point, Store, Watch
+from planner.whatif.tasks import Sweep, outline_of
 from planner.whatif.workbench import Workbench
 
 FloatArray = NDArray[np.float64]

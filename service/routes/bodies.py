@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from exporters.formats import FORMATS
-from planner.asking.layouts import LayoutOptions
-from planner.asking.options import SearchOptions
-from planner.asking.simulation import SimulationOptions
-from planner.asking.texts import one_of
-from planner.asking.verification import VerificationOptions
+from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.option_texts import one_of
+from planner.requests.search_options import SearchOptions
+from planner.requests.simulations import SimulationOptions
+from planner.requests.verification import VerificationOptions
 from planner.whatif.composed import SweepOptions
 
 MOST_PRIORITY = 9

@@ -10,16 +10,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import published_names
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from service.access import RefusedError
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import Uploaded
 from service.store.items import NewItem
 from topology.catalogue import cluster_names
 
-MODEL_SUFFIXES = (
-    ".onnx", ".onnx.gz", ".pt2", ".json", ".mindir", ".mlir", ".stablehlo", ".jaxpr",
-)  # fmt: skip
+MODEL_SUFFIXES = (".onnx", ".onnx.gz", ".pt2", ".json", ".mindir", ".mlir", ".stablehlo")
 CLUSTER_SUFFIXES = (".yaml", ".yml", ".json")
 FileName = Annotated[
     str,

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import check_published
-from planner.asking.errors import UserError, unknown_name
+from planner.requests.errors import UserError, unknown_name
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import (
     MOST_PRIORITY,
@@ -29,7 +29,7 @@ from service.store.items import Item
 from service.store.jobs import DONE, Job
 from service.visible import VisibleStore
 from service.work.given import is_item_id
-from topology.catalogue import is_machine, machine_names
+from topology.catalogue import cluster_names, is_machine
 
 EXPORT_WAIT_S = 30.0
 _POLL_S = 0.05
@@ -58,7 +58,7 @@ def check_cluster(shown: VisibleStore, name: str | None) -> None:
     if is_item_id(name):
         _check_good(shown.find(name, "cluster"))
     elif not is_machine(name):
-        raise unknown_name("cluster", name[:80], machine_names(), "options.cluster")
+        raise unknown_name("cluster", name[:80], cluster_names(), "options.cluster")
 
 
 def submitted(job: Job) -> Submitted:

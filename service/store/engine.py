@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from service.store.tables import metadata
 
 BUSY_MS = 30_000
@@ -53,6 +54,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that sees one state and changes nothing."""
     with engine.connect() as connection:
         yield connection
+
+
+def add_once(connection: Connection, table: Table, **values: object) -> None:
+    """Add a row, unless one with its key is there."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    connection.execute(insert(table).values(**values).on_conflict_do_nothing())
 
 
 def _prepare_sqlite(engine: Engine) -> None:

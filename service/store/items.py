@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, select, update
 
-from service.store.engine import reading, writing
+from service.store.engine import add_once, reading, writing
 from service.store.tables import answers, contents, items
 
 KINDS = ("model", "cluster", "plan", "trace", "export")
@@ -97,14 +96,10 @@ class Items:
             NotFoundError: the owner has none of this id and kind.
         """
         with reading(self._engine) as connection:
-            row = connection.execute(
-                select(items).where(
-                    items.c.owner == owner, items.c.id == item_id, items.c.kind == kind
-                )
-            ).first()
+            row = connection.execute(select(items).where(_named(owner, item_id, kind))).first()
         if row is None:
             raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
-        return _item(row)
+        return item_of(row)
 
     def content(self, owner: str, item_id: str, kind: str) -> bytes:
         """The bytes of one item.
@@ -116,7 +111,7 @@ class Items:
             found = connection.execute(
                 select(contents.c.content)
                 .join(items, items.c.digest == contents.c.digest)
-                .where(items.c.owner == owner, items.c.id == item_id, items.c.kind == kind)
+                .where(_named(owner, item_id, kind))
             ).scalar()
         if found is None:
             raise NotFoundError(f"there is no {kind} {item_id[:64]!r}")
@@ -128,7 +123,7 @@ class Items:
         Raises:
             NotFoundError: the owner has none of this id and kind.
         """
-        own = (items.c.owner == owner) & (items.c.id == item_id) & (items.c.kind == kind)
+        own = _named(owner, item_id, kind)
         with writing(self._engine) as connection:
             digest = connection.execute(select(items.c.digest).where(own)).scalar()
             if digest is None:
@@ -150,7 +145,11 @@ class Items:
                 .order_by(items.c.created_at.desc(), items.c.id)
                 .limit(MOST_LISTED)
             ).all()
-        return [_item(row) for row in rows]
+        return [item_of(row) for row in rows]
+
+
+def _named(owner: str, item_id: str, kind: str) -> ColumnElement[bool]:
+    return and_(items.c.owner == owner, items.c.id == item_id, items.c.kind == kind)
 
 
 def add_item(connection: Connection, owner: str, new: NewItem, most_bytes: int) -> Item:
@@ -158,28 +157,21 @@ def add_item(connection: Connection, owner: str, new: NewItem, most_bytes: int) 
     own = (items.c.owner == owner) & (items.c.id == new.id)
     there = connection.execute(select(items).where(own)).first()
     if there is not None:
-        if "state" not in new.facts and not _item(there).is_ready:
+        if "state" not in new.facts and not item_of(there).is_ready:
             note_facts(connection, owner, new.id, {**new.facts, "state": "ready"})
-        return _item(there)
+        return item_of(there)
     kept = connection.execute(
         select(func.coalesce(func.sum(items.c.nbytes), 0)).where(items.c.owner == owner)
     ).scalar_one()
     if int(kept) + len(new.content) > most_bytes:
         raise FullError(f"{kept} of {most_bytes} bytes are kept already")
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    connection.execute(
-        insert(contents).values(digest=new.digest, content=new.content).on_conflict_do_nothing()
-    )
-    connection.execute(
-        insert(items)
-        .values(
-            owner=owner, id=new.id, kind=new.kind, name=new.name, digest=new.digest,
-            nbytes=len(new.content), created_at=time.time(),
-            facts=json.dumps(dict(new.facts), sort_keys=True),
-        )
-        .on_conflict_do_nothing()
+    add_once(connection, contents, digest=new.digest, content=new.content)
+    add_once(
+        connection, items, owner=owner, id=new.id, kind=new.kind, name=new.name, digest=new.digest,
+        nbytes=len(new.content), created_at=time.time(),
+        facts=json.dumps(dict(new.facts), sort_keys=True),
     )  # fmt: skip
-    return _item(connection.execute(select(items).where(own)).one())
+    return item_of(connection.execute(select(items).where(own)).one())
 
 
 def note_facts(connection: Connection, owner: str, item_id: str, facts: Mapping[str, Any]) -> None:
@@ -192,7 +184,8 @@ def note_facts(connection: Connection, owner: str, item_id: str, facts: Mapping[
     )
 
 
-def _item(row: Row[Any]) -> Item:
+def item_of(row: Row[Any]) -> Item:
+    """The record of a row."""
     return Item(
         row.id, row.kind, row.name, row.digest, row.nbytes, row.created_at, json.loads(row.facts)
     )

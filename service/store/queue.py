@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from service.store.engine import reading, writing
-from service.store.items import Item, NewItem, add_item, note_facts
+from service.store.engine import add_once, reading, writing
+from service.store.items import Item, NewItem, add_item, item_of, note_facts
 from service.store.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING, Job, answer, job_of
 from service.store.tables import answers, contents, events, items, jobs
 
@@ -124,13 +123,8 @@ class Queue:
     def report(self, job: Job, numbered: Sequence[tuple[int, str]]) -> None:
         """Events of this attempt; their numbers go on from those of earlier ones."""
         with writing(self._engine) as connection:
-            insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
             for number, data in numbered:
-                connection.execute(
-                    insert(events)
-                    .values(job=job.id, number=number, data=data)
-                    .on_conflict_do_nothing()
-                )
+                add_once(connection, events, job=job.id, number=number, data=data)
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """Write the result and what belongs to it: all of it, once.
@@ -154,12 +148,7 @@ class Queue:
             if outcome.about is not None:
                 note_facts(connection, job.owner, *outcome.about)
             if outcome.keep:
-                insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-                connection.execute(
-                    insert(answers)
-                    .values(owner=job.owner, key=job.key, result=result)
-                    .on_conflict_do_nothing()
-                )
+                add_once(connection, answers, owner=job.owner, key=job.key, result=result)
             self._end(connection, job, DONE, result=result)
 
     def fail(
@@ -202,14 +191,7 @@ class Queue:
                 .join(contents, items.c.digest == contents.c.digest)
                 .where(items.c.owner == owner, items.c.id.in_(ids))
             ).all()
-        return {
-            row.id: (
-                Item(row.id, row.kind, row.name, row.digest, row.nbytes, row.created_at,
-                     json.loads(row.facts)),
-                bytes(row.content),
-            )
-            for row in rows
-        }  # fmt: skip
+        return {row.id: (item_of(row), bytes(row.content)) for row in rows}
 
     def _mine(self, job: Job) -> ColumnElement[bool]:
         return and_(

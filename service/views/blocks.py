@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from exporters.folding import common_scope, folded
+from ir.folding import common_scope, folded
 from ir.plan import Plan
 from service.views.operator_facts import OperatorFacts
 

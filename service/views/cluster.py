@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exporters.folding import Axes
-from exporters.sharding import tier_names
+from ir.folding import Axes
 from ir.plan import Plan
+from ir.plan_stages import tier_names
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
 from topology.catalogue import is_machine, named_machine
 from topology.cluster import Cluster
@@ -49,7 +49,7 @@ def mesh_view(plan: Plan) -> dict[str, Any]:
         "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
         "ranks": list(ranks),
         "left_out": len(plan.rank_order) - len(ranks),
-        "stages": 1 if plan.pipeline is None else plan.pipeline.parts,
+        "stages": plan.pipeline.parts,
         "groups": sorted(spent.values(), key=lambda row: -row["time_s"]),
     }
 

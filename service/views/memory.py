@@ -13,10 +13,10 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.memory import MemoryCurve
 from costmodel.simulation.plan_simulation import simulate_plan
 from ir.plan import Plan
-from ir.plan_stages import pipeline_of
-from planner.evidence import Evidence
-from planner.explain.stage_case import stage_case, stages_of
-from planner.moving import lowered_plan
+from ir.plan_enums import MemoryCause
+from planner.explain.plan_problem import problem_of, stages_of
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.repricing.planned_choice import lowered_plan
 from service.views.columns import rounded
 from service.views.summary import finite
 from topology.cluster import Cluster
@@ -42,7 +42,7 @@ def memory_view(plan: Plan) -> dict[str, Any]:
         "parts": [],
         "curves": [],
     }
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         evidence = lowered_plan(plan, Cluster.from_dict(plan.cluster))
         return view | _over_operators(evidence, str)
     view["stages"] = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
@@ -54,11 +54,11 @@ def memory_view(plan: Plan) -> dict[str, Any]:
 
 def _of_part(plan: Plan, part: int) -> dict[str, Any]:
     """One part of the machine, with all micro-batches on the way that it keeps."""
-    case = stage_case(plan, part)
+    case = problem_of(plan, part)
     numbers = stages_of(plan, part)
-    peak = max(pipeline_of(plan).stages[number].peak_memory_bytes for number in numbers)
+    peak = max(plan.pipeline.stages[number].peak_memory_bytes for number in numbers)
     named = {"part": part, "numbers": list(numbers), "peak_bytes": peak}
-    return named | _over_operators(Evidence(case.lowered, case.choice), case.plain)
+    return named | _over_operators(PlanBuilder(case.lowered, case.choice), case.plain)
 
 
 def _drawn(curve: MemoryCurve) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _drawn(curve: MemoryCurve) -> dict[str, Any]:
     }
 
 
-def _over_operators(evidence: Evidence, plain: Callable[[str], str]) -> dict[str, Any]:
+def _over_operators(evidence: PlanBuilder, plain: Callable[[str], str]) -> dict[str, Any]:
     """Levels by cause while the operators run, and who holds most at the peak."""
     found = _levels(evidence)
     order = _in_order(evidence, sum(found.values(), np.zeros(evidence.lowered.problem.time_points)))
@@ -94,7 +94,7 @@ def _over_operators(evidence: Evidence, plain: Callable[[str], str]) -> dict[str
     }
 
 
-def _in_order(evidence: Evidence, total: FloatArray) -> NDArray[np.intp]:
+def _in_order(evidence: PlanBuilder, total: FloatArray) -> NDArray[np.intp]:
     """Time points forward in order, then backward in reverse, of each piece when most is held."""
     liveness = evidence.lowered.liveness
     there: list[int] = []
@@ -112,7 +112,7 @@ def _name_at(names: list[str], point: int) -> str:
     return names[point] if point < len(names) else names[2 * len(names) - 1 - point]
 
 
-def _levels(evidence: Evidence) -> dict[str, FloatArray]:
+def _levels(evidence: PlanBuilder) -> dict[str, FloatArray]:
     """Bytes at every time point, by cause."""
     points = evidence.lowered.problem.time_points
     changes: dict[str, FloatArray] = {}
@@ -123,11 +123,11 @@ def _levels(evidence: Evidence) -> dict[str, FloatArray]:
     excess = evidence.buffer_excess_bytes()
     levels = {cause: np.cumsum(change)[:-1] for cause, change in changes.items()}
     if excess:
-        levels["communication buffers"] = np.full(points, float(excess))
+        levels[MemoryCause.COMMUNICATION_BUFFERS] = np.full(points, float(excess))
     return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
 
 
-def _held(evidence: Evidence) -> list[tuple[str, str, int, int, float]]:
+def _held(evidence: PlanBuilder) -> list[tuple[str, str, int, int, float]]:
     """Cause, holder, first point, end and bytes of all that is held."""
     lowered, choice = evidence.lowered, evidence.choice
     problem, out = lowered.problem, []
@@ -146,7 +146,7 @@ def _held(evidence: Evidence) -> list[tuple[str, str, int, int, float]]:
         ):
             nbytes = float(matrix[choice[edge.source], choice[edge.target]])
             name = lowered.nodes[edge.source].name
-            out.append(("gathered copies", name, start, end, nbytes))
+            out.append((MemoryCause.GATHERED_COPIES, name, start, end, nbytes))
     return out
 
 
@@ -164,7 +164,7 @@ def _kept_points(total: FloatArray) -> NDArray[np.intp]:
     )
 
 
-def _holders(evidence: Evidence, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
+def _holders(evidence: PlanBuilder, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
     sums: dict[tuple[str, str], float] = {}
     for cause, name, start, end, nbytes in _held(evidence):
         if start <= peak < end and nbytes > 0:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporters.folding import Axes
 from ir.dtypes import dtype_bytes
+from ir.folding import Axes
 from ir.plan import NamedLayout, Plan, PlannedOperator
 from ir.plan_stages import axis_sizes
 
@@ -91,5 +91,5 @@ def _communication(plan: Plan, readers: Mapping[str, str]) -> dict[str, float]:
     spent: dict[str, float] = {}
     for item in plan.collectives:
         owner = item.operator or readers.get(item.tensor) or makers.get(item.tensor, "")
-        spent[owner] = spent.get(owner, 0.0) + item.time_s
+        spent[owner] = spent.get(owner, 0.0) + item.exposed_s
     return spent

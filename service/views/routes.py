@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -13,10 +14,10 @@ from costmodel.simulation.result import SimulationError
 from ir.batch import BatchError
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
-from planner.asking.errors import UserError, unknown_name
-from planner.asking.machines import named_machine as uploaded_machine
-from planner.asking.sources import Document
 from planner.request import RequestError
+from planner.requests.errors import UserError, unknown_name
+from planner.requests.machines import named_machine as uploaded_machine
+from planner.requests.sources import Document
 from service.views.cache import Answer, ViewCache, answer
 from service.views.cluster import cluster_view, machine_picture, mesh_view
 from service.views.comparison import comparison_view
@@ -27,7 +28,7 @@ from service.views.table import table_view
 from service.views.timeline import timeline_view
 from service.views.whatif import Factors, whatif_view
 from service.work.given import is_item_id
-from topology.catalogue import is_machine, machine_names, named_machine
+from topology.catalogue import cluster_names, is_machine, named_machine
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 from topology.machine import Machine
@@ -44,6 +45,8 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
     }
 )
 """Views that depend on nothing but the plan."""
+
+OTHER_VIEWS = ("cluster", "explanation", "graph", "whatif", "compare/OTHER", "why/OPERATOR")
 
 PlanId = Annotated[str, Path(max_length=64)]
 _CACHED = {"Cache-Control": "private, no-cache"}
@@ -63,12 +66,12 @@ class Views:
     def plan(self, plan_id: str) -> Plan:
         """The plan, if the asker has it."""
         content = self._content(plan_id)
-        found: Plan = self._cache.plans.get(plan_id, lambda: plan_from_json(content().decode()))
+        found: Plan = self._cache.plans.get(plan_id, lambda: plan_from_json(content.decode()))
         return found
 
-    def _content(self, plan_id: str) -> Callable[[], bytes]:
+    def _content(self, plan_id: str) -> bytes:
         content: bytes = self._request.app.state.store.plan_bytes(plan_id)
-        return lambda: content
+        return content
 
     def machine(self, item_id: str) -> Machine:
         """An uploaded machine.
@@ -101,10 +104,18 @@ class Views:
                     return item.id, machine
         return "", None
 
-    def priced(self, make: Callable[[], Any]) -> Any:
-        """A view that takes a while to compute."""
-        with self._cache.pricing:
-            return make()
+    def of_plan(
+        self, plan_id: str, key: tuple[Hashable, ...], view: Callable[[Plan], Any], *,
+        alone: bool = False,
+    ) -> Response:  # fmt: skip
+        """A view of one plan by what is asked of it; one that takes a while is made alone."""
+
+        def make() -> Any:
+            plan = self.plan(plan_id)
+            with self._cache.pricing if alone else nullcontext():
+                return view(plan)
+
+        return self.respond((plan_id, *key), make, plan_id)
 
     def respond(self, key: Hashable, make: Callable[[], Any], *plans: str) -> Response:
         """The view of this key, or that it is still the one that the browser has."""
@@ -139,8 +150,7 @@ Shown = Annotated[Views, Depends(Views)]
 @router.get("/plans/{plan_id}/views/graph")
 def graph(views: Shown, plan_id: PlanId, level: Level = Level.FOLDED) -> Response:
     """Operators with positions; equal blocks folded, all operators, or all their parts."""
-    key = (plan_id, "graph", level)
-    return views.respond(key, lambda: graph_view(views.plan(plan_id), level), plan_id)
+    return views.of_plan(plan_id, ("graph", level), lambda plan: graph_view(plan, level))
 
 
 @router.get("/plans/{plan_id}/views/whatif")
@@ -154,13 +164,8 @@ def whatif(
 ) -> Response:
     """The same splits simulated with other factors; `bandwidth=server:2`, one for each tier."""
     factors = Factors(devices, batch, memory_bytes, dict(map(_factor, bandwidth or [])))
-    key = (plan_id, "whatif", devices, batch, memory_bytes, tuple(bandwidth or ()))
-
-    def make() -> Any:
-        plan = views.plan(plan_id)
-        return views.priced(lambda: whatif_view(plan, factors))
-
-    return views.respond(key, make, plan_id)
+    key = ("whatif", devices, batch, memory_bytes, tuple(bandwidth or ()))
+    return views.of_plan(plan_id, key, lambda plan: whatif_view(plan, factors), alone=True)
 
 
 def _factor(text: str) -> tuple[str, float]:
@@ -193,37 +198,27 @@ def why(
     """Why an operator is split as it is: the chosen and the rival candidates, what forces it; at a
     glance everything else stays as planned.
     """
+    from service.views.why import glance_view, why_view  # noqa: PLC0415  brings in the solvers
 
-    def make() -> Any:
-        from service.views.why import glance_view, why_view  # noqa: PLC0415  brings in the solvers
-
-        plan, view = views.plan(plan_id), glance_view if glance else why_view
-        return views.priced(lambda: view(plan, operator))
-
-    return views.respond((plan_id, "why", operator, glance), make, plan_id)
+    view = glance_view if glance else why_view
+    key = ("why", operator, glance)
+    return views.of_plan(plan_id, key, lambda plan: view(plan, operator), alone=True)
 
 
 @router.get("/plans/{plan_id}/views/explanation")
 def explanation(views: Shown, plan_id: PlanId) -> Response:
     """What costs most, what limits memory, what links twice as fast would bring."""
+    from service.views.why import explanation_view  # noqa: PLC0415  brings in the solvers
 
-    def make() -> Any:
-        from service.views.why import explanation_view  # noqa: PLC0415  brings in the solvers
-
-        plan = views.plan(plan_id)
-        return views.priced(lambda: explanation_view(plan))
-
-    return views.respond((plan_id, "explanation"), make, plan_id)
+    return views.of_plan(plan_id, ("explanation",), explanation_view, alone=True)
 
 
 @router.get("/plans/{plan_id}/views/cluster")
 def cluster(views: Shown, plan_id: PlanId) -> Response:
     """The machine with what a step sends over each link; an uploaded one where the plan has it."""
-    plan = views.plan(plan_id)
-    item_id, machine = views.machine_of(plan)
-    return views.respond(
-        (plan_id, "cluster", item_id), lambda: cluster_view(plan, machine), plan_id
-    )
+    item_id, machine = views.machine_of(views.plan(plan_id))
+    key = ("cluster", item_id)
+    return views.of_plan(plan_id, key, lambda plan: cluster_view(plan, machine))
 
 
 @router.get("/plans/{plan_id}/views/{name}")
@@ -231,17 +226,8 @@ def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40
     """summary, mesh, timeline, memory or operators."""
     view = PLAIN_VIEWS.get(name)
     if view is None:
-        known = (
-            *PLAIN_VIEWS,
-            "cluster",
-            "explanation",
-            "graph",
-            "whatif",
-            "compare/OTHER",
-            "why/OPERATOR",
-        )
-        raise unknown_name("view", name[:80], known, "the path")
-    return views.respond((plan_id, name), lambda: view(views.plan(plan_id)), plan_id)
+        raise unknown_name("view", name[:80], (*PLAIN_VIEWS, *OTHER_VIEWS), "the path")
+    return views.of_plan(plan_id, (name,), view)
 
 
 @router.get("/clusters/{name}/picture")
@@ -252,5 +238,5 @@ def picture(views: Shown, name: Annotated[str, Path(max_length=80)]) -> Response
     elif is_machine(name):
         machine = named_machine(name)
     else:
-        raise unknown_name("machine", name, machine_names(), "the path")
+        raise unknown_name("machine", name, cluster_names(), "the path")
     return views.respond(("picture", name), lambda: machine_picture(machine))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from exporters.folding import common_scope, folded, recomputed_groups
+from ir.folding import common_scope, folded, recomputed_groups
 from ir.normalise import main_dtype
 from ir.plan import Estimate, Plan
 from ir.plan_degrees import degrees_of
-from ir.plan_stages import split_text
-from ir.published import published_note
+from ir.plan_stages import overlap_text, split_text
+from ir.published import expected_s, published_note
 from ir.throughput import rates_of
 from service.views.operator_facts import OperatorFacts, operator_facts
 
@@ -42,6 +42,7 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "degrees": str(degrees_of(plan)),
         "expected_s": _expected(estimate),
         "time_by_cause": _times(plan),
+        "overlap": overlap_text(plan),
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
         "memory_by_cause": dict(estimate.memory_by_cause),
@@ -49,7 +50,7 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "bound": {**asdict(plan.bound), "gap": finite(plan.bound.gap)},
         "space": asdict(plan.space),
         "objective": None if plan.objective is None else asdict(plan.objective),
-        "pipeline": None if plan.pipeline is None else _pipeline(plan),
+        "pipeline": None if plan.pipeline.is_single else _pipeline(plan),
         "baselines": [asdict(b) for b in plan.baselines],
         "heaviest": _heaviest(plan),
         "recomputed": [{"what": what, "count": n} for what, n in recomputed_groups(plan)],
@@ -64,9 +65,8 @@ def summary_view(plan: Plan) -> dict[str, Any]:
 
 def _expected(estimate: Estimate) -> list[float] | None:
     """Least and most seconds by published runs, none where no run is like it."""
-    found = estimate.published
-    step_s = estimate.step_time_s
-    return None if found is None else [step_s * found.low, step_s * found.high]
+    found = expected_s(estimate)
+    return None if found is None else list(found)
 
 
 def finite(value: float) -> float | None:
@@ -92,13 +92,12 @@ def _times(plan: Plan) -> list[dict[str, Any]]:
     purposes: dict[str, dict[str, float]] = {}
     for item in plan.collectives:
         row = purposes.setdefault(f"{item.kind} in {item.tier}", {})
-        row[item.cause] = row.get(item.cause, 0.0) + item.time_s
+        row[item.cause] = row.get(item.cause, 0.0) + item.exposed_s
     ordered = sorted(plan.estimate.time_by_cause.items(), key=lambda pair: -pair[1])
     return [{"cause": c, "time_s": s, "purposes": purposes.get(c, {})} for c, s in ordered]
 
 
 def _pipeline(plan: Plan) -> dict[str, Any]:
-    assert plan.pipeline is not None
     record = asdict(plan.pipeline)
     del record["sends"]
     return record | {"global_batch": plan.pipeline.global_batch}

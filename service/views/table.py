@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from exporters.folding import Axes
 from ir.dtypes import dtype_bytes
+from ir.folding import Axes
 from ir.plan import Plan, PlannedTensor
 from ir.plan_stages import axis_sizes
 from service.views.columns import Interned, rounded
@@ -56,7 +56,7 @@ def _parameters(plan: Plan) -> dict[str, Any]:
     readers, words = first_readers(plan), Interned[str]()
     spent: dict[str, float] = {}
     for item in plan.collectives:
-        spent[item.tensor] = spent.get(item.tensor, 0.0) + item.time_s
+        spent[item.tensor] = spent.get(item.tensor, 0.0) + item.exposed_s
     own = plan.parameters
     return {
         "name": [t.name for t in own],

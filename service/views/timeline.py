@@ -8,7 +8,7 @@ from typing import Any
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import Timeline
 from costmodel.simulation.plan_simulation import simulate_plan
-from exporters.folding import Axes
+from ir.folding import Axes
 from ir.plan import Plan
 from service.views.columns import Interned, rounded
 
@@ -38,16 +38,16 @@ def timeline_view(plan: Plan) -> dict[str, Any]:
 
 def _streams(timeline: Timeline, axes: Axes) -> list[dict[str, Any]]:
     """Streams that run something of themselves; a port that only queues is none."""
-    programme = timeline.programme
-    used = {streams[0] for streams in programme.streams if streams}
+    graph = timeline.graph
+    used = {streams[0] for streams in graph.streams if streams}
     return [
         {
             "stream": number,
             "name": _short(name, axes),
-            "device": programme.device_names[programme.stream_device[number]],
-            "copies": programme.copies[programme.stream_device[number]],
+            "device": graph.device_names[graph.stream_device[number]],
+            "copies": graph.copies[graph.stream_device[number]],
         }
-        for number, name in enumerate(programme.stream_names)
+        for number, name in enumerate(graph.stream_names)
         if number in used
     ]
 
@@ -59,24 +59,22 @@ def _short(name: str, axes: Axes) -> str:
 
 
 def _tasks(timeline: Timeline) -> dict[str, Any]:
-    programme, words = timeline.programme, Interned[str]()
+    graph, words = timeline.graph, Interned[str]()
     rows = sorted(
         (
             (float(timeline.start_s[task]), float(timeline.end_s[task]), task)
-            for task, streams in enumerate(programme.streams)
+            for task, streams in enumerate(graph.streams)
             if streams and timeline.end_s[task] > timeline.start_s[task]
         ),
     )
     shown = rows[:MOST_TASKS]
     own = [task for _, _, task in shown]
-    works = [programme.works[task] for task in own]
+    works = [graph.activities[task] for task in own]
     return {
         "start_s": rounded(start for start, _, _ in shown),
         "end_s": rounded(end for _, end, _ in shown),
-        "stream": [programme.streams[task][0] for task in own],
-        "label": [
-            words.number(programme.labels[task] or programme.works[task].cause) for task in own
-        ],
+        "stream": [graph.streams[task][0] for task in own],
+        "label": [words.number(graph.labels[task] or graph.activities[task].cause) for task in own],
         "cause": [words.number(work.cause) for work in works],
         "kind": [words.number(work.kind) for work in works],
         "tier": [words.number(work.tier) for work in works],

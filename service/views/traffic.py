@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import Collective
 from ir.plan import Plan
-from ir.plan_stages import mesh_at
+from ir.plan_stages import stage_mesh
 
 FloatArray = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def flows_of(plan: Plan) -> tuple[Flow, ...]:
     """
     index = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
     sums: dict[tuple[int, tuple[int, ...]], float] = {}
-    for item in (i for i in plan.collectives if mesh_at(plan, i.stage) == plan.mesh):
+    for item in (i for i in plan.collectives if stage_mesh(plan, i.stage) == plan.mesh):
         axes = sorted(index[name] for name in item.axes if plan.mesh[index[name]][1] > 1)
         tiers = [
             (tier, tuple(own))

@@ -9,10 +9,9 @@ from typing import Any
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from ir.plan import Plan, PlannedCollective
-from ir.plan_stages import is_once, pipeline_of
-from planner.moving import moved, resized
-from planner.moving_stages import moved_stages
+from ir.plan import Plan, PlannedCollective, is_once
+from planner.repricing.other_machine import repriced
+from planner.repricing.other_size import resized
 from planner.request import RequestError
 from service.views.summary import finite
 from topology.catalogue import is_machine, named_cluster
@@ -38,7 +37,7 @@ def whatif_view(plan: Plan, factors: Factors) -> dict[str, Any]:
         RequestError: the plan cannot be kept there.
         SimulationError, BatchError, ClusterError: the plan or the factors do not fit.
     """
-    found = _changed(plan, factors) if plan.pipeline is None else _changed_stages(plan, factors)
+    found = _changed(plan, factors) if plan.pipeline.is_single else _changed_stages(plan, factors)
     limit = plan.estimate.memory_limit_bytes
     if factors.memory_bytes is not None:
         limit = factors.memory_bytes
@@ -63,7 +62,7 @@ def _changed(plan: Plan, factors: Factors) -> Plan:
     factor = {t: f for t, f in (factors.bandwidth or {}).items() if f != 1.0}
     for tier, value in factor.items():
         cluster = cluster.with_bandwidth(tier, value)
-    return moved(found, cluster) if factor else found
+    return repriced(found, cluster) if factor else found
 
 
 def _changed_stages(plan: Plan, factors: Factors) -> Plan:
@@ -79,7 +78,7 @@ def _changed_stages(plan: Plan, factors: Factors) -> Plan:
     batch = factors.batch or plan.batch
     if batch == plan.batch and cluster.to_dict() == plan.cluster:
         return plan
-    return moved_stages(with_global_batch(plan, batch), cluster)
+    return repriced(with_global_batch(plan, batch), cluster)
 
 
 def with_global_batch(plan: Plan, batch: int) -> Plan:
@@ -88,7 +87,7 @@ def with_global_batch(plan: Plan, batch: int) -> Plan:
     Raises:
         RequestError: the batch is no whole number of micro-batches.
     """
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     old, new = pipeline.micro_batches, batch // pipeline.micro_batch
     if batch != new * pipeline.micro_batch or not new:
         raise RequestError(
@@ -99,7 +98,10 @@ def with_global_batch(plan: Plan, batch: int) -> Plan:
 
     def times(item: PlannedCollective) -> PlannedCollective:
         count, backward = item.count * new // old, item.backward * new // old
-        return replace(item, count=count, backward=backward, time_s=item.time_s * share)
+        return replace(
+            item, count=count, backward=backward,
+            time_s=item.time_s * share, hidden_s=item.hidden_s * share,
+        )  # fmt: skip
 
     return replace(
         plan,
@@ -159,7 +161,7 @@ def _check_tiers(cluster: Cluster, larger: Cluster) -> None:
 def _told(plan: Plan, limit: float) -> dict[str, Any]:
     found = simulate_plan(plan, Effects())
     peak = found.peak_memory_bytes
-    if plan.pipeline is None:
+    if plan.pipeline.is_single:
         peak = max(peak, plan.estimate.peak_memory_bytes)
     return {
         "step_s": found.step_s,

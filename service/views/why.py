@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from ir.plan import Plan
 from planner import explain
-from planner.explain.case import Case
-from planner.explain.causes import CauseKind
+from planner.explain.causes import ObstacleKind
+from planner.explain.plan_problem import PlanProblem
 from planner.explain.questions import at_operator
-from planner.explain.reasons import node_name
-from planner.explain.subject import Subject
-from planner.explain.terms import Term, Terms
+from planner.explain.reasons import Subject, Term, Terms, node_name
 
 FloatArray = NDArray[np.float64]
 
@@ -51,7 +49,7 @@ def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
     told = [_candidate(case, subject, number, c) for c in (planned, *nearest[:_TRIED])]
     others = [each for each in told if not each["is_chosen"] and each["fixed_delta_s"] is not None]
     return {
-        "name": case.plain(subject.node.name),
+        "name": subject.node.origin.name,
         "kind": subject.node.kind.value,
         "label": subject.label(),
         "scope": subject.scope(),
@@ -65,7 +63,7 @@ def glance_view(plan: Plan, operator: str) -> dict[str, Any]:
     }
 
 
-def _near_s(case: Case, subject: Subject, number: int) -> FloatArray:
+def _near_s(case: PlanProblem, subject: Subject, number: int) -> FloatArray:
     """What each candidate costs with its edges, shape (C,): other ends as planned, or where they
     cannot stay as it costs least.
     """
@@ -79,7 +77,7 @@ def _near_s(case: Case, subject: Subject, number: int) -> FloatArray:
     return total
 
 
-def _candidate(case: Case, subject: Subject, number: int, candidate: int) -> dict[str, Any]:
+def _candidate(case: PlanProblem, subject: Subject, number: int, candidate: int) -> dict[str, Any]:
     """One way to split the operator, and what it costs around it."""
     problem, planned = case.posed.problem, case.choice
     choice = [*planned[:number], candidate, *planned[number + 1 :]]
@@ -98,15 +96,15 @@ def _candidate(case: Case, subject: Subject, number: int, candidate: int) -> dic
     }
 
 
-def _parts(case: Case, number: int, choice: Sequence[int]) -> list[dict[str, Any]]:
+def _parts(case: PlanProblem, number: int, choice: Sequence[int]) -> list[dict[str, Any]]:
     """What the operator and the edges at it take, the largest first."""
     parts = [_part(case, number, term) for term in Terms(case.lowered).near(choice, number)]
     return sorted(parts, key=lambda part: -part["time_s"])
 
 
-def _part(case: Case, number: int, term: Term) -> dict[str, Any]:
+def _part(case: PlanProblem, number: int, term: Term) -> dict[str, Any]:
     tensor = neighbour = ""
-    if term.owner is CauseKind.EDGE:
+    if term.owner is ObstacleKind.EDGE:
         edge = case.lowered.edges[term.index]
         other = edge.target if edge.source == number else edge.source
         tensor, neighbour = case.plain(edge.tensor), node_name(case, other)

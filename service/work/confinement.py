@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from planner.asking.faults import is_user_error
+from planner.requests.errors import is_user_error
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.given import Given

@@ -9,8 +9,8 @@ from typing import Any
 
 from ir.plan import Plan
 from ir.plan_file import read_plan
-from planner.asking.errors import UserError
-from planner.asking.sources import Document, ModelSource, model_file, published_model
+from planner.requests.errors import UserError
+from planner.requests.sources import Document, ModelSource, model_file, published_model
 from service.store.items import Item
 
 

@@ -82,19 +82,13 @@ class Supervisor:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if lost else PAUSE_S
 
     def _started(self, kinds: tuple[str, ...]) -> subprocess.Popen[str]:
-        limits = self._settings.limits
         orders = Orders(
             database=self._settings.database,
             name=f"{socket.gethostname()[:24]}-{uuid.uuid4().hex[:16]}",
             server=os.getpid(),
             kinds=kinds,
             folder=str(self._folder),
-            job_s=limits.job_s,
-            check_s=limits.check_s,
-            job_bytes=limits.job_bytes,
-            kept_bytes=limits.kept_bytes,
-            attempts=limits.attempts,
-            crashes=limits.crashes,
+            limits=self._settings.limits,
             nice=self._settings.nice,
         )
         command = [sys.executable, "-P", "-m", "parallel_planner", "service.work.worker"]

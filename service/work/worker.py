@@ -9,19 +9,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from service.logs import log_as_json
+from service.settings import Limits
 from service.store.engine import open_engine
 from service.store.items import FullError
 from service.store.jobs import Job
 from service.store.queue import LostError, Outcome, Queue
 from service.work.confinement import Confined, Refusal, confined, received
 from service.work.given import Given, items_named
-from service.work.tasks import TASKS
 
 POLL_S = 0.1
 KEEP_S = 1.0
@@ -32,6 +32,8 @@ CHECKS = frozenset({"model", "cluster", "plan"})
 THREADS = 2
 """Cores that a search may use."""
 LOG = logging.getLogger("service.worker")
+Tasks: TypeAlias = Mapping[str, Callable[[Given], Outcome]]
+"""What is done, by kind of job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +49,20 @@ class Orders:
     """Jobs that it takes; empty for all."""
     folder: str
     """Where tasks have folders of their own."""
-    job_s: float
-    check_s: float
-    job_bytes: int
-    kept_bytes: int
-    attempts: int
-    crashes: int
+    limits: Limits
     nice: int
 
 
 class Worker:
     """Claims jobs until it is told to stop or its server is gone."""
 
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, orders: Orders, tasks: Tasks) -> None:
+        self._orders, self._tasks = orders, tasks
         self._queue = Queue(
-            open_engine(orders.database), orders.name, orders.attempts, orders.kept_bytes
+            open_engine(orders.database),
+            orders.name,
+            orders.limits.attempts,
+            orders.limits.kept_bytes,
         )
         self.stopping = False
 
@@ -85,7 +85,7 @@ class Worker:
         LOG.info("begun", extra={"job": job.id, "kind": job.kind, "attempt": job.attempt})
         began_s = time.monotonic()
         try:
-            state = _Attempt(self._orders, self._queue, job, self._is_over).run()
+            state = _Attempt(self._orders, self._queue, job, self._is_over).run(self._tasks)
         except LostError:
             state = "lost"
         seconds = round(time.monotonic() - began_s, 3)
@@ -96,23 +96,24 @@ class _Attempt:
     """One attempt at one job."""
 
     def __init__(self, orders: Orders, queue: Queue, job: Job, is_over: Callable[[], bool]) -> None:
-        self._orders, self._queue, self._job, self._is_over = orders, queue, job, is_over
+        self._queue, self._job, self._is_over = queue, job, is_over
+        self._limits, self._folder = orders.limits, orders.folder
         self._began_s = self._kept_s = time.monotonic()
         self._number = job.attempt * EVENTS_OF_ATTEMPT
         self._events: list[tuple[int, str]] = []
-        self._most_s = orders.check_s if job.kind in CHECKS else orders.job_s
+        self._most_s = self._limits.check_s if job.kind in CHECKS else self._limits.job_s
 
-    def run(self) -> str:
+    def run(self, tasks: Tasks) -> str:
         """Do it, and write down what came of it; the word for the log."""
         items = self._queue.inputs(self._job.owner, sorted(items_named(self._job.request)))
-        with tempfile.TemporaryDirectory(prefix="job-", dir=self._orders.folder) as name:
+        with tempfile.TemporaryDirectory(prefix="job-", dir=self._folder) as name:
 
             def given(report: Callable[[str], None]) -> Given:
                 os.chdir(name)
                 return Given(self._job.request, items, report)
 
             task = confined(
-                TASKS[self._job.kind], given, self._orders.job_bytes, self._most_s * THREADS
+                tasks[self._job.kind], given, self._limits.job_bytes, self._most_s * THREADS
             )  # fmt: skip
             found: Outcome | Refusal | str = "killed"
             try:
@@ -167,8 +168,8 @@ class _Attempt:
             self._fail(f"the job took longer than {self._most_s:g} s")
         elif found == "stopped":
             self._queue.give_back(self._job, crashed=False)
-        elif self._job.crashes + 1 >= self._orders.crashes:
-            self._fail(f"the job ended its process {self._orders.crashes} times (status {status})")
+        elif self._job.crashes + 1 >= self._limits.crashes:
+            self._fail(f"the job ended its process {self._limits.crashes} times (status {status})")
         else:
             self._queue.give_back(self._job, crashed=True)
         return found
@@ -192,12 +193,13 @@ class _Attempt:
 def main() -> None:
     """Read orders from stdin, and work."""
     values = json.loads(sys.stdin.readline())
-    orders = Orders(**{**values, "kinds": tuple(values["kinds"])})
+    told = {"kinds": tuple(values["kinds"]), "limits": Limits(**values["limits"])}
+    orders = Orders(**{**values, **told})
     log_as_json(logging.INFO)
     os.nice(orders.nice)
-    from service.work import preload  # noqa: F401, PLC0415  seconds, once for all jobs
+    from service.work.tasks import TASKS  # noqa: PLC0415  seconds, once for all jobs
 
-    worker = Worker(orders)
+    worker = Worker(orders, TASKS)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         worker.stopping = True

@@ -12,6 +12,8 @@ from benchmarks.matmul_fit import Fit, Rows, inherited, left_out_rates, predicte
 from costmodel.operators import chip_constants
 from topology import chip_names, named_chip
 
+pytestmark = pytest.mark.fast
+
 PAIR = (SYSTEMS["h100_sxm"], SYSTEMS["h200_sxm"])
 
 

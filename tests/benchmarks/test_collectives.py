@@ -5,6 +5,8 @@ import pytest
 
 from benchmarks.collectives import BEGIN, END, cluster_of, main, read
 
+pytestmark = pytest.mark.fast
+
 HEADER = ("id", "system", "op", "devices", "servers", "message_bytes", "time_us", "algo")
 
 

@@ -6,8 +6,10 @@ import pytest
 
 from benchmarks.mindspore_graphs import GRAPHS
 from benchmarks.mindspore_runs import by_operator, searched
-from exporters.mindspore_primitives import primitive_form
+from ir.mindspore_forms.primitives import primitive_form
 from ir.ops import OpView, lookup
+
+pytestmark = pytest.mark.fast
 
 LOG = """\
 [INFO] Now leaving step auto parallel, used time: 5 us

@@ -14,7 +14,7 @@ from costmodel.training.records import TrainingLayout
 from importers.hf_config import import_config
 from importers.sizes import published
 from ir.graph import Role
-from planner.schemes import InexpressibleError
+from planner.constraints.schemes import InexpressibleError
 from tests.costmodel.training.runs import LLAMA
 
 DEGREES = st.sampled_from([1, 2, 4, 8])

@@ -20,6 +20,7 @@ def step_s(**layout: Any) -> float:
     return priced_step(run(LLAMA, **(ROOT | layout))).step_s
 
 
+@pytest.mark.fast
 def test_computing_again_adds_the_forward_pass() -> None:
     assert 1.15 < step_s(recompute=Recompute.FULL) / step_s() < 1.4
 

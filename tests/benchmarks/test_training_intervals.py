@@ -15,6 +15,8 @@ from benchmarks.training_intervals import (
     intervals,
 )
 
+pytestmark = pytest.mark.fast
+
 LEFT, RIGHT = -1.751, 1.751
 """Between which 92 % of a normal distribution lie."""
 

@@ -17,6 +17,8 @@ from costmodel.training.families import families
 from costmodel.training.neighbours import COLUMNS, LARGEST
 from tests.costmodel.training.runs import GPT, run
 
+pytestmark = pytest.mark.fast
+
 ROW = {
     "source": "vTrain", "hardware": "NVIDIA A100", "devices": "8", "model": "GPT", "hidden": "1024",
     "layers": "24", "heads": "16", "seq_len": "1024", "global_batch": "64", "tp": "8", "dp": "1",

@@ -7,6 +7,8 @@ import pytest
 
 from benchmarks.training_others import quantiles
 
+pytestmark = pytest.mark.fast
+
 
 def test_each_pair_has_the_same_weight() -> None:
     """Many runs of one pair say no more than few of another."""

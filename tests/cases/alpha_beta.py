@@ -36,7 +36,7 @@ class AlphaBeta(CollectiveModel):
 
 def use_alpha_beta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Price communication as the cases do."""
-    for module in ("planner.operator_prices", "planner.evidence"):
+    for module in ("planner.lowering.operator_prices", "planner.pipeline.mesh_collectives"):
         monkeypatch.setattr(f"{module}.CollectiveModel", AlphaBeta)
 
 

@@ -13,13 +13,13 @@ from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup
 from ir.plan import PlannedCollective, PlannedOperator, PlannedTensor
+from ir.plan_enums import Cause
 from ir.rule import ShardingRule
-from planner.dialects import FREE, Assignment
-from planner.edges import CAUSE_SYNC
-from planner.evidence import Evidence
-from planner.lowered import Lowered
+from planner.candidates.dialects import FREE, Assignment
+from planner.lowering.lowered import Lowered
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.reduction.restriction import IndexArray, original_choice, restricted
 from planner.request import SearchRequest
-from planner.restriction import IndexArray, original_choice, restricted
 from planner.solvers import Budget, solver_by_name
 from tests.planner.enumeration import Enumeration
 from tests.planner.lowering_of import lowered_on
@@ -48,7 +48,9 @@ class Answer:
 
     def kinds(self, *, gradients: bool = False) -> list[str]:
         """Kinds of the collectives, without or with those that sync gradients."""
-        return sorted(c.kind for c in self.collectives if gradients or c.cause != CAUSE_SYNC)
+        return sorted(
+            c.kind for c in self.collectives if gradients or c.cause != Cause.GRADIENT_SYNC
+        )
 
     def gathered_twice(self) -> set[str]:
         """Parameters that the backward pass reads: sharded at rest they cost a gather more than
@@ -95,7 +97,7 @@ def solved(
     assert found.choice is not None
     assert found.is_answer
     choice = original_choice(allowed, found.choice)
-    evidence = Evidence(lowered, choice)
+    evidence = PlanBuilder(lowered, choice)
     return Answer(
         lowered,
         choice,
@@ -156,10 +158,10 @@ def _unbarred(lowered: Lowered, bar: Bar | None) -> dict[int, list[int]]:
 def _resting(lowered: Lowered, rest: Mapping[str, Layout]) -> dict[int, list[int]]:
     out: dict[int, list[int]] = {}
     for index, node in enumerate(lowered.nodes):
-        if node.port is not None and node.name in rest:
+        if node.layouts is not None and node.name in rest:
             wanted = rest[node.name]
-            found = enumerate(node.port.of)
-            out[index] = [i for i, s in found if node.port.states[s].forward == wanted]
+            found = enumerate(node.layouts.of)
+            out[index] = [i for i, s in found if node.layouts.states[s].forward == wanted]
     return out
 
 

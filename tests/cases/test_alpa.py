@@ -12,12 +12,14 @@ import pytest
 
 from costmodel.memory import Optimizer
 from ir.layout import Layout
-from planner.edges import CAUSE_FORWARD, CAUSE_GATHER, CAUSE_GRADIENT, CAUSE_INSIDE, CAUSE_SYNC
+from ir.plan_enums import Cause
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from tests.cases.alpha_beta import UNIT_S, machine, use_alpha_beta
 from tests.cases.case_file import expected
 from tests.cases.planning import Answer, batch_on, solved, whole
+
+pytestmark = pytest.mark.fast
 
 WIDE = [(4, 1), (1, 4)]
 
@@ -38,7 +40,7 @@ def whole_sums(answer: Answer, axis: str) -> float:
     kinds = Counter(
         c.kind
         for c in answer.collectives
-        if c.axes == (axis,) and c.cause in {CAUSE_FORWARD, CAUSE_GRADIENT}
+        if c.axes == (axis,) and c.cause in {Cause.FORWARD, Cause.ACTIVATION_GRADIENT}
     )
     return kinds["all_reduce"] + (kinds["reduce_scatter"] + kinds["all_gather"]) / 2
 
@@ -49,7 +51,7 @@ def test_small_weights_are_trained_data_parallel(shape: tuple[int, int]) -> None
     wanted = expected("alpa_mlp_dp_1d")
     answer = solved(nets.perceptron(batch=256, hidden=32), machine(shape))
     assert replicated_parameters(answer)
-    assert {(c.kind, c.cause) for c in answer.collectives} == {("all_reduce", CAUSE_SYNC)}
+    assert {(c.kind, c.cause) for c in answer.collectives} == {("all_reduce", Cause.GRADIENT_SYNC)}
     assert answer.units == pytest.approx(wanted["objective_comm"], rel=0.01)
 
 
@@ -79,7 +81,9 @@ def test_two_axes_are_data_and_tensor_parallel() -> None:
         ("axis0",),
         ("axis1",),
     }
-    gathers = [c for c in answer.collectives if (c.kind, c.cause) == ("all_gather", CAUSE_SYNC)]
+    gathers = [
+        c for c in answer.collectives if (c.kind, c.cause) == ("all_gather", Cause.GRADIENT_SYNC)
+    ]
     gathered = sum(c.time_s for c in gathers) / UNIT_S
     halves_of_biases, latencies = 6 * 32 * 4 / 2, 12 * 1.01
     ours = answer.units - gathered + halves_of_biases + latencies
@@ -111,8 +115,8 @@ def test_little_memory_shards_parameters() -> None:
     assert all(tight.tensors[f"layer{i}.w"].layout.dims[0] for i in range(6))
     big = [c for c in tight.collectives if c.nbytes > 128 and c.tensor != "layer0.w"]
     assert {(c.kind, c.cause) for c in big} == {
-        ("reduce_scatter", CAUSE_SYNC),
-        ("all_gather", CAUSE_GATHER),
+        ("reduce_scatter", Cause.GRADIENT_SYNC),
+        ("all_gather", Cause.PARAMETER_GATHER),
     }
     of_a_weight = {kind: count / 5 for kind, count in Counter(c.kind for c in big).items()}
     wanted = expected("alpa_mlp_zero3")["collectives"]
@@ -124,7 +128,7 @@ def test_a_small_encoder_is_trained_data_parallel(shape: tuple[int, int]) -> Non
     """alpa_bert_dp_1d"""
     answer = solved(nets.bert(64, 64, 32, 128), machine(shape))
     assert replicated_parameters(answer)
-    assert {(c.kind, c.cause) for c in answer.collectives} == {("all_reduce", CAUSE_SYNC)}
+    assert {(c.kind, c.cause) for c in answer.collectives} == {("all_reduce", Cause.GRADIENT_SYNC)}
 
 
 MEGATRON = {
@@ -187,9 +191,9 @@ def test_convolutions_are_data_parallel_with_common_statistics(shape: tuple[int,
     answer = solved(nets.convolutions(3, 16, 16, 4), machine(shape))
     assert replicated_parameters(answer)
     assert {c.kind for c in answer.collectives} == {"all_reduce"}
-    inside = [(c.operator, c.count) for c in answer.collectives if c.cause == CAUSE_INSIDE]
+    inside = [(c.operator, c.count) for c in answer.collectives if c.cause == Cause.INSIDE]
     assert [operator for operator, _ in inside] == [f"op_norm{i}" for i in range(3)]
-    assert {c.cause for c in answer.collectives} == {CAUSE_INSIDE, CAUSE_SYNC}
+    assert {c.cause for c in answer.collectives} == {Cause.INSIDE, Cause.GRADIENT_SYNC}
     statistics, one_gradient = sum(count for _, count in inside) / 2, 1
     assert statistics + one_gradient == expected("alpa_conv_dp")["collectives"]["all_reduce"]
 

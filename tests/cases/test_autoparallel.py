@@ -8,11 +8,13 @@ import pytest
 
 from ir.graph import OpGraph
 from ir.layout import Layout
-from planner.edges import CAUSE_GATHER, CAUSE_SYNC
+from ir.plan_enums import Cause
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from tests.cases.alpha_beta import machine
 from tests.cases.planning import Answer, solved
+
+pytestmark = pytest.mark.fast
 
 DEVICES = 256
 """As in its tests: a mesh of one axis."""
@@ -49,10 +51,11 @@ def test_sharded_parameters_are_gathered_for_use(graph: OpGraph) -> None:
         assert [str(operator.inputs[0])[:7], str(operator.inputs[1])] == ["[axis0,", "[-, -]"]
     found = Counter((c.kind, c.cause) for c in answer.collectives if c.tensor in weights)
     assert found == {
-        ("all_gather", CAUSE_GATHER): len(weights) + len(answer.gathered_twice() & {*weights}),
-        ("reduce_scatter", CAUSE_SYNC): len(weights),
+        ("all_gather", Cause.PARAMETER_GATHER): len(weights)
+        + len(answer.gathered_twice() & {*weights}),
+        ("reduce_scatter", Cause.GRADIENT_SYNC): len(weights),
     }
-    assert {c.cause for c in answer.collectives} == {CAUSE_GATHER, CAUSE_SYNC}
+    assert {c.cause for c in answer.collectives} == {Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC}
 
 
 @pytest.mark.parametrize("graph", [feed_forward(), block()], ids=lambda g: str(g.name))
@@ -62,5 +65,5 @@ def test_parameters_that_may_be_whole_are_replicated(graph: OpGraph) -> None:
     parameters = answer.gathered_twice()
     assert not any(answer.tensors[n].layout.dims[0] for n in parameters)
     found = {(c.tensor, c.kind, c.cause) for c in answer.collectives if c.tensor in parameters}
-    assert found == {(name, "all_reduce", CAUSE_SYNC) for name in parameters}
+    assert found == {(name, "all_reduce", Cause.GRADIENT_SYNC) for name in parameters}
     assert {c.tensor for c in answer.collectives} == {t.name for t in graph.parameters}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cases.case_file import all_cases
+
+pytestmark = pytest.mark.fast
 
 FOLDER = Path(__file__).parent
 DOCS = FOLDER.parents[1] / "docs" / "cases.md"

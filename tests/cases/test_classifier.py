@@ -7,12 +7,14 @@ import pytest
 from costmodel.memory import Optimizer
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.edges import CAUSE_INSIDE, CAUSE_SYNC
+from ir.plan_enums import Cause
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 BATCH, CLASSES, DEVICES = 256, 1 << 20, 8
 TARGETS = ["generic", "mindspore"]
@@ -50,7 +52,9 @@ def per_sample(plan: Plan) -> list[tuple[str, str, int]]:
     return [
         (c.operator, c.cause, c.count)
         for c in plan.collectives
-        if c.kind == "all_reduce" and c.nbytes in {BATCH * 2, BATCH * 4} and c.cause != CAUSE_SYNC
+        if c.kind == "all_reduce"
+        and c.nbytes in {BATCH * 2, BATCH * 4}
+        and c.cause != Cause.GRADIENT_SYNC
     ]
 
 
@@ -78,7 +82,7 @@ def test_a_forward_pass_reduces_three_numbers_of_each_sample(target: str) -> Non
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_training_lists_three_reductions_inside_the_loss(target: str) -> None:
-    inside = [r for r in per_sample(planned(target, training=True)) if r[1] == CAUSE_INSIDE]
+    inside = [r for r in per_sample(planned(target, training=True)) if r[1] == Cause.INSIDE]
     assert len(inside) == 3
     assert inside[0][0] == "op_top"
     assert len({operator for operator, _, _ in inside[1:]}) == 1
@@ -94,4 +98,4 @@ def test_a_free_target_reduces_nothing_else_of_each_sample() -> None:
 
 def test_the_gradient_of_the_last_sum_needs_no_message() -> None:
     found = per_sample(planned("generic", training=True))
-    assert sorted(count for _, cause, count in found if cause == CAUSE_INSIDE) == [1, 1, 2]
+    assert sorted(count for _, cause, count in found if cause == Cause.INSIDE) == [1, 1, 2]

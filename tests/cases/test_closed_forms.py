@@ -8,11 +8,11 @@ import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
 from ir.graph import OpGraph
+from ir.plan_enums import Cause
 from ir.rule import ShardingRule
-from planner.candidates import OpCandidates
-from planner.dialects import Assignment
-from planner.edges import CAUSE_FORWARD, CAUSE_GRADIENT, CAUSE_INSIDE, CAUSE_SYNC
-from planner.ports import local_elements
+from planner.candidates.dialects import Assignment
+from planner.candidates.layout_tables import local_elements
+from planner.candidates.operators import OpCandidates
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from tests.cases.alpha_beta import UNIT_S, chip, machine, use_alpha_beta
@@ -20,6 +20,8 @@ from tests.cases.case_file import case, expected
 from tests.cases.planning import Answer, solved, whole
 from topology.cluster import Cluster
 from topology.mesh import tier_mesh
+
+pytestmark = pytest.mark.fast
 
 
 def port(devices: int, seconds_per_flop: float = 1e-8) -> Cluster:
@@ -94,9 +96,9 @@ def test_a_layer_of_megatron_sends_four_sums(
     found = []
     for layers in (1, 2):
         answer = solved(encoder(layers), cluster, bar)
-        big = [c for c in answer.collectives if c.cause not in {CAUSE_SYNC, CAUSE_INSIDE}]
+        big = [c for c in answer.collectives if c.cause not in {Cause.GRADIENT_SYNC, Cause.INSIDE}]
         assert {c.nbytes for c in big} == {wanted["tp"]["bytes_each"]}
-        found.append(Counter((c.kind, c.cause == CAUSE_FORWARD) for c in big))
+        found.append(Counter((c.kind, c.cause == Cause.FORWARD) for c in big))
     added = found[1] - found[0]
     if sequence:
         kinds = {kind: added[(kind, True)] + added[(kind, False)] for kind, _ in added}
@@ -140,10 +142,10 @@ def test_tables_are_split_and_the_perceptron_is_data_parallel() -> None:
     tables = [t for n, t in answer.tensors.items() if n.startswith("table")]
     assert {str(t.layout) for t in tables} == {"[-, axis0]"}
     assert {answer.at_rest(f"top{i}.w") for i in range(3)} == {"[-, -]"}
-    moved = [c for c in answer.collectives if c.kind == "all_to_all" and c.cause == CAUSE_FORWARD]
+    moved = [c for c in answer.collectives if c.kind == "all_to_all" and c.cause == Cause.FORWARD]
     sent = sum(sent_bytes(Collective.ALL_TO_ALL, size["devices"], c.nbytes) for c in moved)
     assert sent == pytest.approx(wanted["table_wise_all_to_all_bytes_per_device"])
-    synced = {c.tensor for c in answer.collectives if c.cause == CAUSE_SYNC}
+    synced = {c.tensor for c in answer.collectives if c.cause == Cause.GRADIENT_SYNC}
     assert synced == {f"top{i}.w" for i in range(3)}
 
 
@@ -174,7 +176,7 @@ def test_a_vocabulary_stays_split_through_the_loss() -> None:
     answer = solved(build.build(logits), cluster, whole(*rows))
     assert answer.at_rest("head.w") == "[-, axis0]"
     (sums,) = answer.collectives
-    assert (sums.kind, sums.cause, sums.count) == ("all_reduce", CAUSE_INSIDE, 3)
+    assert (sums.kind, sums.cause, sums.count) == ("all_reduce", Cause.INSIDE, 3)
     sent = sums.count * sent_bytes(Collective.ALL_REDUCE, size["tp"], sums.nbytes)
     assert sent == pytest.approx(wanted["vocab_parallel_allreduce_bytes"])
     nbytes = rows[0] * rows[1] * size["vocab"] * size["dtype_bytes"]
@@ -201,7 +203,9 @@ def test_experts_exchange_their_tokens_four_times() -> None:
     size, wanted = case("moe_a2a_volume")["instance"], expected("moe_a2a_volume")
     answer = solved(experts(), port(size["ep"], 1e-13), inputs="data_parallel")
     assert answer.at_rest("up") == answer.at_rest("down") == "[axis0, -, -]"
-    moved = [c.kind for c in answer.collectives if c.cause in {CAUSE_FORWARD, CAUSE_GRADIENT}]
+    moved = [
+        c.kind for c in answer.collectives if c.cause in {Cause.FORWARD, Cause.ACTIVATION_GRADIENT}
+    ]
     assert moved == ["all_to_all"] * wanted["per_layer_fwd_bwd"]
     sent = [
         sent_bytes(Collective.ALL_TO_ALL, size["ep"], c.nbytes)

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costmodel.schedules.closed_form import pipeline_time_s
+from planner.pipeline.chain import StageTable, cut_chain
+from planner.pipeline.space import Configuration, in_flight
+from planner.pipeline.stage_cuts import cut_sequence
 from planner.problem import NodeTable, Problem
 from planner.solvers import Budget, solver_by_name
-from planner.stages.chain import StageTable, cut_chain, pipeline_time_s
-from planner.stages.menu import Shape, in_flight
-from planner.stages.sequence import cut_sequence
 from tests.cases.case_file import case
+
+pytestmark = pytest.mark.fast
 
 POWERS = {"work*n^-0.7": 0.7, "work": 0.0}
 """Seconds of work on n devices, as the cases write it."""
@@ -90,7 +93,7 @@ def seconds_of(given: Mapping[str, Any], stage: int, layers: int, again: int) ->
 
 
 def fewest_again(given: Mapping[str, Any], stage: int, layers: int) -> int | None:
-    flight = in_flight(Shape(given["stages"], 1, given["micro_batches"]))[stage]
+    flight = in_flight(Configuration(given["stages"], 1, given["micro_batches"]))[stage]
     for again in range(layers + 1):
         kept = flight * kept_mb(given, layers, again)
         if held_mb(given, stage, layers) + kept <= given["max_memory_mb"]:

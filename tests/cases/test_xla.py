@@ -23,6 +23,8 @@ from tests.cases.planning import axis_of_one_dimension, solved
 from topology.errors import ClusterError
 from topology.mesh import Mesh, MeshAxis
 
+pytestmark = pytest.mark.fast
+
 FORBIDDEN = 1e8
 
 

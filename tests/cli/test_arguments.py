@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cli import arguments
 from cli.errors import UserError
 from ir.symbols import Symbol
+from planner.requests import option_texts as arguments
+
+pytestmark = pytest.mark.fast
 
 
 def test_bindings_of_several_options_are_joined() -> None:

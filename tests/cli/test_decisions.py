@@ -22,6 +22,7 @@ def request_of(planner: Planner, model: Path, folder: Path, *options: object) ->
 WHOLE = ("--global-batch", 64, "--pipeline", 2, "--micro-batch", 8)
 
 
+@pytest.mark.fast
 def test_decisions_stand_in_the_plan_and_in_the_text(
     mlp: Path, planner: Planner, tmp_path: Path
 ) -> None:
@@ -42,7 +43,7 @@ def test_decisions_stand_in_the_plan_and_in_the_text(
     [
         (("--search-mode", "sharding_propagation"), ("--solver", "propagation")),
         (("--search-mode", "dynamic_programming"), ("--solver", "dynamic_programming")),
-        (("--search-mode", "recursive_programming"), ("--solver", "recursive_bisection")),
+        (("--search-mode", "recursive_programming"), ("--solver", "recursive_programming")),
         (("--run-phase", 1), ("--phase", "infer")),
         (("--level", 0), ("--cost", "communication")),
         (("--level", 1), ("--cost", "memory")),

@@ -84,6 +84,7 @@ def test_the_difference_reads_like_this(
     assert rest == TEXT
 
 
+@pytest.mark.fast
 def test_the_other_way_round_the_other_is_faster(
     plan: Plan, changed: Plan, planner: Planner, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ def plan(mlp: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "plan.json"
 
 
+@pytest.mark.fast
 def test_the_summary_has_what_costs_what_limits_and_what_is_next(
     plan: Path, planner: Planner
 ) -> None:
@@ -57,6 +58,7 @@ def test_an_operator_is_explained_by_candidates_and_neighbours(
     assert asked["rivals"][0]["delta_s"] == pytest.approx(record["rivals"][0]["delta_s"])
 
 
+@pytest.mark.fast
 def test_a_parameter_is_explained_by_its_layouts(plan: Path, planner: Planner) -> None:
     record = planner("explain", plan, "--tensor", "up", "--json").json
     assert (record["kind"], record["name"]) == ("parameter", "up")
@@ -79,6 +81,7 @@ def test_sensitivity_is_a_table_and_a_record(plan: Path, planner: Planner) -> No
     assert [each["quantity"] for each in record["ranges"]][-1] == "memory"
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
@@ -119,6 +122,7 @@ def test_a_search_stays_close_to_an_older_plan(
     assert (run.code, "cannot read" in run.err) == (2, True)
 
 
+@pytest.mark.fast
 def test_a_pin_may_have_a_price(mlp: Path, plan: Path, planner: Planner) -> None:
     name = json.loads(plan.read_text())["operators"][0]["name"]
     run = planner("search", mlp, "--devices", 8, "--pin", f"{name}=((1,8),(8,1))@1e-9", "--json")

@@ -10,6 +10,8 @@ import pytest
 
 from exporters.mindspore_strategy import read
 
+pytestmark = pytest.mark.fast
+
 Planner = Callable[..., Any]
 
 

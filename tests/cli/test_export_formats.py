@@ -15,7 +15,9 @@ from exporters import jax, torch
 from exporters.formats import FORMATS, TARGET_FILES
 from exporters.sharding import sharding_of
 from ir.plan_file import read_plan
-from planner.dialects import TARGETS
+from planner.candidates.dialects import TARGETS
+
+pytestmark = pytest.mark.fast
 
 Planner = Callable[..., Any]
 

@@ -10,6 +10,8 @@ import pytest
 from cli.errors import UserError
 from cli.files import check_folder, check_outputs, write_files, write_paths
 
+pytestmark = pytest.mark.fast
+
 
 def failing(path: Path) -> None:
     path.write_text("half")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from onnx import helper
 
+pytestmark = pytest.mark.fast
+
 Planner = Callable[..., Any]
 
 SEARCH: list[tuple[list[str], str]] = [
@@ -123,7 +125,7 @@ def test_a_fault_of_ours_is_not_taken_for_an_answer(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("cli.search._planned", broken)
+    monkeypatch.setattr("planner.requests.searches.Question.plan", broken)
     run = planner("search", mlp, "--devices", 2, "--json")
     assert run.code == 70
     assert "ZeroDivisionError" in run.json["message"]
@@ -136,7 +138,7 @@ def test_an_interruption_is_no_answer(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.search._planned", interrupted)
+    monkeypatch.setattr("planner.requests.searches.Question.plan", interrupted)
     assert planner("search", mlp, "--devices", 2).code == 130
 
 

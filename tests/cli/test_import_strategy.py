@@ -11,8 +11,8 @@ import pytest
 from onnx import parser
 
 from ir.plan_file import read_plan
-from planner.asking.decisions import REST
-from planner.checkpoint_only import checkpoint_only_s
+from planner.repricing.mindspore_checkpoint import checkpoint_only_s
+from planner.requests.search_options import REST
 
 Planner = Callable[..., Any]
 MINDIR = Path(__file__).parents[1] / "data" / "mindir" / "mlp.mindir"
@@ -39,6 +39,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.fast
 def test_a_strategy_for_every_operator_gives_the_plan_again(
     searched: Path, planner: Planner, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ MODEL_KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.fast
 def test_every_kind_is_in_the_json(planner: Planner) -> None:
     found = planner("inspect", "--operators", "--json").json
     assert all(set(each) == KEYS for each in found["kinds"])
@@ -33,6 +34,7 @@ def test_every_kind_is_in_the_json(planner: Planner) -> None:
     assert not kinds["Loop"]["known"]
 
 
+@pytest.mark.fast
 def test_the_text_names_every_kind_within_100_columns(planner: Planner) -> None:
     run = planner("inspect", "--operators")
     assert run.code == 0
@@ -41,6 +43,7 @@ def test_the_text_names_every_kind_within_100_columns(planner: Planner) -> None:
     assert [e.kind for e in operator_coverage() if len(e.kind) < 40 and e.kind not in words] == []
 
 
+@pytest.mark.fast
 def test_the_kinds_of_a_model_are_counted_unknown_ones_first(
     strange: Path, planner: Planner
 ) -> None:

@@ -42,6 +42,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judgement], None]:
     return say
 
 
+@pytest.mark.fast
 def test_a_judge_that_agrees_confirms_the_plan(
     mlp: Path, plan: Path, planner: Planner, says: Callable[[Judgement], None]
 ) -> None:

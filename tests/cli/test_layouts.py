@@ -14,10 +14,10 @@ import pytest
 from costmodel.training.predict import predict
 from costmodel.training.table import RunTable
 from importers.sizes import configuration
-from planner.asking.errors import UserError
-from planner.asking.layouts import LayoutOptions
-from planner.asking.simulation import SimulationOptions
 from planner.request import InfeasibleError
+from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.errors import UserError
+from planner.requests.simulations import SimulationOptions
 from planner.whatif import layout_ranking
 from planner.whatif.layout_ranking import Ranking, RankingOptions, held_of, layout_text
 
@@ -41,13 +41,27 @@ def test_the_first_is_no_slower_than_any_that_fits() -> None:
     assert all(each.prediction.fits for each in found.best)
 
 
-def test_a_row_is_what_simulate_takes() -> None:
-    for each in _ranked().best:
-        run = LayoutOptions(layout=each.text, cluster="h100").run(configuration(LLAMA), LLAMA)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_row_is_what_simulate_takes(optimizer: str) -> None:
+    for each in _ranked(optimizer=optimizer).best:
+        asked = LayoutOptions(layout=each.text, cluster="h100", optimizer=optimizer)
+        run = asked.run(configuration(LLAMA), LLAMA)
         assert run.layout == each.layout
         assert layout_text(run.layout) == each.text
         (one,) = predict([run])
         assert one.step_s == pytest.approx(each.prediction.step_s, rel=1e-12)
+
+
+def test_layouts_are_ranked_for_an_optimizer(planner: Callable[..., Any]) -> None:
+    """Less state fits more layouts; the text says with which option `simulate` takes them."""
+    fitting = {}
+    for optimizer in ("lamb", "sgd"):
+        run = planner("layouts", *JOB, "--optimizer", optimizer)
+        assert run.code == 0, run.err
+        assert f"--optimizer {optimizer}" in " ".join(run.out.split())
+        fitting[optimizer] = int(_ranked(optimizer=optimizer).priced.fits.sum())
+    assert fitting["lamb"] < fitting["sgd"]
+    assert fitting["lamb"] == int(_ranked().priced.fits.sum())
 
 
 def test_further_tokens_are_counted_and_may_be_left_out() -> None:
@@ -80,6 +94,7 @@ def test_embedding_and_head_may_be_a_chunk_each() -> None:
         more.run(configuration(LLAMA), LLAMA)
 
 
+@pytest.mark.fast
 def test_degrees_stand_once_unless_variants_are_wanted() -> None:
     def degrees(**options: Any) -> list[tuple[int, ...]]:
         return [
@@ -126,6 +141,7 @@ def test_what_fits_nowhere_says_how_many_devices_would_do() -> None:
         ranked(devices // 2)
 
 
+@pytest.mark.fast
 def test_files_have_all_layouts(planner: Callable[..., Any], tmp_path: Path) -> None:
     table, picture = tmp_path / "all.csv", tmp_path / "all.SVG"
     job = (*JOB, "--hold", "tp=4,cp=1")
@@ -144,6 +160,7 @@ def test_files_have_all_layouts(planner: Callable[..., Any], tmp_path: Path) -> 
     assert picture.read_bytes() == first
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -164,6 +181,7 @@ def test_mistakes_are_named(planner: Callable[..., Any], words: tuple[str, ...],
     assert said in found.err
 
 
+@pytest.mark.fast
 def test_held_text_is_read() -> None:
     assert held_of("") == {}
     with pytest.raises(UserError, match="given twice"):

@@ -37,6 +37,7 @@ def test_the_locks_pin_what_the_project_asks_for() -> None:
     assert run <= dev
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -55,7 +56,7 @@ def test_a_picture_without_matplotlib_names_the_extra_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("planner.asking.pictures.find_spec", lambda _: None)
+    monkeypatch.setattr("planner.requests.option_texts.find_spec", lambda _: None)
     run = planner(*(mlp if each == "MODEL" else each for each in arguments))
     assert (run.code, run.out) == (2, "")
     assert "matplotlib is not installed" in run.err

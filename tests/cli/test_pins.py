@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.arguments import MAX_SHOWN, pins
 from cli.errors import UserError
 from ir.plan_file import read_plan
+from planner.requests.option_texts import MAX_SHOWN, pins
 from planner.solvers import SOLVERS
 
 Planner = Callable[..., Any]

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.plan_json import communicators, dumps, found, nothing_fits
 from cli.plan_text import print_infeasible, print_plan
 from cli.text import fitted, page
 from ir.plan import Baseline, Plan
 from planner.request import InfeasibleError
+from planner.requests.plan_json import communicators, dumps, found, nothing_fits
+
+pytestmark = pytest.mark.fast
 
 SUMMARY = """\
 tiny: one training step in 3 s (uncalibrated)
@@ -28,7 +30,7 @@ compute forward                           1 s  33.3
 all-gather over links between servers     1 s  33.3  parameter gather 500 ms, forward 500 ms
 all-reduce over links between cards    500 ms  16.7  gradient sync
 all-gather over links between cards    500 ms  16.7  parameter gather
-step                                      3 s   100  the sum: nothing is assumed to overlap
+step                                      3 s   100  without overlap
 
 Peak memory of a device
 cause                      memory     %

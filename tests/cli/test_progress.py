@@ -8,6 +8,8 @@ import pytest
 
 from cli.progress import CLEAR, Progress
 
+pytestmark = pytest.mark.fast
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

@@ -11,6 +11,8 @@ import pytest
 
 from topology.catalogue import named_machine
 
+pytestmark = pytest.mark.fast
+
 SAMPLES = Path(__file__).parents[1] / "data" / "rank_tables"
 Planner = Callable[..., Any]
 

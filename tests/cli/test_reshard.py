@@ -125,6 +125,7 @@ def test_a_dry_run_says_what_would_move_and_writes_nothing(
     assert "source ranks" in text.out
 
 
+@pytest.mark.fast
 def test_the_ranks_of_the_list_suffice(
     planner: Callable[..., Run], job: tuple[Path, Path, Path]
 ) -> None:

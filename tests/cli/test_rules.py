@@ -13,6 +13,8 @@ from cli.errors import UserError
 from cli.rules import LARGEST_FILE_BYTES, rules
 from ir.plan_file import read_plan
 
+pytestmark = pytest.mark.fast
+
 Planner = Callable[..., Any]
 TWIST = "custom::Twist: b s -> b s"
 

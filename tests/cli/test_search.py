@@ -13,11 +13,12 @@ from typing import Any
 import onnx
 import pytest
 
-from exporters.errors import ExportError, Violation
+from exporters.errors import ExportError
 from exporters.mindspore_strategy import read
 from ir.plan_file import read_plan
 from ir.throughput import RATE_NAMES
-from planner.asking.precision import OWN_TYPE
+from ir.violations import Violation
+from planner.requests.searches import OWN_TYPE
 
 KEYS = {
     "status", "step_time_s", "bound_s", "gap", "peak_memory_bytes", "memory_limit_bytes",

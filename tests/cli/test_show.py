@@ -80,6 +80,7 @@ def test_json_is_that_of_the_search(mlp: Path, planner: Planner, tmp_path: Path)
     assert shown == {**searched, "files": []}
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", ["op0", "m.layers.0.proj", "layers.0.proj"])
 def test_one_operator_reads_like_this(name: str, path: Path, plan: Plan, planner: Planner) -> None:
     changed = by_hand(plan)

@@ -18,6 +18,7 @@ LAYER = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64
 PARAMETERS = 2 * LAYER + 2 * 256 * 64 + 64
 
 
+@pytest.mark.fast
 def test_published_models_are_listed(planner: Planner) -> None:
     run = planner("sizes", "--list")
     assert (run.code, run.err) == (0, "")
@@ -67,6 +68,7 @@ def test_the_sizes_of_a_published_model_can_be_changed(planner: Planner) -> None
     assert whole["parameters_per_token"] == 12_879_925_248
 
 
+@pytest.mark.fast
 def test_the_text_is_for_people(planner: Planner) -> None:
     run = planner("sizes", *SMALL)
     assert (run.code, run.err) == (0, "")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.instances import read_instance
-from tests.planner.test_instances import EXAMPLE
+from planner.requests.instances import read_instance
+from tests.planner.requests.test_instances import EXAMPLE
 
 Planner = Callable[..., Any]
 
@@ -47,6 +47,7 @@ def test_the_answer_is_told_in_words(instance: Path, planner: Planner) -> None:
     assert "of 40 at its peak" in run.out
 
 
+@pytest.mark.fast
 def test_the_same_effort_writes_the_same_bytes(
     instance: Path, planner: Planner, tmp_path: Path
 ) -> None:

@@ -14,15 +14,14 @@ import pytest
 
 import parallel_planner
 from costmodel.memory import Optimizer
-from planner.dialects import TARGETS
+from planner.candidates.dialects import TARGETS
 from planner.solvers import SOLVERS
-from topology.catalogue import cluster_names
 
 COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "service", "topology")
-LIGHT = ("errors", "faults", "pictures", "rules", "sources", "texts", "verification")
-"""Modules of planner.asking that check the options' texts."""
+LIGHT = ("errors", "option_texts", "sources", "verification")
+"""Modules of planner.requests that check the options' texts."""
 
 
 def python(code: str) -> str:
@@ -34,7 +33,7 @@ def loaded(names: tuple[str, ...]) -> str:
     """Source of an expression: those of the names that are loaded, and what is of the planner
     beside the light modules.
     """
-    light = ["planner", "planner.asking", *(f"planner.asking.{name}" for name in LIGHT)]
+    light = ["planner", "planner.requests", *(f"planner.requests.{name}" for name in LIGHT)]
     return (
         f"[m for m in {names!r} if m in sys.modules] + "
         f"[m for m in sys.modules if m.split('.')[0] == 'planner' and m not in {light!r}]"
@@ -66,6 +65,7 @@ def test_help_of_every_command_has_three_examples(
     assert "Exit status" in text
 
 
+@pytest.mark.fast
 def test_every_option_is_explained(planner: Callable[..., Any]) -> None:
     for command in COMMANDS:
         lines = planner(command, "--help").out.splitlines()
@@ -75,10 +75,10 @@ def test_every_option_is_explained(planner: Callable[..., Any]) -> None:
                 assert explained, line
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("option", "names"),
     [
-        ("--cluster", cluster_names()),
         ("--target", tuple(TARGETS)),
         ("--solver", tuple(SOLVERS)),
         ("--optimizer", tuple(o.value for o in Optimizer)),

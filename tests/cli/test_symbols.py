@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 from cli.errors import UserError
-from planner.asking.symbols import LocalSymbol, split_symbols
+from planner.requests.symbols import LocalSymbol, split_symbols
 from tests.cli.conftest import MLP
 
 Planner = Callable[..., Any]

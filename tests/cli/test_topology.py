@@ -32,9 +32,10 @@ def test_list_names_every_machine_and_chip(planner: Planner) -> None:
     assert [n for n in (*cluster_names(), *chip_names()) if f"\n{n} " not in run.out] == []
     facts = planner("topology", "list", "--json").json
     assert [each["name"] for each in facts["clusters"]] == list(cluster_names())
-    assert len(facts["chips"]) == 33
+    assert len(facts["chips"]) == len(chip_names())
 
 
+@pytest.mark.fast
 def test_show_tells_rings_shared_ways_constraints_and_tiers(planner: Planner) -> None:
     out = " ".join(planner("topology", "show", "atlas-800-9000").out.split())
     for told in (
@@ -121,6 +122,7 @@ def test_check_of_a_sound_file(planner: Planner, saved: Any) -> None:
     assert (run.code, run.out) == (0, "cluster.yaml: cluster file, 0 errors, 0 warnings\n")
 
 
+@pytest.mark.fast
 def test_check_of_a_cluster_file_in_json(planner: Planner, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(file()), encoding="utf-8")
@@ -202,6 +204,7 @@ def test_a_cluster_file_has_no_product(planner: Planner, saved: Any) -> None:
     assert "is a cluster file" in run.err
 
 
+@pytest.mark.fast
 def test_schema_is_printed(planner: Planner) -> None:
     assert planner("topology", "schema").json["title"] == "Cluster file of the planner"
 

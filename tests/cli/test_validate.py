@@ -91,6 +91,7 @@ def test_the_summary_is_by_block(planner: Planner, tmp_path: Path) -> None:
     assert answer["memory"][0]["used"] == 6
 
 
+@pytest.mark.fast
 def test_a_skipped_row_with_a_measurement_counts_as_wholly_wrong(
     planner: Planner, tmp_path: Path
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_slower_cluster_is_learned(planner: Planner, tmp_path: Path) -> None:
     assert factor["fitted"] == pytest.approx(1.5, rel=0.01)
 
 
+@pytest.mark.fast
 def test_too_few_rows_say_nothing(planner: Planner, tmp_path: Path) -> None:
     path = table(tmp_path / "rows.csv", rows()[:2])
     done = planner("calibrate", "steps", path, "-o", tmp_path / "mine.yaml")

@@ -12,6 +12,8 @@ from onnx import parser
 
 from tests.cli.conftest import HEADER
 
+pytestmark = pytest.mark.fast
+
 NAN = f"""{HEADER}
 nothing (bfloat16[8, 16] x) => (bfloat16[8, 16] y)
 {{
@@ -38,24 +40,6 @@ def test_a_searched_plan_is_verified(
     assert {"gradient of up", "gradient of down"} <= names
     assert run.json["messages"] > 0
     assert run.json["mismatches"] == []
-
-
-def test_onnxruntime_comes_to_the_same_verdict(
-    mlp: Path, plan: Path, planner: Callable[..., Any]
-) -> None:
-    run = planner("verify", mlp, plan, "--backend", "onnxruntime", "--json")
-    assert run.code == 0, run.err
-    errors = [output["error"] for output in run.json["outputs"]]
-    assert 1e-9 < max(errors) < 1e-3  # single precision
-
-
-def test_a_back_end_that_is_not_there_is_refused(
-    mlp: Path, plan: Path, planner: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("planner.asking.verification.find_spec", lambda _: None)
-    run = planner("verify", mlp, plan, "--backend", "onnxruntime")
-    assert run.code == 2
-    assert "onnxruntime is not installed" in run.err
 
 
 def test_the_verdict_comes_first(mlp: Path, plan: Path, planner: Callable[..., Any]) -> None:

@@ -35,6 +35,7 @@ def test_a_sweep_is_a_table_a_picture_and_a_text(
     assert "6 of 6 searches" in found.err
 
 
+@pytest.mark.fast
 def test_json_is_one_object_with_the_same_points(planner: Planner, mlp: Path) -> None:
     answer = planner(
         "whatif", mlp, "--devices", "4,3", "--workers", "1", "--around", "0.2", "--json"
@@ -60,6 +61,7 @@ def test_a_batch_is_the_global_batch_of_a_step_that_may_be_cut(
     assert point["stages"] == 2
 
 
+@pytest.mark.fast
 def test_a_mix_of_steps_that_may_be_cut_is_in_the_text_and_in_json(
     planner: Planner, mlp: Path, tmp_path: Path
 ) -> None:
@@ -96,6 +98,7 @@ def test_changes_are_found_between_the_points_and_known_the_next_time(
     assert "Where the plan changes" in planner(*asked).out
 
 
+@pytest.mark.fast
 def test_a_second_run_goes_on_from_what_is_there(
     planner: Planner, mlp: Path, tmp_path: Path
 ) -> None:
@@ -108,6 +111,7 @@ def test_a_second_run_goes_on_from_what_is_there(
     assert planner("show", kept).code == 0
 
 
+@pytest.mark.fast
 def test_nothing_that_fits_has_its_own_exit_status(planner: Planner, mlp: Path) -> None:
     found = planner("whatif", mlp, "--devices", "2", "--workers", 1, "--memory", "1KiB")
     assert found.code == 1

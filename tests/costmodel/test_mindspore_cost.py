@@ -17,6 +17,8 @@ from costmodel.mindspore_cost import (
     practical,
 )
 
+pytestmark = pytest.mark.fast
+
 NO = np.array([False, False])
 TWO = Slices(
     inputs=(np.array([4096.0, 512.0]), np.array([256.0, 64.0])),

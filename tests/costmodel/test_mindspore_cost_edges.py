@@ -15,6 +15,8 @@ from costmodel.mindspore_cost_edges import MindsporeEdgeCost
 from ir.layout import Layout
 from topology.mesh import Mesh, MeshAxis
 
+pytestmark = pytest.mark.fast
+
 EXACT = Weights(alpha=0.0, beta=1.0, threshold=0.0, least=0.0, bias=0.0)
 FORWARD, BOTH = replace(EXACT, training=False), EXACT
 COMPUTED = replace(EXACT, alpha=1.0, beta=0.0)

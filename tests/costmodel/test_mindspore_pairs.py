@@ -15,6 +15,8 @@ from ir.layout import Layout
 from topology.catalogue import named_cluster
 from topology.mesh import prime_mesh
 
+pytestmark = pytest.mark.fast
+
 CLUSTER = named_cluster("atlas-800t-a2", 16)
 MESH = prime_mesh(CLUSTER, 6)
 MATRICES = tuple(x for x in all_layouts(2, len(MESH.axes)) if not x.partial)[::17]

@@ -8,6 +8,8 @@ from costmodel.published_steps import SHORT_OPERATOR_S, published_steps
 from ir.published import CONTEXT_PARALLEL, KINDS, ROUTED
 from topology.catalogue import named_chip
 
+pytestmark = pytest.mark.fast
+
 LONG_S = 1e-3
 
 

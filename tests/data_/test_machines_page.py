@@ -1,4 +1,8 @@
+import pytest
+
 from tests.data_.machines_page import PAGE, machines_page
+
+pytestmark = pytest.mark.fast
 
 
 def test_the_page_of_all_numbers_is_that_of_the_data() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import OpGraph
 from ir.plan import Bound, Plan
-from planner.evidence import Evidence, space_of
-from planner.lowered import Lowered
-from planner.preparation import dialect_for
+from planner.lowering.lowered import Lowered
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.pipeline.preparation import dialect_for
+from planner.pipeline.stage_plan import space_of
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
@@ -53,7 +54,7 @@ def priced_at_random(problem: Problem, draw: np.random.Generator) -> Problem:
 def plan_of(lowered: Lowered, choice: tuple[int, ...], request: SearchRequest) -> Plan:
     """The plan that a choice means."""
     graph, setting = lowered.liveness.graph, lowered.setting
-    evidence = Evidence(lowered, choice)
+    evidence = PlanBuilder(lowered, choice)
     collectives = evidence.collectives()
     return Plan(
         graph=graph,
@@ -66,7 +67,7 @@ def plan_of(lowered: Lowered, choice: tuple[int, ...], request: SearchRequest) -
         tensors=evidence.tensors(),
         recomputed=evidence.recomputed(),
         collectives=collectives,
-        estimate=evidence.estimate(collectives),
+        estimate=evidence.estimate(),
         space=space_of([lowered]),
         bound=Bound(0.0, 0.0, "none", request.solver),
     )

@@ -11,23 +11,21 @@ import numpy as np
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.evidence import space_of
+from planner.lowering.pieces import Cut, Pieces, Span, cuts_of, pieces_of
+from planner.pipeline.configuration import parts_alike
+from planner.pipeline.prices import piece_times
+from planner.pipeline.solved import Group, Solved
+from planner.pipeline.space import Configuration, in_flight, moments_of_pieces
+from planner.pipeline.stage_plan import bound_of, drafted, plan_of, space_of
+from planner.pipeline.task import Micro, PipelineSearch
 from planner.request import SearchRequest
 from planner.solvers import Budget, solver_by_name
-from planner.stages.cuts import Cut, cuts_of
-from planner.stages.menu import Shape, in_flight, moments_of_pieces
-from planner.stages.pieces import Pieces, Span, pieces_of
-from planner.stages.prices import piece_times
-from planner.stages.record import Least, drafted, plan_of
-from planner.stages.solved import Group, Solved
-from planner.stages.task import Micro, Task
-from planner.stages.whole import parts_alike
 from tests.executors.drawn_plans import priced_at_random
 from topology.catalogue import named_cluster
 
 
 def drawn_stages(
-    graph: OpGraph, devices: int, shape: Shape, target: str, seed: int, zero: str = "auto"
+    graph: OpGraph, devices: int, shape: Configuration, target: str, seed: int, zero: str = "auto"
 ) -> Plan:
     """A valid plan that depends on the seed; stages share the parameters named `tied`."""
     request = SearchRequest(
@@ -35,7 +33,7 @@ def drawn_stages(
         pipeline=str(shape.stages), target=target, zero=zero,
         stage_meshes="any" if shape.sizes else "equal",
     )  # fmt: skip
-    task = Task(graph, named_cluster("atlas-800t-a2", devices), request)
+    task = PipelineSearch(graph, named_cluster("atlas-800t-a2", devices), request)
     micro = task.true_micro(shape.micro_batch)
     tied = sum(t.name.startswith("tied") for t in micro.graph.parameters)
     cuts = _some_cuts(micro, shape.pieces - 1, np.random.default_rng(seed), tied)
@@ -59,14 +57,13 @@ def drawn_stages(
     )  # fmt: skip
     sent = [0.0, *(sum(solved.sends_s(piece)) for piece in range(1, shape.pieces))]
     solved = replace(solved, times_s=tuple((times + sent).tolist()))
-    least = Least(0.0, "drawn", truncated=False)
-    return plan_of(
-        drafted(solved), request, (), space_of([group.lowered for group in groups]), least
-    )
+    draft = drafted(solved)
+    bound = bound_of(draft.step_s, 0.0, "drawn", truncated=False)
+    return plan_of(draft, request, (), space_of([group.lowered for group in groups]), bound)
 
 
 def _drawn_group(
-    task: Task, shape: Shape, pieces: Pieces, numbers: Sequence[int], seed: int
+    task: PipelineSearch, shape: Configuration, pieces: Pieces, numbers: Sequence[int], seed: int
 ) -> Group:
     """The optimum of some pieces on parts of one size, under prices that mean nothing."""
     flight = in_flight(shape)
@@ -74,7 +71,7 @@ def _drawn_group(
     machine = task.stage_machine(shape, shape.devices_of(numbers[0] % shape.stages))
     setting = task.setting(micro, *machine, shape.micro_batches)
     lowered = task.lowered(pieces, replace(setting, in_flight=tuple(flight[k] for k in numbers)))
-    problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
+    problem = priced_at_random(replace(lowered.problem, overlap=None), np.random.default_rng(seed))
     found = solver_by_name("dynamic_programming").solve(problem, Budget())
     assert found.choice is not None
     assert found.cost_s < UNREACHABLE_S

@@ -11,6 +11,8 @@ from ir.layout import Layout
 from topology.catalogue import named_cluster
 from topology.mesh import prime_mesh
 
+pytestmark = pytest.mark.fast
+
 CUBE = prime_mesh(named_cluster("atlas-800-9000", 8), 3)
 
 

@@ -8,6 +8,8 @@ from executors.judgement import Comparison, Judgement, Traffic, traffic_of
 from executors.verdict import Output
 from ir.plan import PlannedCollective
 
+pytestmark = pytest.mark.fast
+
 PLANNED = (Traffic("all_reduce", 8, 1000.0, 2), Traffic("all_gather", 4, 64.0, 1))
 
 

@@ -17,6 +17,8 @@ from ir.graph import OpGraph
 from tests.executors.test_experts import BALANCED, run
 from tests.importers.onnx_models import graph, imported, node, value
 
+pytestmark = pytest.mark.fast
+
 BATCH, ROWS, HEADS, WIDTH = 2, 5, 4, 6
 HIDDEN = HEADS * WIDTH
 RNG = np.random.default_rng(7)

@@ -13,6 +13,8 @@ from ir.graph import OpGraph, Role
 from ir.normalise import add_ends, normalise
 from tests.ir.blocks import Form, block
 
+pytestmark = pytest.mark.fast
+
 FORMS = (
     Form(),
     Form(scale="scores mul"),

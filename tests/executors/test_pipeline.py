@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from executors.pipeline import batch_graph
 from executors.reference import given_tensors
 from executors.rescaling import rescaled
 from executors.shrink import shrunk
+from executors.step import batch_graph
 from executors.values import numbers
 from executors.verdict import Verdict, verify
 from ir.graph import OpGraph
 from ir.plan import Pipeline, Plan, PlannedCollective
-from planner.stages.menu import Shape
+from planner.pipeline.space import Configuration
 from tests.builders import GraphBuilder, attention_block, mlp
 from tests.cases import nets
 from tests.executors.drawn_stages import drawn_stages
@@ -54,21 +54,27 @@ def verdict_on(plan: Plan) -> Verdict:
 
 
 def pipeline(plan: Plan) -> Pipeline:
-    assert plan.pipeline is not None
     return plan.pipeline
 
 
-UNEQUAL = (Shape(3, 4, 2, sizes=(4, 2, 2)), Shape(3, 4, 3, sizes=(2, 4, 2)))
+UNEQUAL = (Configuration(3, 4, 2, sizes=(4, 2, 2)), Configuration(3, 4, 3, sizes=(2, 4, 2)))
 """Stages of 8 devices that differ in theirs."""
 
 
 @pytest.mark.parametrize(
-    "shape", [Shape(2, 4, 2), Shape(4, 4, 3), Shape(1, 4, 2), Shape(2, 4, 1), *UNEQUAL]
+    "shape",
+    [
+        Configuration(2, 4, 2),
+        Configuration(4, 4, 3),
+        Configuration(1, 4, 2),
+        Configuration(2, 4, 1),
+        *UNEQUAL,
+    ],
 )
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
 @pytest.mark.parametrize("net", ["perceptron", "attention"])
 def test_any_stages_compute_what_the_whole_batch_does_and_send_what_is_listed(
-    net: str, target: str, shape: Shape
+    net: str, target: str, shape: Configuration
 ) -> None:
     plan = drawn_stages(NETS[net](), 8, shape, target, shape.stages)
     verdict = verdict_on(plan)
@@ -82,7 +88,7 @@ def test_any_stages_compute_what_the_whole_batch_does_and_send_what_is_listed(
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
 @pytest.mark.parametrize("zero", ["1", "2", "3"])
 def test_optimizer_states_in_parts_change_no_number(zero: str, target: str) -> None:
-    shapes = (Shape(2, 4, 2), Shape(2, 4, 2), Shape(2, 4, 2), *UNEQUAL)
+    shapes = (Configuration(2, 4, 2), Configuration(2, 4, 2), Configuration(2, 4, 2), *UNEQUAL)
     plans = [
         drawn_stages(NETS["perceptron"](), 8, shape, target, seed, zero)
         for seed, shape in enumerate(shapes)
@@ -93,7 +99,7 @@ def test_optimizer_states_in_parts_change_no_number(zero: str, target: str) -> N
 
 
 def test_stages_that_hold_the_same_weight_add_up_its_gradient() -> None:
-    for seed, shape in enumerate((Shape(2, 4, 2), Shape(2, 4, 2), *UNEQUAL)):
+    for seed, shape in enumerate((Configuration(2, 4, 2), Configuration(2, 4, 2), *UNEQUAL)):
         plan = drawn_stages(tied(3, 4, 16), 8, shape, "generic", seed)
         assert [shared.tensor for shared in pipeline(plan).shared] == ["tied.weight"]
         assert verdict_on(plan).passed
@@ -102,7 +108,9 @@ def test_stages_that_hold_the_same_weight_add_up_its_gradient() -> None:
 
 
 def test_stages_of_one_size_whose_meshes_differ_hand_on_what_is_read() -> None:
-    plan = drawn_stages(NETS["perceptron"](), 8, Shape(3, 4, 2, sizes=(4, 2, 2)), "generic", 1)
+    plan = drawn_stages(
+        NETS["perceptron"](), 8, Configuration(3, 4, 2, sizes=(4, 2, 2)), "generic", 1
+    )
     *before, last = pipeline(plan).stages
     other = replace(last, mesh=((last.mesh[0][0], 1, 0), ("other", 2, 0)))
     changed = replace(plan, pipeline=replace(pipeline(plan), stages=(*before, other)))
@@ -111,14 +119,16 @@ def test_stages_of_one_size_whose_meshes_differ_hand_on_what_is_read() -> None:
 
 
 def test_chunks_that_take_turns_compute_the_same() -> None:
-    plan = drawn_stages(mlp(6, 4, 16, 32), 8, Shape(2, 4, 4, 2), "generic", 1)
+    plan = drawn_stages(mlp(6, 4, 16, 32), 8, Configuration(2, 4, 4, 2), "generic", 1)
     assert pipeline(plan).schedule == "interleaved"
     assert verdict_on(plan).passed
 
 
-@pytest.mark.parametrize("shape", [Shape(4, 4, 2), *UNEQUAL])
+@pytest.mark.parametrize("shape", [Configuration(4, 4, 2), *UNEQUAL])
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
-def test_a_tensor_without_gradient_goes_through_the_stages(target: str, shape: Shape) -> None:
+def test_a_tensor_without_gradient_goes_through_the_stages(
+    target: str, shape: Configuration
+) -> None:
     plan = drawn_stages(encoder(2, 4, 4, 16), 8, shape, target, 1)
     assert len(pipeline(plan).sends) >= shape.stages
     assert any(not send.backward for send in pipeline(plan).sends)
@@ -126,7 +136,7 @@ def test_a_tensor_without_gradient_goes_through_the_stages(target: str, shape: S
 
 
 def test_a_small_copy_keeps_stages_and_sends() -> None:
-    plan = drawn_stages(encoder(5, 4, 4, 16), 8, Shape(2, 4, 4), "generic", 3)
+    plan = drawn_stages(encoder(5, 4, 4, 16), 8, Configuration(2, 4, 4), "generic", 3)
     small = rescaled(shrunk(plan).plan, plan)
     assert pipeline(small).micro_batches == 2
     assert len(pipeline(small).sends) == len(pipeline(plan).sends)
@@ -141,13 +151,13 @@ def _with_send(plan: Plan, send: PlannedCollective) -> Plan:
 
 def _first(wanted: Callable[[Plan], bool], micro_batches: int) -> Plan:
     """The first plan drawn of which something holds."""
-    shape = Shape(2, 4, micro_batches)
+    shape = Configuration(2, 4, micro_batches)
     plans = (drawn_stages(NETS["perceptron"](), 8, shape, "generic", s) for s in range(12))
     return next(plan for plan in plans if wanted(plan))
 
 
 def test_a_send_that_is_listed_wrongly_is_found() -> None:
-    plan = drawn_stages(NETS["perceptron"](), 8, Shape(2, 4, 2), "generic", 0)
+    plan = drawn_stages(NETS["perceptron"](), 8, Configuration(2, 4, 2), "generic", 0)
     send = pipeline(plan).sends[0]
     wrong = (
         replace(send, nbytes=send.nbytes + 4),

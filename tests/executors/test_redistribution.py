@@ -24,7 +24,7 @@ CLUSTER = named_cluster("atlas-800-9000", 8)
 CUBE = prime_mesh(CLUSTER, 3)
 DIMS = {1: (8,), 2: (8, 16), 3: (8, 8, 8)}
 UNEVEN = {1: (15,), 2: (15, 16), 3: (15, 8, 8)}
-PAIRS = 700
+PAIRS = 300
 """Of each rank; `--operator-candidates` above 20 tries all of ranks 1 and 2."""
 Moves = Iterator[tuple[Collective | None, tuple[int, ...], float, Layout]]
 

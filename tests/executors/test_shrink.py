@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from executors.shrink import Shrunk, shrunk
 from executors.shrinking.extents import Extents
 from executors.shrinking.sizes import splits_alike
-from importers.onnx import import_onnx
 from ir.graph import Op, OpGraph
 from ir.ops import OpView, check_operators, lookup
 from ir.plan import NamedLayout, Plan
@@ -25,10 +23,12 @@ from ir.plan_file import plan_from_json, plan_to_json
 from planner.request import SearchRequest
 from planner.search import search
 from tests.executors.drawn_plans import drawn_plan
+from tests.reference_models import reference_model
 from topology.catalogue import named_cluster
 
-FOLDER = Path(__file__).parent.parent / "data" / "models"
-REQUEST = SearchRequest(solver="dynamic_programming", time_limit_s=None, batch=16)
+REQUEST = SearchRequest(solver="dynamic_programming", time_limit_s=None, batch=16, overlap="none")
+"""Equal layers have equal layouts; with overlap, where the first and last ones differ, small plans
+are larger (docs/verification.md)."""
 CASES = {
     # name: model, devices, target, training, most operators, elements of the largest tensor
     "dense": ("llama3_8b_op24", 8, "generic", True, 110, 1_000),
@@ -50,8 +50,7 @@ def plan_of(case: str) -> Plan:
     request = replace(REQUEST, target=target, training=training)
     if name == "gpt_small_train_step":
         request = replace(request, batch=None)
-    graph = import_onnx(FOLDER / f"{name}.onnx.gz")
-    return search(graph, named_cluster("atlas-800t-a2", devices), request)
+    return search(reference_model(name), named_cluster("atlas-800t-a2", devices), request)
 
 
 @cache
@@ -69,7 +68,13 @@ def test_a_small_plan_is_a_valid_plan(case: str) -> None:
     assert all(d > 0 for t in plan.graph.tensors.values() for d in t.dims)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("sums of channels", marks=pytest.mark.fast),
+        *sorted({*CASES} - {"sums of channels"}),
+    ],
+)
 def test_a_small_plan_is_small(case: str) -> None:
     plan, most_operators, most_elements = small(case).plan, *CASES[case][-2:]
     assert len(plan.graph.ops) <= most_operators
@@ -182,7 +187,7 @@ def test_layers_that_are_planned_otherwise_are_layers_of_another_kind() -> None:
 def test_plans_that_mean_nothing_are_made_smaller_too(target: str, seed: int) -> None:
     """Layouts of every shape, as no search would choose them."""
     request = replace(REQUEST, target=target)
-    graph = import_onnx(FOLDER / "gpt2_small.onnx.gz")
+    graph = reference_model("gpt2_small")
     large = drawn_plan(graph, 8, request, seed)
     found = shrunk(large)
     found.plan.graph.validate()

@@ -136,6 +136,7 @@ def test_windows_out_of_step_with_the_positions_keep_them_whole() -> None:
     assert rule.operands[0][2] == ()
 
 
+@pytest.mark.fast
 def test_strips_of_large_images_are_convolved_where_they_are() -> None:
     """The dataset cuts the columns: nobody asks for more, and no image is gathered."""
     build = GraphBuilder("strips")

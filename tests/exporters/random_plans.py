@@ -9,12 +9,12 @@ from functools import cache
 
 from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
-from planner.dialects import TARGETS
-from planner.evidence import Evidence
-from planner.liveness import analyse
-from planner.lowered import Lowered, NodeKind, Setting
-from planner.lowering import lower
-from planner.preparation import input_layouts, prepare
+from planner.candidates.dialects import TARGETS
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Lowered, NodeKind, Setting
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.pipeline.preparation import input_layouts, prepare
 from planner.request import SearchRequest
 from planner.search import search
 from topology.catalogue import named_cluster
@@ -51,18 +51,18 @@ class PlanSpace:
         for index, node in enumerate(nodes):
             if node.candidates is not None:
                 choice[index] = pick(node.name, list(node.candidates.assignments))
-        used = {t.name: t.used for t in Evidence(self.lowered, choice).tensors()}
+        used = {t.name: t.used for t in PlanBuilder(self.lowered, choice).tensors()}
         for index, node in enumerate(nodes):
-            if node.kind is NodeKind.PARAMETER and node.port is not None:
+            if node.kind is NodeKind.PARAMETER and node.layouts is not None:
                 choice[index] = self._resting(index, used[node.name], rest)
-        evidence = Evidence(self.lowered, choice)
+        evidence = PlanBuilder(self.lowered, choice)
         return replace(self.best, operators=evidence.operators(), tensors=evidence.tensors())
 
     def _resting(self, index: int, used: NamedLayout | None, rest: random.Random | None) -> int:
-        port = self.lowered.nodes[index].port
+        port = self.lowered.nodes[index].layouts
         assert port is not None
         assert used is not None
-        evidence = Evidence(self.lowered, ())
+        evidence = PlanBuilder(self.lowered, ())
         named = [evidence.named(port.states[state].forward) for state in port.of]
         if rest is None:
             return named.index(used)

@@ -17,6 +17,8 @@ from planner.search import search
 from tests.builders import GraphBuilder, mlp
 from topology.catalogue import named_cluster
 
+pytestmark = pytest.mark.fast
+
 BATCH, ROWS, WIDTH = 8, 16, 64
 
 

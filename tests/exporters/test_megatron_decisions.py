@@ -24,11 +24,13 @@ from ir.plan import (
     PlannedTensor,
     SharedParameter,
 )
+from planner.pipeline.space import Configuration
 from planner.request import SearchRequest
-from planner.stages.menu import Shape
 from tests.builders import GraphBuilder
 from tests.executors.drawn_stages import drawn_stages
 from tests.exporters.test_megatron import arguments, laid_out
+
+pytestmark = pytest.mark.fast
 
 REFUSED, HOLDS, TOLD = "refused", "holds the search", "no decision"
 OWN: dict[type, dict[str, str]] = {
@@ -73,7 +75,7 @@ OTHERS: dict[type, str] = {
     SearchRequest: "fully_use_devices memory_limit_bytes dataset_strategy target solver effort "
                    "time_limit_s all_to_all cut_positions seed threads bind rules cost pins "
                    "stage_starts degrees scoped_degrees rests soft_pins close_to close_mesh "
-                   "close_parts max_changes rest",
+                   "close_parts max_changes rest overlap",
 }  # fmt: skip
 """What tells of a plan, or holds the search to what the plan shows."""
 
@@ -102,14 +104,13 @@ def staged(counts: tuple[int, ...], chunks: int = 1) -> Plan:
     """Whole layers in stages of one server of cards, every device with a part of the batch."""
     stages = len(counts) // chunks
     plan = drawn_stages(
-        transformer(sum(counts)), 2 * stages, Shape(stages, 4, 8, chunks),
+        transformer(sum(counts)), 2 * stages, Configuration(stages, 4, 8, chunks),
         "generic", 0, zero="0",
     )  # fmt: skip
     data, weight = NamedLayout((("card",), (), ())), NamedLayout(((), ()))
     plan = laid_out(plan, {t.name: (weight, weight) for t in plan.parameters}, data)
     ends = [4 * sum(counts[: i + 1]) for i in range(len(counts))]
     pipeline = plan.pipeline
-    assert pipeline is not None
     own = tuple(
         replace(stage, start=end - 4 * count, end=end, blocks=())
         for stage, end, count in zip(pipeline.stages, ends, counts, strict=True)
@@ -136,13 +137,11 @@ def tensors(plan: Plan, **change: Any) -> Plan:
 
 
 def pipeline(plan: Plan, **change: Any) -> Plan:
-    assert plan.pipeline is not None
     return replace(plan, pipeline=replace(plan.pipeline, **change))
 
 
 def blocks(plan: Plan, *layers: int) -> Plan:
     """The plan with these layers computed again."""
-    assert plan.pipeline is not None
     own = {layer: (4 * layer, 4 * layer + 4) for layer in layers}
     stages = tuple(
         replace(s, blocks=tuple(b for b in own.values() if s.start <= b[0] < s.end))
@@ -211,6 +210,13 @@ CASES: list[tuple[str, Change, str]] = [
     ("precision", lambda p: of_dtype(p, "float16"), "--fp16"),
     ("precision", lambda p: of_dtype(p, "float64"), "computes in float64"),
     ("optimizer", lambda p: requested(p, optimizer="sgd"), "--sgd-momentum 0"),
+    ("optimizer", lambda p: requested(p, optimizer="momentum"), "--sgd-momentum 0.9"),
+    ("optimizer", lambda p: requested(p, optimizer="muon"), "--optimizer muon"),
+    ("optimizer", lambda p: requested(tensors(p, zero=1), optimizer="muon"),
+     "--optimizer dist_muon"),
+    ("optimizer state", lambda p: requested(tensors(p, zero=2), optimizer="muon"),
+     "with Muon Megatron shards optimizer state, not gradients"),
+    ("optimizer", lambda p: requested(p, optimizer="lamb"), "the optimizer lamb"),
     ("optimizer", lambda p: requested(p, optimizer="none"), "the optimizer none"),
     ("attention", lambda p: requested(p, fused_attention=False), "--attention-backend unfused"),
     ("embeddings", with_embedding, "--untie-embeddings-and-output-weights"),

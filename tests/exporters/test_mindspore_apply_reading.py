@@ -18,14 +18,16 @@ from exporters.mindspore_records import StrategyFileError
 from exporters.mindspore_strategy_files import read_strategies
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.pins import pins_of
-from planner.preparation import prepare
+from planner.constraints.pins import pins_of
+from planner.pipeline.preparation import prepare
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
 from tests.exporters.random_plans import drawn, known_space
 from tests.exporters.small_networks import expert_model, image_model, language_model
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 DEVICES = 8
 REQUEST = SearchRequest(fused_attention=False)

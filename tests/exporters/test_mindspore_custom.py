@@ -16,11 +16,13 @@ from exporters.mindspore_apply import apply_module, operator_strategies
 from exporters.mindspore_custom import custom_operators
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.checkpoint_only import checkpoint_only_choice, lowered_again
-from planner.evidence import Evidence
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.repricing.mindspore_checkpoint import checkpoint_only_choice, lowered_again
 from tests.builders import GraphBuilder
 from tests.exporters.random_plans import PlanSpace, known_space, split_like
 from tests.exporters.small_networks import language_model, twisted_model
+
+pytestmark = pytest.mark.fast
 
 
 def weighted_model() -> OpGraph:
@@ -156,7 +158,7 @@ def with_collectives(space: PlanSpace, factors: tuple[int, ...]) -> Plan:
         list(node.candidates.assignments).index(chosen[node.name]) if node.candidates else 0
         for node in space.lowered.nodes
     ]
-    return replace(plan, collectives=Evidence(space.lowered, choice).collectives())
+    return replace(plan, collectives=PlanBuilder(space.lowered, choice).collectives())
 
 
 def test_other_networks_have_none() -> None:
@@ -180,4 +182,4 @@ def test_from_the_checkpoint_alone_it_is_split_by_batch() -> None:
     (at,) = [i for i, node in enumerate(lowered.nodes) if node.name == "op_ours::blend_0"]
     node = lowered.nodes[at]
     assert node.candidates is not None
-    assert node.candidates.assignments[node.assignment_index(choice[at])] == (0, 0, 0)
+    assert node.assignment(choice[at]) == (0, 0, 0)

@@ -9,18 +9,21 @@ from pathlib import Path
 import pytest
 
 from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_import import Imported, batch_pins, pins_of_checkpoint, pins_of_operators
+from exporters.mindspore_import import Imported, pins_of_checkpoint, pins_of_operators
 from exporters.mindspore_operator_json import OperatorStrategies
 from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, StrategyItem
 from exporters.mindspore_strategy_files import read_strategies
 from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
-from planner.preparation import prepare
+from ir.mindspore_forms.strategies import batch_pins
+from planner.pipeline.preparation import prepare
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
 from tests.exporters.small_networks import language_model, wide_perceptron
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 DATA = Path(__file__).parents[1] / "data"
 DEVICES = 8

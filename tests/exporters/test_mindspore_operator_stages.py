@@ -16,8 +16,10 @@ from exporters.mindspore_symbols import planned_sizes
 from importers.mindir.listing import listed_primitives
 from importers.mindir.reading import import_mindir
 from ir.plan import Plan
-from planner.stages.menu import Shape
+from planner.pipeline.space import Configuration
 from tests.executors.drawn_stages import drawn_stages
+
+pytestmark = pytest.mark.fast
 
 FILE = Path(__file__).parents[1] / "data" / "mindir" / "open.mindir"
 SCOPE = "network-PipelineCell/network-Net"
@@ -40,7 +42,7 @@ itself, a product in a cell of one stage.
 
 @functools.cache
 def plan() -> Plan:
-    shape = Shape(2, ROWS // 4, 4)
+    shape = Configuration(2, ROWS // 4, 4)
     return drawn_stages(import_mindir(FILE, {"x.0": ROWS}), 8, shape, "mindspore", 1)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from exporters.errors import ExportError
 from exporters.mindspore_file_operators import apart, merged
-from exporters.mindspore_import import Imported, batch_pins, pins_of_operators
+from exporters.mindspore_import import Imported, pins_of_operators
 from exporters.mindspore_operator_json import OperatorStrategies, from_json, to_json
 from exporters.mindspore_operator_strategy import (
     DATASET,
@@ -26,8 +26,9 @@ from exporters.mindspore_records import StrategyFileError, StrategyItem
 from importers.mindir.listing import ListedPrimitive, listed_primitives
 from importers.mindir.reading import import_mindir
 from ir.graph import OpGraph
+from ir.mindspore_forms.strategies import batch_pins
 from ir.plan import NamedLayout, Plan
-from planner.preparation import prepare
+from planner.pipeline.preparation import prepare
 from planner.request import SearchRequest
 from planner.search import search
 from tests.executors.drawn_plans import drawn_plan

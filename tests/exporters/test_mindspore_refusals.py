@@ -17,6 +17,8 @@ from tests.exporters.random_plans import known_space, plan_space, split_like
 from tests.exporters.small_networks import language_model, perceptron, stored_otherwise, tied
 from topology.catalogue import named_cluster
 
+pytestmark = pytest.mark.fast
+
 
 def rested(name: str, rest: tuple[tuple[str, ...], ...], *factors: int) -> Plan:
     """A perceptron on 16 devices whose weight rests in this layout."""

@@ -21,6 +21,8 @@ from tests.exporters.small_networks import (
     wide_perceptron,
 )
 
+pytestmark = pytest.mark.fast
+
 NETWORKS = [expert_model, image_model, language_model, stored_otherwise, tied, wide_perceptron]
 
 

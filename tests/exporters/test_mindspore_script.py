@@ -29,11 +29,13 @@ from exporters.settings import Made, Settings
 from importers.onnx import import_onnx
 from ir.plan import Plan
 from ir.symbols import parse_symbol
-from planner.asking.symbols import LocalSymbol, split_symbols
 from planner.request import SearchRequest
+from planner.requests.symbols import LocalSymbol, split_symbols
 from planner.search import search
 from tests.cli.conftest import MLP
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 Planned = Callable[..., Plan]
 PINS = (("MatMul_0", ((2, 4), (4, 1))), ("MatMul_2", ((1, 8), (8, 1))))

@@ -17,6 +17,8 @@ import pytest
 from exporters import jax, torch
 from ir.plan import Plan
 
+pytestmark = pytest.mark.fast
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Mesh = namedtuple("Mesh", "devices names")  # noqa: PYI024

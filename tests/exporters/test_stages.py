@@ -28,10 +28,12 @@ from ir.plan import NamedLayout, Pipeline, Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.plan_slicing import plan_slicing
 from ir.plan_stages import stage_plan, stage_ranks
-from planner.stages.menu import Shape
+from planner.pipeline.space import Configuration
 from tests.builders import GraphBuilder, mlp
 from tests.executors.drawn_stages import drawn_stages
 from tests.exporters.test_megatron import laid_out
+
+pytestmark = pytest.mark.fast
 
 
 def scoped(graph: OpGraph, per_layer: int = 2) -> OpGraph:
@@ -42,21 +44,24 @@ def scoped(graph: OpGraph, per_layer: int = 2) -> OpGraph:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return drawn_stages(scoped(mlp(6, 4, 64, 128)), 8, Shape(2, 4, 4), "mindspore", 3)
+    return drawn_stages(scoped(mlp(6, 4, 64, 128)), 8, Configuration(2, 4, 4), "mindspore", 3)
 
 
 @pytest.fixture(scope="module")
 def free() -> Plan:
-    return drawn_stages(scoped(mlp(6, 4, 64, 128)), 8, Shape(4, 4, 4), "generic", 5)
+    return drawn_stages(scoped(mlp(6, 4, 64, 128)), 8, Configuration(4, 4, 4), "generic", 5)
 
 
 def pipeline(plan: Plan) -> Pipeline:
-    assert plan.pipeline is not None
     return plan.pipeline
 
 
 def test_a_plan_with_stages_survives_its_file(plan: Plan, free: Plan) -> None:
-    for each in (plan, free, drawn_stages(mlp(4, 4, 64, 64), 8, Shape(2, 4, 4, 2), "generic", 0)):
+    for each in (
+        plan,
+        free,
+        drawn_stages(mlp(4, 4, 64, 64), 8, Configuration(2, 4, 4, 2), "generic", 0),
+    ):
         assert plan_from_json(plan_to_json(each)) == each
 
 
@@ -108,7 +113,7 @@ def test_the_script_asks_for_the_stages(plan: Plan) -> None:
 def test_what_mindspore_does_otherwise_is_said(plan: Plan) -> None:
     few = replace(plan, pipeline=replace(pipeline(plan), micro_batches=1))
     assert any("at least as many micro-batches as stages" in loss for loss in scheme_losses(few))
-    inside = drawn_stages(scoped(mlp(6, 4, 64, 128), 11), 8, Shape(2, 4, 4), "mindspore", 3)
+    inside = drawn_stages(scoped(mlp(6, 4, 64, 128), 11), 8, Configuration(2, 4, 4), "mindspore", 3)
     assert any("cuts inside" in loss for loss in mindspore.losses(inside))
 
 
@@ -168,7 +173,7 @@ def transformer(layers: int) -> OpGraph:
 
 @pytest.mark.parametrize("layers", [4, 5])
 def test_megatron_is_told_stages_and_batches(layers: int) -> None:
-    plan = drawn_stages(transformer(layers), 8, Shape(2, 8, 4), "generic", 0)
+    plan = drawn_stages(transformer(layers), 8, Configuration(2, 8, 4), "generic", 0)
     data, weight = NamedLayout((("card",), (), ())), NamedLayout(((), ()))
     plan = laid_out(plan, {t.name: (weight, weight) for t in plan.parameters}, data)
     text = megatron.to_arguments(plan)

@@ -6,6 +6,7 @@ import csv
 import io
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from exporters.table import COLUMNS, to_csv
 from ir.plan import Plan
 from ir.texts import visible
 from tests.plans import tiny_plan
+
+pytestmark = pytest.mark.fast
 
 
 def rows(plan: Plan) -> list[dict[str, str]]:

@@ -15,6 +15,8 @@ from ir.graph import OpGraph
 from ir.normalise import normalise
 from ir.ops import check_operators
 
+pytestmark = pytest.mark.fast
+
 FOLDER = Path(__file__).parents[1] / "data" / "torch" / "batch"
 CASES = sorted(path.name.removesuffix(".2.onnx.gz") for path in FOLDER.glob("*.2.onnx.gz"))
 SMALL, LARGE = 2, 6

@@ -12,6 +12,8 @@ from importers.clean_up import cleaned, without_duplicates
 from ir.graph import Op, OpGraph, Role, Tensor
 from tests.importers.imported import run_graph
 
+pytestmark = pytest.mark.fast
+
 Rows = list[tuple[str, tuple[str, ...], str, tuple[int, ...], dict[str, Any]]]
 
 

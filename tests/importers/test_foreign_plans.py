@@ -9,6 +9,8 @@ import pytest
 from importers.errors import ModelError
 from importers.foreign_plans import is_degrees, read_foreign
 
+pytestmark = pytest.mark.fast
+
 GALVATRON = {
     "pp_deg": 1, "tp_sizes_enc": "8,8,4", "tp_consecutive_flags": "1,1,1", "dp_types_enc": "0,0,1",
     "global_bsz": 16, "chunks": 1, "pp_division": "3", "checkpoint": "0,1,0", "vtp": 1,
@@ -65,6 +67,9 @@ def test_batches_and_the_optimizer_are_read() -> None:
     assert megatron is not None
     assert (megatron.global_batch, megatron.micro_batch, megatron.zero) == (64, 2, 1)
     assert megatron.sequence_parallel
+    muon = read_foreign("--tensor-model-parallel-size 4 --optimizer dist_muon", "f")
+    assert muon is not None
+    assert muon.zero == 1
     galvatron = read_foreign(
         json.dumps(GALVATRON | {"default_dp_type": "zero2", "dp_types_enc": "0,0,0", "vtp": 8}), "f"
     )

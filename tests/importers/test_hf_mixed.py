@@ -100,6 +100,7 @@ def test_the_heads_of_a_state_space_are_split_over_devices() -> None:
     assert all(op.split for op in mixers)
 
 
+@pytest.mark.fast
 def test_parts_of_one_weight_are_named_after_it_and_said() -> None:
     graph = import_config(SMALL_MIXED["mamba2"], "mamba2", "a test", {"sequence": 8})
     names = {tensor.name for tensor in graph.parameters}

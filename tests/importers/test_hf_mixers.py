@@ -14,9 +14,11 @@ from costmodel.training.table import RunTable
 from importers.errors import ModelError
 from importers.hf_mixers import MIXED, layer_kinds
 from importers.hf_sized import sized
-from planner.asking.training_model import training_model
+from planner.requests.training_models import training_model
 from tests.importers import mixed_configurations as configurations
 from tests.importers.mixed_configurations import ACTIVE, PUBLISHED
+
+pytestmark = pytest.mark.fast
 
 
 def table_of(model: TrainingModel) -> RunTable:

@@ -12,8 +12,10 @@ from costmodel.training.table import RunTable
 from importers.errors import ModelError
 from importers.hf_sized import sized
 from importers.sizes import published, published_names
-from planner.asking.training_model import training_model
+from planner.requests.training_models import training_model
 from tests.importers.configurations import DECODER
+
+pytestmark = pytest.mark.fast
 
 
 def sizes(hidden: int, layers: int, heads: int, vocab: int, **more: Any) -> dict[str, Any]:

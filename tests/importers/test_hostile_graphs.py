@@ -23,6 +23,8 @@ from tests.importers.onnx_models import (
     weight,
 )
 
+pytestmark = pytest.mark.fast
+
 
 def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
     made = mlp()

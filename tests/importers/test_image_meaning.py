@@ -8,6 +8,8 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.importers.imported import check_import, model_of, random_inputs
 
+pytestmark = pytest.mark.fast
+
 CASES = {
     "conv same": '(float[2,3,5,6] x, float[4,3,3,2] w, float[4] b) => (y) '
     '{y = Conv<auto_pad="SAME_UPPER", strides=[2,1]>(x, w, b)}',

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from importers.errors import ModelError
-from importers.model_file import OpenDim, import_model_file, model_format
+from importers.facts import OpenDim
+from importers.model_file import import_model_file, model_format
 from tests.importers.configurations import SMALL
 
 LLAMA = Path(__file__).parents[2] / "data" / "models" / "llama3_8b.onnx.gz"

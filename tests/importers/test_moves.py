@@ -22,6 +22,8 @@ from ir.layout import replicated
 from tests.importers.onnx_models import node, stored, value
 from topology.mesh import Mesh, MeshAxis
 
+pytestmark = pytest.mark.fast
+
 Array = NDArray[Any]
 
 
@@ -160,22 +162,3 @@ def test_an_imported_node_computes_what_onnx_says(
     model.graph.output[0].CopyFrom(value("y", wanted.shape, code))
     graph = import_model(model, "g", {})
     np.testing.assert_allclose(_run(graph, values), wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["Add", "Mul", "Less"])
-def test_an_old_operand_begins_at_its_axis(kind: str) -> None:
-    attributes: dict[str, Any] = {"broadcast": 1, "axis": 1}
-    operands = {"x": np.round(IMAGE), "b": np.round(_numbers(8))}
-    model = _model(kind, operands, attributes, 6, frozenset({"x", "b"}))
-    graph = import_model(model, "g", {})
-    wanted = {"Add": np.add, "Mul": np.multiply, "Less": np.less}[kind](
-        operands["x"], operands["b"].reshape(8, 1, 1)
-    )
-    np.testing.assert_array_equal(_run(graph, operands), wanted)
-
-
-def test_an_old_slope_is_one_of_the_channels() -> None:
-    operands = {"x": IMAGE, "b": _numbers(8)}
-    graph = import_model(_model("PRelu", operands, {}, 6, frozenset({"x", "b"})), "g", {})
-    wanted = np.where(IMAGE > 0, IMAGE, IMAGE * operands["b"].reshape(8, 1, 1))
-    np.testing.assert_allclose(_run(graph, operands), wanted)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from onnx import ModelProto, parser
 
 from importers.onnx_constants import MAX_ELEMENTS, model_values
+
+pytestmark = pytest.mark.fast
 
 MASK = """<ir_version: 10, opset_import: ["": 20]>
 mask (float[N, 4] x) => (bool[M, M] seen)

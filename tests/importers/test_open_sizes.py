@@ -10,9 +10,11 @@ import pytest
 from importers.errors import UnboundError
 from importers.onnx import import_onnx
 from importers.onnx_constants import model_values
-from planner.asking.texts import bindings
+from planner.requests.option_texts import bindings
 from tests.importers.imported import model_of
 from tests.importers.onnx_models import imported, kinds, model, node, refusal, value
+
+pytestmark = pytest.mark.fast
 
 LOOP = """(float[2,24] x, int64 n) => (y) <bool on = {1}> {
     y = Loop(n, on, ) <body = rounds (int64 i, bool go) => (bool again, float[2,24] row) {

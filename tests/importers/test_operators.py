@@ -28,6 +28,8 @@ from tests.importers.onnx_models import (
     weight,
 )
 
+pytestmark = pytest.mark.fast
+
 
 def one(
     folder: Path,

@@ -8,6 +8,8 @@ import pytest
 from executors.placement import Array
 from tests.importers.imported import check_import, model_of, random_inputs
 
+pytestmark = pytest.mark.fast
+
 CASES = {
     "gemm": "(float[4,6] a, float[6,8] b, float[8] c) => (y) {y = Gemm(a, b, c)}",
     "gemm with factors": "(float[6,4] a, float[8,6] b, float[4,1] c) => (y) "

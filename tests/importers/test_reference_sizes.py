@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from importers.onnx import import_onnx
 from ir.graph import graph_from_dict, graph_to_dict
-
-FOLDER = Path(__file__).parent.parent / "data" / "models"
+from tests.reference_models import FOLDER, reference_model
 
 SIZES = {
     "gpt2_small": 124_439_808,
@@ -28,8 +25,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_model_has_its_published_number_of_parameters(name: str) -> None:
-    graph = import_onnx(FOLDER / f"{name}.onnx.gz")
-    assert sum(t.elements for t in graph.parameters) == SIZES[name]
+    assert sum(t.elements for t in reference_model(name).parameters) == SIZES[name]
 
 
 def test_bound_dimensions_are_remembered() -> None:

@@ -16,6 +16,8 @@ from executors.evaluation import Evaluator, working_dtype
 from ir.graph import OpGraph
 from tests.importers.onnx_models import graph, imported, kinds, value
 
+pytestmark = pytest.mark.fast
+
 Array = NDArray[Any]
 MICROSOFT = "com.microsoft::"
 RANDOM = np.random.default_rng(0)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
 from ir.graph import Role
 from tests.importers.onnx_models import imported, model, node, stored, weight
+
+pytestmark = pytest.mark.fast
 
 
 def test_weights_statistics_and_constants_are_told_apart(tmp_path: Path) -> None:

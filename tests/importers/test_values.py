@@ -14,6 +14,8 @@ from onnx.reference import ReferenceEvaluator
 from importers.onnx_dimensions import evaluate_dimension
 from importers.onnx_values import MAX_ELEMENTS, Array, evaluate
 
+pytestmark = pytest.mark.fast
+
 I, F = np.int64, np.float32
 
 CASES: tuple[tuple[str, list[Array], dict[str, object]], ...] = (

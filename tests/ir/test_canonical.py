@@ -12,6 +12,8 @@ from ir.graph import Op, OpGraph, Role, Tensor
 from ir.normalise import normalise
 from tests.builders import attention_block, mlp
 
+pytestmark = pytest.mark.fast
+
 
 def renamed(graph: OpGraph) -> OpGraph:
     """Other names, and the operators in another order that they can run in."""

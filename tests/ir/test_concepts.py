@@ -5,6 +5,10 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.fast
+
 CONCEPTS = Path(__file__).parents[2] / "docs" / "concepts.md"
 
 

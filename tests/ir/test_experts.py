@@ -11,6 +11,8 @@ from ir.normalise.experts import group_experts
 from ir.ops import OpView, check_operators, lookup
 from tests.builders import GraphBuilder
 
+pytestmark = pytest.mark.fast
+
 TOKENS, CHOSEN, EXPERTS, WIDTH, HIDDEN = 32, 2, 8, 16, 24
 
 

@@ -11,6 +11,8 @@ from ir.ops import RULE_ATTRIBUTE, OpView
 from ir.rule import parse_rule
 from tests.mindspore_package.operator_examples import one
 
+pytestmark = pytest.mark.fast
+
 Dims = tuple[int, ...]
 
 

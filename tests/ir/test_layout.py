@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from ir.layout import Layout, LayoutError, check_layout, replicated
 
+pytestmark = pytest.mark.fast
+
 SIZES = (2, 3, 4)
 
 

@@ -14,6 +14,8 @@ from ir.rule import ShardingRule, parse_rule
 from tests.operators.example import Example, example
 from tests.operators.examples import EXAMPLES
 
+pytestmark = pytest.mark.fast
+
 
 def renumbered(rule: ShardingRule) -> ShardingRule:
     """The same rule with its factors in the order in which they appear, without what the notation

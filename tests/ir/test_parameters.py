@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ir.graph import OpGraph, Role
 from ir.normalise import main_dtype, normalise, with_dtype
 from ir.normalise.identities import drop_identities
@@ -9,6 +11,8 @@ from ir.normalise.parameters import fold_parameters
 from ir.ops import OpView, lookup
 from ir.rule import parse_rule
 from tests.builders import GraphBuilder
+
+pytestmark = pytest.mark.fast
 
 
 def folded(graph: OpGraph) -> OpGraph:

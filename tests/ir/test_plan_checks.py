@@ -15,6 +15,8 @@ from planner.search import search
 from tests.builders import mlp
 from topology.catalogue import named_cluster
 
+pytestmark = pytest.mark.fast
+
 Change = Callable[[dict[str, Any]], object]
 
 

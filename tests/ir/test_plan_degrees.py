@@ -15,7 +15,7 @@ from ir.plan import Plan
 from ir.plan_degrees import degrees_of
 from planner.request import SearchRequest
 from planner.search import search
-from planner.whatif.outline import outline_of
+from planner.whatif.tasks import outline_of
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_cluster
 

@@ -11,6 +11,8 @@ from ir.plan_slicing import plan_slicing
 from tests.exporters.mindspore_rules import planned_slices
 from tests.plans import tiny_plan
 
+pytestmark = pytest.mark.fast
+
 NAME = "m.layers.0.proj.weight"
 
 

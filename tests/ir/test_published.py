@@ -14,6 +14,8 @@ from ir.plan_file import plan_from_json, plan_to_json
 from ir.published import expected_text, published_note
 from tests.plans import tiny_plan
 
+pytestmark = pytest.mark.fast
+
 OWN = Published("ascend", 86, 0.75, 1.0, 1.25)
 
 

@@ -12,6 +12,8 @@ from ir.graph import GraphError, Op, OpGraph, Tensor
 from ir.ops import OpView, check_operators, lookup, nearest_kind
 from ir.rule import ShardingRule, check_rule, parse_rule
 
+pytestmark = pytest.mark.fast
+
 Dims = tuple[tuple[int, ...], ...]
 
 

@@ -15,8 +15,8 @@ from importers.onnx import import_onnx
 from importers.sizes import configuration
 from ir.normalise import normalise
 from ir.throughput import Load, Rates, forward_flops, rates_of, tokens_of
-from planner.asking.layouts import LayoutOptions
 from planner.request import SearchRequest
+from planner.requests.conventional_layouts import LayoutOptions
 from planner.search import search
 from planner.whatif.layout_ranking import RankingOptions
 from planner.whatif.workbench import result_of

@@ -7,6 +7,8 @@ import pytest
 from ir.slicing import Grid, Slices, sliced
 from ir.transfers import Need, traffic
 
+pytestmark = pytest.mark.fast
+
 ROWS = sliced((4, 4), [Grid((4,), ((0,), ()))])
 
 

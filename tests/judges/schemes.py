@@ -9,10 +9,10 @@ from dataclasses import replace
 from ir.batch import batch_dims
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.dialects import TARGETS
-from planner.lowered import Lowered
+from planner.candidates.dialects import TARGETS
+from planner.constraints.schemes import InexpressibleError, Scheme, choice_of
+from planner.lowering.lowered import Lowered
 from planner.request import SearchRequest
-from planner.schemes import InexpressibleError, Scheme, choice_of
 from planner.solvers import Budget, solver_by_name
 from tests.executors.drawn_plans import plan_of
 from tests.planner.lowering_of import lowered_on

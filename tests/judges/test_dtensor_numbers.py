@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from executors.backward import gradient_name
-from executors.dtensor.processes import Found, ProcessError, run_tasks
+from executors.dtensor.processes import ProcessError, run_tasks
 from executors.dtensor.tasks import Task
 from executors.judgement import Judgement
 from executors.placement import Array
 from executors.reference import given_tensors
-from executors.torch import compared, judge_all
+from executors.torch import TOLERANCE, judge_all
 from executors.values import numbers
+from executors.verdict import compared
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.request import SearchRequest
@@ -74,23 +75,19 @@ def test_plans_differ_in_what_they_send(
         assert len(sent) > 1
 
 
-def _found(outputs: dict[str, Array], apart: float = 0.0) -> Found:
-    return Found(outputs, {}, dict.fromkeys(outputs, apart))
-
-
 def test_numbers_that_differ_are_errors() -> None:
     expected = {"y": np.array([1.0, 2.0, 4.0])}
-    (output,) = compared(_found({"y": np.array([1.0, 2.0, 4.4])}), expected)
+    (output,) = compared(expected, {"y": np.array([1.0, 2.0, 4.4])}, TOLERANCE)
     assert output.error == pytest.approx(0.1)
-    (output,) = compared(_found({"y": np.array([1.0, np.nan, 4.0])}), expected)
+    (output,) = compared(expected, {"y": np.array([1.0, np.nan, 4.0])}, TOLERANCE)
     assert output.error == np.inf
-    (output,) = compared(_found({"y": np.array([1.0, 2.0])}), expected)
+    (output,) = compared(expected, {"y": np.array([1.0, 2.0])}, TOLERANCE)
     assert output.error == np.inf
 
 
 def test_ranks_that_should_hold_the_same_and_do_not_are_errors() -> None:
     expected = {"y": np.array([1.0, 4.0])}
-    (output,) = compared(_found({"y": np.array([1.0, 4.0])}, 0.4), expected)
+    (output,) = compared(expected, {"y": np.array([1.0, 4.0])}, TOLERANCE, {"y": 0.4})
     assert output.error == pytest.approx(0.1)
 
 

@@ -18,14 +18,13 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from executors.checkpoint.entries import CheckpointFile, Entry, Segment, entry_bytes
+from executors.checkpoint.entries import CheckpointFile, Entry, Place, Segment, entry_bytes
 from executors.checkpoint.moving import Move, carry_out
 from executors.checkpoint.pairing import Request, wanted_tensors
-from executors.checkpoint.places import Place
 from executors.checkpoint.source import Source
 from executors.checkpoint.tensors import source_tensors
+from executors.checkpoint.torch_distributed import DTYPES
 from executors.checkpoint.torch_outputs import distributed_outputs, stored_once
-from executors.checkpoint.torch_types import DTYPES
 from ir.slicing import Grid, Slicing, whole_slicing
 from tests.executors.checkpoint.moves import MEMORY_BYTES, slicing
 

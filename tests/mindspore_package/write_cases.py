@@ -21,7 +21,7 @@ from exporters.mindspore_strategy import write
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json, read_plan
-from planner.at_once import search_at_once
+from planner.pipeline.one_batch import search_batch
 from planner.request import InfeasibleError, SearchRequest
 from tests.exporters.mindspore_rules import Slice, planned_slices
 from tests.exporters.random_plans import drawn, known_space
@@ -61,12 +61,12 @@ def _plans(make: Callable[[], OpGraph], devices: int) -> Iterator[tuple[str, Pla
 def _searched(graph: OpGraph, devices: int) -> Plan:
     """The fastest plan in about the least memory that there is one for."""
     cluster = named_cluster("atlas-800t-a2", devices)
-    plan = search_at_once(graph, cluster, SearchRequest(dtype="fp16"))
+    plan = search_batch(graph, cluster, SearchRequest(dtype="fp16"))
     with contextlib.suppress(InfeasibleError):
         while True:
             limit = 0.8 * plan.estimate.peak_memory_bytes
             request = SearchRequest(dtype="fp16", memory_limit_bytes=limit)
-            plan = search_at_once(graph, cluster, request)
+            plan = search_batch(graph, cluster, request)
     return plan
 
 

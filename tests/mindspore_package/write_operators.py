@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from exporters.mindspore_cuts import device_layout, reader_of_cuts
-from exporters.mindspore_primitives import PrimitiveForm, primitive_form
-from exporters.mindspore_readers import Reader
 from exporters.mindspore_records import StrategyFileError
 from ir.graph import OpGraph
+from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
+from ir.mindspore_forms.readers import Reader
 from ir.ops import OpView, lookup
 from ir.rule import ShardingRule
-from planner.dialects import MINDSPORE
+from planner.candidates.dialects import MINDSPORE
 from tests.mindspore_package.operator_examples import BINARY, UNARY, examples
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, prime_mesh

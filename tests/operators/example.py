@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -28,11 +29,11 @@ class Example:
     def op(self) -> Op:
         return self.graph.ops[0]
 
-    @property
+    @cached_property
     def view(self) -> OpView:
         return OpView(self.op, self.graph)
 
-    @property
+    @cached_property
     def rule(self) -> ShardingRule:
         return lookup(self.op.kind).rule(self.view)
 

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from executors.algorithms import ALGORITHMS
-from executors.evaluation import Evaluator
+from executors.evaluation import Differentiable, Evaluator
 from executors.exchange import Communication
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, difference, disagreement, spread, whole
-from executors.semantics import Differentiable
 from executors.splits import Assignment, result_layouts, split_dims
 from executors.spmd import Around, Runner, Task, run_operator
 from ir.layout import Layout
 from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule, edge_elements
-from planner.dialects import FREE, MINDSPORE
+from planner.candidates.dialects import FREE, MINDSPORE
 from tests.operators.example import Draw, Example
 from topology.mesh import Mesh, MeshAxis
 

@@ -33,6 +33,13 @@ def test_splitting_changes_neither_results_nor_gradients(kind: str, most: int) -
     assert split == possible, f"no example of {kind} had each of its factors split"
 
 
+@pytest.mark.fast(every=True)
+@pytest.mark.parametrize("kind", sorted(EXAMPLES))
+def test_the_first_example_computes_the_same_in_one_way_of_splitting(kind: str) -> None:
+    draw = random.Random(kind)
+    check_example(next(EXAMPLES[kind](draw)), draw, 1, Coverage())
+
+
 @pytest.mark.parametrize("kind", sorted(EXAMPLES))
 def test_a_rule_fits_the_tensors_of_its_operator(kind: str) -> None:
     for example in EXAMPLES[kind](random.Random(kind)):

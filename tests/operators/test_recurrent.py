@@ -15,6 +15,8 @@ from ir.graph import AttributeValue
 from ir.ops.recurrent import GATES, LENGTHS
 from tests.operators.example import Example, example, floats
 
+pytestmark = pytest.mark.fast
+
 BATCH, TIME, INPUT, HIDDEN = 3, 4, 3, 2
 LENGTH = np.array([4, 1, 3])
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from ir.graph import OpGraph
-from planner.dialects import TARGETS, Dialect
-from planner.liveness import analyse
-from planner.lowered import Lowered, Setting
-from planner.lowering import lower
-from planner.preparation import dialect_for, input_layouts, prepare
+from planner.candidates.dialects import TARGETS, Dialect
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Lowered, Setting
+from planner.pipeline.preparation import dialect_for, input_layouts, prepare
 from planner.request import SearchRequest
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster

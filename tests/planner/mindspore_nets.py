@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ir.graph import OpGraph, Role
-from planner.pins import RESULT
+from planner.constraints.pins import RESULT
 from planner.request import Cuts
 from tests.builders import GraphBuilder
 

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.instances import network_of
-from planner.network import Network
+from planner.reduction.network import Network
+from planner.requests.instances import network_of
 
 NEVER = 10**18
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.mindspore_readers import operators
+from ir.mindspore_forms.readers import operators
 from ir.plan_file import plan_from_json, plan_to_json
-from planner.checkpoint_only import lowered_again
+from planner.pipeline.objectives import strategy_cost
+from planner.repricing.mindspore_checkpoint import lowered_again
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
-from planner.strategy_cost import strategy_cost
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_cluster
 

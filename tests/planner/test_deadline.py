@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ir.plan import Estimate, Plan
-from planner.asking.options import SearchOptions
-from planner.asking.searching import question
-from planner.at_once import search_at_once
-from planner.deadline import LEAST_S, Deadline
 from planner.explain import why_infeasible
-from planner.explain.nothing_fits import why_nothing_fits, with_fixes
-from planner.least_memory import least_memory
-from planner.request import InfeasibleError, SearchRequest
-from planner.soon import Soon
-from planner.stages.remedies import with_remedy
+from planner.explain.questions import why_nothing_fits, with_fixes
+from planner.pipeline.feasibility_probe import FeasibilityProbe
+from planner.pipeline.infeasibility import with_remedy
+from planner.pipeline.objectives import least_memory
+from planner.pipeline.one_batch import search_batch
+from planner.request import LEAST_S, Deadline, InfeasibleError, SearchRequest
+from planner.requests.search_options import SearchOptions
+from planner.requests.searches import question
 from tests.builders import mlp
 from topology.catalogue import named_machine
 from topology.cluster import Cluster
@@ -29,7 +28,7 @@ ERROR = InfeasibleError("nothing fits", 4e8, 6e7, {"weights": 1.0}, ("more",))
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that a test lets pass."""
     now = [100.0]
-    monkeypatch.setattr("planner.deadline.now_s", lambda: now[0])
+    monkeypatch.setattr("planner.request.now_s", lambda: now[0])
     return now
 
 
@@ -44,20 +43,21 @@ def test_what_is_left_ends_at_the_same_moment(clock: list[float]) -> None:
     assert not Deadline.after(None).is_over
 
 
+@pytest.mark.fast
 def test_the_look_for_remedies_ends_at_the_time_limit_and_says_so(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[float | None] = []
 
-    def slow(self: Soon, _: float | None = None) -> Estimate | None:
+    def slow(self: FeasibilityProbe, _: float | None = None) -> Estimate | None:
         tried.append(self.request.time_limit_s)
         clock[0] += 12.0
         return None
 
-    monkeypatch.setattr(Soon, "estimate", slow)
+    monkeypatch.setattr(FeasibilityProbe, "estimate", slow)
     request = SearchRequest(training=False, memory_limit_bytes=1e5, time_limit_s=30.0)
     with pytest.raises(InfeasibleError) as raised:
-        search_at_once(GRAPH, CLUSTER, request)
+        search_batch(GRAPH, CLUSTER, request)
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert len(tried) == 3
     assert (found.out_of_time, found.complete, found.interrupted) == (True, False, False)
@@ -67,7 +67,7 @@ def test_the_look_for_remedies_ends_at_the_time_limit_and_says_so(
 def test_a_look_that_is_done_in_time_says_nothing_of_the_clock(clock: list[float]) -> None:
     request = SearchRequest(training=False, memory_limit_bytes=1e5, time_limit_s=30.0)
     with pytest.raises(InfeasibleError) as raised:
-        search_at_once(GRAPH, CLUSTER, request)
+        search_batch(GRAPH, CLUSTER, request)
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert (found.out_of_time, found.complete) == (False, True)
     assert clock == [100.0]
@@ -88,9 +88,10 @@ def test_changes_of_a_global_batch_share_the_time_limit_too(clock: list[float]) 
     assert found.remedies == ERROR.remedies
 
 
+@pytest.mark.fast
 def test_the_least_memory_is_sought_within_one_time_limit(clock: list[float]) -> None:
     limits: list[float | None] = []
-    plan = search_at_once(GRAPH, CLUSTER, SearchRequest())
+    plan = search_batch(GRAPH, CLUSTER, SearchRequest())
 
     def found(request: SearchRequest) -> Plan:
         limits.append(request.time_limit_s)
@@ -119,9 +120,9 @@ def test_a_command_has_one_time_limit_from_its_first_question(
         clock[0] += 20.0
         raise ERROR
 
-    monkeypatch.setattr("planner.asking.searching.search", looked)
-    monkeypatch.setattr("planner.explain.nothing_fits.why_infeasible", looked)
-    monkeypatch.setattr("planner.asking.searching.told_by", lambda *_: [])
+    monkeypatch.setattr("planner.requests.searches.search", looked)
+    monkeypatch.setattr("planner.explain.questions.why_infeasible", looked)
+    monkeypatch.setattr("planner.requests.searches.told_by", lambda *_: [])
     options = SearchOptions(devices=4, time_limit=30.0)
     asked = question(Model(), options)  # type: ignore[arg-type]
     with pytest.raises(InfeasibleError):

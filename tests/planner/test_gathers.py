@@ -11,21 +11,16 @@ from costmodel.redistribution import Shardable
 from ir.graph import OpGraph
 from ir.layout import Layout
 from ir.plan import Plan, PlannedTensor
-from planner.edges import (
-    CAUSE_GATHER,
-    CAUSE_SYNC,
-    GATHERED_TOGETHER,
-    EdgeKind,
-    bucket_share,
-    edge_pricer,
-)
-from planner.evidence import Evidence
-from planner.joint import search_whole
-from planner.liveness import analyse
-from planner.lowering import lower
-from planner.moving import moved, planned_choice, setting_of
-from planner.ports import PortState, port_of
-from planner.preparation import dialect_for
+from ir.plan_enums import Cause
+from planner.candidates.layout_tables import LayoutPair, port_of
+from planner.lowering.edges import GATHERED_TOGETHER, EdgeKind, bucket_share, edge_pricer
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.plan_builder import PlanBuilder
+from planner.pipeline.preparation import dialect_for
+from planner.repricing.other_machine import repriced
+from planner.repricing.planned_choice import planned_choice, setting_of
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
@@ -75,9 +70,15 @@ GRAPHS = {
 
 
 @cache
-def plan_of(name: str, machine: str, target: str, memory_bytes: float | None = None) -> Plan:
+def plan_of(
+    name: str,
+    machine: str,
+    target: str,
+    memory_bytes: float | None = None,
+    overlap: str = "auto",
+) -> Plan:
     request = SearchRequest(
-        target=target, solver="dynamic_programming", time_limit_s=None,
+        target=target, solver="dynamic_programming", time_limit_s=None, overlap=overlap,
         memory_limit_bytes=memory_bytes,
     )  # fmt: skip
     return search(GRAPHS[name], named_cluster(machine, 16), request)
@@ -85,7 +86,7 @@ def plan_of(name: str, machine: str, target: str, memory_bytes: float | None = N
 
 def in_parts(plan: Plan) -> list[PlannedTensor]:
     """Parameters that are gathered for use."""
-    gathered = {item.tensor for item in plan.collectives if item.cause == CAUSE_GATHER}
+    gathered = {item.tensor for item in plan.collectives if item.cause == Cause.PARAMETER_GATHER}
     return [tensor for tensor in plan.parameters if tensor.name in gathered]
 
 
@@ -117,7 +118,9 @@ def assert_gathers_take_their_latency(plan: Plan) -> None:
     model = CollectiveModel(Cluster.from_dict(plan.cluster), mesh)
     gathered = {tensor.name for tensor in in_parts(plan)}
     for item in plan.collectives:
-        if item.cause == CAUSE_GATHER or (item.cause == CAUSE_SYNC and item.tensor in gathered):
+        if item.cause == Cause.PARAMETER_GATHER or (
+            item.cause == Cause.GRADIENT_SYNC and item.tensor in gathered
+        ):
             axes = tuple(mesh.axis_index(name) for name in item.axes)
             least_s = model.time_s(Collective(item.kind), 0.0, axes)
             assert item.time_s / item.count >= float(least_s) / GATHERED_TOGETHER > 0
@@ -128,7 +131,7 @@ def test_every_parameter_in_parts_pays_its_share_where_all_are_asked_for() -> No
     request = SearchRequest(
         target="torch", global_batch=64, micro_batch="64", pipeline="off", zero="3"
     )
-    plan = search_whole(GRAPHS["narrow convolutions"], named_cluster("dgx-a100", 16), request)
+    plan = search_pipeline(GRAPHS["narrow convolutions"], named_cluster("dgx-a100", 16), request)
     assert sum(len(tensor.dims) == 1 for tensor in in_parts(plan)) > 3
     assert_gathers_take_their_latency(plan)
 
@@ -146,8 +149,8 @@ def test_more_bandwidth_is_never_slower_and_nothing_costs_less_than_nothing(mach
     faster = cluster
     for tier in ("server", "card"):
         faster = faster.with_bandwidth(tier, 3.0)
-    rest = port_of([PortState(WHOLE, WHOLE), PortState(PARTS, PARTS)])
-    used = port_of([PortState(WHOLE, SUMS)])
+    rest = port_of([LayoutPair(WHOLE, WHOLE), LayoutPair(PARTS, PARTS)])
+    used = port_of([LayoutPair(WHOLE, SUMS)])
     for rows in (16, 1024, 65536):
         tensor = Shardable((rows, 256), "bfloat16", bucket_share(rows * 512))
         kind = EdgeKind(tensor, gradient=True, parameter=True, regathered=True)
@@ -163,14 +166,15 @@ def test_more_bandwidth_is_never_slower_and_nothing_costs_less_than_nothing(mach
 
 @pytest.mark.parametrize("name", ["wide layers", "wide convolutions"])
 def test_a_plan_that_is_moved_has_the_prices_of_its_new_machine(name: str) -> None:
-    peak = plan_of(name, "dgx-a100", "torch").estimate.peak_memory_bytes
-    plan = plan_of(name, "dgx-a100", "torch", 0.5 * peak)
+    # Without overlap: other messages than the problem there would send are told in their old way.
+    peak = plan_of(name, "dgx-a100", "torch", overlap="none").estimate.peak_memory_bytes
+    plan = plan_of(name, "dgx-a100", "torch", 0.5 * peak, overlap="none")
     assert in_parts(plan)
     faster = Cluster.from_dict(plan.cluster)
     for tier in ("server", "card"):
         faster = faster.with_bandwidth(tier, 2.0)
     lowered = lower(analyse(plan.graph, training=True), setting_of(plan, faster))
-    priced = Evidence(lowered, planned_choice(plan, lowered)).collectives()
-    again = moved(plan, faster).collectives
+    priced = PlanBuilder(lowered, planned_choice(plan, lowered)).collectives()
+    again = repriced(plan, faster).collectives
     assert [item.kind for item in again] == [item.kind for item in priced]
     assert [item.time_s for item in again] == pytest.approx([item.time_s for item in priced])

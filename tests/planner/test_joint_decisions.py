@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from costmodel.schedules.closed_form import pipeline_time_s
 from costmodel.simulation.step_in_order import in_order_s
-from ir.plan import CAUSE_UPDATED, Plan
+from ir.plan import Plan
+from ir.plan_enums import Cause
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
-from planner.joint import search_whole
+from planner.pipeline.configuration import solved
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.space import Configuration, in_flight
+from planner.pipeline.task import PipelineSearch
 from planner.request import InfeasibleError, RequestError, SearchRequest
-from planner.stages.chain import pipeline_time_s
-from planner.stages.menu import Shape, in_flight
-from planner.stages.task import Task
-from planner.stages.whole import solved
 from tests.builders import GraphBuilder, mlp
-from tests.planner.test_joint import machine
+from tests.planner.pipeline.test_pipeline_search import machine
 
 WIDE = 4096
 RECOMPUTE = ("none", "selective", "full")
@@ -30,7 +31,7 @@ ZERO = ("0", "1", "2", "3")
 def whole(memory: float | None, layers: int = 4, devices: int = 4, **asked: object) -> Plan:
     request = SearchRequest(global_batch=8, **asked)  # type: ignore[arg-type]
     graph = mlp(layers, batch=8, width=WIDE, hidden=WIDE)
-    return search_whole(graph, machine(devices, memory), request)
+    return search_pipeline(graph, machine(devices, memory), request)
 
 
 def step_s(memory: float | None, **asked: object) -> float:
@@ -50,7 +51,7 @@ def test_each_stage_of_zero_shares_out_what_it_says(zero: str, target: str) -> N
         global_batch=2**20, pipeline="2", micro_batch=str(2**18), interleave="1", zero=zero,
         target=target,
     )  # fmt: skip
-    plan = search_whole(mlp(4, hidden=256), machine(4), request)
+    plan = search_pipeline(mlp(4, hidden=256), machine(4), request)
     assert plan_from_json(plan_to_json(plan)) == plan
     levels = Counter(t.zero for t in plan.parameters)
     assert set(levels) <= {0, int(zero)}
@@ -58,7 +59,7 @@ def test_each_stage_of_zero_shares_out_what_it_says(zero: str, target: str) -> N
     assert sum(plan.estimate.time_by_cause.values()) == pytest.approx(plan.estimate.step_time_s)
     for tensor in plan.parameters:
         own = [c for c in plan.collectives if c.tensor == tensor.name]
-        gathers = [c for c in own if c.cause == CAUSE_UPDATED]
+        gathers = [c for c in own if c.cause == Cause.UPDATED_PARAMETERS]
         scatters = [c for c in own if c.cause == "gradient sync"]
         assert (tensor.states is not None) == (tensor.zero in {1, 2}) == bool(gathers)
         if tensor.zero in {1, 2}:
@@ -70,16 +71,17 @@ def test_optimizer_state_in_parts_takes_a_share_of_the_memory_and_of_the_update(
     """Data parallel over 4: 8 of 12 bytes of state for each element of 4 bytes are shared out."""
     asked = {"pipeline": "off", "micro_batch": "4", "interleave": "1", "recompute": "none"}
     graph = mlp(1, batch=8, width=WIDE, hidden=WIDE)
-    task = Task(graph, machine(4), SearchRequest(global_batch=8, **asked))  # type: ignore[arg-type]
-    found = solved(task, Shape(1, 4, 2), (task.true_micro(4).segments.count,)).groups[0]
+    task = PipelineSearch(graph, machine(4), SearchRequest(global_batch=8, **asked))  # type: ignore[arg-type]
+    found = solved(task, Configuration(1, 4, 2), (task.true_micro(4).segments.count,)).groups[0]
     tables = found.lowered.problem.node_tables
     for node, table in zip(found.lowered.nodes, found.lowered.problem.node_table_of, strict=True):
-        if node.kind.value != "parameter" or node.port is None:
+        if node.kind.value != "parameter" or node.layouts is None:
             continue
         rows = {
-            getattr(s, "level", 0): i
-            for i, s in enumerate(node.port.states)
-            if s.forward == s.gradient and not s.forward.split_axes
+            int(level): i
+            for i, level in enumerate(node.columns.zero)
+            if node.layout(i).forward == node.layout(i).gradient
+            and not node.layout(i).forward.split_axes
         }
         weight, gradient, _, moments = (m[[rows[0], rows[1], rows[2]]] for m in
                                         tables[table].memory_bytes)  # fmt: skip
@@ -105,8 +107,8 @@ def test_joint_is_no_worse_than_stages_first_and_layouts_second() -> None:
     """Stages of equally many operators, then the best layouts in each."""
     request = SearchRequest(global_batch=8)
     cluster = machine(4, 1.0e9)
-    task = Task(mlp(6, batch=8, width=WIDE, hidden=WIDE), cluster, request)
-    best = search_whole(task.source, cluster, request).estimate.step_time_s
+    task = PipelineSearch(mlp(6, batch=8, width=WIDE, hidden=WIDE), cluster, request)
+    best = search_pipeline(task.source, cluster, request).estimate.step_time_s
     for shape in task.shapes():
         count = task.true_micro(shape.micro_batch).segments.count
         ends = tuple(round(count * (i + 1) / shape.pieces) for i in range(shape.pieces))
@@ -120,10 +122,8 @@ def test_blocks_are_computed_again_where_memory_is_short() -> None:
     asked = SearchRequest(
         global_batch=65536, micro_batch="8192", pipeline="2", interleave="1", zero="0"
     )
-    roomy = search_whole(graph, machine(2), replace(asked, recompute="none"))
-    full = search_whole(graph, machine(2), replace(asked, recompute="full"))
-    assert roomy.pipeline is not None
-    assert full.pipeline is not None
+    roomy = search_pipeline(graph, machine(2), replace(asked, recompute="none"))
+    full = search_pipeline(graph, machine(2), replace(asked, recompute="full"))
     assert not any(s.blocks for s in roomy.pipeline.stages)
     assert all(s.blocks for s in full.pipeline.stages)
     assert full.estimate.peak_memory_bytes < roomy.estimate.peak_memory_bytes
@@ -133,7 +133,7 @@ def test_blocks_are_computed_again_where_memory_is_short() -> None:
     assert sum(full.estimate.time_by_cause.values()) == pytest.approx(full.estimate.step_time_s)
     assert plan_from_json(plan_to_json(full)) == full
     between = (full.estimate.peak_memory_bytes + roomy.estimate.peak_memory_bytes) / 2
-    tight = search_whole(graph, machine(2, between), replace(asked, recompute="auto"))
+    tight = search_pipeline(graph, machine(2, between), replace(asked, recompute="auto"))
     assert tight.estimate.peak_memory_bytes <= between
     assert roomy.estimate.step_time_s <= tight.estimate.step_time_s
 
@@ -141,7 +141,6 @@ def test_blocks_are_computed_again_where_memory_is_short() -> None:
 def test_chunks_take_turns_and_shorten_the_bubble() -> None:
     plan = whole(None, layers=6, pipeline="2", micro_batch="1", interleave="2")
     pipeline = plan.pipeline
-    assert pipeline is not None
     assert (pipeline.schedule, pipeline.chunks, pipeline.parts) == ("interleaved", 2, 2)
     assert len(pipeline.stages) == 4
     assert len(pipeline.sends) == 3
@@ -152,7 +151,7 @@ def test_chunks_take_turns_and_shorten_the_bubble() -> None:
     assert plan.estimate.step_time_s == in_order_s(pipeline)
     again_s = max(s.once_s for s in pipeline.stages)
     assert closed_s - again_s <= plan.estimate.step_time_s
-    assert [s.in_flight for s in pipeline.stages] == list(in_flight(Shape(2, 1, 8, 2)))
+    assert [s.in_flight for s in pipeline.stages] == list(in_flight(Configuration(2, 1, 8, 2)))
     assert plan_from_json(plan_to_json(plan)) == plan
     with pytest.raises(PlanFileError, match="do not make 3 chunks"):
         plan_from_json(plan_to_json(plan).replace('"chunks": 2', '"chunks": 3'))
@@ -176,8 +175,7 @@ def test_a_parameter_of_two_stages_is_held_by_both_and_its_gradient_is_added_up(
     asked = SearchRequest(
         global_batch=2**20, pipeline="2", micro_batch="65536", interleave="1", zero="0"
     )
-    plan = search_whole(graph, machine(2), asked)
-    assert plan.pipeline is not None
+    plan = search_pipeline(graph, machine(2), asked)
     (shared,) = plan.pipeline.shared
     assert (shared.tensor, shared.stages) == ("shared", (0, 1))
     assert shared.nbytes == 4 * WIDE * WIDE
@@ -215,7 +213,7 @@ def test_the_change_that_is_named_makes_it_possible(
     layers, devices = int(str(changed.pop("layers", 4))), int(str(changed.pop("devices", 4)))
     request = SearchRequest(global_batch=batch, **changed)  # type: ignore[arg-type]
     graph = mlp(layers, batch=8, width=WIDE, hidden=WIDE)
-    assert search_whole(graph, machine(devices, memory), request).estimate.step_time_s > 0
+    assert search_pipeline(graph, machine(devices, memory), request).estimate.step_time_s > 0
 
 
 @pytest.mark.parametrize(

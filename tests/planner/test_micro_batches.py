@@ -18,11 +18,11 @@ from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.plan_stages import split_text
 from planner import search as searching
-from planner.asking.plan_json import found
-from planner.at_once import search_at_once
-from planner.explain.asked import source_of, whole_request_of
-from planner.joint import plan_whole
+from planner.explain.plan_request import source_of, whole_request_of
+from planner.pipeline.one_batch import search_batch
+from planner.pipeline.pipeline_search import plan_pipeline
 from planner.request import InfeasibleError, RequestError, SearchRequest
+from planner.requests.plan_json import found
 from planner.search import search
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_cluster
@@ -42,7 +42,7 @@ def tight(graph: OpGraph, target: str, share: float = 0.5) -> SearchRequest:
 
 def needed_as_one(graph: OpGraph, request: SearchRequest) -> float:
     with pytest.raises(InfeasibleError) as raised:
-        search_at_once(graph, CLUSTER, request)
+        search_batch(graph, CLUSTER, request)
     return raised.value.needed_bytes
 
 
@@ -59,7 +59,7 @@ def test_it_is_what_a_global_batch_of_one_stage_finds(name: str, target: str) ->
     needed = needed_as_one(graph, asked)
     plan = search(graph, CLUSTER, asked)
     whole = replace(asked, global_batch=BATCHES[name], pipeline="off")
-    cut = plan_whole(graph, CLUSTER, whole)
+    cut = plan_pipeline(graph, CLUSTER, whole)
     assert plan.pipeline == cut.pipeline
     assert (plan.tensors, plan.operators) == (cut.tensors, cut.operators)
     assert (plan.estimate, plan.request) == (cut.estimate, cut.request)
@@ -69,17 +69,16 @@ def test_it_is_what_a_global_batch_of_one_stage_finds(name: str, target: str) ->
 
 
 def test_a_batch_that_fits_is_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "plan_whole", None)
+    monkeypatch.setattr(searching, "plan_pipeline", None)
     for graph in GRAPHS.values():
         plan = search(graph, CLUSTER, SearchRequest())
-        assert plan == search_at_once(graph, CLUSTER, SearchRequest())
+        assert plan == search_batch(graph, CLUSTER, SearchRequest())
         assert plan.whole_batch_bytes is None
         assert "split" not in found(plan)
         assert split_text(plan) == ""
 
 
 def test_one_sentence_says_so_wherever_a_plan_is_told(split: Plan) -> None:
-    assert split.pipeline is not None
     assert split.whole_batch_bytes is not None
     count, size = split.pipeline.micro_batches, split.pipeline.micro_batch
     needs = format_memory(split.whole_batch_bytes)
@@ -107,7 +106,6 @@ def test_a_plan_that_was_not_split_says_nothing_of_it_in_its_file() -> None:
 
 
 def test_modules_of_one_stage_say_micro_batches_and_states(split: Plan, tmp_path: Path) -> None:
-    assert split.pipeline is not None
     states = {each.name for each in split.parameters if each.states is not None}
     for target in (jax, torch):
         path = tmp_path / "layouts.py"
@@ -120,7 +118,6 @@ def test_modules_of_one_stage_say_micro_batches_and_states(split: Plan, tmp_path
 
 def test_mindspore_accumulates_the_gradients_of_one_stage() -> None:
     plan = search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "mindspore"))
-    assert plan.pipeline is not None
     text = apply_module(plan)
     assert f"MICRO_BATCHES = {plan.pipeline.micro_batches}\n" in text
     assert "GradAccumulation(network_with_loss, MICRO_BATCHES)" in text
@@ -143,7 +140,7 @@ def test_what_cannot_be_split_is_refused_as_before(changes: dict[str, object]) -
 def test_states_that_do_not_fit_are_told_before_anything_is_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(searching, "plan_whole", None)
+    monkeypatch.setattr(searching, "plan_pipeline", None)
     with pytest.raises(InfeasibleError, match="of states"):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(memory_limit_bytes=1e6))
 
@@ -152,7 +149,7 @@ def test_a_refusal_in_micro_batches_too_names_stages(monkeypatch: pytest.MonkeyP
     def full(*_: object, **__: object) -> Plan:
         raise InfeasibleError("no plan fits: 5 of 4", 5.0, 4.0, {"activations": 5.0}, ("more",))
 
-    monkeypatch.setattr(searching, "plan_whole", full)
+    monkeypatch.setattr(searching, "plan_pipeline", full)
     with pytest.raises(InfeasibleError, match="in micro-batches too") as raised:
         search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "jax"))
     assert raised.value.needed_bytes == 5.0
@@ -165,7 +162,7 @@ def test_a_request_that_micro_batches_contradict_keeps_its_refusal(
     def contradicted(*_: object, **__: object) -> Plan:
         raise RequestError("no stage can have it")
 
-    monkeypatch.setattr(searching, "plan_whole", contradicted)
+    monkeypatch.setattr(searching, "plan_pipeline", contradicted)
     with pytest.raises(InfeasibleError, match="the smallest one found needs"):
         search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "jax"))
 
@@ -173,7 +170,7 @@ def test_a_request_that_micro_batches_contradict_keeps_its_refusal(
 def test_one_time_limit_is_of_both_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     told: list[float | None] = []
-    monkeypatch.setattr("planner.deadline.now_s", lambda: clock[0])
+    monkeypatch.setattr("planner.request.now_s", lambda: clock[0])
 
     def late(*_: object, **__: object) -> Plan:
         clock[0] += 20.0
@@ -183,8 +180,8 @@ def test_one_time_limit_is_of_both_searches(monkeypatch: pytest.MonkeyPatch) -> 
         told.extend(each.time_limit_s for each in given if isinstance(each, SearchRequest))
         raise InfeasibleError("no plan fits", 5e6, 4e6, {}, ())
 
-    monkeypatch.setattr(searching, "search_at_once", late)
-    monkeypatch.setattr(searching, "plan_whole", limited)
+    monkeypatch.setattr(searching, "search_batch", late)
+    monkeypatch.setattr(searching, "plan_pipeline", limited)
     with pytest.raises(InfeasibleError):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(time_limit_s=30.0))
     assert told == [10.0]

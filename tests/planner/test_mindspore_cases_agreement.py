@@ -8,12 +8,14 @@ import pytest
 
 from exporters.mindspore_checks import reader_violations
 from exporters.mindspore_cuts import device_layout, reader_of_cuts
-from exporters.mindspore_primitives import PRIMITIVES
 from exporters.mindspore_records import StrategyFileError
+from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import catalogue
 from tests.mindspore_package.operator_examples import examples, one
 from tests.mindspore_package.write_operators import Operator, mesh_of, probed
 from tests.planner.mindspore_cases_list import DOCS
+
+pytestmark = pytest.mark.fast
 
 OPERATORS = [Operator(number, graph) for number, graph in enumerate(examples())]
 EVERY = pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: f"{o.number} {o.form.name}")

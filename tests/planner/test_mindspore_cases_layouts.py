@@ -21,6 +21,8 @@ from tests.planner.mindspore_cases_list import held
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, MeshAxis, prime_mesh
 
+pytestmark = pytest.mark.fast
+
 LAYOUTS = held("tensor_layout")
 MOVES = held("redistribution", "redistribution_layout_unify", "redistribution_cost_derived")
 RESHAPES = held("reshape_layout_unify")

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.planner.mindspore_cases_file import all_cases
 from tests.planner.mindspore_cases_list import DOCS, explained
 from tests.planner.test_mindspore_cases_layouts import GROUPS, LAYOUTS, MOVES, RESHAPES
 from tests.planner.test_mindspore_cases_operators import OPERATORS, PARAMETERS, STRATEGIES
 from tests.planner.test_mindspore_cases_searches import SEARCHES
+
+pytestmark = pytest.mark.fast
 
 
 def test_each_case_is_a_test_or_has_a_reason() -> None:

@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from exporters.mindspore_cuts import DeviceLayout, device_layout, reader_of_cuts
-from exporters.mindspore_primitives import primitive_form, whole_product
-from exporters.mindspore_readers import Reader
 from exporters.mindspore_records import ParameterLayout, StrategyFileError, expanded, standardise
 from ir.graph import GraphError
+from ir.mindspore_forms.primitives import primitive_form, whole_product
+from ir.mindspore_forms.readers import Reader
 from ir.ops import OpView, check_operators, lookup
-from planner.dialects import MINDSPORE
+from planner.candidates.dialects import MINDSPORE
 from tests.planner.mindspore_cases_file import Case, Cuts, all_cases, cuts_of, operator_of, title
 from tests.planner.mindspore_cases_list import held
 from topology.catalogue import named_cluster
 from topology.mesh import Mesh, MeshAxis, prime_mesh
+
+pytestmark = pytest.mark.fast
 
 OPERATORS = held("ops_info")
 DYNAMIC = 170

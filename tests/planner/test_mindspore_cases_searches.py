@@ -14,13 +14,13 @@ import pytest
 
 from exporters.mindspore_import import pins_of_operators
 from exporters.mindspore_operator_json import OperatorStrategies
-from exporters.mindspore_readers import operators
 from exporters.mindspore_records import StrategyItem
 from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
+from ir.mindspore_forms.readers import operators
 from ir.plan import NamedLayout, Plan
-from planner.preparation import prepare
-from planner.recursive_programming import ROWS_WEIGHT, recursive_pins
+from planner.mindspore_searches.recursive_programming import ROWS_WEIGHT, recursive_pins
+from planner.pipeline.preparation import prepare
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
@@ -29,6 +29,8 @@ from tests.planner.mindspore_cases_list import held
 from tests.planner.mindspore_cases_words import NETS
 from tests.planner.mindspore_nets import KINDS, Network, Pins
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 RECURSIVE, PROPAGATED = held("auto_parallel_rp"), held("auto_parallel_sp")
 SEARCHES = [*RECURSIVE, *PROPAGATED]

@@ -13,21 +13,23 @@ import pytest
 from benchmarks.mindspore_graphs import GRAPHS
 from ir.graph import OpGraph
 from ir.normalise import add_ends
-from planner.dialects import MINDSPORE
-from planner.liveness import analyse
-from planner.lowered import Lowered, NodeKind, Setting
-from planner.lowering import lower
-from planner.preparation import dialect_of, input_layouts
-from planner.request import SearchRequest
-from planner.solvers import Budget, solver_by_name
-from planner.strategy_cost import (
+from planner.candidates.dialects import MINDSPORE
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Lowered, NodeKind, Setting
+from planner.pipeline.objectives import (
     Cuts,
     StrategyError,
     candidates_of,
     strategy_cost,
     strategy_of,
 )
+from planner.pipeline.preparation import dialect_of, input_layouts
+from planner.request import SearchRequest
+from planner.solvers import Budget, solver_by_name
 from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
 
 DYNAMIC_PROGRAMMING: dict[str, Cuts] = {
     "MatMul_0": ((2, 1), (1, 1)),
@@ -108,8 +110,8 @@ def test_every_reader_pays_for_its_own_redistribution() -> None:
     assert shared
     for edge in lowered.edges:
         if lowered.nodes[edge.target].kind is NodeKind.TENSOR:
-            own = edge.source_port.forward[edge.source_port.of[choice[edge.source]]]
-            assert edge.target_port.forward[edge.target_port.of[choice[edge.target]]] == own
+            flow = lowered.flow(edge, choice[edge.source], choice[edge.target])
+            assert flow.target.forward == flow.source.forward
     assert cost < 1e12
 
 

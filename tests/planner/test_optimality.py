@@ -9,6 +9,8 @@ from tests.builders import attention_block, mlp
 from tests.planner.enumeration import Enumeration
 from tests.planner.lowering_of import all_lowered
 
+pytestmark = pytest.mark.fast
+
 
 def optimum(problem: object) -> float:
     solution = solver_by_name("dynamic_programming").solve(problem, Budget(), None)  # type: ignore[arg-type]

@@ -6,13 +6,15 @@ import pytest
 
 from ir.normalise import with_dtype
 from ir.plan import Plan
-from planner.asking.precision import OWN_TYPE, precision_notes
-from planner.moving import retyped
+from planner.repricing.other_size import retyped
 from planner.request import SearchRequest
+from planner.requests.searches import OWN_TYPE, precision_notes
 from planner.search import search
 from tests.builders import mlp
 from topology.catalogue import named_cluster
 from topology.units import format_bytes, format_seconds
+
+pytestmark = pytest.mark.fast
 
 CLUSTER = named_cluster("atlas-800t-a2", 8)
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.problem import EdgeTable, NodeTable, Problem
+from tests.planner.problem_faults import validate
 from tests.planner.solvers.random_problems import permuted, problems
 
 PAIR = Problem(
@@ -64,7 +65,7 @@ def test_the_order_of_the_nodes_does_not_change_the_cost_of_a_choice(
 
 @given(problems(limited=True))
 def test_random_problems_are_well_formed(problem: Problem) -> None:
-    problem.validate()
+    validate(problem)
 
 
 def test_every_violation_is_listed() -> None:
@@ -81,7 +82,7 @@ def test_every_violation_is_listed() -> None:
         memory_limit_bytes=math.nan,
     )
     with pytest.raises(ValueError, match="malformed") as raised:
-        broken.validate()
+        validate(broken)
     message = str(raised.value)
     for expected in (
         "memory_limit_bytes is nan",
@@ -99,4 +100,4 @@ def test_every_violation_is_listed() -> None:
 def test_a_matrix_that_does_not_match_its_ends_is_named() -> None:
     broken = dataclasses.replace(PAIR, edges=((1, 0), (0, 1)))
     with pytest.raises(ValueError, match=r"edge 0 \(1, 0\): its matrix is \(2, 3\)"):
-        broken.validate()
+        validate(broken)

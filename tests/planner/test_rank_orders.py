@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 
 from ir.graph import OpGraph
-from planner import at_once
-from planner.dialects import MINDSPORE, Dialect
+from planner.candidates.dialects import MINDSPORE, Dialect
+from planner.pipeline import one_batch as at_once
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder
 from tests.cases import nets
 from topology import named_cluster
 from topology.mesh import prime_mesh
+
+pytestmark = pytest.mark.fast
 
 CLUSTER = named_cluster("atlas-800-9000", 8)
 REQUEST = SearchRequest(target="mindspore", dtype="float16")

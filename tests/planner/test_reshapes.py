@@ -11,6 +11,8 @@ from planner.search import search
 from tests.builders import GraphBuilder
 from topology.catalogue import named_cluster
 
+pytestmark = pytest.mark.fast
+
 SERVERS_AND_CARDS: Cuts = ((2, 8, 1, 1),)
 WHOLE_ROWS: Cuts = ((1, 1), (1, 16))
 """Between these two an exchange before the reshape and a gather behind it would be fastest."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.asking.simulation import SimulationOptions, simulated
+from planner.requests.simulations import SimulationOptions, simulated
 from tests.costmodel.simulation.test_plan_simulation import plan_of
 from tests.service_views.chinese import without_chinese
 
@@ -24,7 +24,7 @@ def told(plan: Plan, prefetch: int) -> list[str]:
     return [note for note in found.notes if "--prefetch 0" in note]
 
 
-@pytest.mark.parametrize("prefetch", [1, 4])
+@pytest.mark.parametrize("prefetch", [2, 4])
 def test_what_is_gathered_ahead_is_named_where_it_alone_does_not_fit(prefetch: int) -> None:
     plan = plan_of("transformer", share=0.7)
     peak = simulated(plan, SimulationOptions(prefetch=0)).peak_memory_bytes

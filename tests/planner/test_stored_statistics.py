@@ -6,7 +6,7 @@ import pytest
 
 from ir.graph import OpGraph, Role
 from ir.ops import OpView, lookup
-from planner.preparation import prepare
+from planner.pipeline.preparation import prepare
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import GraphBuilder

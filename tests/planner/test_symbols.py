@@ -15,7 +15,7 @@ from executors.verdict import verify
 from importers.onnx import import_onnx
 from ir.plan import Plan
 from ir.symbols import Binding, Symbol
-from planner.preparation import prepare
+from planner.pipeline.preparation import prepare
 from planner.request import SearchRequest
 from planner.search import search
 from tests.executors.drawn_plans import drawn_plan

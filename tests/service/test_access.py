@@ -33,6 +33,7 @@ PATHS = ("models", "clusters", "plans", "traces", "jobs", "jobs/j_" + "0" * 32,
          "plans/p_" + "0" * 32 + "/views/summary")  # fmt: skip
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "headers",

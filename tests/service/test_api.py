@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from planner.asking.faults import is_user_error
+from planner.requests.errors import is_user_error
 from service.store.queue import Queue
 from tests.service.conftest import Hands
 
@@ -42,6 +42,7 @@ def test_a_search_from_upload_to_plan(hands: Hands, mlp_bytes: bytes) -> None:
     assert other["state"] == "queued"
 
 
+@pytest.mark.fast
 def test_progress_is_streamed_and_ends_with_the_job(hands: Hands, mlp_bytes: bytes) -> None:
     model = hands.upload("models", "mlp.onnx", mlp_bytes)
     body = {"model": model, "options": {"devices": 4}}
@@ -60,6 +61,7 @@ def test_progress_is_streamed_and_ends_with_the_job(hands: Hands, mlp_bytes: byt
     assert json.loads(lines[4].removeprefix("data: "))["message"] == "no luck"
 
 
+@pytest.mark.fast
 def test_a_waiting_job_is_cancelled(client: TestClient) -> None:
     body = {"model": "llama3-8b", "options": {"devices": 8}}
     job = client.post("/v1/searches", json=body).json()["job"]
@@ -133,7 +135,7 @@ MALFORMED = {
     "text.mlir": b"module {" * 10_000,
     "cut.pt2": b"PK\x03\x04" + b"\0" * 100,
     "noise.mindir": bytes(reversed(range(256))) * 100,
-    "nul.jaxpr": b"\0" * 1000,
+    "nul.stablehlo": b"\0" * 1000,
 }
 
 
@@ -183,12 +185,14 @@ def test_nonsense_is_answered_with_what_is_wrong(
     assert answer.json()["message"]
 
 
+@pytest.mark.fast
 def test_plans_that_were_not_read_yet_are_not_shown(hands: Hands) -> None:
     answer = hands.client.post("/v1/plans", params={"name": "plan.json"}, content=b"{}").json()
     assert hands.client.get(f"/v1/plans/{answer['id']}").status_code == 404
     assert hands.client.get(f"/v1/plans/{answer['id']}/views/summary").status_code == 404
 
 
+@pytest.mark.fast
 def test_what_is_forgotten_is_gone_and_is_made_again(hands: Hands, mlp_bytes: bytes) -> None:
     client, model = hands.client, hands.upload("models", "mlp.onnx", mlp_bytes)
     plan = hands.post("/v1/searches", model=model, options={"devices": 4})["result"]["plan"]
@@ -201,6 +205,7 @@ def test_what_is_forgotten_is_gone_and_is_made_again(hands: Hands, mlp_bytes: by
     assert client.get(f"/v1/plans/{plan}").content == before
 
 
+@pytest.mark.fast
 def test_metrics_count_requests_by_route_and_jobs_by_state(client: TestClient) -> None:
     client.get(f"/v1/plans/p_{NOBODYS}")
     client.post("/v1/searches", json={"model": "llama3-8b", "options": {"devices": 8}})

@@ -15,7 +15,7 @@ import pytest
 
 import data
 from cli.remote import unpacked
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from service.client import Planner, ServiceError
 from tests.cli.conftest import planner
 from tests.service.conftest import Hands
@@ -42,6 +42,7 @@ def working(hands: Hands) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.fast
 def test_the_client_goes_from_file_to_export(
     hands: Hands, mlp_bytes: bytes, tmp_path: Path
 ) -> None:
@@ -156,6 +157,22 @@ def test_a_sweep_there_writes_the_same_files(
     assert found["far"] == found["here"]
 
 
+@pytest.mark.fast
+def test_figures_that_come_from_a_server_are_told(
+    hands: Hands, planner: Callable[..., Any], mlp_bytes: bytes, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("service.client.httpx.Client", lambda **_: hands.client)
+    monkeypatch.setattr(hands.client, "close", lambda: None)
+    layout, there = ("--layout", "tp=8"), ("--server", "http://127.0.0.1:1")
+    here = planner("simulate", "llama3-8b", *layout)
+    with working(hands):
+        found = planner("simulate", "llama3-8b", *layout, *there)
+    assert (here.code, found.code) == (0, 0), found.err
+    assert found.out
+
+
+@pytest.mark.fast
 def test_a_server_cannot_write_where_it_likes(tmp_path: Path) -> None:
     for name in ("../x", "/x", "a/b/c", ".ssh/x", "a/../x"):
         out = io.BytesIO()
@@ -165,6 +182,7 @@ def test_a_server_cannot_write_where_it_likes(tmp_path: Path) -> None:
             unpacked(out.getvalue())
 
 
+@pytest.mark.fast
 def test_a_server_that_is_not_there_is_said(
     planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.confinement import Refusal, confined, received, share_memory
@@ -33,6 +33,7 @@ def said(task: Callable[[Given], Outcome], memory: int = 512 * MEBIBYTE) -> tupl
         found.append(message)
 
 
+@pytest.mark.fast
 def test_progress_and_outcome_come_back() -> None:
     def task(given: Given) -> Outcome:
         given.report("half way: best 2 s, bound 1 s")

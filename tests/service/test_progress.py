@@ -13,6 +13,8 @@ from service.work.given import Given
 from service.work.progress import MOST_EVENTS, Event, Throttle, event_of
 from service.work.tasks.searches import search
 
+pytestmark = pytest.mark.fast
+
 LOOKING = "nothing fits: looking for the least change with which something does"
 
 

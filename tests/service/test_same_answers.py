@@ -16,8 +16,8 @@ from onnx import parser
 import data
 from cli.search import search
 from importers.sizes import published
-from planner.asking.errors import UserError
-from planner.asking.options import SearchOptions
+from planner.requests.errors import UserError
+from planner.requests.search_options import SearchOptions
 from tests.cli.conftest import MLP, planner
 from tests.service.conftest import Hands
 
@@ -94,6 +94,7 @@ def test_machines_that_are_files_are_uploaded(
     assert there == (tmp_path / "plan" / "plan.json").read_bytes()
 
 
+@pytest.mark.fast
 def test_simulations_and_verifications_say_the_same(
     hands: Hands, planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes
 ) -> None:
@@ -103,8 +104,10 @@ def test_simulations_and_verifications_say_the_same(
     model = hands.upload("models", "mlp.onnx", mlp_bytes)
 
     trace = tmp_path / "trace.json"
-    run = planner("simulate", tmp_path / "plan.json", "--no-overlap", "--trace", trace, "--json")
-    job = hands.post("/v1/simulations", plan=plan, options={"no_overlap": True})
+    run = planner(
+        "simulate", tmp_path / "plan.json", "--overlap", "none", "--trace", trace, "--json"
+    )
+    job = hands.post("/v1/simulations", plan=plan, options={"overlap": "none"})
     there = {k: v for k, v in job["result"].items() if k != "trace"}
     assert {**there, "files": run.json["files"]} == run.json
     timeline = hands.client.get(f"/v1/traces/{job['result']['trace']}").content
@@ -119,6 +122,7 @@ def test_simulations_and_verifications_say_the_same(
 LAYOUT = "tp=2,dp=4,batch=16,seq=512"
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("model", ["llama3-8b", "mine/config.json"])
 def test_simulations_of_layouts_say_the_same(
     model: str, hands: Hands, planner: Callable[..., Any], tmp_path: Path
@@ -144,6 +148,7 @@ def test_simulations_of_layouts_say_the_same(
     assert timeline == trace.read_bytes()
 
 
+@pytest.mark.fast
 def test_parameter_servers_say_the_same(hands: Hands, planner: Callable[..., Any]) -> None:
     texts = {"layout": "dp=8,micro=4,batch=32,seq=512", "servers": "count=2,lose=worker@60"}
     options = [text for key, value in texts.items() for text in (f"--{key}", value)]
@@ -177,6 +182,7 @@ def test_a_simulation_is_of_a_plan_or_of_a_layout(hands: Hands) -> None:
         assert "name a plan, or a model with a layout" in answer.json()["message"]
 
 
+@pytest.mark.fast(every=True)
 @pytest.mark.parametrize("form", ["mindspore", "jax", "table", "launch"])
 def test_exports_have_the_same_bytes(
     form: str, hands: Hands, planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes
@@ -215,6 +221,7 @@ def test_what_does_not_fit_is_said_with_the_same_figures(
     assert job["result"] == json.loads(run.out)
 
 
+@pytest.mark.fast
 def test_sweeps_have_the_same_points(
     hands: Hands, planner: Callable[..., Any], tmp_path: Path, mlp_bytes: bytes
 ) -> None:

@@ -13,17 +13,18 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from costmodel.simulation.step_in_order import in_turn_s
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
 from ir.plan import Plan, Published
 from ir.plan_file import read_plan
-from planner.asking.faults import user_errors
-from planner.asking.options import SearchOptions
-from planner.asking.searching import question
-from planner.asking.sources import model_file, published_model
 from planner.explain import summary, why
-from planner.joint import search_whole
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError
+from planner.requests.errors import user_errors
+from planner.requests.search_options import SearchOptions
+from planner.requests.searches import question
+from planner.requests.sources import model_file, published_model
 from planner.search import search
 from service.app import create_app
 from service.settings import Settings
@@ -43,8 +44,9 @@ CLUSTER = named_cluster("atlas-800t-a2", 8)
 OWN = Published("ascend", 91, low=0.5, middle=1.0, high=2.0)
 PLANS = ("attention", "products", "layers", "staged")
 ASKED = (
-    "service", "planner/asking/texts.py", "planner/asking/machines.py", "planner/asking/errors.py",
-    "planner/asking/request.py", "planner/whatif/axes.py", "planner/preparation.py",
+    "service", "planner/requests/option_texts.py", "planner/requests/machines.py",
+    "planner/requests/errors.py", "planner/requests/search_request.py", "planner/whatif/axes.py",
+    "planner/pipeline/preparation.py",
     "planner/explain/questions.py", "planner/whatif/tasks.py", "ir/batch.py",
     "ir/batch_following.py",
 )  # fmt: skip
@@ -58,7 +60,7 @@ def plan(name: str) -> Plan:
     if name != "staged":
         return plan_of(name)
     request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
-    return search_whole(mlp(4), CLUSTER, request)
+    return search_pipeline(mlp(4), CLUSTER, request)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -78,7 +80,8 @@ def test_what_published_runs_say_has_chinese(published: Published | None) -> Non
     found = plan("products")
     estimate = replace(found.estimate, published=published)
     view = summary_view(replace(found, estimate=estimate))
-    ends = None if published is None else pytest.approx([view["step_s"] / 2, view["step_s"] * 2])
+    turn_s = in_turn_s(found)
+    ends = None if published is None else pytest.approx([turn_s / 2, turn_s * 2])
     assert view["expected_s"] == ends
     assert not without_chinese(view["notes"][-1])
 
@@ -97,7 +100,7 @@ def test_explanations_have_chinese(name: str) -> None:
 def test_progress_has_chinese() -> None:
     told: list[str] = []
     search(mlp(3), CLUSTER, FAST, told.append)
-    search_whole(mlp(4), CLUSTER, replace(FAST, global_batch=256), told.append)
+    search_pipeline(mlp(4), CLUSTER, replace(FAST, global_batch=256), told.append)
     assert told
     assert not [line for text in told for line in without_chinese(text)]
 
@@ -152,6 +155,7 @@ def test_what_the_service_refuses_has_chinese(tmp_path: Path) -> None:
     assert not [line for text in told for line in without_chinese(text)]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", [*PLANS, "inference"])
 def test_what_an_export_refuses_has_chinese(name: str, tmp_path: Path) -> None:
     told = []

@@ -7,9 +7,14 @@ import re
 from importlib import resources
 from pathlib import Path
 
+import pytest
+
 from exporters.formats import FORMATS
+from planner.requests.option_texts import OPTIMIZERS
 from service.views.graph import Level
 from service.views.routes import PLAIN_VIEWS
+
+pytestmark = pytest.mark.fast
 
 WEB = Path(str(resources.files("service"))) / "web"
 STATIC = WEB / "static"
@@ -47,6 +52,13 @@ def test_every_library_in_the_bundle_comes_with_its_licence() -> None:
     for name in ("preact", "sigma", "graphology", "echarts", "zrender"):
         found = rf"^{name} [\d.]+ \((MIT|Apache-2.0|BSD-3-Clause|0BSD)\)$"
         assert re.search(found, text, re.MULTILINE)
+
+
+def test_the_page_offers_every_optimizer() -> None:
+    """In the order of the command's help."""
+    found = re.search(r"const OPTIMIZERS = \[([^]]+)\]", (WEB / "src" / "search.tsx").read_text())
+    assert found is not None
+    assert tuple(re.findall(r'"(\w+)"', found[1])) == OPTIMIZERS
 
 
 def test_no_view_puts_markup_into_the_page() -> None:

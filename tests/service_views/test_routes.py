@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.resources import files
 
+import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 
 from ir.plan_file import plan_to_json
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from service.store.items import Item, NotFoundError
 from service.views.routes import PLAIN_VIEWS, router
 from tests.service_views.plans_of import plan_of
@@ -92,6 +93,7 @@ def test_who_may_not_see_a_plan_sees_no_view_of_it_that_was_made_before() -> Non
     assert asking.get("/v1/plans/products/views/compare/layers").status_code == 404
 
 
+@pytest.mark.fast
 def test_what_is_asked_wrongly_is_said_so() -> None:
     asking = client()
     for path in (

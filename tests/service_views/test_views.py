@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.joint import search_whole
-from planner.stages.menu import Shape
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.space import Configuration
 from service.views.blocks import blocks_of
 from service.views.cluster import cluster_view, mesh_view
 from service.views.comparison import comparison_view
@@ -85,6 +85,7 @@ def test_equal_layers_are_one_block_and_edges_go_down_inside_blocks() -> None:
             assert view["nodes"]["y"][source] < view["nodes"]["y"][target]
 
 
+@pytest.mark.fast
 def test_opened_graphs_show_every_parameter_once() -> None:
     plan = plan_of("attention")
     nodes = graph_view(plan, Level.PARTS)["nodes"]
@@ -92,6 +93,7 @@ def test_opened_graphs_show_every_parameter_once() -> None:
     assert kinds.count("parameter") == len(plan.parameters)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_by_cause_sums_to_the_memory_of_the_plan(name: str) -> None:
     plan = plan_of(name)
@@ -102,6 +104,7 @@ def test_memory_by_cause_sums_to_the_memory_of_the_plan(name: str) -> None:
     assert max(totals) == pytest.approx(plan.estimate.peak_memory_bytes, abs=8)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", NAMES)
 def test_the_timeline_ends_with_the_step_and_streams_do_not_overlap(name: str) -> None:
     view = timeline_view(plan_of(name))
@@ -115,6 +118,7 @@ def test_the_timeline_ends_with_the_step_and_streams_do_not_overlap(name: str) -
         assert all(a <= b + 2e-9 for a, b in zip(ends, starts[1:], strict=False))
 
 
+@pytest.mark.fast
 def test_a_table_has_every_operator_and_parameter() -> None:
     plan = plan_of("layers")
     view = table_view(plan)
@@ -124,6 +128,7 @@ def test_a_table_has_every_operator_and_parameter() -> None:
     assert lengths == {len(plan.operators)}
 
 
+@pytest.mark.fast
 def test_every_link_of_the_picture_carries_what_its_tier_sends() -> None:
     view = cluster_view(plan_of("products"))
     tiers = {tier["transport"]: tier["sent_bytes"] for tier in view["tiers"]}
@@ -144,10 +149,11 @@ def test_mesh_groups_sum_to_all_communication() -> None:
 
 
 def test_axes_of_a_stage_within_a_server_are_of_the_links_in_it() -> None:
-    plan = drawn_stages(mlp(4, 4, 16, 32), 16, Shape(2, 4, 2), "generic", 0)
+    plan = drawn_stages(mlp(4, 4, 16, 32), 16, Configuration(2, 4, 2), "generic", 0)
     assert {axis["tier"] for axis in mesh_view(plan)["axes"]} == {"card"}
 
 
+@pytest.mark.fast
 def test_a_plan_compared_with_itself_differs_in_nothing() -> None:
     plan = plan_of("layers")
     view = comparison_view(plan, plan)
@@ -164,9 +170,8 @@ def test_plans_of_other_sizes_differ_where_they_are_split_differently() -> None:
 
 def test_stages_have_a_timeline_and_say_why_they_wait() -> None:
     request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
-    plan = search_whole(layers(6), named_cluster("atlas-800t-a2", 16), request)
+    plan = search_pipeline(layers(6), named_cluster("atlas-800t-a2", 16), request)
     view = timeline_view(plan)
-    assert plan.pipeline is not None
     devices = {stream["device"] for stream in view["streams"]}
     assert len(devices) > 1
     bubble = view["bubble"]
@@ -181,9 +186,8 @@ def test_stages_have_a_timeline_and_say_why_they_wait() -> None:
 @pytest.mark.parametrize("interleave", ["1", "2"])
 def test_memory_of_stages_is_what_the_plan_says_of_each_part(interleave: str) -> None:
     request = replace(FAST, global_batch=256, pipeline="2", micro_batch="32", interleave=interleave)
-    plan = search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+    plan = search_pipeline(mlp(4), named_cluster("atlas-800t-a2", 8), request)
     view = memory_view(plan)
-    assert plan.pipeline is not None
     peaks = [stage.peak_memory_bytes for stage in plan.pipeline.stages]
     for part, curve in zip(view["parts"], view["curves"], strict=True):
         own = max(peaks[number] for number in part["numbers"])

@@ -10,7 +10,7 @@ import pytest
 
 from costmodel.simulation.result import SimulationError
 from ir.plan import Plan
-from planner.joint import search_whole
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import RequestError
 from service.views.whatif import Factors, scaled_cluster, whatif_view, with_global_batch
 from tests.builders import mlp
@@ -101,7 +101,7 @@ def staged(batch: int = 256, interleave: str = "1") -> Plan:
     request = replace(
         FAST, global_batch=batch, pipeline="2", micro_batch="32", interleave=interleave
     )
-    return search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+    return search_pipeline(mlp(4), named_cluster("atlas-800t-a2", 8), request)
 
 
 def test_stages_without_factors_are_as_planned() -> None:
@@ -120,7 +120,7 @@ def test_another_global_batch_costs_what_a_search_says_that_cuts_alike(
     assert view["batch"] == batch
     assert view["estimate_s"] >= there.bound.bound_s * (1 - 1e-6)
     same = [op.split for op in plan.operators] == [op.split for op in there.operators]
-    spans = [[(s.start, s.end) for s in p.pipeline.stages] for p in (plan, there) if p.pipeline]
+    spans = [[(s.start, s.end) for s in p.pipeline.stages] for p in (plan, there)]
     if same and spans[0] == spans[1]:
         assert view["estimate_s"] == pytest.approx(there.estimate.step_time_s, rel=1e-6)
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from planner.explain.case import case_of
-from planner.joint import search_whole
+from planner.explain.plan_problem import problem_of
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import RequestError, SearchRequest
 from service.views.why import RIVALS, explanation_view, glance_view, why_view
 from tests.builders import mlp
@@ -18,7 +18,7 @@ from topology.catalogue import named_cluster
 @pytest.mark.parametrize("name", ["attention", "products"])
 def test_a_glance_knows_the_plan_and_what_each_rival_would_add(name: str) -> None:
     plan = plan_of(name)
-    case = case_of(plan)
+    case = problem_of(plan)
     problem = case.posed.problem
     for operator in plan.operators[:4]:
         view = glance_view(plan, operator.name)
@@ -56,7 +56,9 @@ def test_an_operator_that_is_not_there_is_named() -> None:
 
 def test_a_plan_with_stages_answers_too() -> None:
     request = SearchRequest(global_batch=64, pipeline="2", interleave="1", micro_batch="16")
-    plan = search_whole(mlp(3, width=1024, hidden=4096), named_cluster("atlas-800t-a2", 8), request)
+    plan = search_pipeline(
+        mlp(3, width=1024, hidden=4096), named_cluster("atlas-800t-a2", 8), request
+    )
     for operator in (plan.operators[0], plan.operators[-1]):
         glance, whole = glance_view(plan, operator.name), why_view(plan, operator.name)
         assert glance["name"] == whole["name"] == operator.name

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from exporters.mindspore_strategy import read as read_strategy
 from ir.plan_file import plan_from_json, plan_to_json
-from planner.joint import search_whole
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import SearchRequest
 from tests.builders import mlp
 from tests.system.servers import Server
@@ -298,7 +298,7 @@ def test_a_plan_with_stages_is_seen_and_asked(browser: Browser, server: Server) 
     seen = opened(browser, server)
     page = seen.page
     request = SearchRequest(global_batch=256, pipeline="2", micro_batch="32", interleave="1")
-    plan = search_whole(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+    plan = search_pipeline(mlp(4), named_cluster("atlas-800t-a2", 8), request)
     plan_id = uploaded(page, "plans", "staged.json", plan_to_json(plan))
     page.goto(f"/#/plans/{plan_id}/memory")
     expect(page.get_by_role("img", name="Memory over the simulated step")).to_be_visible()

@@ -13,13 +13,11 @@ from typing import ClassVar
 import pytest
 
 from ir.graph import OpGraph
-from planner.asking.errors import UserError
-from planner.whatif.engines import Engine, LocalEngine
+from planner.requests.errors import UserError
 from planner.whatif.ray_engine import RayEngine
-from planner.whatif.store import Store
-from planner.whatif.sweep import run
+from planner.whatif.sweep import Store, run
 from planner.whatif.tasks import Task, sweep_of
-from planner.whatif.workbench import Done
+from planner.whatif.workbench import Done, Engine, LocalEngine
 from tests.planner.whatif.sweeps import asked
 
 AXES = "devices=2,4,bandwidth=0.5:2:5,latency=1,4"

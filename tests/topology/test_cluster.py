@@ -7,6 +7,8 @@ import pytest
 
 from topology import Cluster, ClusterError, Tier, TierKind, cluster_names, named_cluster
 
+pytestmark = pytest.mark.fast
+
 MACHINES = [(name, devices) for name in cluster_names() for devices in (1, 2, 8, 16, 64)]
 
 

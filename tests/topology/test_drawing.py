@@ -112,6 +112,7 @@ def test_an_svg_keeps_its_words(tmp_path: Path) -> None:
     assert "<dc:date>" not in path.read_text()
 
 
+@pytest.mark.fast
 def test_a_torus_is_drawn_with_its_closing_links(tmp_path: Path) -> None:
     given = alone({"ici": link("ICI", torus={"dims": [2, 3, 4]})}, 24)
     picture = picture_of(machine(given))

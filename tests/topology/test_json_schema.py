@@ -24,6 +24,7 @@ def errors(given: object) -> list[str]:
     return [error.message for error in validator.iter_errors(given)]
 
 
+@pytest.mark.fast
 def test_the_published_schema_is_that_of_the_program() -> None:
     published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     regenerate = "write it again: planner topology schema > docs/cluster.schema.json"

@@ -11,6 +11,8 @@ from tests.topology.machines import SERVER, link, machine
 from topology import TierKind, named_chip
 from topology.kinds import common_chip
 
+pytestmark = pytest.mark.fast
+
 
 def mixed(
     one: str = "atlas_800_9000", two: str = "atlas_800t_a2", count: int = 2

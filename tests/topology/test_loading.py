@@ -16,6 +16,8 @@ from topology import ClusterError, named_chip, named_cluster, read_cluster
 from topology.errors import MachineFileError
 from topology.loading import check_machine
 
+pytestmark = pytest.mark.fast
+
 
 def codes(given: dict[str, Any]) -> list[str]:
     found = check_machine(yaml.safe_dump(given), "ours.yaml")[1]

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from costmodel.training.machines import machine_called, machines
+import data
+from costmodel.training.machines import machine_called
 from ir.causes import cause_text
-from planner.asking.layouts import machine_named
-from planner.asking.machines import named_machine as asked_machine
+from planner.requests.conventional_layouts import machine_named
+from planner.requests.errors import UserError
+from planner.requests.machines import named_machine as asked_machine
 from service.routes.work import check_cluster
-from topology.catalogue import cluster_names, is_machine, machine_names, named_machine
+from topology.catalogue import chip_names, cluster_names, is_machine, named_machine
 from topology.errors import ClusterError
 from topology.machine_names import known_machine, known_machines
+
+pytestmark = pytest.mark.fast
 
 EVERY_NAME = [
     *cluster_names(),
@@ -23,26 +27,45 @@ EVERY_NAME = [
 
 @pytest.mark.parametrize("name", EVERY_NAME)
 def test_a_name_that_one_command_knows_all_know(name: str) -> None:
-    """`layouts` knows all; `search` those whose links are known, of the same chip and memory."""
-    priced = machine_named(name)
-    if not known_machine(name).is_wired:
-        with pytest.raises(ClusterError, match=f"of {priced.name} only the sizes are known"):
-            asked_machine(name, "--cluster")
-        assert not is_machine(name)
-        return
-    found = asked_machine(name, "--cluster")
+    """A search and an estimate of layouts take the same chip, memory and server."""
+    priced, found = machine_named(name), asked_machine(name, "--cluster")
     check_cluster(None, name)  # type: ignore[arg-type]
-    one = found.cluster(1)
-    assert machine_called(found.name).name == priced.name
+    one, known = found.cluster(1), known_machine(name)
+    assert machine_called(found.name).name == priced.name == known.name
+    assert known.cluster == found.name
     assert one.usable_memory_bytes == priced.usable_bytes
     assert one.reserved_memory_bytes == priced.reserved_bytes
-    assert one.chip.name == known_machine(name).chip
+    assert one.chip.name == known.chip
+    assert one.chip.family == priced.family
+    assert found.file.servers[found.entries[0].use].devices == priced.server
+
+
+@pytest.mark.parametrize("name", chip_names())
+def test_a_chip_stands_for_its_cluster_or_none_command_knows_it(name: str) -> None:
+    of_chip = [known for known in known_machines().values() if known.chip == name]
+    assert is_machine(name) is bool(of_chip)
+    if of_chip:
+        assert known_machine(name).chip == name
+        return
+    with pytest.raises(ClusterError, match=f"no cluster of data/clusters has the chip {name}"):
+        asked_machine(name, "--cluster")
+    with pytest.raises(UserError, match=f"no cluster of data/clusters has the chip {name}"):
+        machine_named(name)
+
+
+def test_of_several_clusters_with_one_chip_one_is_the_usual() -> None:
+    by_chip: dict[str, list[bool]] = {}
+    for known in known_machines().values():
+        usual = bool(data.read_yaml("clusters", f"{known.cluster}.yaml").get("usual"))
+        by_chip.setdefault(known.chip, []).append(usual)
+    for chip, said in by_chip.items():
+        assert sum(said) == (len(said) > 1), chip
 
 
 @pytest.mark.parametrize("name", cluster_names())
-def test_every_bundled_cluster_is_a_machine_of_the_calibration(name: str) -> None:
+def test_every_bundled_cluster_is_a_known_machine(name: str) -> None:
     assert named_machine(name).name == name
-    assert name in known_machine(name).clusters
+    assert known_machine(name).cluster == name
 
 
 def test_names_are_read_however_they_are_spelled() -> None:
@@ -50,20 +73,7 @@ def test_names_are_read_however_they_are_spelled() -> None:
     assert named_machine("DGX_1V").name == "dgx-1v"
     assert machine_named("dgx-1v").name == "v100-dgx1"
     assert named_machine("a100-40g").cluster(16).chip.memory_bytes == 40 * 2**30
-
-
-@pytest.mark.parametrize("name", machine_names())
-def test_a_machine_like_another_has_its_wiring(name: str) -> None:
-    like = known_machine(name).like
-    if like:
-        assert named_machine(name).cluster(8).tiers == named_machine(like).cluster(8).tiers
-
-
-def test_memory_is_stated_where_no_cluster_says_it() -> None:
-    for name, found in machines().items():
-        stated = min(found.stated_bytes) > 0
-        assert stated is not known_machines()[name].is_wired
-        assert found.usable_bytes > 0
+    assert named_machine("910B").name == "ascend-910b"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,7 @@ def test_links_have_the_name_of_what_they_join(cause: str, text: str) -> None:
 
 def test_layouts_and_plans_name_links_alike() -> None:
     """A layout inside a server crosses the tier of cards, as a plan there does."""
-    from costmodel.simulation.layout_job import ACROSS, INSIDE  # noqa: PLC0415
+    from costmodel.simulation.layout_step import ACROSS, INSIDE  # noqa: PLC0415
 
     tiers: Any = named_machine("dgx-h100").cluster(16).tiers
     assert [tier.name for tier in tiers] == [ACROSS, INSIDE]

@@ -11,6 +11,8 @@ from topology import ClusterError, TierKind
 from topology.cluster import Tier
 from topology.uses import bundled
 
+pytestmark = pytest.mark.fast
+
 
 def tiers(links: dict[str, Any], devices: int, **more: Any) -> tuple[Tier, ...]:
     return machine(alone(links, devices, **more)).cluster().tiers

@@ -11,6 +11,8 @@ import yaml
 from tests.topology.machines import file
 from topology.loading import check_machine
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "topology.md").read_text(encoding="utf-8")
 

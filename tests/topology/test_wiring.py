@@ -13,6 +13,8 @@ from topology.loading import check_machine
 from topology.server_file import ServerFile
 from topology.wiring import device_order, server_links
 
+pytestmark = pytest.mark.fast
+
 
 def joined(links: dict[str, Any], devices: int, **more: Any) -> set[tuple[str, str]]:
     """Names of the ends of all directed links."""

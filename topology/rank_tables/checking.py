@@ -21,6 +21,9 @@ from topology.rank_tables.rules_products import check_first_generation, check_la
 __all__ = ["RankTableReport", "check_rank_table", "products_accepting"]
 
 
+_MOST_TOLD = 5
+
+
 @dataclass(frozen=True, slots=True)
 class RankTableReport:
     """What a check found, and for which product it looked."""
@@ -44,6 +47,12 @@ class RankTableReport:
     def valid(self) -> bool:
         """Whether no rule rejects the table."""
         return not self.errors
+
+    def told(self) -> list[str]:
+        """The first errors with their codes, and how many others there are."""
+        lines = [f"{each.code} {each}" for each in self.errors[:_MOST_TOLD]]
+        more = len(self.errors) - len(lines)
+        return [*lines, f"and {more} more"] if more else lines
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import shown
 
-__all__ = ["MOST_ENTRIES", "decimal", "entries", "others", "text_of"]
+__all__ = ["MOST_ENTRIES", "decimal", "device_number", "entries", "others", "rank_number"]
+__all__ += ["text_of"]
 
 Record = Mapping[str, object]
 MOST_ENTRIES = 65_536
@@ -24,6 +25,23 @@ def decimal(value: object) -> int | None:
     if not isinstance(value, str) or len(value) > _MOST_DIGITS:
         return None
     return int(value) if value.isascii() and value.isdigit() else None
+
+
+def device_number(record: Record, where: str, findings: Findings) -> int | None:
+    """The number of a card; one that is no string of digits is reported."""
+    return _digits(record, "device_id", "E_DEVICE_ID_RANGE", where, findings)
+
+
+def rank_number(record: Record, where: str, findings: Findings) -> int | None:
+    """The rank of a card; one that is no string of digits is reported."""
+    return _digits(record, "rank_id", "E_RANK_FORMAT", where, findings)
+
+
+def _digits(record: Record, key: str, code: str, where: str, findings: Findings) -> int | None:
+    number = decimal(record.get(key))
+    if number is None:
+        findings.add(code, where, f"{key} {shown(record.get(key))} is no string of digits")
+    return number
 
 
 def text_of(record: Record, key: str) -> str:

@@ -18,7 +18,6 @@ from topology.rank_tables.rules_products import MODULE
 
 __all__ = ["TableMachine", "machine_of_table"]
 
-_SHOWN = 5
 _MACHINES = {
     Product.A1: "atlas-800-9000",
     Product.A2: "atlas-800t-a2",
@@ -60,7 +59,8 @@ def machine_of_table(text: str, where: str, product: str | None = None) -> Table
     """
     report = check_rank_table(text, product)
     if report.errors or report.table is None:
-        raise ClusterError(_summary(report), where, _fix(text, report))
+        what = "the rank table cannot be used: " + "; ".join(report.told())
+        raise ClusterError(what, where, _fix(text, report))
     if any(device.device_id is None for _, device in report.table.placed()):
         raise ClusterError(
             "a rank of the table runs on a host", where, "plan the ranks on devices alone"
@@ -70,13 +70,6 @@ def machine_of_table(text: str, where: str, product: str | None = None) -> Table
         rank_of(device) for server in servers for device in in_place_order(server, report.product)
     )
     return TableMachine(_cluster(servers, report, where), order, report)
-
-
-def _summary(report: RankTableReport) -> str:
-    lines = [f"{each.code} {each}" for each in report.errors[:_SHOWN]]
-    if len(report.errors) > _SHOWN:
-        lines.append(f"and {len(report.errors) - _SHOWN} more")
-    return "the rank table cannot be used: " + "; ".join(lines)
 
 
 def _fix(text: str, report: RankTableReport) -> str:

@@ -1,7 +1,6 @@
 """The order in which a machine counts the cards of a job."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 
 from topology.rank_tables.products import Product
@@ -47,14 +46,7 @@ def reordered(table: RankTable, order: Sequence[int]) -> RankTable:
         order: each of its ranks once.
     """
     number = {before: rank for rank, before in enumerate(order)}
-    servers = tuple(
-        replace(
-            server,
-            devices=tuple(replace(each, rank=number[rank_of(each)]) for each in server.devices),
-        )
-        for server in table.servers
-    )
-    return replace(table, servers=servers)
+    return table.ranked(lambda device: number[rank_of(device)])
 
 
 def renumbered(table: RankTable, product: Product) -> RankTable:
@@ -68,11 +60,4 @@ def renumbered(table: RankTable, product: Product) -> RankTable:
         for server in by_first_rank(table)
         for device in in_place_order(server, product)
     }
-    servers = tuple(
-        replace(
-            server,
-            devices=tuple(replace(device, rank=number[id(device)]) for device in server.devices),
-        )
-        for server in table.servers
-    )
-    return replace(table, servers=servers)
+    return table.ranked(lambda device: number[id(device)])

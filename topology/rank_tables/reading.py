@@ -1,13 +1,22 @@
-"""From JSON to a `RankTable`: which form it is, and the forms with a `server_list`."""
+"""From JSON to a `RankTable`: which form it is; forms with a `server_list` or a `node_list`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from topology.rank_tables.addresses import address_list
-from topology.rank_tables.fields import MOST_ENTRIES, Record, decimal, entries, others, text_of
+from topology.rank_tables.addresses import address_list, parsed
+from topology.rank_tables.fields import (
+    MOST_ENTRIES,
+    Record,
+    decimal,
+    device_number,
+    entries,
+    others,
+    rank_number,
+    text_of,
+)
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.reading_groups import read_cloud, read_lab
 from topology.rank_tables.reading_layers import read_layers
-from topology.rank_tables.reading_mixed import read_mixed
 from topology.rank_tables.records import (
     Device,
     RankTable,
@@ -30,7 +39,7 @@ def read_record(record: Record, findings: Findings) -> RankTable | None:
     if template is None:
         return None
     _check_status(record, template, findings)
-    if not _list_of(template, record):
+    if record.get(_LIST_OF[template]) is None:
         started = record.get("status") == "completed"
         if started or template is Template.V2_0:
             findings.add("E_EMPTY", "the table", f"{_LIST_OF[template]} is missing")
@@ -71,10 +80,6 @@ def _check_status(record: Record, template: Template, findings: Findings) -> Non
     findings.add("E_STATUS", "the table", f"the status is {what}; it must become completed")
 
 
-def _list_of(template: Template, record: Record) -> bool:
-    return record.get(_LIST_OF[template]) is not None
-
-
 _LIST_OF: Mapping[Template, str] = {
     Template.CLOUD: "group_list",
     Template.LAB: "group_list",
@@ -85,22 +90,18 @@ _LIST_OF: Mapping[Template, str] = {
 }
 
 
-def _reader_of_servers(template: Template) -> Callable[[Record, Findings], RankTable]:
-    def read(record: Record, findings: Findings) -> RankTable:
-        servers = tuple(
-            _server(each, findings)
-            for each in entries(record, "server_list", "the table", findings)
-        )
-        _check_count(record, findings)
-        return RankTable(
-            template,
-            servers,
-            pods=_groups(record, "super_pod", findings),
-            clusters=_groups(record, "cluster", findings),
-            fields=others(record, _TOP),
-        )
-
-    return read
+def _read_servers(template: Template, record: Record, findings: Findings) -> RankTable:
+    servers = tuple(
+        _server(each, findings) for each in entries(record, "server_list", "the table", findings)
+    )
+    _check_count(record, findings)
+    return RankTable(
+        template,
+        servers,
+        pods=_groups(record, "super_pod", findings),
+        clusters=_groups(record, "cluster", findings),
+        fields=others(record, _TOP),
+    )
 
 
 def _check_count(record: Record, findings: Findings) -> None:
@@ -125,17 +126,11 @@ def _server(record: Record, findings: Findings) -> Server:
 
 
 def _device(record: Record, server: str, findings: Findings) -> Device:
-    number, rank = record.get("device_id"), record.get("rank_id")
+    number = record.get("device_id")
     where = place(server, "?" if number is None else number)
-    if decimal(number) is None:
-        findings.add(
-            "E_DEVICE_ID_RANGE", where, f"device_id {shown(number)} is no string of digits"
-        )
-    if decimal(rank) is None:
-        findings.add("E_RANK_FORMAT", where, f"rank_id {shown(rank)} is no string of digits")
     return Device(
-        decimal(number),
-        decimal(rank),
+        device_number(record, where, findings),
+        rank_number(record, where, findings),
         address_list(record.get("device_ip"), where, findings),
         others(record, ("device_id", "rank_id", "device_ip")),
     )
@@ -155,11 +150,46 @@ def _groups(record: Record, noun: str, findings: Findings) -> tuple[ServerGroup,
     return tuple(groups)
 
 
+def _read_nodes(record: Record, findings: Findings) -> RankTable:
+    """The table of a `node_list`; a rank without `device_id`, or with -1, runs on the host."""
+    if record.get("mode") not in {None, "tcp", "rdma"}:
+        findings.add(
+            "E_FIELD", "the table", f"mode {shown(record['mode'])} is neither tcp nor rdma"
+        )
+    servers = tuple(
+        _node(each, findings) for each in entries(record, "node_list", "the table", findings)
+    )
+    return RankTable(Template.V1_1, servers, fields=others(record, ("version", "node_list")))
+
+
+def _node(record: Record, findings: Findings) -> Server:
+    name = text_of(record, "node_addr")
+    if parsed(name) is None:
+        findings.add("E_IP_FORMAT", place(name), f"node_addr {shown(name)} is no address")
+    ranks = tuple(
+        _node_rank(each, name, findings) for each in entries(record, "ranks", place(name), findings)
+    )
+    return Server(name, ranks, others(record, ("node_addr", "ranks")))
+
+
+def _node_rank(record: Record, node: str, findings: Findings) -> Device:
+    number = record.get("device_id")
+    where = place(node, "of the host" if number is None else number)
+    on_host = number is None or number == "-1"
+    known = ("rank_id", "rank_ip") if on_host else ("rank_id", "rank_ip", "device_id")
+    return Device(
+        None if on_host else device_number(record, where, findings),
+        rank_number(record, where, findings),
+        address_list(record.get("rank_ip"), where, findings),
+        others(record, known),
+    )
+
+
 _READERS: Mapping[Template, Callable[[Record, Findings], RankTable]] = {
     Template.CLOUD: read_cloud,
     Template.LAB: read_lab,
-    Template.V1_0: _reader_of_servers(Template.V1_0),
-    Template.V1_1: read_mixed,
-    Template.V1_2: _reader_of_servers(Template.V1_2),
+    Template.V1_0: partial(_read_servers, Template.V1_0),
+    Template.V1_1: _read_nodes,
+    Template.V1_2: partial(_read_servers, Template.V1_2),
     Template.V2_0: read_layers,
 }

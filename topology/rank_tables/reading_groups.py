@@ -1,17 +1,24 @@
 """The old forms without a version: a `group_list` of instances."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 
 from topology.rank_tables.addresses import address_list
-from topology.rank_tables.fields import Record, decimal, entries, others, text_of
+from topology.rank_tables.fields import (
+    Record,
+    decimal,
+    device_number,
+    entries,
+    others,
+    rank_number,
+    text_of,
+)
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import Device, RankTable, Server, Template, place, shown
 
 __all__ = ["read_cloud", "read_lab"]
 
 _COUNTS = ("device_count", "device_num", "instance_count", "server_num")
-_Maker = Callable[[Record, Record, str, Findings], Device]
 
 
 def read_cloud(record: Record, findings: Findings) -> RankTable:
@@ -20,17 +27,14 @@ def read_cloud(record: Record, findings: Findings) -> RankTable:
     It writes no ranks: HCCL numbers them by the order of the server ids as strings, then by device
     id, and so does this.
     """
-    table = _read(Template.CLOUD, record, _cloud_device, findings)
+    table = _read(Template.CLOUD, record, findings)
     ranks = count()
-    ranked: dict[int, Device] = {}
-    for server in sorted(table.servers, key=lambda each: each.server_id):
-        for device in sorted(server.devices, key=_by_device_id):
-            ranked[id(device)] = Device(device.device_id, next(ranks), device.ips, device.fields)
-    servers = tuple(
-        Server(each.server_id, tuple(ranked[id(device)] for device in each.devices))
-        for each in table.servers
-    )
-    return RankTable(Template.CLOUD, servers, fields=table.fields)
+    number = {
+        id(device): next(ranks)
+        for server in sorted(table.servers, key=lambda each: each.server_id)
+        for device in sorted(server.devices, key=_by_device_id)
+    }
+    return table.ranked(lambda device: number[id(device)])
 
 
 def _by_device_id(device: Device) -> int:
@@ -44,24 +48,21 @@ def read_lab(record: Record, findings: Findings) -> RankTable:
         findings.add(
             "E_FIELD", "the table", f"para_plane_nic_location is {shown(nics)}, it must be device"
         )
-    return _read(Template.LAB, record, _lab_device, findings)
+    return _read(Template.LAB, record, findings)
 
 
-def _read(template: Template, record: Record, make: _Maker, findings: Findings) -> RankTable:
+def _read(template: Template, record: Record, findings: Findings) -> RankTable:
     groups = list(entries(record, "group_list", "the table", findings))
     _check_count(record, "group_count", len(groups), "the table", findings)
     servers: dict[str, list[Device]] = {}
     for group in groups:
-        members = _members(group, template, make, findings)
-        for server, device in members:
+        for server, device in _members(group, template, findings):
             servers.setdefault(server, []).append(device)
     made = tuple(Server(name, tuple(devices)) for name, devices in servers.items())
     return RankTable(template, made, fields=others(record, ("group_count", "group_list")))
 
 
-def _members(
-    group: Record, template: Template, make: _Maker, findings: Findings
-) -> Iterator[tuple[str, Device]]:
+def _members(group: Record, template: Template, findings: Findings) -> Iterator[tuple[str, Device]]:
     """The cards of a group with their servers, and its counts checked."""
     where = f"group {shown(text_of(group, 'group_name'))}"
     own = others(group, ("instance_list", *_COUNTS))
@@ -72,8 +73,7 @@ def _members(
         name = text_of(instance, "server_id")
         for device in entries(instance, "devices", place(name), findings):
             devices += 1
-            made = make(device, instance, name, findings)
-            yield name, Device(made.device_id, made.rank, made.ips, {"group": own, **made.fields})
+            yield name, _device(template, device, instance, own, findings)
     _check_count(group, "instance_count", len(instances), where, findings)
     of_devices = "device_num" if template is Template.LAB else "device_count"
     _check_count(group, of_devices, devices, where, findings)
@@ -89,28 +89,16 @@ def _check_count(record: Record, key: str, actual: int, where: str, findings: Fi
     findings.add(code, where, f"{key} is {shown(given)}, but there are {actual}")
 
 
-def _cloud_device(device: Record, instance: Record, server: str, findings: Findings) -> Device:
-    kept = others(instance, ("server_id", "devices", "rank_id"))
-    return _device(device, None, server, {"instance": kept}, findings)
-
-
-def _lab_device(device: Record, instance: Record, server: str, findings: Findings) -> Device:
-    rank = instance.get("rank_id")
-    if decimal(rank) is None:
-        where = place(server, device.get("device_id", "?"))
-        findings.add("E_RANK_FORMAT", where, f"rank_id {shown(rank)} is no string of digits")
-    kept = others(instance, ("server_id", "devices", "rank_id"))
-    return _device(device, decimal(rank), server, {"instance": kept}, findings)
-
-
 def _device(
-    record: Record, rank: int | None, server: str, own: Record, findings: Findings
+    template: Template, record: Record, instance: Record, group: Record, findings: Findings
 ) -> Device:
     number = record.get("device_id")
+    server = text_of(instance, "server_id")
+    rank = None
+    if template is Template.LAB:
+        rank = rank_number(instance, place(server, record.get("device_id", "?")), findings)
     where = place(server, "?" if number is None else number)
-    if decimal(number) is None:
-        findings.add(
-            "E_DEVICE_ID_RANGE", where, f"device_id {shown(number)} is no string of digits"
-        )
-    ips = address_list(record.get("device_ip"), where, findings)
-    return Device(decimal(number), rank, ips, {**own, **others(record, ("device_id", "device_ip"))})
+    kept = others(instance, ("server_id", "devices", "rank_id"))
+    fields = {"group": group, "instance": kept, **others(record, ("device_id", "device_ip"))}
+    own = device_number(record, where, findings)
+    return Device(own, rank, address_list(record.get("device_ip"), where, findings), fields)

@@ -1,7 +1,7 @@
 """What a rank table says, whatever its version: servers, their cards, and how they are grouped."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 __all__ = ["Device", "RankTable", "Server", "ServerGroup", "Template", "place"]
@@ -89,6 +89,16 @@ class RankTable:
     def placed(self) -> Iterator[tuple[Server, Device]]:
         """Every card with its server, in the order of the file."""
         return ((server, device) for server in self.servers for device in server.devices)
+
+    def ranked(self, rank: Callable[[Device], int]) -> "RankTable":
+        """The same cards with other ranks."""
+        servers = tuple(
+            replace(
+                server, devices=tuple(replace(each, rank=rank(each)) for each in server.devices)
+            )
+            for server in self.servers
+        )
+        return replace(self, servers=servers)
 
 
 LONGEST_SHOWN = 80

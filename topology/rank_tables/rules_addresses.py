@@ -1,23 +1,24 @@
 """Rules on the addresses of cards."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from topology.rank_tables.addresses import Address, parsed, sound
 from topology.rank_tables.fields import text_of
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import Device, RankTable, Server, Template, place, shown
-from topology.rank_tables.rules_common import in_order
+from topology.rank_tables.rules_common import cards_of, in_order
 
 __all__ = ["check_addresses", "check_backups", "repeated_addresses"]
 
 _HOST_FIELDS = ("host_ip", "server_ip", "pod_ip")
 _NO_ADDRESS = "reserve"
+Cards = list[tuple[str, Server, Device]]
 
 
 def check_addresses(table: RankTable, findings: Findings) -> None:
     """Addresses can be read, are unique, of one family, and there where servers need them."""
-    cards = [(server, device) for server in in_order(table) for device in server.devices]
+    cards = cards_of(table)
     _check_format(table, cards, findings)
     _check_twins(table, cards, findings)
     if table.template is not Template.V2_0:
@@ -26,17 +27,14 @@ def check_addresses(table: RankTable, findings: Findings) -> None:
         _check_presence(table, cards, findings)
 
 
-def _check_format(
-    table: RankTable, cards: Iterable[tuple[Server, Device]], findings: Findings
-) -> None:
+def _check_format(table: RankTable, cards: Cards, findings: Findings) -> None:
     for server in in_order(table):
         for key in _HOST_FIELDS:
             value = text_of(server.fields, key)
             if value and value != _NO_ADDRESS and parsed(value) is None:
                 message = f"{key} {shown(value)} is no IPv4 or IPv6 address"
                 findings.add("E_IP_FORMAT", place(server.server_id), message)
-    for server, device in cards:
-        where = place(server.server_id, device.device_id)
+    for where, _, device in cards:
         for text in device.ips:
             if parsed(text) is None:
                 message = f"device_ip {shown(text)} is no IPv4 or IPv6 address"
@@ -59,12 +57,9 @@ def repeated_addresses(table: RankTable) -> set[Address]:
     return {key[0] for key, count in counts.items() if count > 1}
 
 
-def _check_twins(
-    table: RankTable, cards: Iterable[tuple[Server, Device]], findings: Findings
-) -> None:
+def _check_twins(table: RankTable, cards: Cards, findings: Findings) -> None:
     holders: dict[tuple[Address, object], str] = {}
-    for server, device in cards:
-        where = place(server.server_id, device.device_id)
+    for where, _, device in cards:
         for key in _keys(table, device):
             if key in holders:
                 message = f"device_ip {key[0]} is also that of {holders[key]}"
@@ -72,12 +67,8 @@ def _check_twins(
             holders.setdefault(key, where)
 
 
-def _check_families(cards: Iterable[tuple[Server, Device]], findings: Findings) -> None:
-    found = [
-        (address, place(server.server_id, device.device_id))
-        for server, device in cards
-        for address in sound(device.ips)
-    ]
+def _check_families(cards: Cards, findings: Findings) -> None:
+    found = [(address, where) for where, _, device in cards for address in sound(device.ips)]
     counts = Counter(address.version for address, _ in found)
     if len(counts) < 2:
         return
@@ -88,14 +79,11 @@ def _check_families(cards: Iterable[tuple[Server, Device]], findings: Findings) 
             findings.add("E_IP_FAMILY", where, message)
 
 
-def _check_presence(
-    table: RankTable, cards: Iterable[tuple[Server, Device]], findings: Findings
-) -> None:
+def _check_presence(table: RankTable, cards: Cards, findings: Findings) -> None:
     several = len(table.servers) > 1
     numbers = Counter(len(device.ips) for _, device in table.placed() if device.ips)
     usual = max(numbers, key=lambda number: (numbers[number], number), default=0)
-    for server, device in cards:
-        where = place(server.server_id, device.device_id)
+    for where, _, device in cards:
         if not device.ips:
             if several:
                 message = f"no device_ip, but the job spans {len(table.servers)} servers"
@@ -112,19 +100,17 @@ def check_backups(table: RankTable, findings: Findings) -> None:
         for server, device in table.placed()
         for address in sound(device.ips)
     }
-    for server in in_order(table):
-        for device in server.devices:
-            where = place(server.server_id, device.device_id)
-            for text in text_of(device.fields, "backup_device_ip").split(","):
-                address = parsed(text)
-                if address is None:
-                    if text:
-                        findings.add("E_BACKUP_IP", where, f"{shown(text)} is no address")
-                elif address not in owners:
-                    message = f"backup address {address} is of no device of the table"
-                    findings.add("W_BACKUP_IP", where, message)
-                else:
-                    _check_backup(server.server_id, device, owners[address], findings)
+    for where, server, device in cards_of(table):
+        for text in text_of(device.fields, "backup_device_ip").split(","):
+            address = parsed(text)
+            if address is None:
+                if text:
+                    findings.add("E_BACKUP_IP", where, f"{shown(text)} is no address")
+            elif address not in owners:
+                message = f"backup address {address} is of no device of the table"
+                findings.add("W_BACKUP_IP", where, message)
+            else:
+                _check_backup(server.server_id, device, owners[address], findings)
 
 
 def _check_backup(

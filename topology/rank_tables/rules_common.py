@@ -4,7 +4,7 @@ A value that one rule rejects is left out of the rules after it: one fault, one 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from topology.rank_tables.fields import MOST_ENTRIES, decimal
@@ -13,6 +13,7 @@ from topology.rank_tables.products import Product
 from topology.rank_tables.records import Device, RankTable, Server, Template, place, shown
 
 __all__ = [
+    "cards_of",
     "check_devices",
     "check_ports",
     "check_ranks",
@@ -35,6 +36,15 @@ def in_order(table: RankTable) -> list[Server]:
         for server in table.servers
     )
     return sorted(servers, key=lambda each: (each.server_id, list(map(_card_order, each.devices))))
+
+
+def cards_of(table: RankTable) -> list[tuple[str, Server, Device]]:
+    """Every card with its place in words and its server, in the order of `in_order`."""
+    return [
+        (place(server.server_id, device.device_id), server, device)
+        for server in in_order(table)
+        for device in server.devices
+    ]
 
 
 def _card_order(device: Device) -> tuple[int, int, tuple[str, ...]]:
@@ -83,11 +93,9 @@ def check_devices(table: RankTable, product: Product, findings: Findings) -> Non
 def check_ranks(table: RankTable, findings: Findings) -> None:
     """The ranks are 0 to N-1, each once, and those of one server stand together."""
     holders: dict[int, list[str]] = {}
-    for server in in_order(table):
-        for device in server.devices:
-            if device.rank is not None:
-                where = place(server.server_id, device.device_id)
-                holders.setdefault(device.rank, []).append(where)
+    for where, _, device in cards_of(table):
+        if device.rank is not None:
+            holders.setdefault(device.rank, []).append(where)
     _check_rank_set(table, holders, findings)
     _check_runs(table, findings)
 
@@ -157,31 +165,20 @@ def first_ranks(table: RankTable) -> Sequence[tuple[int, Server]]:
 
 def check_ports(table: RankTable, findings: Findings) -> None:
     """Ports are numbers that can be one, and not reserved."""
-    strict: Callable[[object], int | None] = (
-        _json_number if table.template is Template.V2_0 else decimal
-    )
-    for server in in_order(table):
-        for device in server.devices:
-            for key in _PORTS:
-                if key in device.fields:
-                    where = place(server.server_id, device.device_id)
-                    _check_port(key, device.fields[key], strict, where, findings)
+    strict = _json_number if table.template is Template.V2_0 else decimal
+    for where, _, device in cards_of(table):
+        for key in _PORTS:
+            if key in device.fields:
+                given = device.fields[key]
+                port = strict(given)
+                if port is None or not 1 <= port <= _LARGEST_PORT:
+                    message = f"{key} {shown(given)} is no port from 1 to {_LARGEST_PORT}"
+                    findings.add("E_PORT", where, message)
+                elif port <= _RESERVED_PORTS:
+                    message = f"{key} {port} is reserved, use 1024 or above"
+                    findings.add("W_PORT_RESERVED", where, message)
 
 
 def _json_number(value: object) -> int | None:
     """A port of version 2.0, which may be a number or a string."""
     return value if isinstance(value, int) and not isinstance(value, bool) else decimal(value)
-
-
-def _check_port(
-    key: str,
-    value: object,
-    number: Callable[[object], int | None],
-    where: str,
-    findings: Findings,
-) -> None:
-    port = number(value)
-    if port is None or not 1 <= port <= _LARGEST_PORT:
-        findings.add("E_PORT", where, f"{key} {shown(value)} is no port from 1 to {_LARGEST_PORT}")
-    elif port <= _RESERVED_PORTS:
-        findings.add("W_PORT_RESERVED", where, f"{key} {port} is reserved, use 1024 or above")

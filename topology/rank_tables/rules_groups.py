@@ -7,13 +7,12 @@ from topology.rank_tables.fields import decimal
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import (
     RankTable,
-    Server,
     ServerGroup,
     Template,
     place,
     shown,
 )
-from topology.rank_tables.rules_common import LONGEST_SERVER_ID, in_order
+from topology.rank_tables.rules_common import LONGEST_SERVER_ID, cards_of
 
 __all__ = ["check_clusters", "check_pods"]
 
@@ -94,16 +93,14 @@ def _check_device_numbers(table: RankTable, findings: Findings) -> dict[str, lis
     """
     counts = Counter(server.server_id for server in table.servers)
     cards: dict[str, list[tuple[int, str]]] = {}
-    for server in in_order(table):
-        for device in server.devices:
-            given = device.fields.get("super_device_id")
-            number = decimal(given)
-            where = place(server.server_id, device.device_id)
-            if number is None:
-                what = "missing" if given is None else f"{shown(given)}, no string of digits"
-                findings.add("E_SDID", where, f"super_device_id is {what}")
-            elif counts[server.server_id] == 1:
-                cards.setdefault(server.server_id, []).append((number, where))
+    for where, server, device in cards_of(table):
+        given = device.fields.get("super_device_id")
+        number = decimal(given)
+        if number is None:
+            what = "missing" if given is None else f"{shown(given)}, no string of digits"
+            findings.add("E_SDID", where, f"super_device_id is {what}")
+        elif counts[server.server_id] == 1:
+            cards.setdefault(server.server_id, []).append((number, where))
     return cards
 
 
@@ -125,14 +122,12 @@ def _check_contiguous(table: RankTable, findings: Findings) -> None:
         for name in set(pod.server_ids):
             pods.setdefault(name, []).append(index)
     before, seen = -1, set[int]()
-    for server in _of_one_pod(table.servers, pods):
-        own = pods[server.server_id][0]
+    for server in table.servers:
+        own, *others = pods.get(server.server_id, (-1, -1))
+        if others:
+            continue
         if own != before and own in seen:
             message = "servers of other super pods stand between it and those of its own"
             findings.add("E_POD_INTERLEAVED", place(server.server_id), message)
         before = own
         seen.add(own)
-
-
-def _of_one_pod(servers: Sequence[Server], pods: dict[str, list[int]]) -> list[Server]:
-    return [server for server in servers if len(pods.get(server.server_id, ())) == 1]

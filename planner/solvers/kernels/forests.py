@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from planner.network import FloatArray, IntArray
-from planner.solvers.kernels.arrays import Arrays
-from planner.solvers.kernels.memory import Tree, swap, swap_if_it_fits
-from planner.solvers.kernels.moves import descend
+from planner.reduction.network import FloatArray, IntArray
+from planner.solvers.kernels.arrays import Arrays, Tree, swap, swap_if_it_fits
+from planner.solvers.kernels.messages import descend
 
 
 class Space(NamedTuple):
@@ -49,6 +48,11 @@ def space_for(net: Arrays) -> Space:
 
 
 @njit(cache=True, nogil=True)
+def _other(net: Arrays, edge: int, node: int) -> int:
+    return net.high[edge] if net.low[edge] == node else net.low[edge]
+
+
+@njit(cache=True, nogil=True)
 def _grow(net: Arrays, space: Space, stamp: int, start: int, size: int) -> int:
     """A random connected area around a node; returns how many nodes it has."""
     space.area[0] = start
@@ -63,7 +67,7 @@ def _grow(net: Arrays, space: Space, stamp: int, start: int, size: int) -> int:
         done += 1
         for k in range(net.around_first[node], net.around_first[node + 1]):
             edge = net.around[k]
-            other = net.high[edge] if net.low[edge] == node else net.low[edge]
+            other = _other(net, edge, node)
             if space.seen[other] != stamp and count < size:
                 space.seen[other] = stamp
                 space.place[other] = -1
@@ -98,7 +102,7 @@ def _plant(net: Arrays, space: Space, stamp: int, count: int) -> int:
         touching, joint = 0, -1
         for j in range(net.around_first[node], net.around_first[node + 1]):
             edge = net.around[j]
-            other = net.high[edge] if net.low[edge] == node else net.low[edge]
+            other = _other(net, edge, node)
             if space.seen[other] == stamp and space.place[other] >= 0:
                 touching += 1
                 joint = edge
@@ -108,11 +112,6 @@ def _plant(net: Arrays, space: Space, stamp: int, count: int) -> int:
             space.parent[planted] = joint
             planted += 1
     return planted
-
-
-@njit(cache=True, nogil=True)
-def _other(net: Arrays, edge: int, node: int) -> int:
-    return net.high[edge] if net.low[edge] == node else net.low[edge]
 
 
 @njit(cache=True, nogil=True)
@@ -221,6 +220,18 @@ def _cost_inside(net: Arrays, space: Space, stamp: int, choice: IntArray, count:
 
 
 @njit(cache=True, nogil=True)
+def _restore(
+    net: Arrays, tree: Tree, choice: IntArray, nodes: IntArray, old: IntArray, count: int
+) -> None:
+    """Take back what the first of these nodes chose anew."""
+    for k in range(count):
+        node = nodes[k]
+        if choice[node] != old[k]:
+            swap(net, tree, choice, node, choice[node], old[k])
+            choice[node] = old[k]
+
+
+@njit(cache=True, nogil=True)
 def _pass(
     net: Arrays, space: Space, stamp: int, choice: IntArray, tree: Tree, paid: FloatArray,
     scale: float, noise: float, count: int, greedy: bool,
@@ -239,18 +250,10 @@ def _pass(
         space.old[p] = choice[space.forest[p]]
     _choose(net, space, choice, tree, planted, False)
     if tree.most[1] > 0.0:
-        for p in range(planted):
-            node = space.forest[p]
-            if choice[node] != space.old[p]:
-                swap(net, tree, choice, node, choice[node], space.old[p])
-                choice[node] = space.old[p]
+        _restore(net, tree, choice, space.forest, space.old, planted)
         _choose(net, space, choice, tree, planted, True)
     if greedy and _cost_inside(net, space, stamp, choice, count) > before:
-        for p in range(planted):
-            node = space.forest[p]
-            if choice[node] != space.old[p]:
-                swap(net, tree, choice, node, choice[node], space.old[p])
-                choice[node] = space.old[p]
+        _restore(net, tree, choice, space.forest, space.old, planted)
 
 
 @njit(cache=True, nogil=True)
@@ -303,9 +306,5 @@ def improve(
         if after <= before + heat * unit * np.random.random() and tree.most[1] <= 0.0:
             total += after - before
         else:
-            for k in range(count):
-                node = area[k]
-                if choice[node] != kept[k]:
-                    swap(net, tree, choice, node, choice[node], kept[k])
-                    choice[node] = kept[k]
+            _restore(net, tree, choice, area, kept, count)
     return total

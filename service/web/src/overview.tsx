@@ -20,7 +20,7 @@ export function Overview(props: { id: string; summary: Summary }) {
             detail: Object.keys(row.purposes).map((each) => t(each)).join(", "),
           }))}
         />
-        <p class="soft">{summary.pipeline ? t("Of the slowest stage; nothing is assumed to overlap in it.") : t("The sum: nothing is assumed to overlap.")}{" "}
+        <p class="soft">{said(summary.overlap)}{" "}
           <a href={link(["plans", id, "timeline"])}>{t("Timeline")}</a></p>
       </Panel>
       <Panel width="w6" title={t("Peak memory of a device")}>

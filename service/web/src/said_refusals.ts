@@ -223,4 +223,6 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["devices exchange more than parameters: {} {} of {}", "设备之间交换的不只是参数：{3} 的 {1} {2}"],
   ["devices have the same samples: the gradient of {} is summed over {}", "各设备的样本相同：{1} 的梯度在 {2} 上求和"],
   ["matplotlib is not installed", "没有安装 matplotlib"], ["pip install 'parallel-planner[plot]'", "pip install 'parallel-planner[plot]'"],
+  ["{} gives no rule to a kind of operator", "{1} 没有给任何一类算子规则"], ["give it once", "请只给一次"],
+  ["{} is no price of a pin", "{1} 不是固定的价格"], ["an older plan and the number of operators that may change go together", "旧方案与允许改变的算子数须一起给出"],
 ];

@@ -24,6 +24,8 @@ export interface Form {
   bind: string;
 }
 
+const OPTIMIZERS = ["adamw", "adam", "sgd", "momentum", "adagrad", "lamb", "adafactor", "muon", "none"];
+
 const USUAL: Form = {
   model: "", modelName: "", cluster: "atlas-800t-a2", devices: "16", batch: "64", memory: "", dtype: "", phase: "train",
   optimizer: "adamw", target: "mindspore", solver: "portfolio", pipeline: false, bind: "",
@@ -135,7 +137,7 @@ export function Search() {
               <Choice value={form.target} options={["mindspore", "jax", "torch", "generic"].map((x) => [x, x])} change={(target) => change({ target })} />
             </Field>
             <Field title={t("optimizer")}>
-              <Choice value={form.optimizer} options={["adamw", "adam", "sgd", "none"].map((x) => [x, x])} change={(optimizer) => change({ optimizer })} />
+              <Choice value={form.optimizer} options={OPTIMIZERS.map((x) => [x, x])} change={(optimizer) => change({ optimizer })} />
             </Field>
             <Field title={t("element type")}>
               <Choice value={form.dtype} options={[["", t("the model's")], ["bf16", "bf16"], ["fp16", "fp16"], ["fp32", "fp32"]]} change={(dtype) => change({ dtype })} />

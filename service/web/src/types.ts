@@ -51,6 +51,7 @@ export interface Summary {
   degrees: string;
   expected_s: [number, number] | null;
   time_by_cause: { cause: string; time_s: number; purposes: Record<string, number> }[];
+  overlap: string;
   peak_bytes: number;
   limit_bytes: number | null;
   memory_by_cause: Record<string, number>;

@@ -7,66 +7,23 @@ from types import MappingProxyType
 
 from service.store.queue import Outcome
 from service.work.given import Given
-
-
-def _model(given: Given) -> Outcome:
-    from service.work.tasks.uploads import read_model  # noqa: PLC0415
-
-    return read_model(given)
-
-
-def _cluster(given: Given) -> Outcome:
-    from service.work.tasks.uploads import read_cluster  # noqa: PLC0415
-
-    return read_cluster(given)
-
-
-def _plan(given: Given) -> Outcome:
-    from service.work.tasks.uploads import read_plan  # noqa: PLC0415
-
-    return read_plan(given)
-
-
-def _search(given: Given) -> Outcome:
-    from service.work.tasks.searches import search  # noqa: PLC0415
-
-    return search(given)
-
-
-def _simulation(given: Given) -> Outcome:
-    from service.work.tasks.simulations import simulate  # noqa: PLC0415
-
-    return simulate(given)
-
-
-def _sweep(given: Given) -> Outcome:
-    from service.work.tasks.sweeps import sweep  # noqa: PLC0415
-
-    return sweep(given)
-
-
-def _verification(given: Given) -> Outcome:
-    from service.work.tasks.verifications import verify  # noqa: PLC0415
-
-    return verify(given)
-
-
-def _export(given: Given) -> Outcome:
-    from service.work.tasks.exports import export  # noqa: PLC0415
-
-    return export(given)
-
+from service.work.tasks.exports import export
+from service.work.tasks.searches import search
+from service.work.tasks.simulations import simulate
+from service.work.tasks.sweeps import sweep
+from service.work.tasks.uploads import read_cluster, read_model, read_plan
+from service.work.tasks.verifications import verify
 
 TASKS: Mapping[str, Callable[[Given], Outcome]] = MappingProxyType(
     {
-        "model": _model,
-        "cluster": _cluster,
-        "plan": _plan,
-        "search": _search,
-        "simulation": _simulation,
-        "sweep": _sweep,
-        "verification": _verification,
-        "export": _export,
+        "model": read_model,
+        "cluster": read_cluster,
+        "plan": read_plan,
+        "search": search,
+        "simulation": simulate,
+        "sweep": sweep,
+        "verification": verify,
+        "export": export,
     }
 )
 """By kind of job. A task runs in a process of its own and knows no database."""

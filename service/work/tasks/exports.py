@@ -14,7 +14,7 @@ from exporters.mindspore_symbols import planned_sizes
 from exporters.settings import Setting, Settings
 from importers.mindir.listing import listed_primitives
 from ir.plan import Plan
-from planner.asking.errors import UserError, unknown_name
+from planner.requests.errors import UserError, unknown_name
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.archive import zipped
@@ -85,9 +85,9 @@ def _made(form: Format, plan: Plan, given: Given) -> _Made:
     request = given.request
     settings = TextSettings(dict(request["settings"]), form.settings, dict(request["files"]))
     suffix = _suffix(form, request.get("suffix"))
-    if form.of_model is not None:
+    if form.of_primitives is not None:
         return _of_model(form, plan, given, settings, suffix)
-    if form.make is not None:
+    if form.made is not None:
         found = form.make(plan, settings)
         named = {name or f"{form.name}{suffix}": text for name, text in found.files.items()}
         return _Made({name: text.encode() for name, text in named.items()}, found.notes)
@@ -100,7 +100,6 @@ def _made(form: Format, plan: Plan, given: Given) -> _Made:
 def _of_model(
     form: Format, plan: Plan, given: Given, settings: Settings, suffix: str
 ) -> _Made:  # fmt: skip
-    assert form.of_model is not None
     model = settings.text("model", "")
     primitives: Sequence[Any] = ()
     if model:

@@ -9,14 +9,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ir.plan import Plan
-from planner.asking.options import SearchOptions
-from planner.asking.plan_json import found, nothing_fits
-from planner.asking.precision import precision_notes
-from planner.asking.searching import Question, plan_bytes, question
-from planner.asking.wishes import with_restriction
 from planner.explain import why_not_search
-from planner.explain.nothing_fits import why_nothing_fits, with_fixes
+from planner.explain.questions import why_nothing_fits, with_fixes
 from planner.request import InfeasibleError
+from planner.requests.plan_json import found, nothing_fits
+from planner.requests.search_options import SearchOptions
+from planner.requests.search_request import with_restriction
+from planner.requests.searches import Question, plan_bytes, precision_notes, question
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.given import Given, is_item_id
@@ -28,7 +27,7 @@ def search(given: Given) -> Outcome:
     """A plan, or the reasons why none fits.
 
     Raises:
-        UserError: the request is wrong; other errors of `planner.asking.faults` likewise.
+        UserError: the request is wrong; other errors of `planner.requests.errors` likewise.
     """
     options = _with_older(given, _OPTIONS.validate_python(given.request["options"]))
     model = given.model(str(given.request["model"]))

@@ -9,11 +9,10 @@ from pydantic import TypeAdapter
 
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.trace import trace_json
-from planner.asking.layouts import LayoutOptions
-from planner.asking.parameter_servers import served_json, served_layout, served_plan
-from planner.asking.pictures import check_drawing
-from planner.asking.simulation import SimulationOptions, simulated
-from planner.asking.simulation_json import answer
+from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.option_texts import check_drawing
+from planner.requests.parameter_servers import served_json, served_layout, served_plan
+from planner.requests.simulations import SimulationOptions, answer, simulated
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.given import Given

@@ -9,17 +9,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from planner.asking.options import SearchOptions
-from planner.asking.pictures import check_drawing
-from planner.asking.sources import Document
+from planner.requests.option_texts import check_drawing
+from planner.requests.search_options import SearchOptions
+from planner.requests.sources import Document
+from planner.whatif.analysis import Prices, bundled_prices, read_prices
 from planner.whatif.composed import Bench, SweepOptions, sweep_report
-from planner.whatif.engines import LocalEngine
-from planner.whatif.prices import Prices, bundled_prices, read_prices
-from planner.whatif.report import Report
-from planner.whatif.report_json import answer
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count
-from planner.whatif.table import csv_text
+from planner.whatif.report import Report, answer, csv_text
+from planner.whatif.sweep import Count, Store
+from planner.whatif.workbench import LocalEngine
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.archive import zipped

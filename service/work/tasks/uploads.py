@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from importers.model_file import model_format
-from planner.asking.machines import is_rank_table
+from planner.requests.machines import is_rank_table
 from service.store.queue import Outcome
 from service.work.given import Given
 from service.work.tasks.searches import plan_facts

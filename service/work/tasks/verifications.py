@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import TypeAdapter
 
-from planner.asking.verification import VerificationOptions, verdict_record, verified
+from planner.requests.verification import VerificationOptions, verdict_record, verified
 from service.store.queue import Outcome
 from service.work.given import Given
 

@@ -8,6 +8,8 @@ from costmodel.collectives import Collective
 from costmodel.collectives.algorithms import ALGORITHMS, Stage, stage_curve, torus_curve
 from topology.cluster import TierKind
 
+pytestmark = pytest.mark.fast
+
 A, B, G, N = 3.0, 0.25, 0.5, 64.0
 AR, AG, RS = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 A2A, BC, RD = Collective.ALL_TO_ALL, Collective.BROADCAST, Collective.REDUCE

@@ -7,6 +7,8 @@ from costmodel.collectives.hccl import level_1_algorithm
 from topology import ClusterError, named_cluster, tier_mesh
 from topology.cluster import Cluster
 
+pytestmark = pytest.mark.fast
+
 AR, AG, RS = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 BOTH = (0, 1)
 

@@ -11,6 +11,8 @@ from topology import ClusterError, named_cluster, tier_mesh
 from topology.cluster import Cluster
 from topology.library import Library, library_names, named_library
 
+pytestmark = pytest.mark.fast
+
 AR, AG, RS = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER
 A2A = Collective.ALL_TO_ALL
 MIB = 2**20

@@ -3,6 +3,8 @@ import pytest
 from costmodel.collectives.rank_groups import rank_group, ring_bandwidth
 from topology.catalogue import named_machine
 
+pytestmark = pytest.mark.fast
+
 CUBE = named_machine("dgx-1v").links(8)
 ATLAS = named_machine("atlas-800-9000").links(8)
 

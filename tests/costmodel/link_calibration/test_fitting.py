@@ -16,6 +16,8 @@ from topology.catalogue import named_machine
 from topology.library import Library
 from topology.loading import load_machine
 
+pytestmark = pytest.mark.fast
+
 SIZES = [float(2**k) for k in range(12, 31, 2)]
 KINDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER)
 

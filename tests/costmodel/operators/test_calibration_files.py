@@ -3,11 +3,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
 import data
 from costmodel.operators import attention_kernels, generation_of
 from topology import chip_names
+
+pytestmark = pytest.mark.fast
 
 SOURCES = yaml.safe_load(data.read_text("sources.yaml"))
 FACTS = yaml.safe_load(data.read_text("calibration", "architectures.yaml"))

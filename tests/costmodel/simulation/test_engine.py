@@ -10,68 +10,68 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.simulation.engine import DeadlockError, Timeline, run, waits_of
-from costmodel.simulation.programme import Part, Programme, Use, Work
 from costmodel.simulation.sharing import fair_rates
+from costmodel.simulation.task_graph import Activity, Span, TaskGraph, Use, fuse
 
-FLOW = Work("flow", "all_gather", "server")
+FLOW = Activity("flow", "all_gather", "server")
 
 
 @st.composite
-def programmes(draw: st.DrawFn) -> Programme:
+def task_graphs(draw: st.DrawFn) -> TaskGraph:
     """Tasks on a few streams that wait for earlier ones and share a few ports."""
-    programme = Programme()
-    device = programme.device("device")
-    streams = [programme.stream(device, str(i)) for i in range(draw(st.integers(1, 4)))]
-    ports = [programme.resource(draw(st.sampled_from([0.5, 1.0, 2.0]))) for _ in range(2)]
+    graph = TaskGraph()
+    device = graph.device("device")
+    streams = [graph.stream(device, str(i)) for i in range(draw(st.integers(1, 4)))]
+    ports = [graph.resource(draw(st.sampled_from([0.5, 1.0, 2.0]))) for _ in range(2)]
     for number in range(draw(st.integers(1, 12))):
         needs = draw(st.sets(st.integers(0, number - 1), max_size=2)) if number else set()
         uses = draw(st.lists(st.tuples(st.sampled_from(ports), st.sampled_from([0.3, 1.0])),
                              max_size=2, unique_by=lambda u: u[0]))  # fmt: skip
-        programme.add(
+        graph.add(
             f"t{number}", FLOW, draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])),
             [draw(st.sampled_from(streams))], needs, [Use(*u) for u in uses],
         )  # fmt: skip
-    return programme
+    return graph
 
 
 def flows(count: int, seconds: float = 1.0, share: float = 1.0) -> Timeline:
     """So many tasks on streams of their own that use the same port."""
-    programme = Programme()
-    device = programme.device("device")
-    port = programme.resource()
+    graph = TaskGraph()
+    device = graph.device("device")
+    port = graph.resource()
     for number in range(count):
-        stream = programme.stream(device, str(number))
-        programme.add("flow", FLOW, seconds, [stream], (), [Use(port, share)])
-    return run(programme)
+        stream = graph.stream(device, str(number))
+        graph.add("flow", FLOW, seconds, [stream], (), [Use(port, share)])
+    return run(graph)
 
 
-@given(programmes(), st.booleans())
-def test_tasks_keep_the_order_of_streams_and_needs(programme: Programme, contention: bool) -> None:
-    timeline = run(programme, contention=contention)
-    assert sorted(timeline.order.tolist()) == list(range(len(programme)))
-    for task, before in enumerate(waits_of(programme).before):
+@given(task_graphs(), st.booleans())
+def test_tasks_keep_the_order_of_streams_and_needs(graph: TaskGraph, contention: bool) -> None:
+    timeline = run(graph, contention=contention)
+    assert sorted(timeline.order.tolist()) == list(range(len(graph)))
+    for task, before in enumerate(waits_of(graph).before):
         for other in before:
             assert timeline.start_s[task] >= timeline.end_s[other] - 1e-12
 
 
-@given(programmes())
-def test_sharing_never_makes_a_task_shorter_than_it_is_alone(programme: Programme) -> None:
-    timeline = run(programme)
+@given(task_graphs())
+def test_sharing_never_makes_a_task_shorter_than_it_is_alone(graph: TaskGraph) -> None:
+    timeline = run(graph)
     taken = timeline.end_s - timeline.start_s
-    assert (taken >= np.array(programme.seconds) * (1 - 1e-9)).all()
-    alone = run(programme, contention=False)
+    assert (taken >= np.array(graph.seconds) * (1 - 1e-9)).all()
+    alone = run(graph, contention=False)
     assert timeline.step_s >= alone.step_s * (1 - 1e-9)
-    assert alone.end_s - alone.start_s == pytest.approx(programme.seconds)
+    assert alone.end_s - alone.start_s == pytest.approx(graph.seconds)
 
 
-@given(programmes(), st.data())
+@given(task_graphs(), st.data())
 def test_without_sharing_a_shorter_task_never_delays_another(
-    programme: Programme, data: st.DataObject
+    graph: TaskGraph, data: st.DataObject
 ) -> None:
-    before = run(programme, contention=False)
-    task = data.draw(st.integers(0, len(programme) - 1))
-    programme.seconds[task] *= data.draw(st.floats(0, 1))
-    after = run(programme, contention=False)
+    before = run(graph, contention=False)
+    task = data.draw(st.integers(0, len(graph) - 1))
+    graph.seconds[task] *= data.draw(st.floats(0, 1))
+    after = run(graph, contention=False)
     assert (after.end_s <= before.end_s + 1e-12).all()
 
 
@@ -111,14 +111,14 @@ def test_a_flow_that_uses_half_a_port_leaves_room_for_another() -> None:
 
 
 def test_a_flow_speeds_up_when_its_neighbour_is_done() -> None:
-    programme = Programme()
-    device = programme.device("device")
-    port = programme.resource()
+    graph = TaskGraph()
+    device = graph.device("device")
+    port = graph.resource()
     for number, seconds in enumerate((1.0, 3.0)):
-        stream = programme.stream(device, str(number))
-        programme.add("flow", FLOW, seconds, [stream], (), [Use(port, 1.0)])
+        stream = graph.stream(device, str(number))
+        graph.add("flow", FLOW, seconds, [stream], (), [Use(port, 1.0)])
     # Both at half speed until 2; the long one has 2 left, alone.
-    assert run(programme).end_s == pytest.approx([2.0, 4.0])
+    assert run(graph).end_s == pytest.approx([2.0, 4.0])
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -128,57 +128,57 @@ def test_only_where_transfers_share_a_port_can_a_faster_one_delay_what_matters(
     """What follows the faster transfer meets the one that a long computation waits for."""
     steps = []
     for seconds in (2.0, 1.0):
-        programme = Programme()
-        device = programme.device("device")
-        compute, first, second = (programme.stream(device, name) for name in "abc")
-        uses = [Use(programme.resource(), 1.0)] if shared else []
-        programme.add("faster", FLOW, seconds, (first,))
-        programme.add("behind it", FLOW, 4.0, (first,), (), uses)
-        made = programme.add("makes", FLOW, 1.0, (compute,))
-        sent = programme.add("matters", FLOW, 1.0, (second,), (made,), uses)
-        programme.add("waits", FLOW, 9.0, (compute,), (sent,))
-        steps.append(run(programme).step_s)
+        graph = TaskGraph()
+        device = graph.device("device")
+        compute, first, second = (graph.stream(device, name) for name in "abc")
+        uses = [Use(graph.resource(), 1.0)] if shared else []
+        graph.add("faster", FLOW, seconds, (first,))
+        graph.add("behind it", FLOW, 4.0, (first,), (), uses)
+        made = graph.add("makes", FLOW, 1.0, (compute,))
+        sent = graph.add("matters", FLOW, 1.0, (second,), (made,), uses)
+        graph.add("waits", FLOW, 9.0, (compute,), (sent,))
+        steps.append(run(graph).step_s)
     assert steps == pytest.approx([11.0, 12.0] if shared else [11.0, 11.0])
 
 
 def test_a_task_of_two_streams_starts_when_it_is_first_in_both() -> None:
-    programme = Programme()
-    one, two = programme.device("one"), programme.device("two")
-    left, right = programme.stream(one, "compute"), programme.stream(two, "compute")
-    programme.add("a", Work("a"), 1.0, [left])
-    programme.add("b", Work("b"), 3.0, [right])
-    both = programme.add("both", Work("c"), 1.0, [left, right])
-    after = programme.add("after", Work("d"), 1.0, [left])
-    timeline = run(programme)
+    graph = TaskGraph()
+    one, two = graph.device("one"), graph.device("two")
+    left, right = graph.stream(one, "compute"), graph.stream(two, "compute")
+    graph.add("a", Activity("a"), 1.0, [left])
+    graph.add("b", Activity("b"), 3.0, [right])
+    both = graph.add("both", Activity("c"), 1.0, [left, right])
+    after = graph.add("after", Activity("d"), 1.0, [left])
+    timeline = run(graph)
     assert timeline.start_s[both] == pytest.approx(3.0)
     assert timeline.start_s[after] == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("contention", [True, False])
 def test_a_circle_of_waiting_tasks_is_named(contention: bool) -> None:
-    programme = Programme()
-    stream = programme.stream(programme.device("device"), "compute")
-    port = programme.resource()
-    first = programme.add("first", Work("a"), 1.0, [stream], (), [Use(port, 1.0)])
-    second = programme.add("second", Work("b"), 1.0, [stream])
-    programme.need(first, second)
+    graph = TaskGraph()
+    stream = graph.stream(graph.device("device"), "compute")
+    port = graph.resource()
+    first = graph.add("first", Activity("a"), 1.0, [stream], (), [Use(port, 1.0)])
+    second = graph.add("second", Activity("b"), 1.0, [stream])
+    graph.need(first, second)
     with pytest.raises(DeadlockError, match="2 tasks wait for one another, among them first"):
-        run(programme, contention=contention)
+        run(graph, contention=contention)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
 def test_a_time_that_cannot_be_is_refused(seconds: float) -> None:
-    programme = Programme()
-    stream = programme.stream(programme.device("device"), "compute")
+    graph = TaskGraph()
+    stream = graph.stream(graph.device("device"), "compute")
     with pytest.raises(ValueError, match="task 'x' takes"):
-        programme.add("x", Work("a"), seconds, [stream])
+        graph.add("x", Activity("a"), seconds, [stream])
 
 
 def test_a_folded_task_takes_as_long_as_its_parts() -> None:
-    programme = Programme()
-    stream = programme.stream(programme.device("device"), "compute")
-    parts = [Part(Work("a"), 1.0), Part(Work("b"), 2.5)]
-    task = programme.add_folded("both", parts, [stream])
-    assert programme.seconds[task] == pytest.approx(3.5)
-    assert programme.stretches(task) == tuple(parts)
-    assert all(a.end_s[0] == b.end_s[0] for a, b in pairwise([run(programme), run(programme)]))
+    graph = TaskGraph()
+    stream = graph.stream(graph.device("device"), "compute")
+    parts = [Span(Activity("a"), 1.0), Span(Activity("b"), 2.5)]
+    task = graph.add_fused("both", fuse(parts), [stream])
+    assert graph.seconds[task] == pytest.approx(3.5)
+    assert graph.spans_of(task) == tuple(parts)
+    assert all(a.end_s[0] == b.end_s[0] for a, b in pairwise([run(graph), run(graph)]))

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Effects
-from costmodel.simulation.layout_job import LayoutConstants
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.layout_stages import stage_layers
+from costmodel.simulation.layout_step import LayoutConstants
 from costmodel.training.constants import StepConstants
 from costmodel.training.memory import MemoryConstants, charged_bytes, held_logits, memory_use
 from costmodel.training.records import TrainingRun

@@ -112,6 +112,7 @@ def test_pictures_are_written_in_both_forms(
     assert "<dc:date>" not in text
 
 
+@pytest.mark.fast
 def test_another_form_is_refused(found: dict[str, Simulation], tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match=r"'pdf'.*\n.*\n.*\.svg or \.png"):
         save_plot(found["plan"], tmp_path / "a.pdf", "pdf")
@@ -119,6 +120,7 @@ def test_another_form_is_refused(found: dict[str, Simulation], tmp_path: Path) -
     assert plot.FORMATS == ("svg", "png")
 
 
+@pytest.mark.fast
 def test_a_trace_that_no_viewer_opens_is_refused(
     found: dict[str, Simulation], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_synchronous_workers_wait_for_the_slowest_and_others_do_not() -> None:
     assert apart.batches_per_s == pytest.approx(3 / 0.3 + 1 / 1.2)
 
 
+@pytest.mark.fast
 def test_updates_take_their_turn_at_the_servers() -> None:
     training = replace(BASE, servers=100, update_s=0.05)
     assert served_rate(training).step_s == pytest.approx(0.1 + 0.2 + 4 * 0.05)

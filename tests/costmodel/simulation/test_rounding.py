@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from costmodel.simulation.accounting import account_of
 from costmodel.simulation.engine import run
-from costmodel.simulation.programme import Programme, Work
+from costmodel.simulation.task_graph import Activity, TaskGraph
 from topology.units import format_seconds, without_rounding
 
 
@@ -26,13 +26,13 @@ def test_what_is_more_is_told(seconds: float) -> None:
 
 def test_a_device_that_is_never_idle_waits_for_nothing() -> None:
     """The step is a sum of other order than its parts: what is left of it is rounding."""
-    programme = Programme()
-    stream = programme.stream(programme.device("device"), "compute")
-    aside = programme.stream(0, "aside")
+    graph = TaskGraph()
+    stream = graph.stream(graph.device("device"), "compute")
+    aside = graph.stream(0, "aside")
     for number in range(50):
-        programme.add(f"compute {number}", Work("compute forward"), 0.1, [stream])
-    programme.add("moved", Work("gradient sync", "all_reduce", "card"), 0.3, [aside])
-    timeline = run(programme)
+        graph.add(f"compute {number}", Activity("compute forward"), 0.1, [stream])
+    graph.add("moved", Activity("gradient sync", "all_reduce", "card"), 0.3, [aside])
+    timeline = run(graph)
     found = account_of(timeline, math.nextafter(timeline.step_s, math.inf))
     assert found.waiting_s == 0.0
     assert [each.exposed_s for each in found.communication] == [0.0]

@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.simulation.step_in_order import (
-    PASSES,
-    ROUNDS,
-    PassTimes,
-    _run,
-    in_order_s,
-    part_ends_s,
-)
+from costmodel.schedules.closed_form import pipeline_time_s
+from costmodel.schedules.pass_times import PASSES, ROUNDS, PassTimes, _ends_s, part_ends_s
+from costmodel.simulation.step_in_order import in_order_s
 from ir.plan import Pipeline, PipelineStage, SharedParameter
-from planner.stages.chain import pipeline_time_s
 
 PARTS, CHUNKS = st.sampled_from([2, 3, 4]), st.integers(2, 3)
 
@@ -119,4 +113,4 @@ def test_a_long_step_is_extended_without_a_fault(data: st.DataObject, parts: int
     few = PASSES // parts + ROUNDS * parts * 3
     for micro in (few, few + 1, few + 7 * parts + 3):
         told_s = part_ends_s("1f1b", times, parts, micro)
-        assert told_s == pytest.approx(_run("1f1b", times, parts, micro), rel=1e-12)
+        assert told_s == pytest.approx(_ends_s("1f1b", times, parts, micro), rel=1e-12)

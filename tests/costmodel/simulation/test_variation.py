@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from costmodel.simulation.effects import Contention, Effects
 from costmodel.simulation.engine import Timeline, run
-from costmodel.simulation.job import Sharding
-from costmodel.simulation.pipeline import pipeline_programme
+from costmodel.simulation.lowering import Lowered
+from costmodel.simulation.step import Sharding
 from costmodel.simulation.variation import (
     SHAPES,
     Distribution,
@@ -21,7 +21,7 @@ from costmodel.simulation.variation import (
     VariationError,
     varied_steps_s,
 )
-from tests.costmodel.simulation.jobs import block, even_job
+from tests.costmodel.simulation.steps import block, even_step
 
 
 def timeline_of(
@@ -29,9 +29,9 @@ def timeline_of(
 ) -> tuple[Timeline, tuple[int, ...]]:
     own = block(1.0, 2.0, layers=2.0, sync_s=sync_s, gather_s=gather_s)
     sharding = Sharding("network", gather_each_pass=gather_s > 0)
-    job = even_job("1f1b", stages, 4, own, sharding=sharding)
-    step = pipeline_programme(job, Effects(contention=Contention.NONE))
-    return run(step.programme), step.joined
+    step = even_step("1f1b", stages, 4, own, sharding=sharding)
+    lowered = Lowered(step, Effects(contention=Contention.NONE))
+    return run(lowered.graph), tuple(lowered.joins)
 
 
 @given(st.sampled_from(sorted(SHAPES)), st.floats(0, 0.3), st.integers(1, 50))

@@ -10,6 +10,8 @@ from costmodel.training.rows import read_row
 from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
 
+pytestmark = pytest.mark.fast
+
 MAXTEXT = {
     **ROW, "source": "MaxText README", "hardware": "TPU v5e", "model": "MaxText-32B", "tp": "1",
     "pp": "1", "devices": "256", "dp": "256", "global_batch": "1024", "micro_batch": "4",

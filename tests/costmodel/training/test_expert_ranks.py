@@ -9,14 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from costmodel.training.communication import (
-    Group,
-    Links,
-    all_gather_s,
-    all_to_all_s,
-    dispatch_s,
-)
+from costmodel.collectives.two_levels import TwoLevelGroup as Group
+from costmodel.training.communication import links_of, routing_of
 from costmodel.training.layers import routed_copies
+from costmodel.training.rows import expert_remarks
 from costmodel.training.sizes import (
     expert_parameters,
     expert_parts,
@@ -25,7 +21,6 @@ from costmodel.training.sizes import (
     stage_parameters,
     wanted_expert_parts,
 )
-from costmodel.training.stated_size import expert_remarks
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import LLAMA, ROUTED, run
@@ -69,9 +64,8 @@ def test_experts_that_are_split_gather_the_copies_of_all_ranks() -> None:
         forward(SPARSE, split=split) - forward(SPARSE, fast, split=split) for split in (False, True)
     ]
     table = without_latency(RunTable.of([run(SPARSE, tp=4)]))
-    links = Links.of(QUIET)
-    copies = np.array([2.0 * 2048 * 4 * SPARSE.hidden])
-    gather = all_gather_s(table, links, copies, Group(np.array([4.0]), np.array([1.0])))
+    copies, members = np.array([2.0 * 2048 * 4 * SPARSE.hidden]), Group(np.array([4.0]), np.ones(1))
+    gather = links_of(table, QUIET).all_gather_s(copies, members)
     assert moved[1] - moved[0] == pytest.approx(2 * float(gather[0]), rel=1e-6)
 
 
@@ -92,15 +86,15 @@ def test_a_token_crosses_at_most_once_for_each_of_its_experts(
     More: never more than a copy for each, and at most one for each device or server."""
     table = RunTable.of([run(ROUTED, "h100", dp=8, ep=8)])
     members = Group(np.array([2.0**inner]), np.array([2.0**outer]))
-    links, nbytes = Links(np.array([1e9]), np.array([1.0]), np.array([1.0])), np.array([1e9])
     still = replace(table.machine, link_latency_s=np.zeros(1), port_latency_s=np.zeros(1))
-    table = replace(table, machine=still)
+    table, nbytes = replace(table, machine=still), np.array([1e9])
+    links = links_of(table, replace(QUIET, link=1e9, port=1.0))
 
     def once(chosen: float) -> float:
         sizes = {"experts": np.array([128.0]), "experts_per_token": np.array([chosen])}
-        return float(dispatch_s(table.with_columns(sizes), links, nbytes, members)[0])
+        return float(links.dispatch_s(nbytes, members, routing_of(table.with_columns(sizes)))[0])
 
-    copies = float(all_to_all_s(table, links, nbytes, members)[0])
+    copies = float(links.all_to_all_s(nbytes, members)[0])
     assert once(1) == pytest.approx(copies, rel=1e-5)
     assert once(visits) <= visits * copies * (1 + 1e-5)
     assert once(visits) >= once(1)

@@ -10,29 +10,35 @@ from hypothesis import strategies as st
 
 from costmodel.operators import chip_constants
 from costmodel.training.families import family_of
-from costmodel.training.machines import machine, machine_called, machine_of, machines
+from costmodel.training.machines import machine, machine_called, machine_of
 from costmodel.training.records import LayoutError
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import run
-from topology.catalogue import chip_names, named_chip
+from topology.catalogue import named_chip
+from topology.machine_names import known_machines, spelled
+
+pytestmark = pytest.mark.fast
+
+NAMES = list(known_machines())
 
 
-@pytest.mark.parametrize("name", list(machines()))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_machine_answers_to_its_names_and_its_chip(name: str) -> None:
-    known = machines()[name]
-    for each in (name, name.upper(), name.replace("-", "_"), *known.aliases):
-        assert machine_called(each) is known
+    known = known_machines()[name]
+    for each in (name, name.upper(), name.replace("-", "_"), known.cluster, *known.aliases):
+        assert machine_called(each) is machine(name)
 
 
 def test_no_name_stands_for_two_machines() -> None:
-    names = [each for known in machines().values() for each in (known.name, *known.aliases)]
-    assert len({machine_called(each).name for each in names}) == len(machines())
-    assert len(set(names)) == len(names)
+    names: dict[str, str] = {}
+    for known in known_machines().values():
+        for each in {*map(spelled, (known.name, known.cluster, *known.aliases))}:
+            assert names.setdefault(each, known.name) == known.name
 
 
-@pytest.mark.parametrize("name", list(machines()))
+@pytest.mark.parametrize("name", NAMES)
 def test_what_power_allows_is_a_share_of_the_peak(name: str) -> None:
-    known = machines()[name]
+    known = machine(name)
     for each, peak in known.peak_flops.items():
         assert known.peak(each) == peak
         assert known.flops(each) == pytest.approx(known.sustained * peak, rel=1e-12)
@@ -51,13 +57,13 @@ def test_large_products_reach_what_was_measured_of_each_generation() -> None:
         ("h100", "h100_sxm_80g"),
         ("gb200", "gb200_186g"),
     ):
-        known = machines()[name]
+        known = machine(name)
         assert known.products == pytest.approx(reached(chip) / first, abs=0.005)
         table = RunTable.of([replace(run(machine=name), precision="bf16")])
         assert table.machine.products16[0] == known.products
 
 
-@given(st.sampled_from(list(machines())), st.sampled_from(["0", "00", "x", "-pcie"]))
+@given(st.sampled_from(NAMES), st.sampled_from(["0", "00", "x", "-pcie"]))
 def test_a_name_with_more_letters_is_another_machine(name: str, more: str) -> None:
     """No chip is taken for one whose name it begins with; the error names that one."""
     with pytest.raises(LayoutError, match=f"nearest: .*{name}"):
@@ -93,7 +99,7 @@ def test_a_name_with_more_letters_is_another_machine(name: str, more: str) -> No
         ("Atlas 800T A2", "ascend-910b3"),
         ("Atlas 900 A2 PoDc", "ascend-910b"),
         ("Ascend 910B2C", "ascend-910b"),
-        ("CloudMatrix384", "ascend-910c"),
+        ("CloudMatrix384", "cloudmatrix384"),
         ("DGX-2", "v100-dgx2"),
         ("TPU v3-256", "tpu-v3"),
         ("NVIDIA H800 80GB", "h800"),
@@ -125,18 +131,38 @@ def test_part_of_a_word_names_none(text: str) -> None:
         machine_of(text)
 
 
-def test_rates_of_narrow_types_are_those_of_the_chip() -> None:
-    """Rows with 8 and 4 bits and plans take the same peaks."""
-    chips = {named_chip(name).family.split(",")[0]: named_chip(name) for name in chip_names()}
-    compared = 0
-    for known in machines().values():
-        peaks = chips[known.family].peak_flops if known.family in chips else {}
-        for short, name in (("fp8", "float8"), ("fp4", "float4")):
-            assert (name in peaks) <= (short in known.peak_flops)
-            if name in peaks:
-                assert known.peak_flops[short] == pytest.approx(peaks[name], rel=1e-3)
-                compared += 1
-    assert compared >= 10
+@pytest.mark.parametrize("name", NAMES)
+def test_rates_are_those_of_the_chip(name: str) -> None:
+    """Rows of published runs and plans take the same peaks and the same memory."""
+    known, chip = machine(name), named_chip(known_machines()[name].chip)
+    assert known.memory_bytes_per_s == chip.memory_bandwidth_bytes_per_s
+    assert known.usable_bytes + known.reserved_bytes == chip.memory_bytes
+    for short, dtype in (("fp8", "float8"), ("fp4", "float4"), ("fp16", "float16")):
+        assert known.peak_flops.get(short) == chip.peak_flops.get(dtype)
+
+
+def test_links_and_ports_are_those_of_the_cluster() -> None:
+    """What follows from links, ports that are shared, parts of servers, and tori."""
+    assert machine("h100").link_bytes_per_s == 450e9
+    assert machine("v100-32g").link_bytes_per_s == 2 * 25e9
+    assert machine("ascend-910c").port_bytes_per_s == 50e9 / 2, "two dies on a port"
+    assert machine("cloudmatrix384").port_bytes_per_s == 196e9
+    rings = machine("ascend-910a")
+    assert (rings.mesh, rings.meshed, rings.ring_bytes_per_s) == (True, 4, 64e9)
+    assert machine("v100-dgx1").ring_bytes_per_s == 6 * 25e9
+    modules = machine("atlas-200t-a2-box16")
+    assert modules.meshed == 8
+    assert 32e9 < modules.ring_bytes_per_s < 7 * 28e9
+    torus = machine("tpu-v4")
+    assert not torus.mesh
+    assert torus.link_bytes_per_s == pytest.approx(6 * 45e9)
+
+
+def test_only_what_published_runs_ask_for_differs_from_the_cluster() -> None:
+    """The start of a collective inside a server is a field of its own."""
+    assert machine("a100-80g").link_latency_s == pytest.approx(25e-6)
+    assert machine("a100-80g").port_latency_s == pytest.approx(14e-6)
+    assert machine("ascend-910a").link_latency_s == pytest.approx(2e-6)
 
 
 def test_tpus_before_the_v6e_reach_more_of_their_peak() -> None:

@@ -14,6 +14,8 @@ from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
 from tests.costmodel.training.test_rows import ROW
 
+pytestmark = pytest.mark.fast
+
 BARE = MemoryConstants(context_bytes=0.0)
 
 

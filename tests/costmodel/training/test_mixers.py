@@ -24,8 +24,8 @@ from costmodel.training.sizes import mixer_inward, model_parameters
 from costmodel.training.stacks import software_flags
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
-from planner.asking.training_model import training_model
-from planner.whatif.layout_space import rows_of
+from planner.requests.training_models import training_model
+from planner.whatif.layouts import rows_of
 from tests.costmodel.simulation.runs import DELTA, DENSE, LLAMA, ROUTED, STATES, small_run
 from tests.costmodel.training.test_rows import ROW
 from tests.importers.mixed_configurations import NANO_PATTERN, NEMOTRON_3_NANO, QWEN3_NEXT
@@ -241,6 +241,7 @@ def test_heads_of_keys_are_repeated_where_ranks_are_more() -> None:
     assert columns(16) == pytest.approx(columns(8) / 2 + 128)
 
 
+@pytest.mark.fast
 def test_layouts_are_tried_that_divide_the_heads_of_mixers() -> None:
     odd = replace(STATES, mixer=Mixer(MixerKind.MAMBA2, 3, 6, 2, 128, 64))
     assert set(rows_of(small_run(odd), 8, {})[:, 0].tolist()) == {1.0, 2.0}
@@ -290,6 +291,7 @@ def test_gates_and_latent_experts_have_their_parameters() -> None:
     assert less == routed * (experts - 2 * DELTA.hidden * DELTA.expert_hidden)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("model", [STATES, DELTA])
 def test_both_counts_of_operations_agree(model: TrainingModel) -> None:
     """Of the baseline and of the simulation, but for the choice of experts and normalisation."""

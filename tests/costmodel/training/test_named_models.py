@@ -20,7 +20,7 @@ from costmodel.training.rows import read_row
 from costmodel.training.sizes import gathered_parameters, model_parameters
 from costmodel.training.step import step_times, times_in_turn
 from costmodel.training.table import RunTable
-from planner.asking.training_model import training_model
+from planner.requests.training_models import training_model
 from tests.costmodel.simulation.runs import LLAMA, ROUTED, STATES, small_run
 from tests.importers.mixed_configurations import (
     NEMOTRON_3_NANO,

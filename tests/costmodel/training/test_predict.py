@@ -110,6 +110,7 @@ def test_constants_of_others_leave_room_for_what_others_were_off(
     assert own.low_s > own.step_s * np.exp(-0.33)
 
 
+@pytest.mark.fast
 def test_software_that_nobody_names_counts_once() -> None:
     """Its constants are others' because nobody names it: the interval is not widened for both."""
     unnamed = replace(run(tp=8), profile="pytorch", machine="h100")
@@ -132,6 +133,7 @@ def test_a_run_belongs_to_the_family_of_its_stack_and_chips() -> None:
     assert block_of(run(tp=8, dp=2)) == "megatron-ampere, several servers"
 
 
+@pytest.mark.fast
 def test_a_fit_finds_the_constants_that_made_the_times() -> None:
     start = general_constants()
     truth = replace(start, matmul=0.6, host_s=1e-3, link=0.4)
@@ -149,6 +151,7 @@ def test_priors_hold_constants_that_no_row_moves() -> None:
     assert found.ep_hidden == pytest.approx(start.ep_hidden, abs=1e-3)
 
 
+@pytest.mark.fast
 def test_constants_at_a_limit_are_named() -> None:
     edge = replace(general_constants(), link=PRIORS["link"].high)
     assert at_limit(edge, ("link", "matmul")) == ("link",)
@@ -165,6 +168,7 @@ def test_leaving_a_model_out_leaves_its_rows_out() -> None:
     assert np.all(found.plain_unseen_s[-2:] < 0.75 * times[-2:])
 
 
+@pytest.mark.fast
 def test_a_layout_that_is_left_out_is_not_seen() -> None:
     """One layout that takes longer than the others say is predicted like the others."""
     runs = [run(GPT, tp=tp, dp=dp) for tp in (1, 2, 4) for dp in (1, 2, 4, 8)]
@@ -238,6 +242,7 @@ def test_a_calibration_of_an_earlier_version_is_told_as_such() -> None:
         parse_calibration(yaml.safe_dump(file))
 
 
+@pytest.mark.fast
 def test_one_pair_of_ends_stands_for_known_and_new_runs() -> None:
     """So that calibrations of a user's own from before both were told apart still hold."""
     text = calibration_yaml(shipped_calibration())

@@ -11,6 +11,8 @@ from costmodel.training.stacks import software_flags
 from costmodel.training.table import RunTable
 from tests.costmodel.training.test_rows import ROW
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize(
     ("notes", "told"),

@@ -9,6 +9,8 @@ from costmodel.training.rows import read_row
 from costmodel.training.stacks import software_flags
 from costmodel.training.table import RunTable
 
+pytestmark = pytest.mark.fast
+
 ROW = {
     "id": "one",
     "source": "Ascend/MindSpeed-LLM@v1.0.0",

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.training.communication import (
-    Group,
-    Links,
-    all_gather_s,
-)
+from costmodel.collectives.two_levels import TwoLevelGroup as Group
+from costmodel.training.communication import links_of
 from costmodel.training.constants import StepConstants
 from costmodel.training.layers import layer_times
 from costmodel.training.machines import MachineRates, machine
@@ -239,10 +236,9 @@ def test_some_devices_of_a_server_reach_the_ports_through_the_host(
     """A fourth of the rate for two or four of eight; one alone and all eight need no detour."""
     table = without_latency(RunTable.of([run()]))
     members, nbytes = Group(np.array([inner]), np.array([4.0])), np.array([1e9])
-    one = np.array([1.0])
     near, detour, inside = (
-        float(all_gather_s(table, Links(one, port, share), nbytes, members)[0])
-        for port, share in ((one, one), (one, one / 4), (one * 1e9, one))
+        float(links_of(table, StepConstants(link=1, **each)).all_gather_s(nbytes, members)[0])
+        for each in ({"port": 1}, {"port": 1, "strided": 1 / 4}, {"port": 1e9})
     )
     assert detour - inside == pytest.approx(slower * (near - inside), rel=1e-6)
 
@@ -322,6 +318,6 @@ def test_states_on_the_host_come_and_go() -> None:
 def test_more_cards_than_a_mesh_joins_go_around_rings(ranks: int, rate: float) -> None:
     table = without_latency(RunTable.of([run(machine="ascend-910a")]))
     members = Group(np.array([float(ranks)]), np.array([1.0]))
-    links = Links(np.array([0.5]), np.array([0.5]), np.array([1.0]))
-    seconds = all_gather_s(table, links, np.array([1e9]), members)
+    links = links_of(table, StepConstants(link=0.5, port=0.5))
+    seconds = links.all_gather_s(np.array([1e9]), members)
     assert seconds[0] == pytest.approx((ranks - 1) / ranks * 1e9 / (0.5 * rate), rel=1e-9)

@@ -24,7 +24,6 @@ def blocks() -> None:
     """Each block as the helper writes it, and the Transformer as JAX itself does."""
     for name, (function, arguments) in BLOCKS.items():
         (HERE / f"{name}.mlir").write_text(traced(function, arguments))
-        (HERE / f"{name}.jaxpr").write_text(traced(function, arguments, jaxpr=True))
     function, arguments = BLOCKS["transformer"]
     lowered = jax.jit(function).lower(*arguments)
     text = re.sub(r'loc\("/[^\n]*', "loc(unknown)", lowered.as_text(debug_info=True))
@@ -42,7 +41,6 @@ def operators() -> None:
                 _numbers(v) for v in jax.tree_util.tree_leaves(jax.jit(function)(*operands))
             ],
             "text": jax.jit(function, keep_unused=True).lower(*operands).as_text(),
-            "jaxpr": f"{jax.make_jaxpr(function)(*operands)}\n",
         }
         found.append(record)
     _write("operators", found)
@@ -58,7 +56,6 @@ def training() -> None:
             "operands": [_numbers(v) for v in jax.tree_util.tree_leaves(arguments)],
             "results": [_numbers(v) for v in [value, *jax.tree_util.tree_leaves(slopes)]],
             "text": traced(loss, arguments, gradients=True),
-            "jaxpr": traced(loss, arguments, gradients=True, jaxpr=True),
         }
         found.append(record)
     _write("training", found)

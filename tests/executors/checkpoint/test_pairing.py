@@ -16,6 +16,8 @@ from ir.slicing import Grid, whole_slicing
 from tests.executors.checkpoint.files import BFLOAT16, assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, saved, slicing
 
+pytestmark = pytest.mark.fast
+
 Arrays = dict[str, NDArray[Any]]
 ROWS, COLUMNS = Grid((2,), ((0,), ())), Grid((2,), ((), (0,)))
 DRAW = np.random.default_rng(4)

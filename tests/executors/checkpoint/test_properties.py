@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from executors.checkpoint.needs import needs
-from executors.checkpoint.pairing import Request
+from executors.checkpoint.pairing import Request, needs
 from executors.checkpoint.source import read_source
 from ir.slicing import Grid, Slicing, box_dims, whole_slicing
 from ir.transfers import traffic

@@ -13,12 +13,14 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_slicing import plan_slicing
 from ir.slicing import Slicing
-from planner.changeover import changeover
-from planner.stages.menu import Shape
+from planner.pipeline.space import Configuration
+from planner.repricing.migration_cost import changeover
 from tests.builders import GraphBuilder
 from tests.executors.checkpoint.files import Arrays, assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, saved
 from tests.executors.drawn_stages import drawn_stages
+
+pytestmark = pytest.mark.fast
 
 
 def network() -> OpGraph:
@@ -33,7 +35,7 @@ def network() -> OpGraph:
 
 
 def planned(stages: int, seed: int, chunks: int = 1) -> Plan:
-    shape = Shape(stages, 4, 4, chunks)
+    shape = Configuration(stages, 4, 4, chunks)
     return drawn_stages(network(), 8, shape, "generic", seed, "auto" if chunks == 1 else "0")
 
 
@@ -54,7 +56,7 @@ def test_from_two_stages_to_four_and_back_is_the_identity(
 ) -> None:
     two, four = (plan_slicing(planned(stages, seed)) for stages in (2, 4))
     if seed == 2:
-        unequal = Shape(3, 4, 4, sizes=(4, 2, 2))
+        unequal = Configuration(3, 4, 4, sizes=(4, 2, 2))
         four = plan_slicing(drawn_stages(network(), 8, unequal, "generic", seed))
     whole = arrays(two)
     start = saved(folder / "two", whole, two, suffix)
@@ -68,7 +70,7 @@ def test_from_two_stages_to_four_and_back_is_the_identity(
 
 def test_optimizer_states_in_parts_come_back_in_parts(folder: Path) -> None:
     """ZeRO 1: a state lies in more parts than its parameter."""
-    plans = [drawn_stages(network(), 8, Shape(p, 4, 4), "generic", 2, "1") for p in (2, 4)]
+    plans = [drawn_stages(network(), 8, Configuration(p, 4, 4), "generic", 2, "1") for p in (2, 4)]
     two, four = map(plan_slicing, plans)
     assert two.states
     assert four.states
@@ -110,6 +112,6 @@ def test_what_it_costs_to_change_the_number_of_stages() -> None:
     assert there.traffic.moved_bytes > 0
     assert there.time_s > 0
     assert there.traffic.lost_bytes == 0
-    smaller = drawn_stages(network(), 4, Shape(2, 4, 4), "generic", 0)
+    smaller = drawn_stages(network(), 4, Configuration(2, 4, 4), "generic", 0)
     gone = changeover(two, smaller, lost=[4, 5, 6, 7])
     assert gone.traffic.lost_bytes > 0

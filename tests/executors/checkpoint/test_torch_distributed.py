@@ -18,6 +18,8 @@ from ir.slicing import Grid, whole_slicing
 from tests.executors.checkpoint.files import BFLOAT16, assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, slicing
 
+pytestmark = pytest.mark.fast
+
 SAVED = Path(__file__).parents[2] / "data" / "torch_distributed" / "checkpoint"
 WHOLE = np.arange(35, dtype=np.float32).reshape(7, 5)
 WANTED: dict[str, Any] = {

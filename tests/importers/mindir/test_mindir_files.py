@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporters.mindspore_primitives import PRIMITIVES
 from importers.errors import ModelError
 from importers.mindir.flattening import PASSED
 from importers.mindir.reading import constant_values, import_mindir, mindir_facts
-from importers.mindir.scopes import cell_path
 from importers.mindir.table import table
+from importers.mindir.translation import cell_path
 from importers.model_file import import_model_file, model_format
+from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import annotation
-from planner.annotation import annotated
+from planner.constraints.operator_rules import annotated
 from tests.importers.mindir.crafted import function, message, model, node, shape, tensor, written
+
+pytestmark = pytest.mark.fast
 
 DATA = Path(__file__).parents[2] / "data" / "mindir"
 

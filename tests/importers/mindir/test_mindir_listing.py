@@ -10,6 +10,8 @@ from importers.errors import ModelError
 from importers.mindir.listing import listed_primitives
 from importers.mindir.reading import import_mindir
 
+pytestmark = pytest.mark.fast
+
 MINDIR = Path(__file__).parents[2] / "data" / "mindir"
 
 

@@ -45,6 +45,7 @@ def written(name: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.fast(every=True)
 @pytest.mark.parametrize("name", CASES)
 def test_a_primitive_computes_what_mindspore_computes(name: str, tmp_path: Path) -> None:
     path = written(name, tmp_path)
@@ -82,6 +83,7 @@ def _computed(name: str, folder: Path, operands: list[Array]) -> Array:
     return run_graph(graph, dict(zip(graph.inputs, operands, strict=True)))[-1]
 
 
+@pytest.mark.fast
 def test_attention_hides_what_the_mask_marks(tmp_path: Path) -> None:
     """MindSpore runs it on Ascend only: the definition takes its place."""
     operands = [array_of(r) for r in CASES["FlashAttentionScore"]["operands"]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from importers.errors import ModelError
+from importers.facts import OpenDim
 from importers.mindir.file import open_model
 from importers.mindir.flattening import Flat, flattened
 from importers.mindir.listing import listed_primitives
@@ -18,6 +19,8 @@ from importers.mindir.sizes import OPEN, open_dimensions, sized
 from importers.model_file import model_format
 from ir.symbols import Symbol
 from tests.importers.mindir.crafted import message
+
+pytestmark = pytest.mark.fast
 
 DATA = Path(__file__).parents[2] / "data" / "mindir"
 OPEN_FILE = DATA / "open.mindir"
@@ -52,7 +55,7 @@ def test_sizes_follow_from_those_of_the_inputs(name: str) -> None:
     found = flat(name)
     rows = next(iter(found.inputs.values())).dims[0]
     told = opened(found, rows)
-    bind = {each: rows for _, _, each in open_dimensions(told)}
+    bind = {each.name: rows for each in open_dimensions(told)}
     assert bind
     assert OPEN in {size for dims in dims_of(told) for size in dims}
     assert dims_of(sized(told, bind)) == dims_of(found)
@@ -77,7 +80,7 @@ def test_a_range_gives_variants() -> None:
 
 
 def test_facts_name_the_open_dimensions() -> None:
-    assert mindir_facts(OPEN_FILE).open_dims == (("x", 0, "x.0"),)
+    assert mindir_facts(OPEN_FILE).open_dims == (OpenDim("x", 0, "x.0"),)
     assert [each.name for each in model_format(OPEN_FILE).facts(OPEN_FILE).open_dims] == ["x.0"]
 
 

@@ -28,4 +28,4 @@ def array_of(record: Mapping[str, Any]) -> Array:
 
 def constants_of(graph: OpGraph, program: Program) -> dict[str, Array]:
     names = [n for n, t in graph.tensors.items() if t.role is Role.CONSTANT]
-    return model_values(translated(program).model, names)
+    return model_values(translated(program)[0].model, names)

@@ -15,7 +15,6 @@ import pytest
 from importers.stablehlo.parsing import parsed
 from importers.stablehlo.reading import graph_of, program_of
 from importers.stablehlo.table import CONTROL, TABLE
-from ir.graph import Role
 from ir.normalise import normalise, use_stored_statistics
 from ir.ops import is_known
 from tests.importers.imported import run_graph
@@ -25,21 +24,10 @@ CASES: Mapping[str, Mapping[str, Any]] = {case["name"]: case for case in recorde
 STEPS: Mapping[str, Mapping[str, Any]] = {case["name"]: case for case in recorded("training")}
 
 
-FORMS = pytest.mark.parametrize("form", ["text", "jaxpr"])
-"""StableHLO, or the jaxpr that it was lowered from."""
-
-
-CLOSED_OVER = {"numbers", "many numbers", "convert"}
-"""Cases with arrays that the function closes over: a jaxpr tells their types alone."""
-
-
-def check(case: Mapping[str, Any], form: str) -> None:
-    program = program_of(case[form], "case", case["name"])
+def check(case: Mapping[str, Any]) -> None:
+    program = program_of(case["text"], "case", case["name"])
     graph = use_stored_statistics(graph_of(program))
     assert [op.kind for op in graph.ops if not is_known(op.kind)] == []
-    if form == "jaxpr" and case["name"] in CLOSED_OVER:
-        assert {t.role for t in graph.tensors.values()} >= {Role.CONSTANT}
-        return
     names = [given.name for given in program.signature.arguments]
     given = dict(zip(names, map(array_of, case["operands"]), strict=True))
     values = {n: a for n, a in given.items() if n in graph.tensors}
@@ -50,39 +38,36 @@ def check(case: Mapping[str, Any], form: str) -> None:
         np.testing.assert_allclose(array, expected, rtol=2e-5, atol=2e-5)
 
 
-@FORMS
+@pytest.mark.fast(every=True)
 @pytest.mark.parametrize("name", CASES)
-def test_an_operation_computes_what_jax_computes(name: str, form: str) -> None:
-    check(CASES[name], form)
+def test_an_operation_computes_what_jax_computes(name: str) -> None:
+    check(CASES[name])
 
 
-@FORMS
 @pytest.mark.parametrize("name", STEPS)
-def test_a_training_step_computes_what_jax_computes(name: str, form: str) -> None:
-    check(STEPS[name], form)
+def test_a_training_step_computes_what_jax_computes(name: str) -> None:
+    check(STEPS[name])
 
 
-@FORMS
 @pytest.mark.parametrize("name", STEPS)
-def test_gradients_belong_to_their_parameters(name: str, form: str) -> None:
-    graph = graph_of(program_of(STEPS[name][form], "case", name))
+def test_gradients_belong_to_their_parameters(name: str) -> None:
+    graph = graph_of(program_of(STEPS[name]["text"], "case", name))
     assert {graph.tensors[p].dims for p in graph.gradients}
     assert set(graph.gradients) == {t.name for t in graph.parameters}
     for parameter, slope in graph.gradients.items():
         assert graph.tensors[parameter].dims == graph.tensors[slope].dims
 
 
-@FORMS
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("name", "key_heads"), [("attention", 4), ("causal attention", 4), ("grouped attention", 2)]
 )
-def test_attention_is_one_operator(name: str, key_heads: int, form: str) -> None:
-    graph = normalise(graph_of(program_of(CASES[name][form], "case", name)))
+def test_attention_is_one_operator(name: str, key_heads: int) -> None:
+    graph = normalise(graph_of(program_of(CASES[name]["text"], "case", name)))
     (attention,) = (op for op in graph.ops if op.kind == "Attention")
     assert [graph.tensors[n].dims[1] for n in attention.inputs[:3]] == [4, key_heads, key_heads]
 
 
-@FORMS
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
@@ -93,8 +78,8 @@ def test_attention_is_one_operator(name: str, key_heads: int, form: str) -> None
         ("lookup", {"Gather"}), ("take", {"Gather"}), ("argmax", {"ArgMax", "Cast"}),
     ],
 )  # fmt: skip
-def test_what_is_written_small_is_recognised(name: str, kinds: set[str], form: str) -> None:
-    graph = graph_of(program_of(CASES[name][form], "case", name))
+def test_what_is_written_small_is_recognised(name: str, kinds: set[str]) -> None:
+    graph = graph_of(program_of(CASES[name]["text"], "case", name))
     assert {op.kind for op in graph.ops} - {"Squeeze", "Reshape"} == kinds
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from importers.errors import ModelError
 from importers.jax_names import short_name
 from importers.model_file import import_model_file, model_format
 from importers.stablehlo.locations import scope_of
@@ -151,3 +152,11 @@ def test_images_with_channels_last_are_planned_as_with_channels_first() -> None:
     }} }}"""
     kinds = [op.kind for op in graph_of(program_of(text, "m", "m.mlir")).ops]
     assert kinds == ["Transpose", "Transpose", "Conv", "Tanh", "Conv", "Transpose"]
+
+
+def test_a_jaxpr_is_refused_with_the_way_to_write_stablehlo(tmp_path: Path) -> None:
+    path = tmp_path / "model.jaxpr"
+    path.write_text("{ lambda ; a:f32[8]. let b:f32[8] = exp a in (b,) }")
+    with pytest.raises(ModelError, match=r"jax\.jit\(f\)\.lower") as refused:
+        import_model_file(path)
+    assert "model.jaxpr is a jaxpr" in refused.value.what

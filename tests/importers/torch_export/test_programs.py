@@ -15,9 +15,11 @@ from importers.torch_export import constant_values, import_torch
 from ir.graph import Role
 from ir.ops import is_described
 from ir.symbols import Symbol, with_divisors
-from planner.annotation import annotated
+from planner.constraints.operator_rules import annotated
 from tests.importers.torch_export.hostile import fx_graph, refused
 from tests.importers.torch_export.recorded import DATA, array_of
+
+pytestmark = pytest.mark.fast
 
 
 @pytest.mark.parametrize("names", [("s77", "s27"), ("x.0", "x.1")])

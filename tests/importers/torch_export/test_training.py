@@ -17,6 +17,8 @@ from ir.ops import is_known
 from tests.importers.imported import run_graph
 from tests.importers.torch_export.recorded import DATA, array_of, constants_of, recorded
 
+pytestmark = pytest.mark.fast
+
 CASES: Mapping[str, Mapping[str, Any]] = {case["name"]: case for case in recorded("training")}
 
 

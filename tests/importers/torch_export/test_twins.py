@@ -19,6 +19,8 @@ from planner.search import search
 from tests.importers.torch_export.twins import TWINS
 from topology.catalogue import named_cluster
 
+pytestmark = pytest.mark.fast
+
 DATA = Path(__file__).parents[2] / "data" / "torch"
 FILES = [(b, f) for b in TWINS for f in (".pt2", ".fx.json") if (DATA / f"{b}{f}").exists()]
 FAST = SearchRequest(solver="dynamic_programming", time_limit_s=None)

@@ -16,6 +16,8 @@ from importers.transformers.fillings import (
     waves,
 )
 
+pytestmark = pytest.mark.fast
+
 
 def test_numbers_and_positions() -> None:
     assert filled(2.5)((2, 1)).tolist() == [[2.5], [2.5]]

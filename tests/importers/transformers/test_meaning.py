@@ -14,6 +14,8 @@ from ir.graph import OpGraph, Role
 from tests.importers.configurations import SMALL
 from tests.importers.imported import run_graph
 
+pytestmark = pytest.mark.fast
+
 Array = NDArray[Any]
 ROWS = 6
 

@@ -16,6 +16,8 @@ from ir.graph import Role
 from tests.importers.configurations import SMALL_MIXED
 from tests.importers.imported import run_graph
 
+pytestmark = pytest.mark.fast
+
 Array = NDArray[Any]
 Weights = dict[str, Array]
 BATCH, ROWS = 2, 6

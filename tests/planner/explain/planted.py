@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ir.graph import OpGraph
-from planner.dialects import TARGETS
-from planner.explain.case import Case, posed_case
-from planner.explain.subject import Subject
-from planner.liveness import analyse
-from planner.lowered import Lowered, NodeKind, Setting
-from planner.lowering import lower
-from planner.preparation import input_layouts, prepare
+from planner.candidates.dialects import TARGETS
+from planner.explain.plan_problem import PlanProblem
+from planner.explain.plan_request import pin_holds
+from planner.explain.reasons import Subject
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Lowered, NodeKind, Setting
+from planner.pipeline.preparation import input_layouts, prepare
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.request import Cuts, SearchRequest
 from topology.catalogue import named_machine
@@ -28,7 +29,7 @@ RAISED = 20.0
 class Planted:
     """A plan that a planted cause forced away from a candidate."""
 
-    case: Case
+    case: PlanProblem
     node: int
     """The node that would have the candidate, but for the cause."""
     candidate: int
@@ -54,10 +55,11 @@ def lowered_model(graph: OpGraph, target: str, devices: int = 16) -> Lowered:
     return lower(liveness, setting)
 
 
-def solved(lowered: Lowered, pins: tuple[tuple[str, Cuts], ...] = ()) -> Case:
+def solved(lowered: Lowered, pins: tuple[tuple[str, Cuts], ...] = ()) -> PlanProblem:
     """The best plan of a problem as a case."""
-    blank = posed_case(lowered, (0,) * len(lowered.nodes), pins)
-    return posed_case(lowered, blank.posed.thorough().answer().choice, pins)
+    holds = tuple(pin_holds(lowered.liveness.graph, lowered, pins))
+    blank = PlanProblem.of(lowered, (0,) * len(lowered.nodes), holds)
+    return PlanProblem.of(lowered, blank.posed.thorough().answer().choice, holds)
 
 
 def operators(lowered: Lowered) -> Iterator[int]:

@@ -9,9 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.explain import CauseKind, Hold, why_candidate
+from planner.explain import Hold, ObstacleKind, why_candidate
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, solver_by_name
+
+pytestmark = pytest.mark.fast
 
 NODES, WAYS = 6, 3
 RAISED = 5.0
@@ -38,26 +40,26 @@ def best(problem: Problem) -> tuple[int, ...]:
     return choice
 
 
-def node_raised(problem: Problem, node: int, own: int) -> tuple[Problem, CauseKind, int]:
+def node_raised(problem: Problem, node: int, own: int) -> tuple[Problem, ObstacleKind, int]:
     tables = list(problem.node_tables)
     time_s = tables[node].time_s.copy()
     time_s[own] += RAISED
     tables[node] = replace(tables[node], time_s=time_s)
-    return replace(problem, node_tables=tuple(tables)), CauseKind.NODE, node
+    return replace(problem, node_tables=tuple(tables)), ObstacleKind.NODE, node
 
 
-def edge_raised(problem: Problem, node: int, own: int) -> tuple[Problem, CauseKind, int]:
+def edge_raised(problem: Problem, node: int, own: int) -> tuple[Problem, ObstacleKind, int]:
     tables, edge = list(problem.edge_tables), min(node, NODES - 2)
     time_s = tables[edge].time_s.copy()
     time_s[(own, slice(None)) if edge == node else (slice(None), own)] += RAISED
     tables[edge] = replace(tables[edge], time_s=time_s)
-    return replace(problem, edge_tables=tuple(tables)), CauseKind.EDGE, edge
+    return replace(problem, edge_tables=tuple(tables)), ObstacleKind.EDGE, edge
 
 
 @pytest.mark.parametrize("raised", [node_raised, edge_raised])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_raised_cost_is_named(
-    seed: int, raised: Callable[[Problem, int, int], tuple[Problem, CauseKind, int]]
+    seed: int, raised: Callable[[Problem, int, int], tuple[Problem, ObstacleKind, int]]
 ) -> None:
     problem = chain(seed)
     node, before = seed % NODES, best(problem)
@@ -76,7 +78,7 @@ def test_a_limit_is_named_where_it_moves_a_choice(seed: int) -> None:
     moved = [i for i in range(NODES) if after[i] != before[i]]
     for node in moved[:1]:
         found = why_candidate(tight, node, before[node])
-        assert found[0].kind is CauseKind.MEMORY
+        assert found[0].kind is ObstacleKind.MEMORY
         assert found[0].is_decisive
 
 
@@ -86,7 +88,7 @@ def test_a_hold_is_named_and_one_that_costs_nothing_is_not() -> None:
     other = (before[2] + 1) % WAYS
     holds = (Hold("free", {4: np.array([before[4]])}), Hold("pin", {2: np.array([other])}))
     found = why_candidate(problem, 2, before[2], holds)
-    assert [(each.kind, each.index) for each in found] == [(CauseKind.HOLD, 1)]
+    assert [(each.kind, each.index) for each in found] == [(ObstacleKind.HOLD, 1)]
     assert math.isinf(found[0].share_s)
     assert found[0].is_decisive
 

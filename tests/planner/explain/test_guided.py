@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import planner.explain.operator as operator_module
-from planner.explain.case import Case, posed_case
 from planner.explain.guided import at_prices
-from planner.explain.memory_price import MemoryPrices, memory_prices
 from planner.explain.operator import explained, guided
-from planner.explain.subject import Subject
-from planner.lowered import Lowered
-from planner.restriction import restricted
+from planner.explain.plan_problem import PlanProblem
+from planner.explain.reasons import Subject
+from planner.explain.restricted_problem import MemoryPrices, memory_prices
+from planner.lowering.lowered import Lowered
+from planner.reduction.restriction import restricted
 from planner.solvers import Budget, solver_by_name
 from tests.builders import mlp
 from tests.planner.explain.planted import limited, lowered_model, moved, operators, solved
@@ -29,9 +29,9 @@ def lowered(request: pytest.FixtureRequest) -> Lowered:
 
 
 @pytest.fixture(scope="module")
-def tight(lowered: Lowered) -> tuple[Case, MemoryPrices]:
-    blank = posed_case(lowered, (0,) * len(lowered.nodes))
-    case = posed_case(lowered, blank.posed.thorough().answer().choice)
+def tight(lowered: Lowered) -> tuple[PlanProblem, MemoryPrices]:
+    blank = PlanProblem.of(lowered, (0,) * len(lowered.nodes))
+    case = PlanProblem.of(lowered, blank.posed.thorough().answer().choice)
     return case, memory_prices(case.posed)
 
 
@@ -41,7 +41,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_module, "SMALL", 0)
 
 
-def exact(case: Case, number: int, candidates: list[int]) -> tuple[float, float]:
+def exact(case: PlanProblem, number: int, candidates: list[int]) -> tuple[float, float]:
     """Cost and bound of the best with these candidates that fits."""
     posed = case.posed
     allowed = posed.allowed({number: np.array(candidates, dtype=np.intp)})
@@ -51,7 +51,7 @@ def exact(case: Case, number: int, candidates: list[int]) -> tuple[float, float]
 
 
 @pytest.mark.usefixtures("large")
-def test_near_answers_fit_and_their_bounds_hold(tight: tuple[Case, MemoryPrices]) -> None:
+def test_near_answers_fit_and_their_bounds_hold(tight: tuple[PlanProblem, MemoryPrices]) -> None:
     case = guided(*tight)
     assert case.posed.guide is not None
     for number in operators(case.lowered):
@@ -68,7 +68,8 @@ def test_near_answers_fit_and_their_bounds_hold(tight: tuple[Case, MemoryPrices]
                 assert math.isinf(best_s)
 
 
-def test_the_price_bounds_everything_that_fits(tight: tuple[Case, MemoryPrices]) -> None:
+@pytest.mark.fast
+def test_the_price_bounds_everything_that_fits(tight: tuple[PlanProblem, MemoryPrices]) -> None:
     case, prices = tight
     for factor in (0.0, 0.5, 1.0, 2.0):
         allowed = case.posed.allowed()

@@ -9,13 +9,13 @@ import pytest
 from costmodel.memory import Optimizer
 from ir.graph import OpGraph
 from ir.plan import Estimate
-from planner.dialects import TARGETS
+from planner.candidates.dialects import TARGETS
 from planner.explain import Infeasibility, why_infeasible
-from planner.joint import search_whole
+from planner.pipeline.feasibility_probe import FeasibilityProbe
+from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError, SearchRequest
-from planner.search import Ready, made_ready, search
+from planner.search import PreparedModel, prepared_model, search
 from planner.solvers import Solution, Solver, solver_by_name
-from planner.soon import Soon
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_machine
 from topology.cluster import Cluster
@@ -102,7 +102,7 @@ def test_a_decision_that_is_to_blame_is_named() -> None:
         ("decision", "--micro-batch 65536"), ("memory", "activations"),
     ]  # fmt: skip
     assert [fix.change for fix in found.fixes] == ["without --micro-batch 65536"]
-    plan = search_whole(graph, CLUSTER, replace(asked, micro_batch="auto"))
+    plan = search_pipeline(graph, CLUSTER, replace(asked, micro_batch="auto"))
     assert plan.estimate.peak_memory_bytes <= 60e6
 
 
@@ -113,7 +113,7 @@ def test_states_that_their_host_has_no_room_for_are_to_blame() -> None:
     found = why_infeasible(graph, tight, asked, error, MACHINE.cluster)
     assert [r.name for r in found.reasons] == ["--offload on"]
     assert [fix.change for fix in found.fixes] == ["without --offload on"]
-    kept = search_whole(graph, tight, replace(asked, offload="auto"))
+    kept = search_pipeline(graph, tight, replace(asked, offload="auto"))
     assert not any(tensor.host_bytes for tensor in kept.parameters)
 
 
@@ -168,11 +168,11 @@ def test_what_a_trial_shares_is_made_ready_once(
     """Memory, targets, optimizers and devices leave the model as it is; every batch has its own."""
     forms: list[int | None] = []
 
-    def counted(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> Ready:
+    def counted(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> PreparedModel:
         forms.append(request.batch)
-        return made_ready(graph, cluster, request)
+        return prepared_model(graph, cluster, request)
 
-    monkeypatch.setattr("planner.explain.trials.made_ready", counted)
+    monkeypatch.setattr("planner.explain.trials.prepared_model", counted)
     found = explained(SearchRequest(memory_limit_bytes=need * 0.6))
     assert found.complete
     assert len(forms) == len(set(forms))
@@ -189,7 +189,7 @@ def test_only_what_fits_is_solved_for_time(need: float, monkeypatch: pytest.Monk
         solved.append(name)
         return solver_by_name(name)
 
-    monkeypatch.setattr("planner.at_once.solver_by_name", counted)
+    monkeypatch.setattr("planner.pipeline.one_batch.solver_by_name", counted)
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.complete
     assert len(solved) <= 2 * len(found.fixes) + 2
@@ -213,16 +213,16 @@ def test_an_interruption_ends_the_look_with_what_was_found(
 ) -> None:
     request = SearchRequest(memory_limit_bytes=need * 0.6)
     whole = explained(request)
-    tried: list[Soon] = []
+    tried: list[FeasibilityProbe] = []
 
-    def impatient(self: Soon, limit_bytes: float | None = None) -> Estimate | None:
+    def impatient(self: FeasibilityProbe, limit_bytes: float | None = None) -> Estimate | None:
         tried.append(self)
         if len(tried) > number:
             raise KeyboardInterrupt
         return estimate(self, limit_bytes)
 
-    estimate = Soon.estimate
-    monkeypatch.setattr(Soon, "estimate", impatient)
+    estimate = FeasibilityProbe.estimate
+    monkeypatch.setattr(FeasibilityProbe, "estimate", impatient)
     found = explained(request)
     assert found.interrupted
     assert not found.complete
@@ -245,7 +245,7 @@ def test_an_interrupted_solver_that_has_an_answer_ends_the_look_with_it(
     request = SearchRequest(memory_limit_bytes=need * 0.6)
     with pytest.raises(InfeasibleError) as raised:
         search(GRAPH, CLUSTER, request)
-    monkeypatch.setattr("planner.at_once.solver_by_name", lambda _: Interrupted())
+    monkeypatch.setattr("planner.pipeline.one_batch.solver_by_name", lambda _: Interrupted())
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.interrupted
     assert len(found.fixes) == 1
@@ -264,7 +264,7 @@ def test_a_trial_of_stages_looks_for_no_remedy_of_its_own(monkeypatch: pytest.Mo
     def looked(*_: object) -> None:
         raise AssertionError("a look within the look")
 
-    monkeypatch.setattr("planner.joint.with_remedy", looked)
+    monkeypatch.setattr("planner.pipeline.pipeline_search.with_remedy", looked)
     asked = SearchRequest(global_batch=64, pipeline="off", offload="on", zero="0")
     tight = replace(CLUSTER, host_memory_bytes=1)
     error = InfeasibleError("nothing fits", 4e8, 6e7, {}, ())

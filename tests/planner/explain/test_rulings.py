@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from planner.constraints.token_cuts import ruled_out, without
 from planner.explain import why
-from planner.explain.case import case_of
-from planner.explain.subject import Subject
+from planner.explain.plan_problem import problem_of
+from planner.explain.reasons import Subject
 from planner.request import SearchRequest
 from planner.search import search
-from planner.token_cuts import ruled_out, without
 from tests.builders import attention_block
 from topology.catalogue import named_machine
 
@@ -27,7 +27,7 @@ GRAPH = attention_block(batch=16)
 )
 def test_rivals_keep_what_was_ruled_out(request_: SearchRequest, text: str) -> None:
     plan = search(GRAPH, CLUSTER, request_)
-    case = case_of(plan)
+    case = problem_of(plan)
     assert [hold.text for hold in case.posed.holds] == [text]
     left = without(case.lowered, ruled_out(request_, plan.graph)).problem.sizes
     allowed = [len(own) for own in case.posed.allowed()]
@@ -45,4 +45,4 @@ def test_rivals_keep_what_was_ruled_out(request_: SearchRequest, text: str) -> N
 
 def test_what_is_open_holds_nothing() -> None:
     plan = search(GRAPH, CLUSTER, SearchRequest(target="torch"))
-    assert case_of(plan).posed.holds == ()
+    assert problem_of(plan).posed.holds == ()

@@ -6,7 +6,7 @@ import pytest
 
 from ir.plan import Plan
 from planner.explain import Sensitivity, sensitivity
-from planner.explain.case import case_of
+from planner.explain.plan_problem import problem_of
 from planner.request import SearchRequest
 from planner.search import search
 from tests.builders import mlp
@@ -28,10 +28,11 @@ def found(plan: Plan) -> Sensitivity:
 
 def loss(plan: Plan, cluster: Cluster) -> float:
     """Seconds that the plan takes more on a machine than the best one on its mesh there."""
-    case = case_of(plan, cluster)
+    case = problem_of(plan, cluster=cluster)
     return case.plan_answer.cost_s - case.posed.answer().cost_s
 
 
+@pytest.mark.fast
 def test_a_plan_turns_where_it_is_said(plan: Plan, found: Sensitivity) -> None:
     tiers = [each for each in found.ranges if each.quantity.startswith("bandwidth")]
     assert [each.quantity for each in tiers] == ["bandwidth of server", "bandwidth of card"]
@@ -53,6 +54,7 @@ def test_a_plan_turns_where_it_is_said(plan: Plan, found: Sensitivity) -> None:
     assert turns
 
 
+@pytest.mark.fast
 def test_without_a_turn_the_plan_holds_at_the_farthest_value(
     plan: Plan, found: Sensitivity
 ) -> None:

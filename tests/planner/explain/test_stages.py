@@ -10,22 +10,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ir.plan import CAUSE_HOST, Plan
+from ir.plan import Plan
+from ir.plan_enums import Cause
 from ir.plan_file import plan_from_json, plan_to_json
-from ir.plan_stages import part_times, pipeline_of, send_times
-from planner.asking.wishes import with_restriction
+from ir.plan_stages import part_times, send_times
+from planner.candidates.operators import splits_in
 from planner.explain import sensitivity, summary, why, why_not, why_tensor
-from planner.explain.asked import source_of, whole_request_of
-from planner.explain.stage_case import stage_case, stages_of, step_s
-from planner.explain.subject import Subject
-from planner.explain.terms import Terms
-from planner.joint import search_whole
-from planner.lowered import NodeKind
+from planner.explain.plan_problem import problem_of, stages_of, step_s
+from planner.explain.plan_request import source_of, whole_request_of
+from planner.explain.reasons import Subject, Terms
+from planner.lowering.lowered import NodeKind
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.reduction.restriction import restricted
 from planner.request import RequestError, SearchRequest
-from planner.restriction import restricted
+from planner.requests.search_request import with_restriction
 from planner.solvers import Budget, solver_by_name
-from planner.splits import splits_in
-from planner.stages.states import StateInParts
 from tests.builders import mlp
 from topology.catalogue import named_cluster
 
@@ -43,7 +42,7 @@ WAYS: dict[str, dict[str, object]] = {
 
 def planned(**asked: object) -> Plan:
     request = SearchRequest(global_batch=64, **asked)  # type: ignore[arg-type]
-    return search_whole(GRAPH, CLUSTER, request)
+    return search_pipeline(GRAPH, CLUSTER, request)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,9 @@ def staged(plans: dict[str, Plan]) -> Plan:
 @pytest.mark.parametrize("name", WAYS)
 def test_every_part_costs_and_holds_what_the_file_says(plans: dict[str, Plan], name: str) -> None:
     plan = plan_from_json(plan_to_json(plans[name]))
-    pipeline = pipeline_of(plan)
+    pipeline = plan.pipeline
     for part in range(pipeline.parts):
-        case = stage_case(plan, part)
+        case = problem_of(plan, part)
         sent = math.fsum(sum(send_times(plan, stage)) for stage in stages_of(plan, part))
         work_s = (part_times(plan)[part] - sent) * pipeline.micro_batches
         assert case.plan_answer.cost_s == pytest.approx(work_s, rel=1e-9)
@@ -71,7 +70,7 @@ def test_every_part_costs_and_holds_what_the_file_says(plans: dict[str, Plan], n
         terms = Terms(case.lowered).of_choice(case.choice)
         assert math.fsum(term.time_s for term in terms) == pytest.approx(work_s, rel=1e-9)
         held = math.fsum(t.host_s for t in plan.parameters if t.stage % pipeline.parts == part)
-        told = math.fsum(term.time_s for term in terms if term.what == CAUSE_HOST)
+        told = math.fsum(term.time_s for term in terms if term.what == Cause.HOST)
         assert told == pytest.approx(held, rel=1e-9)
 
 
@@ -82,16 +81,15 @@ def test_optimizer_state_is_found_where_it_was_planned(level: str) -> None:
         global_batch=2**16, pipeline="2", micro_batch=str(2**14), interleave="1", zero=level,
         target="torch",
     )  # fmt: skip
-    plan = search_whole(GRAPH, CLUSTER, request)
+    plan = search_pipeline(GRAPH, CLUSTER, request)
     assert {tensor.zero for tensor in plan.parameters} == {int(level)}
     plan = replace(plan, request={**plan.request, "zero": "auto"})
     for part in range(2):
-        case = stage_case(plan, part)
+        case = problem_of(plan, part)
         levels = {
-            state.level if isinstance(state, StateInParts) else 0
+            int(node.columns.zero[chosen])
             for node, chosen in zip(case.lowered.nodes, case.choice, strict=True)
-            if node.kind is NodeKind.PARAMETER and node.port is not None
-            for state in [node.port.states[node.port.of[chosen]]]
+            if node.kind is NodeKind.PARAMETER
         }
         assert levels == {int(level)}
 
@@ -113,7 +111,7 @@ def test_an_operator_is_explained_in_its_stage(plans: dict[str, Plan], name: str
 
 def test_a_difference_is_that_of_two_solves_of_the_stage(staged: Plan) -> None:
     found = why(staged, "op_matmul_6")
-    case = stage_case(staged, found.place.stage if found.place else 0)
+    case = problem_of(staged, found.place.stage if found.place else 0)
     number = case.operator_named("op_matmul_6")
     rival = found.rivals[0]
     assert rival.delta_s is not None
@@ -138,10 +136,10 @@ def test_where_memory_binds_in_a_stage_too() -> None:
     asked = SearchRequest(
         target="torch", global_batch=2**16, pipeline="2", micro_batch=str(2**14), interleave="1"
     )
-    free = search_whole(GRAPH, CLUSTER, asked)
+    free = search_pipeline(GRAPH, CLUSTER, asked)
     limit = free.estimate.peak_memory_bytes * 0.7
-    plan = search_whole(GRAPH, CLUSTER, replace(asked, memory_limit_bytes=limit))
-    case = stage_case(plan, 1)
+    plan = search_pipeline(GRAPH, CLUSTER, replace(asked, memory_limit_bytes=limit))
+    case = problem_of(plan, 1)
     every = case.posed.allowed()
     for operator in ("op_matmul_2", "op_matmul_6"):
         found = why(plan, operator, rivals=4)
@@ -165,6 +163,7 @@ def test_where_memory_binds_in_a_stage_too() -> None:
             assert rival.step_time_s == pytest.approx(step, rel=1e-12)
 
 
+@pytest.mark.fast
 def test_a_tensor_is_found_where_it_is_held(staged: Plan) -> None:
     held = {t.name: t.stage for t in staged.parameters}
     for name in ("layers.0.weight", "layers.3.weight"):
@@ -177,6 +176,7 @@ def test_a_tensor_is_found_where_it_is_held(staged: Plan) -> None:
         why(staged, "op_matmul_00")
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", WAYS)
 def test_a_summary_accounts_for_the_step(plans: dict[str, Plan], name: str) -> None:
     plan = plans[name]
@@ -199,7 +199,7 @@ def test_a_summary_accounts_for_the_step(plans: dict[str, Plan], name: str) -> N
 def test_a_saved_plan_is_searched_again_to_the_byte(plans: dict[str, Plan]) -> None:
     for name in ("two stages", "zero 1"):
         plan = plan_from_json(plan_to_json(plans[name]))
-        again = search_whole(source_of(plan), CLUSTER, whole_request_of(plan))
+        again = search_pipeline(source_of(plan), CLUSTER, whole_request_of(plan))
         assert plan_to_json(again) == plan_to_json(plan)
 
 
@@ -208,7 +208,7 @@ def test_another_way_is_that_of_another_search(asked: str) -> None:
     plan = planned(pipeline="2" if "pp" not in asked else "auto")
     found = why_not(plan, asked)
     request = with_restriction(whole_request_of(plan), asked, "--why-not")
-    other = search_whole(GRAPH, CLUSTER, request)
+    other = search_pipeline(GRAPH, CLUSTER, request)
     delta = other.estimate.step_time_s - plan.estimate.step_time_s
     assert found.delta_s == pytest.approx(delta, rel=1e-9, abs=1e-15)
     assert math.fsum(each.delta for each in found.time) == pytest.approx(delta, abs=1e-12)
@@ -216,7 +216,7 @@ def test_another_way_is_that_of_another_search(asked: str) -> None:
 
 def test_degrees_hold_in_every_stage() -> None:
     request = SearchRequest(global_batch=64, pipeline="2", degrees=(("tp", 2), ("dp", 2)))
-    plan = search_whole(GRAPH, CLUSTER, request)
+    plan = search_pipeline(GRAPH, CLUSTER, request)
     sizes = {name: size for name, size, _ in plan.mesh}
     for tensor in plan.parameters:
         assert tensor.used is not None
@@ -262,7 +262,7 @@ def test_a_pin_holds_in_its_stage_and_is_named() -> None:
 
 def test_beyond_its_turns_another_whole_plan_is_better() -> None:
     small = mlp(2, width=1024, hidden=4096)
-    plan = search_whole(small, CLUSTER, SearchRequest(global_batch=64, pipeline="2"))
+    plan = search_pipeline(small, CLUSTER, SearchRequest(global_batch=64, pipeline="2"))
     told: list[str] = []
     found = sensitivity(plan, told.append)
     assert [each.quantity for each in found.ranges] == ["bandwidth of card", "batch", "memory"]
@@ -270,7 +270,7 @@ def test_beyond_its_turns_another_whole_plan_is_better() -> None:
     batch = found.ranges[1]
     for turn in filter(None, (batch.below, batch.above)):
         request = replace(whole_request_of(plan), global_batch=round(turn.value))
-        best = search_whole(source_of(plan), CLUSTER, request)
+        best = search_pipeline(source_of(plan), CLUSTER, request)
         assert turn.gain_s is not None
         own_s = best.estimate.step_time_s + turn.gain_s
         assert own_s > best.estimate.step_time_s

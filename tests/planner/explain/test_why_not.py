@@ -9,10 +9,10 @@ import pytest
 
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.asking.texts import pins
 from planner.explain import why, why_not, why_not_search
-from planner.explain.asked import request_of
+from planner.explain.plan_request import request_of
 from planner.request import RequestError, SearchRequest
+from planner.requests.option_texts import pins
 from planner.search import search
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_machine
@@ -103,6 +103,7 @@ def test_a_candidate_costs_what_a_search_with_a_pin_finds_where_memory_binds(
     assert why_not(chosen, "tp=8").delta_s == pytest.approx(delta, rel=1e-12, abs=1e-18)
 
 
+@pytest.mark.fast
 def test_what_cannot_be_says_so_and_names_the_fault(plan: Plan) -> None:
     assert why_not(plan, "dp=3").verdict == "impossible"
     with pytest.raises(RequestError, match="no degree 'xp'"):
@@ -113,7 +114,7 @@ def test_what_cannot_be_says_so_and_names_the_fault(plan: Plan) -> None:
 
 
 def test_memory_may_forbid_it(cluster: Cluster) -> None:
-    graph, request = mlp(3), SearchRequest(target="mindspore")
+    graph, request = mlp(3), SearchRequest(target="mindspore", overlap="none")
     free = search(graph, cluster, request)
     limit = free.estimate.peak_memory_bytes * 1.01
     plan = search(graph, cluster, replace(request, memory_limit_bytes=limit))

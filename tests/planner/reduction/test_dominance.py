@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.network import FORBIDDEN, Network
-from planner.reduction import dominance, reduce, reduced, sides
+from planner.reduction import dominance, reduce, reduced
 from planner.reduction.dominance import without_dominated
-from planner.reduction.edges import merged_edges
-from planner.reduction.forbidden import NoAnswerError, without_forbidden
-from planner.reduction.marks import NO_MARKS, Marks
-from planner.reduction.state import State, untouched
+from planner.reduction.edges import NoAnswerError, merged_edges, without_forbidden
+from planner.reduction.network import FORBIDDEN, Network
+from planner.reduction.state import NO_MARKS, Marks, State, untouched
 from tests.planner.networks import networks
 
 
@@ -60,7 +58,7 @@ def test_what_another_replaces_goes_and_nothing_else(net: Network, batch: int) -
     if state is None:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sides, "BATCH", batch)
+        patch.setattr("planner.reduction.state.BATCH", batch)
         patch.setattr(dominance, "BATCH", batch)
         left, _ = without_dominated(state, NO_MARKS)
     kept = np.array(kept_by_definition(state.network))

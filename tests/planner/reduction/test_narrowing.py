@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.network import Network
 from planner.problem import Problem
 from planner.reduction import reduced
-from planner.reduction.forbidden import NoAnswerError
-from planner.reduction.narrowing import without
+from planner.reduction.edges import NoAnswerError
+from planner.reduction.network import Network
+from planner.reduction.state import without
 from planner.solvers.dual import Dual
-from planner.solvers.networks import network_of
+from planner.solvers.local_search import network_of
 from tests.planner.networks import best_by_trying, networks
 from tests.planner.solvers.random_problems import problems
 
@@ -41,6 +41,7 @@ def test_every_choice_as_good_as_the_limit_stays(net: Network, slack: float) -> 
             assert kept[left.first[:-1] + np.array(choice, dtype=np.int64)].all()
 
 
+@pytest.mark.fast
 def test_dear_candidates_go() -> None:
     """Two nodes, one edge: of each node one candidate costs more than the best answer."""
     net = Network(
@@ -62,6 +63,7 @@ def test_dear_candidates_go() -> None:
     assert dual.kept(3.0).tolist() == [True, False, True, False]
 
 
+@pytest.mark.fast
 @settings(max_examples=200)
 @given(problem=problems(limited=True), seed=SEEDS)
 def test_what_is_left_says_the_same(problem: Problem, seed: int) -> None:

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 
-from planner.network import Network
 from planner.reduction import reduced
-from planner.reduction.forbidden import NoAnswerError
+from planner.reduction.edges import NoAnswerError
+from planner.reduction.network import Network
 from tests.planner.networks import best_by_trying, networks
 
 

@@ -6,17 +6,17 @@ import copy
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.instances import network_of
-from planner.network import Network
 from planner.reduction import reduced
-from planner.reduction.edges import merged_edges
-from planner.reduction.forbidden import NoAnswerError
+from planner.reduction.edges import NoAnswerError, merged_edges
+from planner.reduction.followers import without_equal_nodes
 from planner.reduction.memory import with_base
+from planner.reduction.network import Network
 from planner.reduction.state import State, untouched
-from planner.reduction.twins import without_twins
+from planner.requests.instances import network_of
 from tests.planner.networks import best_by_trying, records
 
 
@@ -39,9 +39,10 @@ def two_hubs(held: int, limit: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.fast
 def test_equal_nodes_without_memory_become_one_whichever_way_their_edges_point() -> None:
     net = network_of(two_hubs(held=0, limit=5))
-    left = without_twins(_without_spans(net))
+    left = without_equal_nodes(_without_spans(net))
     assert left.leader.tolist() == [0, 1, 2, 2]
     assert left.network.cost.tolist() == [0, 1, 5, 2, 0, 8]
     assert left.network.edges.tolist() == [[0, 2], [1, 2]]
@@ -52,11 +53,12 @@ def test_equal_nodes_without_memory_become_one_whichever_way_their_edges_point()
         assert net.evaluate(whole) == left.network.evaluate(choice)
 
 
+@pytest.mark.fast
 def test_equal_nodes_with_memory_stay_two() -> None:
     record = two_hubs(held=3, limit=5)
     record["problem"]["nodes"]["costs"][2:] = [[0, 40]] * 2
     net = network_of(record)
-    assert without_twins(untouched(net)).network is net
+    assert without_equal_nodes(untouched(net)).network is net
     best = best_by_trying(net)
     alike = [c for c in np.ndindex(2, 2, 2, 2) if c[2] == c[3] and net.is_feasible(c)]
     assert best < min(net.evaluate(c) for c in alike)
@@ -73,7 +75,7 @@ def test_nodes_that_differ_in_one_number_or_neighbour_stay_two() -> None:
             problem["edges"]["costs"][2] = [0, 9, 8, 1]
         else:
             problem["edges"]["nodes"][1] = [2, 3]
-        left = without_twins(_without_spans(network_of(record)))
+        left = without_equal_nodes(_without_spans(network_of(record)))
         assert left.leader.tolist() == [0, 1, 2, 3], change
 
 

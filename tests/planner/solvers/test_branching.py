@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, Solution
-from planner.solvers.crossover import cross
+from planner.solvers.branch_and_bound import cross
+from planner.solvers.contract import Incumbent, Meter
 from planner.solvers.dynamic_programming import DynamicProgramming
 from planner.solvers.ledger import Ledger
-from planner.solvers.progress import Incumbent, Meter
+from tests.planner.problem_faults import validate
 
 LAYERS = 40
 Node = tuple[Sequence[float], Sequence[float], tuple[int, int]]
@@ -40,7 +41,7 @@ def chain(nodes: Sequence[Node], time_points: int, limit: float) -> Problem:
 
 
 def solve(problem: Problem) -> Solution:
-    problem.validate()
+    validate(problem)
     return DynamicProgramming().solve(problem, Budget())
 
 

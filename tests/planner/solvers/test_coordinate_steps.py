@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget
-from planner.solvers import coordinate_steps as steps
-from planner.solvers.coordinate_steps import CoordinateSteps, Moves
+from planner.solvers import recursive_bisection as steps
+from planner.solvers.contract import Meter
 from planner.solvers.exhaustive import Exhaustive
-from planner.solvers.ledger import Ledger
-from planner.solvers.message_passing import priced_cost
-from planner.solvers.progress import Meter
+from planner.solvers.ledger import Ledger, priced_cost
+from planner.solvers.recursive_bisection import CoordinateSteps, Moves
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 ROWS = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [2, 1, 0], [2, 2, 0], [1, 1, 2], [-1, 0, 0]]
@@ -27,6 +26,7 @@ def _moves() -> Moves:
     return Moves(NodeTable(np.zeros(len(ROWS)), axes=np.array(ROWS, dtype=np.intp)))
 
 
+@pytest.mark.fast
 def test_depth_is_the_innermost_axis_in_use() -> None:
     assert _moves().depth.tolist() == [0, 1, 2, 2, 2, 2, 3, 1]
     assert _moves().within(1).tolist() == [0, 1, 7]
@@ -64,6 +64,7 @@ def with_axes(problem: Problem, seed: int, axes: int = 3) -> Problem:
     return dataclasses.replace(problem, node_tables=tables)
 
 
+@pytest.mark.fast
 @given(problem=problems(), seed=st.integers(0, 99), wide=st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_no_step_makes_an_answer_worse(problem: Problem, seed: int, wide: bool) -> None:

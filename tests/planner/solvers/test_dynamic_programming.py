@@ -14,6 +14,7 @@ from planner.problem import NodeTable, Problem
 from planner.solvers import Budget, Solution
 from planner.solvers.dynamic_programming import DynamicProgramming
 from planner.solvers.exhaustive import Exhaustive
+from tests.planner.problem_faults import validate
 from tests.planner.solvers.random_problems import deep_problem, permuted, problems, with_hub
 
 CLOSE = 1e-12
@@ -30,7 +31,7 @@ def enumerate_all(problem: Problem) -> Solution:
 @given(problems())
 @settings(deadline=None)
 def test_without_a_limit_the_answer_is_the_optimum(problem: Problem) -> None:
-    problem.validate()
+    validate(problem)
     found, optimum = solve(problem), enumerate_all(problem)
     assert found.proof == "optimal"
     assert found.choice is not None
@@ -57,6 +58,7 @@ def test_with_a_limit_the_optimum_lies_between_bound_and_cost(problem: Problem) 
         assert found.cost_s == pytest.approx(optimum.cost_s, rel=1e-8)
 
 
+@pytest.mark.fast
 @given(problems(limited=True), st.integers(2, 6))
 @settings(max_examples=100, deadline=None)
 def test_a_wide_graph_has_its_optimum_between_bound_and_cost(problem: Problem, bits: int) -> None:
@@ -79,7 +81,7 @@ def test_the_order_of_the_nodes_does_not_change_the_cost(
     order = list(range(len(problem.node_table_of)))
     random.shuffle(order)
     other = permuted(problem, order)
-    other.validate()
+    validate(other)
     assert solve(other).cost_s == pytest.approx(solve(problem).cost_s, rel=CLOSE)
 
 
@@ -170,9 +172,10 @@ def test_a_problem_without_nodes_costs_nothing() -> None:
     assert found.proof == "optimal"
 
 
+@pytest.mark.fast
 def test_copies_of_a_hub_agree_in_equal_layers_and_prove_the_answer() -> None:
     problem = with_hub(deep_problem(layers=8, width=5), candidates=20)
-    problem.validate()
+    validate(problem)
     optimum = solve(problem)
     assert optimum.proof == "optimal"
     found = DynamicProgramming(largest_exact=1, largest_conditioned=1 << 18).solve(

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.problem import Problem
-from planner.solvers import min_plus
-from planner.solvers.buckets import conditioning_set, make_plan
-from planner.solvers.elimination import Numbers, compile_program, run_program
-from planner.solvers.ledger import Ledger, Prices
+from planner.solvers import elimination
+from planner.solvers.elimination import compile_program, run_program
+from planner.solvers.elimination_order import conditioning_set, make_plan
+from planner.solvers.ledger import Ledger, Numbers, Prices
 from tests.planner.solvers.random_problems import problems
 
 
@@ -78,13 +78,14 @@ def test_sums_in_blocks_equal_sums_at_once(seed: int, block: int) -> None:
     for axes, array in tables:
         total = total + array.reshape([sizes[i] if i in axes else 1 for i in range(4)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(min_plus, "BLOCK_ENTRIES", block)
-        first = min_plus.minimum_over_first(tables, (0, 1, 2, 3), sizes)
-        rest = min_plus.minimum_over_rest(tables, (0, 1, 2, 3), sizes)
+        patch.setattr(elimination, "BLOCK_ENTRIES", block)
+        first = elimination.minimum_over_first(tables, (0, 1, 2, 3), sizes)
+        rest = elimination.minimum_over_rest(tables, (0, 1, 2, 3), sizes)
     np.testing.assert_allclose(first, total.min(axis=0))
     np.testing.assert_allclose(rest, total.min(axis=(1, 2, 3)))
 
 
+@pytest.mark.fast
 @given(st.integers(0, 2**32 - 1), st.permutations([1, 2, 3]), st.integers(1, 2))
 def test_the_compiled_product_gives_the_same_bits(seed: int, order: list[int], count: int) -> None:
     rng = np.random.default_rng(seed)
@@ -94,10 +95,10 @@ def test_the_compiled_product_gives_the_same_bits(seed: int, order: list[int], c
     found = []
     for visited in (-1, 1 << 40):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(min_plus, "BLOCK_ENTRIES", 1)
-            patch.setattr(min_plus, "COMPILED_FROM", visited)
-            patch.setattr(min_plus, "_COMPILED", min_plus._Compiled())
-            found.append(min_plus.minimum_over_first(tables, (0, 1, 2, 3), sizes))
+            patch.setattr(elimination, "BLOCK_ENTRIES", 1)
+            patch.setattr(elimination, "COMPILED_FROM", visited)
+            patch.setattr(elimination, "_COMPILED", elimination._Compiled())
+            found.append(elimination.minimum_over_first(tables, (0, 1, 2, 3), sizes))
     assert found[0].tobytes() == found[1].tobytes()
     assert found[0].shape == sizes[1:]
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from planner.problem import Problem
 from planner.solvers import Budget
+from planner.solvers.contract import Meter
 from planner.solvers.exhaustive import Exhaustive
-from planner.solvers.ledger import Ledger, Prices
-from planner.solvers.message_passing import MessagePassing, priced_cost
-from planner.solvers.progress import Meter
+from planner.solvers.ledger import Ledger, Prices, priced_cost
+from planner.solvers.message_passing import MessagePassing
 from tests.planner.solvers.random_problems import deep_problem, problems, random_problem
 
 

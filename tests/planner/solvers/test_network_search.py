@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.instances import network_of
-from planner.network import Network
 from planner.reduction import reduce, reduced
 from planner.reduction.dominance import without_dominated
-from planner.reduction.forbidden import NoAnswerError
-from planner.reduction.marks import Marks
-from planner.reduction.state import State
+from planner.reduction.edges import NoAnswerError
+from planner.reduction.network import Network
+from planner.reduction.state import Marks, State
+from planner.requests.instances import network_of
 from planner.solvers.dual import Best, Dual
+from planner.solvers.kernels.arrays import empty_tree, fill
 from planner.solvers.kernels.forests import improve, space_for
-from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.moves import cost_of
+from planner.solvers.kernels.messages import cost_of
 from planner.solvers.network_search import Limits, _Search, search_network
 from tests.planner.networks import best_by_trying, networks
 
 LITTLE = Limits(effort=1, threads=2)
 
 
+@pytest.mark.fast
 @settings(max_examples=100)
 @given(networks())
 def test_small_networks_are_solved_to_proof(net: Network) -> None:
@@ -39,6 +39,7 @@ def test_small_networks_are_solved_to_proof(net: Network) -> None:
         assert net.peak(found.choice) == found.peak
 
 
+@pytest.mark.fast
 @settings(max_examples=200)
 @given(networks())
 def test_prices_bound_the_optimum_from_below(net: Network) -> None:
@@ -90,6 +91,7 @@ def test_the_same_effort_gives_the_same_answer_on_any_number_of_cores(net: Netwo
         assert found[0].choice.tolist() == found[1].choice.tolist()
 
 
+@pytest.mark.fast
 def test_an_interrupted_search_answers_with_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,6 +106,7 @@ def test_an_interrupted_search_answers_with_the_best_so_far(
     assert net.is_feasible(found.choice)
 
 
+@pytest.mark.fast
 def test_interrupted_while_reducing_it_answers_with_the_first_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,6 +154,7 @@ def test_the_time_limit_ends_the_reduction_too(monkeypatch: pytest.MonkeyPatch) 
     assert net.is_feasible(found.choice)
 
 
+@pytest.mark.fast
 def test_a_choice_with_forbidden_pairs_is_no_answer() -> None:
     """Four nodes, all different in pairs, have no answer with three colours."""
     pairs = list(itertools.combinations(range(4), 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,18 +12,19 @@ from hypothesis import strategies as st
 
 from planner.problem import Problem
 from planner.reduction import reduced
-from planner.solvers import Budget, solver_by_name
+from planner.solvers import Budget, kernels, solver_by_name
 from planner.solvers.dual import Dual
 from planner.solvers.exhaustive import Exhaustive
+from planner.solvers.kernels.arrays import empty_tree, fill
 from planner.solvers.kernels.forests import improve, space_for
-from planner.solvers.kernels.memory import empty_tree, fill
-from planner.solvers.kernels.moves import cost_of
-from planner.solvers.networks import network_of
+from planner.solvers.kernels.messages import cost_of
+from planner.solvers.local_search import network_of
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.fast
 @settings(max_examples=200)
 @given(problem=problems(limited=True), seed=SEEDS)
 def test_cost_and_memory_are_those_of_the_problem(problem: Problem, seed: int) -> None:
@@ -35,6 +37,7 @@ def test_cost_and_memory_are_those_of_the_problem(problem: Problem, seed: int) -
     assert len({tuple(pair) for pair in net.edges.tolist()}) == len(net.edges)
 
 
+@pytest.mark.fast
 @settings(max_examples=100)
 @given(problem=problems(limited=True), seed=SEEDS)
 def test_moves_keep_the_books_of_pairs(problem: Problem, seed: int) -> None:
@@ -56,6 +59,7 @@ def test_moves_keep_the_books_of_pairs(problem: Problem, seed: int) -> None:
     assert tree.most[1] == pytest.approx(worst)
 
 
+@pytest.mark.fast
 @settings(max_examples=150)
 @given(problem=problems(limited=True))
 def test_prices_bound_the_optimum(problem: Problem) -> None:
@@ -105,3 +109,15 @@ def _with_memory_of_pairs(layers: int) -> Problem:
     return dataclasses.replace(
         problem, edge_tables=tables, edge_intervals=tuple(((0, 1),) for _ in problem.edges)
     )
+
+
+@pytest.mark.fast
+def test_compiled_loops_are_kept_beside_what_they_were_compiled_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = kernels._digest()
+    monkeypatch.setattr(kernels, "_FOLDER", tmp_path)
+    (tmp_path / "loop.py").write_text("one")
+    one = kernels._digest()
+    (tmp_path / "loop.py").write_text("other")
+    assert len({here, one, kernels._digest()}) == 3

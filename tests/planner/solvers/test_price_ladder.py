@@ -9,11 +9,10 @@ import pytest
 
 from planner.problem import Problem
 from planner.solvers import Budget
-from planner.solvers.constrained import solve_without_limit
+from planner.solvers.contract import Incumbent, Meter
 from planner.solvers.ledger import Ledger
-from planner.solvers.price_ladder import climb, join
-from planner.solvers.progress import Incumbent, Meter
-from planner.solvers.propagation import Wave
+from planner.solvers.memory_prices import PriceBisection, join, solve_without_limit
+from planner.solvers.propagation import PropagationRelaxation
 from tests.planner.solvers.random_problems import deep_problem
 
 
@@ -25,12 +24,12 @@ def _incumbent(problem: Problem) -> Incumbent:
 @pytest.mark.parametrize("share", [0.9, 0.6, 0.3])
 def test_the_price_rises_until_the_memory_fits(share: float) -> None:
     problem = deep_problem(layers=10)
-    wave = Wave(Ledger(problem), Meter(Budget()))
+    wave = PropagationRelaxation(Ledger(problem), Meter(Budget()))
     free = wave.solve().choice
     tight = dataclasses.replace(problem, memory_limit_bytes=share * problem.peak_bytes(free))
     incumbent, meter = _incumbent(tight), Meter(Budget())
-    wave = Wave(incumbent.ledger, meter)
-    climb(wave, incumbent, meter, solve_without_limit(wave, incumbent))
+    wave = PropagationRelaxation(incumbent.ledger, meter)
+    PriceBisection(wave, incumbent, meter).run(solve_without_limit(wave, incumbent))
     assert incumbent.choice is not None
     assert tight.is_feasible(incumbent.choice)
     assert incumbent.bound_s <= incumbent.cost_s
@@ -39,7 +38,7 @@ def test_the_price_rises_until_the_memory_fits(share: float) -> None:
 def test_joined_answers_use_the_memory_that_one_price_leaves() -> None:
     """Two answers for equal layers: one too large, one small. Half of the layers may be large."""
     problem = deep_problem(layers=10)
-    wave = Wave(Ledger(problem), Meter(Budget()))
+    wave = PropagationRelaxation(Ledger(problem), Meter(Budget()))
     fast = wave.solve().choice
     lean = tuple(
         int(problem.node_tables[t].memory_bytes[0].argmin()) for t in problem.node_table_of

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from planner.problem import EdgeTable, NodeTable, Problem
 from planner.solvers import Budget, solver_by_name
+from planner.solvers.contract import Meter
 from planner.solvers.exhaustive import Exhaustive
 from planner.solvers.ledger import Ledger
-from planner.solvers.progress import Meter
-from planner.solvers.recursive_bisection import Halving, RecursiveBisection
+from planner.solvers.recursive_bisection import BisectionRelaxation, RecursiveBisection
 from tests.planner.solvers.random_problems import deep_problem, problems
 from tests.planner.solvers.test_coordinate_steps import with_axes
 
@@ -34,15 +34,16 @@ def test_hints_of_any_kind_leave_bound_and_answer_true(problem: Problem, seed: i
         assert found.proof in {"infeasible", "none"}
 
 
+@pytest.mark.fast
 def test_the_slowest_axis_is_decided_first() -> None:
     """Two axes: on the slow one only splitting by rows (1) is cheap, on the fast one either."""
     rows = np.array([[a, b] for a in range(3) for b in range(3)], dtype=np.intp)
     work = np.array([1.0 / ((1 + (a > 0)) * (1 + (b > 0))) for a, b in rows])
     sent = np.where(rows[:, 0] == 2, 5.0, 0.0) + np.where(rows[:, 1] == 2, 0.01, 0.02)
     problem = _chain(NodeTable(work + sent, axes=rows), 4)
-    halving = Halving(Ledger(problem), Meter(Budget()))
+    bisection = BisectionRelaxation(Ledger(problem), Meter(Budget()))
     numbers = Ledger(problem).numbers()
-    steps = halving.steps
+    steps = bisection.steps
     assert steps.levels == 2
     first = steps.first(numbers)
     assert [rows[c].tolist() for c in first] == [[0, 0]] * 4
@@ -105,6 +106,7 @@ def test_the_same_effort_gives_the_same_answer(limit: float) -> None:
     assert first == second
 
 
+@pytest.mark.fast
 def test_a_deadline_in_the_past_still_gives_an_answer() -> None:
     found = RecursiveBisection().solve(deep_problem(layers=30), Budget(deadline_s=0.0))
     assert found.truncated

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from planner.problem import Problem
 from planner.solvers import Budget
-from planner.solvers.ledger import Ledger, Prices
-from planner.solvers.progress import Meter
+from planner.solvers.contract import Meter
+from planner.solvers.ledger import Ledger, Prices, Reuse
 from planner.solvers.relaxation import ExactRelaxation, exact_relaxation
-from planner.solvers.reuse import Reuse
 from tests.planner.solvers.random_problems import deep_problem, problems
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.asking.options import SearchOptions
-from planner.asking.sources import ModelSource
+from planner.requests.search_options import SearchOptions
+from planner.requests.sources import ModelSource
 from planner.whatif.axes import parse_axes
 from planner.whatif.tasks import Asked
 from tests.builders import mlp

@@ -11,17 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.asking.errors import UserError
-from planner.asking.sources import Document
-from planner.whatif.analysis import best_of, deadline, rate_of, scaling
+from planner.requests.errors import UserError
+from planner.requests.sources import Document
+from planner.whatif.analysis import (
+    Prices,
+    Rates,
+    best_of,
+    bill,
+    bundled_prices,
+    deadline,
+    front,
+    objectives,
+    rate_of,
+    read_prices,
+    scaling,
+    undominated,
+)
 from planner.whatif.axes import Place
 from planner.whatif.changes import Change, changes
-from planner.whatif.pareto import front, objectives, undominated
 from planner.whatif.plot import plain_scale, save_plot
-from planner.whatif.prices import Prices, Rates, bill, bundled_prices, read_prices
-from planner.whatif.results import Result
+from planner.whatif.report import COLUMNS, csv_text, row
 from planner.whatif.sweep import Point
-from planner.whatif.table import COLUMNS, csv_text, row
+from planner.whatif.tasks import Result
 
 PRICES = Prices("USD", {"chip": Rates(2.0, 500.0)})
 
@@ -69,6 +80,7 @@ def test_a_faster_machine_that_costs_nothing_beats_no_slower_one() -> None:
     assert front([quick, late], PRICES) == (late,)
 
 
+@pytest.mark.fast
 def test_axes_of_devices_are_labelled_by_their_numbers() -> None:
     """As 8, 16, 32; not as powers of two or ten."""
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -150,6 +162,7 @@ def test_what_is_no_table_of_prices_is_refused(text: str) -> None:
         read_prices(Document("mine.yaml", text))
 
 
+@pytest.mark.fast
 def test_a_table_has_one_header_and_one_row_for_each_point() -> None:
     points = [_point(8, 4.0, bandwidth=0.5), _lost(16), _point(8, 4.0, cluster="a,b")]
     rows = list(csv.reader(io.StringIO(csv_text(points, PRICES))))

@@ -7,14 +7,12 @@ from typing import ClassVar
 import pytest
 
 from ir.graph import OpGraph
-from planner.moving_stages import on_machine
-from planner.whatif.around import around
-from planner.whatif.engines import LocalEngine
-from planner.whatif.machines import scaled
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count
+from planner.repricing.other_machine import repriced
+from planner.whatif.axes import scaled
+from planner.whatif.report import around
+from planner.whatif.sweep import Count, Store
 from planner.whatif.tasks import Task, sweep_of
-from planner.whatif.workbench import Done, Workbench
+from planner.whatif.workbench import Done, LocalEngine, Workbench
 from tests.planner.whatif.sweeps import asked
 
 
@@ -52,8 +50,7 @@ def test_a_plan_with_stages_responds_to_the_machine() -> None:
     sweep = sweep_of(asked("devices=4,batch=32", cut=True, pipeline="2"))
     (task,) = sweep.tasks
     plan = Workbench(sweep.graphs, keep_plans=False).plan(task)
-    assert plan.pipeline is not None
-    same = on_machine(plan, task.machine.cluster).estimate.step_time_s
+    same = repriced(plan, task.machine.cluster).estimate.step_time_s
     assert same == pytest.approx(plan.estimate.step_time_s, rel=1e-9)
     found = around(sweep, task.key, 0.2, LocalEngine(1), Store(None))
     kept = {r.parameter: r.kept for r in found.responses}

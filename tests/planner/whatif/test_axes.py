@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from planner.whatif.axes import NAMES, Axis, Place, list_axis, parse_axes, places, steps
+
+pytestmark = pytest.mark.fast
 
 NUMBERS = st.floats(0.01, 1e6)
 

@@ -12,15 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ir.graph import OpGraph
-from planner.asking.errors import UserError
+from planner.requests.errors import UserError
 from planner.whatif.axes import Place
 from planner.whatif.changes import Change, changes, check_share, exact_changes
-from planner.whatif.engines import LocalEngine
-from planner.whatif.results import Result
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count, Point, run
-from planner.whatif.tasks import Asked, Task, sweep_of
-from planner.whatif.workbench import Done
+from planner.whatif.sweep import Count, Point, Store, run
+from planner.whatif.tasks import Asked, Result, Task, sweep_of
+from planner.whatif.workbench import Done, LocalEngine
 from tests.planner.whatif.sweeps import asked
 
 

@@ -6,21 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.asking.errors import UserError
-from planner.whatif.engines import LocalEngine
+from planner.requests.errors import UserError
 from planner.whatif.goodput import (
     Failures,
+    aftermath,
     availability,
     daly_interval_s,
     goodput,
     useful_share,
     young_interval_s,
 )
-from planner.whatif.remaining import aftermath
-from planner.whatif.results import Result
-from planner.whatif.store import Store
-from planner.whatif.sweep import run
-from planner.whatif.tasks import sweep_of
+from planner.whatif.sweep import Store, run
+from planner.whatif.tasks import Result, sweep_of
+from planner.whatif.workbench import LocalEngine
 from tests.planner.whatif.sweeps import asked
 
 SECONDS = st.floats(1.0, 1e4)
@@ -64,6 +62,7 @@ def test_a_simulated_job_gets_as_much_done_as_the_formula_says() -> None:
     assert useful_share(interval, checkpoint, restart, mtbf) == pytest.approx(done / now, rel=0.02)
 
 
+@pytest.mark.fast
 def test_spares_keep_a_job_whole() -> None:
     shares = [availability(16, 1e6, 1e5, spares) for spares in range(6)]
     assert shares == sorted(shares)
@@ -87,6 +86,7 @@ def test_failures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
         Failures(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.fast
 def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     what = asked("devices=16,batch=64", target="generic")
     (point,) = run(sweep_of(what), LocalEngine(1), Store(None))

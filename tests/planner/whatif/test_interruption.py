@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from planner.whatif import engines, workbench
-from planner.whatif.engines import LocalEngine
-from planner.whatif.workbench import Workbench
+from planner.whatif import workbench
+from planner.whatif.workbench import LocalEngine, Workbench
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def test_workers_in_the_midst_of_a_search_are_ended(
         assert multiprocessing.active_children()
         raise interruption
 
-    monkeypatch.setattr(engines, "wait", interrupted)
+    monkeypatch.setattr(workbench, "wait", interrupted)
     tasks: Any = [Endless("a"), Endless("b")]
     with pytest.raises(interruption):
         next(LocalEngine(2).run({}, tasks, keep_plans=False))

@@ -11,9 +11,8 @@ from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.predict import predict
 from costmodel.training.records import Recompute, TrainingLayout, TrainingModel, TrainingRun
 from costmodel.training.sizes import model_parameters
-from planner.whatif import layout_space, layouts
-from planner.whatif.layout_space import FloatArray, rows_of
-from planner.whatif.layouts import fastest, priced_layouts, table_of
+from planner.whatif import layouts
+from planner.whatif.layouts import FloatArray, fastest, priced_layouts, rows_of, table_of
 from tests.costmodel.simulation.runs import DELTA, ROUTED, STATES
 
 LLAMA = TrainingModel("Llama-2-7B", 4096, 32, 32, 32, 128, 11008, 32000)
@@ -135,8 +134,8 @@ def test_every_part_of_the_work_is_said_before_it_begins(monkeypatch: pytest.Mon
         begun.append(said[-1])
         return some(*given)  # type: ignore[arg-type]
 
-    blocks, some = layout_space._blocks, layouts._of_some
-    monkeypatch.setattr(layout_space, "_blocks", found)
+    blocks, some = layouts._blocks, layouts._of_some
+    monkeypatch.setattr(layouts, "_blocks", found)
     monkeypatch.setattr(layouts, "_of_some", priced)
     priced_layouts(_job(), 16, report=said.append)
     assert begun[0] == "looking for the layouts of 16 devices"

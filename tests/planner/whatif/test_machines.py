@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
-from planner.whatif.axes import Place
-from planner.whatif.machines import of_place, scaled
+from planner.whatif.axes import Place, of_place, scaled
 from topology.catalogue import named_cluster
 from topology.cluster import Cluster
 from topology.mesh import tier_mesh

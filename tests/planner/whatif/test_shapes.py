@@ -5,12 +5,11 @@ import math
 
 import pytest
 
-from planner.asking.errors import UserError
-from planner.whatif.engines import LocalEngine
+from planner.requests.errors import UserError
 from planner.whatif.shapes import Shapes, shapes, weights_of
-from planner.whatif.store import Store
-from planner.whatif.sweep import run
+from planner.whatif.sweep import Store, run
 from planner.whatif.tasks import sweep_of
+from planner.whatif.workbench import LocalEngine
 from tests.planner.whatif.sweeps import asked
 
 

@@ -11,16 +11,13 @@ import pytest
 
 from ir.graph import OpGraph
 from ir.plan_file import plan_from_json, plan_to_json
-from planner.asking.errors import UserError
-from planner.asking.searching import plan_bytes, question
-from planner.joint import search_whole
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.requests.errors import UserError
+from planner.requests.searches import plan_bytes, question
 from planner.search import search
-from planner.whatif.engines import LocalEngine
-from planner.whatif.results import Result
-from planner.whatif.store import Store
-from planner.whatif.sweep import Count, Point, run
-from planner.whatif.tasks import Asked, Task, search_options, sweep_of
-from planner.whatif.workbench import Done, Workbench
+from planner.whatif.sweep import Count, Point, Store, run
+from planner.whatif.tasks import Asked, Result, Task, search_options, sweep_of
+from planner.whatif.workbench import Done, LocalEngine, Workbench
 from tests.planner.whatif.sweeps import asked
 
 
@@ -52,7 +49,7 @@ def test_a_step_that_may_be_cut_is_the_plan_of_its_global_batch() -> None:
     assert task.request.global_batch == 32
     plan = Workbench({task.model: graph}, keep_plans=False).plan(task)
     assert plan_to_json(plan) == plan_to_json(
-        search_whole(graph, task.machine.cluster, task.request)
+        search_pipeline(graph, task.machine.cluster, task.request)
     )
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from topology.rank_tables import CODES
+
+pytestmark = pytest.mark.fast
 
 PAGE = Path(__file__).parents[3] / "docs" / "rank-tables.md"
 

@@ -10,6 +10,8 @@ import pytest
 from topology.rank_tables import Product
 from topology.rank_tables.jobs import JobServer, group_faults, job_faults
 
+pytestmark = pytest.mark.fast
+
 RING_0, RING_1 = {0, 1, 2, 3}, {4, 5, 6, 7}
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.topology.rank_tables.tables import A1, A2, Record, device, valid
 from topology.rank_tables import check_rank_table
 from topology.rank_tables.link_checks import LinkCheck, link_checks
+
+pytestmark = pytest.mark.fast
 
 
 def checks(record: Record, *, next_only: bool = False) -> list[LinkCheck]:

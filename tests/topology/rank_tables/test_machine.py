@@ -13,6 +13,8 @@ from topology import ClusterError, named_cluster
 from topology.rank_tables import Product
 from topology.rank_tables.machine import TableMachine, machine_of_table
 
+pytestmark = pytest.mark.fast
+
 SAMPLES = Path(__file__).parents[2] / "data" / "rank_tables"
 
 

@@ -132,6 +132,7 @@ def test_a_version_is_recognised_and_survives_writing(
     assert json.loads(written).keys() == record.keys()
 
 
+@pytest.mark.fast
 def test_ranks_of_the_cloud_form_follow_server_ids_as_strings_then_device_ids() -> None:
     assert ranks_of(table_of(cloud())) == {
         ("node_0", 0): 0, ("node_0", 1): 1, ("node_1", 0): 2, ("node_1", 1): 3,

@@ -1,0 +1,180 @@
+"""How long a step of a pipeline takes by closed forms of the order of its passes.
+
+With p stages, v chunks of layers on each, m micro-batches, and stages that take t seconds for both
+passes of one of them, a step of 1F1B (v = 1) or interleaved chunks takes
+
+    m max t + (sum t - max t) / v
+
+(Zheng et al., Alpa, OSDI 2022, section 5, equation 2; Narayanan et al., SC 2021, section 2.2.2).
+Gradients of weights that are put off fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
+arXiv 2401.10241, table 2). Micro-batches that enter at both ends halve it, and a forward and a
+backward pass that run interleaved hide what both send (DeepSeek-V3, arXiv 2412.19437, section
+3.2.1; github.com/deepseek-ai/DualPipe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+PUT_OFF: Mapping[str, float] = MappingProxyType({"zb-h1": 1.0, "zb-h2": 2.0})
+"""Gradients of weights that are put off, by schedule: see `Pipelines.put_off`."""
+
+
+def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
+    """Seconds of a step.
+
+    >>> pipeline_time_s([2.0, 2.0, 2.0, 2.0], 16)
+    38.0
+    """
+    slowest = max(stage_times_s)
+    return micro_batches * slowest + (sum(stage_times_s) - slowest) / chunks
+
+
+class Cut(Protocol):
+    """How a step is cut."""
+
+    @property
+    def stages(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def micro_batches(self) -> int: ...
+
+
+def even_step_s(shared_s: float, steady_s: float, shape: Cut) -> float:
+    """Seconds of a step that stages take at least, however they share the work.
+
+    However p of them share the work U of a micro-batch, the order of the passes leaves no less than
+
+        (m + p - 1) U / p            1F1B, m > p,
+        2 p U / (2 p + 1 - m)        1F1B, m <= p,
+        (m + (p - 1) / 2 v) U / p    interleaved, v chunks.
+
+    A chain of passes, each of which waits for the one before it, takes no longer than the step, nor
+    does the mean of several chains. For interleaved stages take that which goes up to chunk c of
+    stage s with the first micro-batch, through all that the stage then has in its order, and down
+    again with the last one: it has m times u_s, u of all pieces before, and p times less of what
+    the stage did in its chunks before c. Weights 1 / (p v) for c > 0, and what makes the sum over c
+    of each s grow linearly with s for c = 0, give every piece the number above. For 1F1B chains
+    turn at the last stage and go up once more before the last micro-batch. The first two are exact
+    (linear programmes over all ways to share the work say the same; the tests solve them), the
+    third leaves up to half of the idle time out.
+
+    Args:
+        shared_s: of one micro-batch through all stages, with its share of what happens once.
+        steady_s: the same without it.
+        shape: of the step.
+    """
+    stages, times = shape.stages, shape.micro_batches
+    if shape.chunks > 1:
+        rounds = (times + (stages - 1) / (2 * shape.chunks)) / stages
+    elif times > stages:
+        rounds = (times + stages - 1) / stages
+    else:
+        rounds = 2 * stages / (2 * stages + 1 - times)
+    return max(times * shared_s / stages, rounds * steady_s)
+
+
+class Elsewhere(NamedTuple):
+    """Seconds of one micro-batch on all stages but one, any shape that ends with (N,)."""
+
+    both: FloatArray
+    """Forward and backward pass."""
+
+    backward: FloatArray
+    weight: FloatArray
+    """The gradients of the weights."""
+
+    pair: FloatArray
+    """What both passes take where they run interleaved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """The pipelines of N layouts, each array of shape (N,)."""
+
+    stages: FloatArray
+    chunks: FloatArray
+    micro_batches: FloatArray
+    put_off: FloatArray
+    """Gradients of weights are put off to fill the bubble: 1 with the memory of 1F1B's first stage
+    on each (ZB-H1), 2 with twice as much (ZB-H2)."""
+
+    both_ways: FloatArray
+    """1 where micro-batches enter at both ends, so that two devices have each stage (DualPipe)."""
+
+    all_forward: FloatArray
+    """1 where all forward passes come before all backward passes (GPipe)."""
+
+    def steady_s(self, slowest: FloatArray, pair: FloatArray) -> FloatArray:
+        """Seconds that a stage works on all micro-batches.
+
+        Args:
+            slowest: seconds of one of them, forward and backward.
+            pair: the same where both passes run interleaved.
+        """
+        paired = (self.micro_batches - self.unpaired) * pair + self.unpaired * slowest
+        return np.where(self.both_ways > 0, paired, self.micro_batches * slowest)
+
+    def idle_s(self, others: Elsewhere) -> FloatArray:
+        """Seconds that a stage idles.
+
+        With p - 1 equal ones beside it: 1F1B (p - 1)(f + B), interleaved (p - 1)(f + B) / v, ZB-H1
+        (p - 1)(f + b - w), ZB-H2 (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with
+        B = b + w. Of few micro-batches less is filled: see `put_off_share`.
+        """
+        idle = (others.both - self.put_off_share * others.weight) / self.chunks
+        paired = self.half * (others.pair + others.backward - 3.0 * others.weight)
+        return np.maximum(np.where(self.both_ways > 0, paired, idle), 0.0)
+
+    @property
+    def apart(self) -> NDArray[np.bool_]:
+        """Where gradients of weights come apart from those of inputs."""
+        return (self.put_off > 0) | (self.both_ways > 0)
+
+    @property
+    def put_off_share(self) -> FloatArray:
+        """Gradients of weights that are not in the way of a pipeline's ends, per stage beside one.
+
+        None delays the stages before it: one each. Those of all micro-batches but the last may fill
+        the bubble: of ZB-H1 p - 1 at most, of ZB-H2 twice as many. Both orders, simulated, take
+        exactly that long.
+        """
+        others = np.maximum(self.stages - 1.0, 1.0)
+        filling = np.minimum(self.put_off, (self.micro_batches - 1.0) / others)
+        return np.where(self.put_off > 0, 1.0 + filling, 0.0)
+
+    @property
+    def unpaired(self) -> FloatArray:
+        """Forward and backward passes of DualPipe that run in no pairs: m - p - 1 of m do."""
+        return np.minimum(self.stages + 1.0, self.micro_batches)
+
+    @property
+    def half(self) -> FloatArray:
+        """Stages of DualPipe that are idle beside one, of all others."""
+        return (self.stages / 2.0 - 1.0) / np.maximum(self.stages - 1.0, 1.0)
+
+    def in_flight(self, behind: FloatArray | float) -> FloatArray:
+        """Micro-batches whose activations a stage holds, `behind` stages after the first.
+
+        1F1B: p minus the stages before. Interleaved: as many chunks as there are passes ahead, and
+        one: 2 (p - 1 - behind) + (v - 1) p + 1 of v to a stage (Narayanan et al., SC 2021, section
+        2.2, and Megatron-LM); on the first stage (p - 1) / (p v) of p more than 1F1B (Korthikanti
+        et al., section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et al., table
+        2). DualPipe: p + 1 of one of two stages, so half as many of both (DeepSeek-V3, table 2).
+        """
+        p, v, put_off = self.stages, self.chunks, self.put_off
+        ahead = 2.0 * (p - 1.0 - behind) + (v - 1.0) * p
+        deepest = np.where(v > 1, (ahead + 1.0) / v, p - behind)
+        deepest = np.where(put_off > 0, put_off * p - (put_off > 1), deepest)
+        deepest = np.where(self.all_forward > 0, self.micro_batches, deepest)
+        deepest = np.where(self.both_ways > 0, (p + 1.0) / 2.0, deepest)
+        return np.where(p > 1, np.minimum(self.micro_batches, deepest), 1.0)

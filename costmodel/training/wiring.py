@@ -1,0 +1,118 @@
+"""What training steps communicate with, from the description of a cluster: links and ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topology.cluster import Tier, TierKind
+from topology.cluster_file import ordered_fabrics
+from topology.errors import ClusterError
+from topology.fabric import fabric_nic, hop_latency_s
+from topology.units import parse_bandwidth, parse_seconds
+from topology.wiring import nic_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topology.machine import Machine as ClusterMachine
+    from topology.server_file import LinkEntry, ServerFile
+
+__all__ = ["Wiring", "wiring_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The two levels of links that the estimate of a training step knows."""
+
+    server: int
+    """Devices that the inner network joins."""
+
+    mesh: bool
+    """Whether the inner network is a link for each pair; else every device has a port."""
+
+    link_bytes_per_s: float
+    """As the maker states one link of the mesh, or one port; of a torus, all its ports as software
+    reaches them. In one direction."""
+
+    meshed: int
+    """Devices of a server that one mesh joins."""
+
+    ring_bytes_per_s: float
+    """Rate of collectives over more devices of a server than a mesh joins; 0 where it joins all."""
+
+    link_latency_s: float
+    port_bytes_per_s: float
+    """Share of one device of its server's ports as the maker states them, in one direction."""
+
+    port_latency_s: float
+
+
+def wiring_of(found: ClusterMachine) -> Wiring:
+    """Links of the first kind of server of a cluster, and the innermost network between servers.
+
+    Raises:
+        ClusterError: the devices of a server have no links, or nothing joins servers.
+    """
+    server = found.file.servers[found.entries[0].use]
+    tiers = found.cluster(server.devices).tiers
+    inner, torus = tiers[-1], tiers[-1].kind is TierKind.TORUS
+    meshed = server.devices if torus or len(tiers) == 1 else inner.size
+    port_bytes_per_s, port_latency_s = _port(found, server)
+    return Wiring(
+        server=server.devices,
+        mesh=inner.kind is TierKind.FULL_MESH,
+        link_bytes_per_s=_torus(tiers) if torus else inner.nominal_bandwidth_bytes_per_s,
+        meshed=meshed,
+        ring_bytes_per_s=0.0 if meshed == server.devices else _across(found, tiers),
+        link_latency_s=max(
+            _latency_s(entry) for entry in server.links.values() if entry.kind == inner.transport
+        ),
+        port_bytes_per_s=port_bytes_per_s,
+        port_latency_s=port_latency_s,
+    )
+
+
+def _torus(tiers: Sequence[Tier]) -> float:
+    """What all ports of a device into a torus reach together: two for each dimension."""
+    return sum(2.0 * tier.bandwidth_bytes_per_s for tier in tiers if tier.kind is TierKind.TORUS)
+
+
+def _across(found: ClusterMachine, tiers: Sequence[Tier]) -> float:
+    """Rate of one device in collectives over all parts of a server.
+
+    Where all devices of a part share the way out, rings pass it one after the other. Links of one
+    kind inside and between parts make rings that use all of them. Else gathers of the parts follow
+    an exchange of their counterparts.
+    """
+    inner, outer = tiers[-1], tiers[-2]
+    if outer.shared_capacity_bytes_per_s is not None:
+        return outer.shared_capacity_bytes_per_s
+    if outer.transport == inner.transport:
+        links = found.server_links(found.entries[0].use).links
+        own = (each for each in links if each.source == 0 and each.kind == inner.transport)
+        return sum(each.nominal_bandwidth_bytes_per_s for each in own)
+    devices, fan = inner.size * outer.size, inner.nominal_bandwidth_bytes_per_s
+    fan *= inner.size - 1 if inner.kind is TierKind.FULL_MESH else 1
+    crossing = (outer.size - 1) / devices / outer.nominal_bandwidth_bytes_per_s
+    return (1.0 - 1.0 / devices) / (crossing + (1.0 - 1.0 / inner.size) / fan)
+
+
+def _port(found: ClusterMachine, server: ServerFile) -> tuple[float, float]:
+    """Rate of one device and latency of the innermost network between servers."""
+    fabrics = ordered_fabrics(found.file.cluster)
+    if not fabrics or not server.nics:
+        raise ClusterError(
+            "nothing joins its servers",
+            f"cluster {found.name!r}",
+            "give it a fabric, and its servers network ports",
+        )
+    fabric = fabrics[0][1]
+    nic = server.nics[fabric_nic(fabric, server)]
+    share = len(nic_ports(nic, range(server.devices))) / server.devices
+    latency_s = parse_seconds(nic.latency.value) + hop_latency_s(fabric)
+    return parse_bandwidth(nic.bandwidth.value) * share, latency_s
+
+
+def _latency_s(entry: LinkEntry) -> float:
+    return parse_seconds((entry.collective_latency or entry.latency).value)

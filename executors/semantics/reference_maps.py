@@ -1,0 +1,74 @@
+"""Operators whose gradient follows from what ONNX's reference makes of other numbers: linear ones
+from unit arrays, those that only move elements from the places of these.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from onnx.reference import ReferenceEvaluator
+
+from executors.forms import model_of
+from executors.onnx_form import Dims, Form
+from executors.placement import Array
+from executors.semantics.arrays import constant
+from executors.semantics.arrays import np as anp
+from executors.semantics.call import Call
+from ir.graph import AttributeValue, Op
+
+Attributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
+
+
+@cache
+def linear_map(kind: str, attributes: Attributes, dims: Dims, result: Dims) -> tuple[Array, Array]:
+    """An operator of one operand as a matrix, and what it makes of zeros.
+
+    Args:
+        kind: the operator; its operand and result have a first dimension of samples.
+        attributes: of the operator, by name.
+        dims: of a sample.
+        result: dims of a sample of the result.
+
+    Returns:
+        Shapes (*dims, *result) and `result`.
+    """
+    op = Op("map", kind, ("samples",), ("results",), dict(attributes))
+    count = math.prod(dims)
+    units = np.concatenate([np.zeros((1, count)), np.eye(count)]).reshape(-1, *dims)
+    form = Form(op, [units.shape], [(count + 1, *result)], ["float64"])
+    found = _made(form, {"in0": units})
+    return (found[1:] - found[0]).reshape(*dims, *result), found[0]
+
+
+def _made(form: Form, feeds: dict[str, Array]) -> Array:
+    (found,) = ReferenceEvaluator(model_of(form)).run(None, feeds)
+    return np.asarray(found)
+
+
+def rearranged(call: Call) -> list[Array]:
+    """An operator that only moves elements, and fills with zeros: the reference moves the numbers
+    of the elements, from 1 on.
+    """
+    feeds: dict[str, Array] = {}
+    flat: list[Array] = []
+    count = 1
+    for index, operand in enumerate(call.operands):
+        if operand is None:
+            continue
+        if np.issubdtype(operand.dtype, np.floating):
+            numbers = count + np.arange(math.prod(operand.shape), dtype=np.float64)
+            feeds[f"in{index}"] = numbers.reshape(operand.shape)
+            flat.append(anp.reshape(operand, (-1,)))
+            count += len(numbers)
+        else:
+            feeds[f"in{index}"] = np.asarray(constant(operand))
+    dims = [None if a is None else a.shape for a in call.operands]
+    form = Form(call.op, dims, call.result_dims, ["float64"])
+    found = _made(form, feeds)
+    if not flat:
+        return [found]
+    zero = np.zeros(1, flat[0].dtype)
+    return [anp.concatenate([zero, *flat])[found.astype(np.int64)]]

@@ -1,0 +1,1 @@
+"""Programs that tracers wrote: what the ways in for PyTorch, JAX and MindSpore have in common."""

@@ -1,0 +1,311 @@
+"""One call of a program with its arguments at hand: what the tables are functions of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from importers.errors import ModelError, UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.writer import Attribute, Writer, type_code
+from ir.dtypes import dtype_bits
+from ir.graph import Tensor
+
+Dims: TypeAlias = tuple[int, ...]
+Int: TypeAlias = int
+"""`int` where a method of that name hides it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """An element type as an argument."""
+
+    name: str
+    """As graphs call it, e.g. `"bfloat16"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """A result of a call that has no equal: what reads it has none either."""
+
+    name: str
+
+
+Argument: TypeAlias = (
+    Tensor | Unmade | ElementType | tuple["Argument", ...] | str | int | float | bool | None
+)
+"""An argument with sizes bound and values looked up."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call in the program, and the ONNX nodes that it becomes."""
+
+    writer: Writer
+    name: str
+    target: str
+    """What is called, as the program has it: `"aten.add.Tensor"`."""
+    scope: str
+    """Path of the module, e.g. `"model.layers.0.mlp"`."""
+    arguments: Mapping[str, Argument]
+    """By the names of the operator's schema."""
+    results: tuple[Tensor | None, ...]
+    """What the tracer noted of the results; None for what is no tensor."""
+    used: frozenset[Int]
+    """Results that somebody reads."""
+    made: dict[Int, Tensor] = field(default_factory=dict)
+    """Tensors that hold the results."""
+    _steps: Int = 0
+
+    def get(self, name: str, default: Argument = None) -> Argument:
+        """An argument, the default where it is absent or None."""
+        value = self.arguments.get(name)
+        return default if value is None else value
+
+    def has(self, name: str) -> bool:
+        return self.arguments.get(name) is not None
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor argument.
+
+        Raises:
+            ModelError: it is something else.
+        """
+        value = self.arguments.get(name)
+        if isinstance(value, Unmade):
+            raise UnsupportedError(value.name)
+        if not isinstance(value, Tensor):
+            raise self.fault(f"its argument {name!r} is no tensor")
+        return value
+
+    def optional(self, name: str) -> Tensor | None:
+        return self.tensor(name) if self.has(name) else None
+
+    def tensors(self, name: str) -> list[Tensor | None]:
+        """A list of tensors, some of which may be absent."""
+        value = self.arguments.get(name)
+        missing = [v for v in value if isinstance(v, Unmade)] if isinstance(value, tuple) else []
+        if missing:
+            raise UnsupportedError(missing[0].name)
+        if not isinstance(value, tuple) or not all(
+            v is None or isinstance(v, Tensor) for v in value
+        ):
+            raise self.fault(f"its argument {name!r} is no list of tensors")
+        return [v if isinstance(v, Tensor) else None for v in value]
+
+    def int(self, name: str, default: Int | None = None) -> Int:
+        value = self.get(name, default)
+        if not isinstance(value, int):
+            raise self.fault(f"its argument {name!r} is no integer")
+        return int(value)
+
+    def float(self, name: str, default: float) -> float:
+        value = self.get(name, default)
+        if not isinstance(value, int | float):
+            raise self.fault(f"its argument {name!r} is no number")
+        return float(value)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        return bool(self.get(name, default))
+
+    def ints(self, name: str, default: Sequence[Int] = ()) -> tuple[Int, ...]:
+        """A list of integers; one alone is a list too."""
+        value = self.get(name, tuple(default))
+        if isinstance(value, int):
+            return (int(value),)
+        if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+            raise self.fault(f"its argument {name!r} is no list of integers")
+        return tuple(int(v) for v in value if isinstance(v, int))
+
+    def text(self, name: str, default: str) -> str:
+        return str(self.get(name, default))
+
+    def axis(self, name: str, rank: Int, default: Int | None = None) -> Int:
+        """A dimension, counted from the front."""
+        return self.normal(self.int(name, default), rank)
+
+    def normal(self, axis: Int, rank: Int) -> Int:
+        """A dimension counted from the front.
+
+        Raises:
+            ModelError: a tensor of this rank does not have it.
+        """
+        if not -max(rank, 1) <= axis < max(rank, 1):
+            raise self.fault(f"dimension {axis} of a tensor with {rank}")
+        return axis + max(rank, 1) if axis < 0 else axis
+
+    @property
+    def result(self) -> Tensor:
+        """The first result, as the tracer noted it."""
+        first = next((r for r in self.results if r is not None), None)
+        if first is None:
+            raise self.fault("it makes no tensor")
+        return first
+
+    def wants(self, index: Int) -> bool:
+        """Whether somebody reads this result."""
+        return index in self.used and self.results[index] is not None
+
+    def fault(self, what: str) -> ModelError:
+        return ModelError(
+            f"the call does not fit its operator: {what}",
+            f"{self.target} {self.name!r}",
+            "export the program again",
+        )
+
+    def alias(self, tensor: Tensor, index: Int = 0) -> None:
+        """Let a result be a tensor that exists."""
+        self.made[index] = tensor
+
+    def emit(
+        self, kind: str, inputs: Sequence[Tensor | None], *, count: Int = 0, **attributes: Attribute
+    ) -> None:
+        """A node that makes the results, the first `count` of them if told."""
+        outputs = list(self.results[: count or len(self.results)])
+        self.made.update({i: t for i, t in enumerate(outputs) if t is not None})
+        self._add(kind, inputs, outputs, attributes)
+
+    def step(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        dims: Dims | None = None,
+        dtype: str = "",
+        **attributes: Attribute,
+    ) -> Tensor:
+        """A node on the way, with one result like the first operand unless told."""
+        like = next(t for t in inputs if t is not None)
+        made = self.writer.tensor(
+            f"{self.name}/{self._steps}",
+            like.dims if dims is None else dims,
+            dtype or like.dtype,
+        )
+        self._add(kind, inputs, [made], attributes)
+        return made
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor | None],
+        attributes: Mapping[str, Attribute],
+    ) -> None:
+        name = f"{self.name}/{kind}_{self._steps}" if self._steps else self.name
+        self._steps += 1
+        domain, _, plain = kind.rpartition("::")
+        self.writer.add(
+            plain, inputs, outputs, name=name, scope=self.scope, domain=domain, **attributes
+        )
+
+    def write(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor | None],
+        ending: str = "",
+        **attributes: Attribute,
+    ) -> None:
+        """A node named after the call, with these results."""
+        name = self.name + ending
+        self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, domain="", **attributes)
+
+    def scalar(self, value: Argument, dtype: str) -> Tensor:
+        """One number as a tensor."""
+        if not isinstance(value, int | float):
+            raise self.fault(f"{value!r:.60} is no number")
+        return self.writer.constant(value, dtype)
+
+    def shape(self, values: Sequence[Int]) -> Tensor:
+        """Integers as an operand."""
+        return self.writer.constant(list(values) or [], "int64")
+
+    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
+        """The tensor in another element type."""
+        if tensor.dtype == dtype:
+            return tensor
+        return self.step("Cast", [tensor], dtype=dtype, to=type_code(dtype))
+
+    def operand(self, name: str, dtype: str) -> Tensor:
+        """A tensor or a number in an element type."""
+        value = self.arguments.get(name)
+        if isinstance(value, Unmade):
+            raise UnsupportedError(value.name)
+        return self.cast(value, dtype) if isinstance(value, Tensor) else self.scalar(value, dtype)
+
+    def finish(self, tensor: Tensor, index: Int = 0) -> None:
+        """Let a result be a tensor made here, in the type that the tracer noted."""
+        wanted = self.results[index]
+        self.alias(tensor if wanted is None else self.cast(tensor, wanted.dtype), index)
+
+
+Converter: TypeAlias = Callable[[Call], None]
+
+
+@parametrised
+def with_arguments(call: Call, /, convert: Converter, **arguments: Argument) -> None:
+    """What writes another operator, of which this one is the case with these arguments."""
+    call.arguments = {**call.arguments, **arguments}
+    convert(call)
+
+
+def promoted(values: Sequence[Argument]) -> str:
+    """Element type in which operands of several types are compared.
+
+    Tensors with dimensions come before those without, and these before plain numbers, unless the
+    latter are of a higher category: flag, integer, floating. Source: PyTorch, type promotion.
+    """
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    groups = [
+        [t.dtype for t in tensors if t.dims],
+        [t.dtype for t in tensors if not t.dims],
+        ["bool" if isinstance(v, bool) else "int64" if isinstance(v, int) else "float32"
+         for v in values if isinstance(v, bool | int | float)],
+    ]  # fmt: skip
+    best = ""
+    for group in groups:
+        found = max(group, key=_order, default="")
+        if not best or (found and _category(found) > _category(best)):
+            best = found
+    return best or "float32"
+
+
+def _category(dtype: str) -> int:
+    return 0 if dtype == "bool" else 2 if "float" in dtype else 3 if "complex" in dtype else 1
+
+
+def _order(dtype: str) -> tuple[int, int]:
+    return _category(dtype), dtype_bits(dtype)
+
+
+def convert(call: Call, converter: Converter | None, kind: str) -> None:
+    """Write the nodes of a call.
+
+    Args:
+        call: what is called, with what.
+        converter: its line in a table; `None` if no table has it.
+        kind: name of the operator that stands for a call that cannot be said in ONNX, to be
+            described with `--rule`.
+    """
+    count = len(call.writer.graph.node)
+    try:
+        if converter is not None:
+            converter(call)
+            return
+    except UnsupportedError:
+        del call.writer.graph.node[count:]
+        call.made.clear()
+    attributes: dict[str, Any] = {
+        key: value
+        for key, value in call.arguments.items()
+        if isinstance(value, int | float | str) and key.isidentifier()
+    }
+    call.emit(kind, list(_tensors(call.arguments.values())), **attributes)
+
+
+def _tensors(arguments: Iterable[Argument]) -> Iterator[Tensor]:
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _tensors(argument)

@@ -1,0 +1,1 @@
+"""Candidates of operators and tensors: every way to split them."""

@@ -1,0 +1,270 @@
+"""Candidates of one operator: every way to split it, with its times and the layouts of its
+tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.collectives import CollectiveModel
+from costmodel.operators import OperatorModel
+from ir.graph import Op, Tensor
+from ir.ops import OpView, lookup
+from ir.plan import NamedLayout, Plan
+from ir.plan_stages import axis_sizes
+from ir.rule import ShardingRule
+from planner.candidates.assignments import Assignment, Assignments
+from planner.candidates.dialects import Dialect, Offers
+from planner.candidates.internal_collectives import InternalCollective, InternalPricer
+from planner.candidates.layout_tables import LayoutTable, LayoutTableMaker
+from planner.candidates.operator_cost import OperatorCost, priced_together
+from planner.request import Cuts
+from topology.mesh import Mesh
+
+FloatArray = NDArray[np.float64]
+
+
+class Times(NamedTuple):
+    """What the candidates of an operator take."""
+
+    forward_s: FloatArray
+    """Computation forward, shape (C,)."""
+    backward_s: FloatArray
+    inner: Sequence[tuple[InternalCollective, ...]]
+    """Communication inside, per candidate."""
+    inner_s: FloatArray
+    whole_forward_s: float
+    """Forward computation of the whole operator on one device."""
+
+    def again(self) -> Times:
+        """The same where the backward pass computes the operator again first."""
+        inner = [tuple(_sent_again(item) for item in own) for own in self.inner]
+        spent = np.array([sum(item.time_s for item in own) for own in inner], dtype=np.float64)
+        backward = self.backward_s + self.forward_s
+        return self._replace(backward_s=backward, inner=inner, inner_s=spent)
+
+
+def _sent_again(item: InternalCollective) -> InternalCollective:
+    """What is sent forward is sent once more before the backward pass."""
+    times = item.forward + item.backward
+    time_s = item.time_s * (times + item.forward) / times if times else 0.0
+    return replace(item, backward=item.backward + item.forward, time_s=time_s)
+
+
+@dataclass(frozen=True, eq=False)
+class OpCandidates:
+    """All candidates of one kind of operator with given operands; shared by equal operators."""
+
+    splits: Assignments
+    left_out: int
+    """Assignments beyond the limit."""
+    operands: tuple[LayoutTable | None, ...]
+    results: tuple[LayoutTable | None, ...]
+    priced: Callable[[], Times]
+    """Finds the times when they are asked for: another cost than time may not need them."""
+
+    @cached_property
+    def times(self) -> Times:
+        return self.priced()
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """What each candidate does with the mesh axes."""
+        return self.splits.rows
+
+    @property
+    def forward_s(self) -> FloatArray:
+        """Computation forward, shape (C,)."""
+        return self.times.forward_s
+
+    @property
+    def backward_s(self) -> FloatArray:
+        return self.times.backward_s
+
+    @property
+    def inner(self) -> Sequence[tuple[InternalCollective, ...]]:
+        """Communication inside, per candidate."""
+        return self.times.inner
+
+    @property
+    def inner_s(self) -> FloatArray:
+        return self.times.inner_s
+
+    @property
+    def whole_forward_s(self) -> float:
+        """Forward computation of the whole operator on one device."""
+        return self.times.whole_forward_s
+
+    @property
+    def time_s(self) -> FloatArray:
+        return self.forward_s + self.backward_s + self.inner_s
+
+    @cached_property
+    def again(self) -> OpCandidates:
+        """The same where the backward pass computes the operator again first."""
+        return replace(self, priced=self._times_again)
+
+    def _times_again(self) -> Times:
+        return self.times.again()
+
+
+@dataclass(slots=True)
+class OpPricer:
+    """Makes candidates on one mesh for one target."""
+
+    mesh: Mesh
+    dialect: Dialect
+    operators: OperatorModel
+    collectives: CollectiveModel
+    _offers: Offers = field(init=False)
+    _inner: InternalPricer = field(init=False)
+    ports: LayoutTableMaker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._offers = Offers(self.dialect, self.mesh)
+        self.ports = LayoutTableMaker(self.dialect.partial_edges)
+        self._inner = InternalPricer(self.collectives, self.dialect.partial_edges)
+
+    def candidates(self, view: OpView, gradient: Sequence[bool]) -> OpCandidates:
+        """Candidates of an operator.
+
+        Args:
+            view: the operator.
+            gradient: for every operand whether its gradient is wanted.
+        """
+        return self.all_candidates([(view, gradient)])[0]
+
+    def all_candidates(self, wanted: Sequence[tuple[OpView, Sequence[bool]]]) -> list[OpCandidates]:
+        """Candidates of several operators, priced together; each as for `candidates`."""
+        drafts = [self._draft(view, gradient) for view, gradient in wanted]
+        found: list[Times] = []
+
+        def times(number: int) -> Times:
+            if not found:
+                found.extend(self._times(drafts))
+            return found[number]
+
+        return [
+            OpCandidates(d.splits, d.left_out, d.operands, d.results, partial(times, number))
+            for number, d in enumerate(drafts)
+        ]
+
+    def _draft(self, view: OpView, gradient: Sequence[bool]) -> _Draft:
+        entry = lookup(view.op.kind)
+        rule = entry.rule(view)
+        if rule.divisors != view.op.divisors:
+            rule = replace(rule, divisors=view.op.divisors)
+        splits, left_out = self._offers.of(rule, entry, gradient=any(gradient))
+        summed = tuple(_summed(rule, i) for i in range(len(rule.results)))
+        operands = tuple(
+            None if m is None or t is None else self.ports.operand(m, splits)
+            for m, t in zip(rule.operands, view.inputs, strict=True)
+        )
+        results = tuple(
+            None if m is None else self.ports.result(m, splits, s)
+            for m, s in zip(rule.results, summed, strict=True)
+        )
+        return _Draft(view, gradient, rule, splits, left_out, summed, operands, results)
+
+    def _times(self, drafts: Sequence[_Draft]) -> Iterator[Times]:
+        priced = [
+            OperatorCost(
+                self.operators, self.mesh, lookup(d.view.op.kind), d.rule, d.splits
+            ).times_s(d.view, d.operands, d.results, d.gradient)
+            for d in drafts
+        ]
+        computed = priced_together(self.operators, priced)
+        for d, (forward, back) in zip(drafts, computed, strict=True):
+            inner = self._inner.messages(
+                d.rule, d.splits, d.view.outputs, d.summed, gradient=d.gradient
+            )
+            yield Times(forward[:-1], back[:-1], inner, inner.time_s(), float(forward[-1]))
+
+
+class _Draft(NamedTuple):
+    """An operator, its candidates and what they do to its tensors."""
+
+    view: OpView
+    gradient: Sequence[bool]
+    rule: ShardingRule
+    splits: Assignments
+    left_out: int
+    summed: tuple[frozenset[int], ...]
+    """For each result the factors that are summed away."""
+    operands: tuple[LayoutTable | None, ...]
+    results: tuple[LayoutTable | None, ...]
+
+
+def _summed(rule: ShardingRule, result: int) -> frozenset[int]:
+    """Factors of the operands that a result lacks and that no internal collective reduces."""
+    mapping = rule.results[result]
+    kept = {f for dim in mapping or () for f in dim}
+    inside = {f for item in rule.internal for f in item.factors}
+    present = {f for m in rule.operands if m is not None for dim in m for f in dim}
+    return frozenset(present - kept - inside)
+
+
+def signature(op: Op, tensors: Mapping[str, Tensor]) -> tuple[object, ...]:
+    """Equal for operators that planning cannot tell apart."""
+    return _signature(op, tensors, {})
+
+
+def signature_of_all(
+    ops: Sequence[Op], tensors: Mapping[str, Tensor], number: dict[str, int]
+) -> tuple[object, ...]:
+    """The same for operators that belong together; `number` counts their tensors."""
+    return tuple(_signature(op, tensors, number) for op in ops)
+
+
+def _signature(op: Op, tensors: Mapping[str, Tensor], number: dict[str, int]) -> tuple[object, ...]:
+    def facts(name: str) -> tuple[object, ...]:
+        if not name:
+            return ()
+        tensor = tensors[name]
+        same = number.setdefault(name, len(number))
+        return same, tensor.dims, tensor.divisors, tensor.dtype, tensor.role
+
+    attributes = tuple(sorted((k, v) for k, v in op.attributes.items()))
+    inputs, outputs = tuple(facts(n) for n in op.inputs), tuple(facts(n) for n in op.outputs)
+    # A composite of kind "Fused" is made of its parts; other composites are told by their operands.
+    parts = tuple(_signature(p, tensors, number) for p in op.parts) if op.kind == "Fused" else ()
+    return op.kind, attributes, inputs, outputs, parts, op.divisors
+
+
+def splits_of(candidates: OpCandidates, sizes: Sequence[int]) -> list[Cuts]:
+    """Cuts of operands, then of results, of every candidate; of a tensor without layout none."""
+    columns = []
+    for port in (*candidates.operands, *candidates.results):
+        if port is None:
+            columns.append([()] * len(candidates.assignments))
+            continue
+        cuts = [state.forward.shards(tuple(sizes)) for state in port.states]
+        columns.append([cuts[state] for state in port.of])
+    return list(zip(*columns, strict=True)) if columns else [()] * len(candidates.assignments)
+
+
+def splits_in(plan: Plan) -> tuple[tuple[str, Cuts], ...]:
+    """The same of every operator of a plan, by name."""
+
+    def cuts(layout: NamedLayout | None, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        if layout is None:
+            return ()
+        out = []
+        for dim in layout.dims:
+            pieces = 1
+            for axis in dim:
+                pieces *= sizes[axis]
+            out.append(pieces)
+        return tuple(out)
+
+    return tuple(
+        (op.name, tuple(cuts(each, sizes) for each in (*op.inputs, *op.outputs)))
+        for op in plan.operators
+        for sizes in (axis_sizes(plan, op.stage),)
+    )

@@ -1,0 +1,1 @@
+"""What narrows or charges candidates: pins, degrees, soft constraints."""

@@ -1,0 +1,1 @@
+"""From a graph on a mesh to a `Problem`."""

@@ -1,0 +1,1 @@
+"""Lower bounds of steps: which configurations need not be solved."""

@@ -1,0 +1,118 @@
+"""What a step of a pipeline takes at least.
+
+Part s of the machine begins when a micro-batch has come through all parts before it, works on m of
+them, and what it sends back for the last one goes through all parts before it again. With u the
+time of a micro-batch, o what happens once in a step, and P_s the sum of u over all before s, no
+step takes less than
+
+    m u_s + o_s    and    P_s + m u_s + o_0,
+
+for gradients are added up when a part's passes are over, and parameters updated after that. The
+tables have the least of u, of u + o / m and of u + o by themselves, so a bound holds whatever
+layouts a stage has.
+
+The order of the passes alone bounds it too, however parts share the work: see
+`costmodel.schedules.closed_form.even_step_s`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodel.schedules.closed_form import even_step_s
+from planner.pipeline.chain import FloatArray
+from planner.pipeline.space import Configuration
+from planner.pipeline.stage_cuts import Ends, least_sum_s
+
+
+class Least(NamedTuple):
+    """The least that intervals of a network take as stages, seconds of a micro-batch."""
+
+    shared_s: FloatArray
+    """With the share in a micro-batch of what happens once in a step."""
+    steady_s: FloatArray
+    """Without it."""
+    whole_s: FloatArray
+    """With all of it."""
+
+
+class PieceLeast(NamedTuple):
+    """The same of one piece."""
+
+    shared_s: float
+    steady_s: float
+    whole_s: float
+
+
+def cut_step_s(least: Sequence[Least], ends: Ends, shape: Configuration) -> float:
+    """Seconds of a step with such cuts at least.
+
+    Args:
+        least: for each piece.
+        ends: of the pieces.
+        shape: of the step.
+    """
+    places = pairwise((0, *ends))
+    pairs = zip(least, places, strict=True)
+    pieces = [PieceLeast(*(float(own[place]) for own in piece)) for piece, place in pairs]
+    return given_step_s(pieces, shape)
+
+
+def given_step_s(pieces: Sequence[PieceLeast], shape: Configuration) -> float:
+    """Seconds of a step of such pieces at least."""
+    parts, times = shape.stages, shape.micro_batches
+    shared, steady = ([piece[kind] for piece in pieces] for kind in (0, 1))
+    once_s = max(pieces[0].whole_s - steady[0], 0.0) if shape.chunks == 1 else 0.0
+    busiest_s = max(sum(shared[part::parts]) for part in range(parts))
+    found = [times * busiest_s, even_step_s(sum(shared), sum(steady), shape)]
+    before_s = 0.0
+    for part in range(parts):
+        found.append(before_s + times * sum(steady[part::parts]) + (once_s if part else 0.0))
+        before_s += steady[part]
+    return max(found)
+
+
+def least_step_s(least: Sequence[Least], shape: Configuration) -> float:
+    """Seconds of a step at least, whatever its cuts; infinite if there are none.
+
+    Args:
+        least: for each piece, infinite where an interval cannot be one.
+        shape: of the step.
+    """
+    shared, steady = (least_sum_s([own[kind] for own in least]) for kind in (0, 1))
+    even_s = even_step_s(shared, steady, shape)
+    return even_s if shape.chunks > 1 else max(even_s, _in_a_row_s(least, shape.micro_batches))
+
+
+def _in_a_row_s(least: Sequence[Least], times: int) -> float:
+    """The least T for which some cuts have no stage above T / m, nor a stage that ends later: the
+    later ends fall as T rises, so both meet.
+    """
+    every = np.unique(np.concatenate([own.shared_s.ravel() for own in least]))
+    limits = times * every[np.isfinite(every)]
+    first = bisect_left(limits, 1, key=lambda at: _latest_s(least, times, float(at)) <= at)
+    met_s = float(limits[first]) if first < len(limits) else math.inf
+    below_s = _latest_s(least, times, float(limits[first - 1])) if first else math.inf
+    return min(met_s, below_s)
+
+
+def _latest_s(least: Sequence[Least], times: int, limit_s: float) -> float:
+    """The least of the latest end of a stage over all cuts with no stage above the limit."""
+    count = len(least[0].shared_s)
+    behind = np.full(count + 1, np.inf)
+    behind[count] = -np.inf
+    for number in reversed(range(len(least))):
+        own = least[number]
+        fine = times * own.shared_s <= limit_s
+        alone = times * (own.steady_s if number else own.shared_s)
+        passing = own.steady_s if number else np.maximum(own.whole_s, own.steady_s)
+        with np.errstate(invalid="ignore"):
+            ends = np.where(fine, np.maximum(alone, passing + behind), np.inf)
+        behind = np.append(ends.min(axis=1), np.inf)
+    return float(behind[0])

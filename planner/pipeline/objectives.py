@@ -1,0 +1,286 @@
+"""Searches that minimise something else than time: another cost of layouts, or memory.
+
+A cost of layouts knows layouts alone. So inside every stage they are those of the least cost, and
+all else (stages, micro-batches, layouts at rest, what is computed again) is the fastest. What a
+given strategy leaves open, ours or one of MindSpore's files, is chosen so too: reshapes, which take
+no strategy, and layouts at rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from costmodel.redistribution import UNREACHABLE_S
+from ir.graph import Op, OpGraph
+from ir.mindspore_forms.primitives import primitive_form
+from ir.mindspore_forms.readers import NEVER_CUT, Reader
+from ir.normalise.ends import ENDS
+from ir.ops import OpView, lookup
+from ir.plan import Objective, Plan
+from planner.candidates.columns import BoolArray
+from planner.lowering.liveness import analyse
+from planner.lowering.lower import lower
+from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
+from planner.lowering.parameters import with_tied
+from planner.lowering.pricing import MEMORY, MINDSPORE, TIME
+from planner.pipeline.preparation import LAYOUT_COSTS
+from planner.pipeline.solved import Solved
+from planner.pipeline.task import PipelineSearch
+from planner.problem import Problem
+from planner.reduction.restriction import IndexArray, original_choice, restricted
+from planner.request import Deadline, InfeasibleError, SearchRequest
+from planner.solvers import Budget, Solution, solver_by_name
+
+STEPS = 7
+"""Limits tried at most."""
+NEAR = 0.02
+"""The search ends when the limit is known so well."""
+
+
+def follows_cost(task: PipelineSearch) -> bool:
+    """Whether layouts inside stages follow another cost than time."""
+    return task.request.cost in LAYOUT_COSTS
+
+
+def least_cost(
+    task: PipelineSearch, lowered: Lowered, limit_bytes: float = math.inf
+) -> dict[int, IndexArray]:
+    """For every operator the candidates that split it as the layouts of least cost do.
+
+    Args:
+        task: says the cost.
+        lowered: pieces of a pipeline, in seconds.
+        limit_bytes: within which they are sought.
+    """
+    priced = _at_cost(task, lowered)
+    found = task.solve(replace(priced.problem, memory_limit_bytes=limit_bytes))
+    return same_splits(lowered, priced, found.choice or ())
+
+
+def objective_of(task: PipelineSearch, solved: Solved) -> Objective:
+    """What the layouts of a pipeline cost in a step, and the least that its stages can cost."""
+    group, times = solved.groups[0], solved.shape.micro_batches
+    priced = _at_cost(task, group.lowered)
+    least = task.solve(replace(priced.problem, memory_limit_bytes=math.inf))
+    allowed = same_splits(priced, group.lowered, group.choice)
+    value = completed(priced.problem, offered(priced.problem, allowed)).cost_s * times
+    bound = min(least.bound_s * times, value)
+    proof = "optimal" if value <= bound * (1 + 1e-9) else "bounded"
+    return Objective(task.request.cost, value, bound, proof)
+
+
+def objective_note(objective: Objective) -> str:
+    """What was minimised, for the reader of the plan."""
+    return (
+        f"layouts inside every stage are those of --cost {objective.cost}: "
+        f"{objective.value:.6g} in a step ({_least(objective)} of these stages); "
+        "all else is the fastest"
+    )
+
+
+def batch_objective_note(objective: Objective) -> str:
+    """The same of one batch on one mesh."""
+    value = f"{objective.value:.6g} ({_least(objective)} of the space)"
+    return f"minimised by --cost {objective.cost}: {value}; times and bounds are the planner's"
+
+
+def _least(objective: Objective) -> str:
+    return "the least" if objective.proof == "optimal" else f"at least {objective.bound:.6g}"
+
+
+def _at_cost(task: PipelineSearch, lowered: Lowered) -> Lowered:
+    found = lower(
+        lowered.liveness,
+        replace(lowered.setting, cost=task.request.cost, states=None, ring_attention=False),
+    )
+    return with_tied(task.restricted(found))
+
+
+def least_memory(request: SearchRequest, find: Callable[[SearchRequest], Plan]) -> Plan:
+    """The plan of least peak memory.
+
+    Args:
+        request: whose cost is memory.
+        find: the fastest plan for a request.
+
+    Raises:
+        InfeasibleError: nothing fits into memory.
+    """
+    deadline = Deadline.after(request.time_limit_s)
+    asked = replace(request, cost=TIME)
+    best = find(asked)
+    own, high, low = best.estimate.memory_limit_bytes, best.estimate.peak_memory_bytes, 0.0
+    for _ in range(STEPS):
+        limit = math.sqrt(low * high) if low else high / 2
+        found = _within(limit, replace(asked, time_limit_s=deadline.left_s), find)
+        if found is None:
+            low = limit
+        else:
+            best, high = found, found.estimate.peak_memory_bytes
+        if high <= low * (1 + NEAR):
+            break
+    note = f"minimised by --cost memory: {high:.6g} bytes; nothing was found within {low:.6g}"
+    return replace(
+        best,
+        request=request.to_dict(),
+        estimate=replace(best.estimate, memory_limit_bytes=own),
+        objective=Objective(MEMORY, high, low, "bounded"),
+        notes=(note, *best.notes),
+    )
+
+
+def _within(
+    limit_bytes: float, asked: SearchRequest, find: Callable[[SearchRequest], Plan]
+) -> Plan | None:
+    """A plan within a limit, if there is one that can be carried out."""
+    try:
+        found = find(replace(asked, memory_limit_bytes=limit_bytes))
+    except InfeasibleError:
+        return None
+    return found if found.estimate.step_time_s < UNREACHABLE_S else None
+
+
+Cuts: TypeAlias = tuple[tuple[int, ...], ...]
+"""For each input of a primitive the pieces of every dimension."""
+
+
+class StrategyError(ValueError):
+    """A strategy that does not fit the graph; the message has what, where and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyCost:
+    """One strategy in both currencies, memory aside."""
+
+    step_time_s: float
+    """By the planner's cost model."""
+    peak_memory_bytes: float
+    """Per device, of that step."""
+    mindspore: float
+    """By MindSpore's formulas."""
+
+
+def strategy_cost(graph: OpGraph, setting: Setting, strategy: Mapping[str, Cuts]) -> StrategyCost:
+    """The cost of a strategy under both cost models.
+
+    Args:
+        graph: as it is planned, with its ends.
+        setting: machine, mesh and dialect; whatever it says of the cost.
+        strategy: cuts by the name of the operator.
+
+    Raises:
+        StrategyError: the graph has no such operator, or an operator cannot be cut so.
+    """
+    liveness = analyse(graph, training=setting.training)
+    in_time = lower(liveness, replace(setting, cost=TIME))
+    allowed = candidates_of(in_time, strategy)
+    seconds = completed(in_time.problem, allowed)
+    theirs = completed(lower(liveness, replace(setting, cost=MINDSPORE)).problem, allowed)
+    return StrategyCost(seconds.cost_s, seconds.peak_bytes, theirs.cost_s)
+
+
+def completed(
+    problem: Problem, allowed: Sequence[IndexArray], limit_bytes: float = math.inf
+) -> Solution:
+    """The best choice among allowed candidates; it is one of the whole problem."""
+    within = replace(restricted(problem, allowed), memory_limit_bytes=limit_bytes)
+    found = solver_by_name("dynamic_programming").solve(within, Budget(), None)
+    if found.choice is None:
+        return found
+    return replace(found, choice=original_choice(allowed, found.choice))
+
+
+def candidates_of(lowered: Lowered, strategy: Mapping[str, Cuts]) -> list[IndexArray]:
+    """Candidates of every node that follow a strategy; all of them where it says nothing.
+
+    Raises:
+        StrategyError: as `strategy_cost`.
+    """
+    graph = lowered.liveness.graph
+    ops = {op.name: op for op in graph.ops}
+    unknown = sorted(strategy.keys() - ops.keys())
+    if unknown:
+        raise StrategyError(
+            f"the strategy has {len(unknown)} operators that the graph lacks: "
+            f"{', '.join(unknown[:3])}\n"
+            "  at:  the strategy\n  fix: name operators as the graph does"
+        )
+    known: dict[tuple[int, Cuts], BoolArray] = {}
+    out: list[IndexArray] = []
+    for node, size in zip(lowered.nodes, lowered.problem.sizes, strict=True):
+        wanted = strategy.get(node.name) if node.candidates is not None else None
+        if wanted is None:
+            out.append(np.arange(size))
+            continue
+        key = (id(node.candidates), wanted)
+        if key not in known:
+            known[key] = _matching(lowered, ops[node.name], node, wanted)
+        out.append(node.columns.having(known[key]))
+    return out
+
+
+def same_splits(lowered: Lowered, other: Lowered, choice: Sequence[int]) -> dict[int, IndexArray]:
+    """Candidates of one problem that split operators as a choice of another one does; all of them
+    where MindSpore has no strategy.
+    """
+    kinds = {op.name: op.kind for op in other.liveness.graph.ops}
+    chosen = {
+        node.name: node.assignment(candidate)
+        for node, candidate in zip(other.nodes, choice, strict=True)
+        if node.kind is NodeKind.OPERATOR and kinds[node.name] not in NEVER_CUT | ENDS
+    }
+    out: dict[int, IndexArray] = {}
+    for number, node in enumerate(lowered.nodes):
+        if node.candidates is not None and node.name in chosen:
+            wanted = chosen[node.name]
+            same = [each == wanted for each in node.candidates.assignments]
+            out[number] = node.columns.having(np.array(same, dtype=np.bool_))
+    return out
+
+
+def offered(problem: Problem, allowed: Mapping[int, IndexArray]) -> list[IndexArray]:
+    """Candidates of every node: those allowed, or all of them where nothing is said."""
+    return [allowed.get(node, np.arange(size)) for node, size in enumerate(problem.sizes)]
+
+
+def _matching(lowered: Lowered, op: Op, node: Node, wanted: Cuts) -> BoolArray:
+    offered = _offered(lowered, op, node)
+    found = np.array([cuts == wanted for cuts in offered], dtype=np.bool_)
+    if not found.any():
+        some = ", ".join(map(repr, list(dict.fromkeys(offered))[:3]))
+        raise StrategyError(
+            f"operator {op.name} ({op.label}) cannot be cut as {wanted!r}\n"
+            f"  at:  the strategy of {op.name}\n"
+            f"  fix: choose one of its {len(offered)} strategies, such as {some}"
+        )
+    return found
+
+
+def _offered(lowered: Lowered, op: Op, node: Node) -> list[Cuts]:
+    """Cuts of every assignment of an operator."""
+    view = OpView(op, lowered.liveness.graph)
+    form = primitive_form(view, lookup(op.kind).rule(view))
+    sizes = lowered.setting.mesh.sizes
+    splits = node.candidates.assignments if node.candidates is not None else ()
+    return [Reader(op, form, (), split, sizes).cuts for split in splits]
+
+
+def strategy_of(lowered: Lowered, choice: Sequence[int]) -> dict[str, Cuts]:
+    """The cuts that a choice gives to every operator of MindSpore's that takes a strategy."""
+    ops = {op.name: op for op in lowered.liveness.graph.ops}
+    out: dict[str, Cuts] = {}
+    for node, candidate in zip(lowered.nodes, choice, strict=True):
+        if node.candidates is None or ops[node.name].kind in NEVER_CUT:
+            continue
+        op = ops[node.name]
+        view = OpView(op, lowered.liveness.graph)
+        form = primitive_form(view, lookup(op.kind).rule(view))
+        if form.name:
+            split = node.assignment(candidate)
+            out[op.name] = Reader(op, form, (), split, lowered.setting.mesh.sizes).cuts
+    return out

@@ -1,0 +1,318 @@
+"""Pipelines: stages, micro-batches and layouts chosen together.
+
+For every number of stages and size of micro-batch all intervals of the network that may be a stage
+are priced on a stage's mesh, equal ones once, memory left aside; what the best cuts then take
+bounds all plans of that shape from below. The best shapes are solved again, all stages together and
+within the memory, until no other shape can be better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ir.graph import OpGraph
+from ir.plan import Plan
+from planner.constraints.pins import pin_notes
+from planner.constraints.soft import too_many_changes
+from planner.constraints.stage_pins import held_notes
+from planner.constraints.token_cuts import context_notes
+from planner.lowering.lowered import Lowered
+from planner.lowering.parameters import TIED_NOTE, check_offload, no_room_on_host, tied_pairs
+from planner.lowering.pricing import MEMORY, check_cost
+from planner.pipeline.bounds.configurations import Priced
+from planner.pipeline.bounds.network import NetworkBounds
+from planner.pipeline.bounds.order import ConfigurationSearch
+from planner.pipeline.configuration import solved
+from planner.pipeline.infeasibility import check_states, infeasible, with_remedy
+from planner.pipeline.objectives import (
+    follows_cost,
+    least_memory,
+    objective_note,
+    objective_of,
+)
+from planner.pipeline.one_batch import search_batch
+from planner.pipeline.preparation import check_pipeline_request, dialect_for
+from planner.pipeline.soft_trade_off import soft_notes
+from planner.pipeline.solved import Solved
+from planner.pipeline.space import Configuration
+from planner.pipeline.stage_plan import Draft, bound_of, drafted, plan_of, space_of
+from planner.pipeline.task import PipelineSearch, Report
+from planner.pipeline.unequal import UnequalSearch
+from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
+from planner.solvers import Solution
+from topology.cluster import Cluster
+
+SOLVED = 3
+"""Shapes that are solved whole at most, per unit of effort."""
+
+NOTES = (
+    "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
+    "gradients are added up when the passes of a stage are over, parameters updated after all",
+)
+
+
+def search_pipeline(
+    graph: OpGraph, cluster: Cluster, request: SearchRequest, report: Report = lambda _: None
+) -> Plan:
+    """The fastest plan for a global batch.
+
+    Args:
+        graph: as imported.
+        cluster: the machine.
+        request: with a global batch.
+        report: receives progress.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
+    deadline = Deadline.after(request.time_limit_s)
+    try:
+        return plan_pipeline(graph, cluster, request, report)
+    except InfeasibleError as error:
+        report(error.what)
+        report("nothing fits: looking for a change that makes it possible")
+        asked = replace(request, time_limit_s=deadline.left_s)
+
+        def find(larger: Cluster, asked: SearchRequest) -> Plan:
+            return plan_pipeline(graph, larger, asked, any_will_do=True)
+
+        raise with_remedy(error, cluster, asked, find, len(graph.ops), report) from error
+
+
+def plan_pipeline(
+    graph: OpGraph,
+    cluster: Cluster,
+    request: SearchRequest,
+    report: Report = lambda _: None,
+    *,
+    tries_one_batch: bool = True,
+    any_will_do: bool = False,
+) -> Plan:
+    """The same without a look for remedies where nothing fits.
+
+    Args:
+        graph: as imported.
+        cluster: the machine.
+        request: with a global batch.
+        report: receives progress.
+        tries_one_batch: a step may be one micro-batch: the batch may fit as one.
+        any_will_do: the first plan that is found to fit is enough.
+
+    Raises:
+        RequestError: the request does not fit the model or the machine.
+        BatchError: the batch cannot be followed through the model.
+        InfeasibleError: nothing fits into memory.
+    """
+    check_pipeline_request(graph, request)
+    check_cost(request.cost, dialect_for(request, cluster.devices), graph)
+
+    def fastest(asked: SearchRequest) -> Plan:
+        search = PipelineSearch(graph, cluster, asked, any_will_do)
+        return _Search(search, report, tries_one_batch).plan()
+
+    if request.cost == MEMORY and not any_will_do:
+        return least_memory(request, fastest)
+    return fastest(request)
+
+
+class _Search:
+    def __init__(self, task: PipelineSearch, report: Report, tries_one_batch: bool) -> None:
+        self.task, self.report, self.tries_one_batch = task, report, tries_one_batch
+        self.tried: set[Configuration] = set()
+        self.fitting: list[Draft] = []
+        self.searched: list[Lowered] = []
+        self.one_batch: Plan | None = None
+        self.refused: Solved | None = None
+
+    def plan(self) -> Plan:
+        """The best of all shapes."""
+        every = self.task.shapes()
+        shapes = [s for s in every if self.tries_one_batch or s.micro_batches > 1]
+        first = self.task.micro(self.task.first_micro_batch)
+        said = check_offload(self.task.cluster.chip, self.task.request.offload)
+        check_states(first.graph, self.task.cluster, self.task.request)
+        devices, name = self.task.cluster.devices, self.task.cluster.name
+        self.report(
+            f"{len(first.graph.ops)} operators, {len(first.cuts)} cuts, {len(shapes)} ways to cut "
+            f"a batch of {self.task.batch} on {devices} devices of {name}"
+        )
+        bounds = NetworkBounds(self.task)
+        bound_s = min(self._equal(shapes, bounds), self._unequal(bounds))
+        best = self._best(bound_s)
+        context = context_notes(
+            best.graph, best.mesh, best.operators, self.task.request.ring_attention
+        )
+        return replace(best, notes=(*best.notes, *said, *context))
+
+    def _equal(self, shapes: Sequence[Configuration], bounds: NetworkBounds) -> float:
+        """Solve the best stages of equal devices; seconds that all of them take at least."""
+        if not shapes:
+            return math.inf
+        search = ConfigurationSearch(self.task, shapes, bounds, self.report)
+        priced, left_s = search.run()
+        self._solve(priced)
+        while search.reopened(self._least_s()):
+            priced, left_s = search.run()
+            self._solve(priced)
+        return min([left_s, *(item.bound_s for item in priced)])
+
+    def _unequal(self, bounds: NetworkBounds) -> float:
+        """The same of stages that differ in their devices, if they may."""
+        if self.task.request.stage_meshes == "equal" or (self.task.any_will_do and self.fitting):
+            return math.inf
+        best = min(self.fitting, key=lambda draft: draft.step_s, default=None)
+        micro = None if best is None else best.solved.shape.micro_batch
+        search, bound_s = UnequalSearch(self.task, bounds, self.report), math.inf
+        for priced in search.run(micro, self._least_s):
+            self._solve(priced, more=SOLVED)
+            bound_s = min([bound_s, *(item.bound_s for item in priced)])
+        return min(bound_s, search.left_s)
+
+    def _least_s(self) -> float:
+        """The shortest step so far."""
+        steps = [_worth_s(draft) for draft in self.fitting]
+        plain = [] if self.one_batch is None else [self._one_batch_s(self.one_batch)]
+        return min((*steps, *plain), default=math.inf)
+
+    def _one_batch_s(self, plain: Plan) -> float:
+        """The step of a plan on one mesh with what its soft pins are charged."""
+        return plain.estimate.step_time_s + self.task.soft.paid_s(plain)
+
+    def _solve(self, priced: Sequence[Priced], more: int = 0) -> None:
+        """Shapes are solved in the order of what is expected of them; some more of them."""
+        for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape)):
+            if self.tried and self.task.is_late:
+                self.task.truncated = True
+                return
+            least_s = self._least_s()
+            if self.task.any_will_do and self.fitting:
+                return
+            most = (SOLVED + more) * self.task.request.effort
+            several = len(self.tried) >= most * (1 if math.isfinite(least_s) else 2)
+            enough = several and not self.task.is_small
+            hoped_s = item.bound_s if item.every else item.expected_s
+            # Where nothing is expected to fit, some are solved all the same: one may fit.
+            beaten = math.isfinite(least_s) and hoped_s >= least_s
+            late = beaten or (enough and not item.every) or math.isinf(item.bound_s)
+            if not late and item.shape not in self.tried:
+                self._try(item, least_s)
+
+    def _try(self, item: Priced, least_s: float) -> None:
+        self.tried.add(item.shape)
+        is_one_batch = item.shape == Configuration(1, self.task.batch, 1)
+        if is_one_batch and self.task.request.is_open and self.task.all_can_stay:
+            self.one_batch = self._one_batch_plan()
+        found = self._best_cut(item, least_s)
+        self.searched += [group.lowered for group in found.solved.groups]
+        self.report(
+            f"{item.shape}, solved whole: {found.step_s:.6g} s"
+            f"{'' if found.solved.fits else ', too large'}"
+        )
+        if found.solved.fits:
+            self.fitting.append(found)
+        else:
+            refused = self.refused or found.solved
+            self.refused = min(refused, found.solved, key=lambda s: s.peak_bytes)
+
+    def _best(self, bound_s: float) -> Plan:
+        best = self._planned(bound_s) if self.fitting else self.one_batch
+        if best is None:
+            raise self._nothing(self.refused)
+        plain = self.one_batch
+        shorter = min(map(_worth_s, self.fitting), default=math.inf)
+        if plain is None or shorter < self._one_batch_s(plain):
+            return best
+        paid = self._one_batch_s(plain) - plain.estimate.step_time_s
+        return _within(plain, max(bound_s - paid, 0.0))
+
+    def _best_cut(self, item: Priced, least_s: float) -> Draft:
+        """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
+        ends = item.ends or item.least_ends
+        best = drafted(solved(self.task, item.shape, ends, item.shares, item.price))
+        for bound_s, ends in item.every:
+            if bound_s >= (min(least_s, _worth_s(best)) if best.solved.fits else least_s):
+                break
+            found = solved(self.task, item.shape, ends)
+            if found.fits:
+                draft = drafted(found)
+                if not best.solved.fits or _worth_s(draft) < _worth_s(best):
+                    best = draft
+        return best
+
+    def _one_batch_plan(self) -> Plan | None:
+        """The plan of one batch on one mesh, as it is found without a global batch."""
+        task = self.task
+        asked = replace(task.request, batch=task.batch, time_limit_s=task.deadline.left_s)
+        try:
+            found = search_batch(task.source, task.cluster, asked, self.report)
+        except InfeasibleError:
+            return None
+        return found if self.task.soft.keeps_changes(found) else None
+
+    def _nothing(self, refused: Solved | None) -> Exception:
+        if refused is None and self.task.request.stage_meshes == "any":
+            asked = self.task.request.pipeline
+            return RequestError(
+                f"no parts of {self.task.cluster.devices} devices of this machine make these "
+                f"stages\n  at:  --pipeline {asked}\n  fix: --pipeline auto"
+            )
+        if refused is None:
+            return RequestError(
+                "no shape of the pipeline can be priced\n  at:  --global-batch\n"
+                "  fix: leave --pipeline and --micro-batch out"
+            )
+        if self.task.soft.most is not None:
+            return too_many_changes(self.task.request)
+        fullest = max(refused.groups, key=lambda group: group.peak_bytes)
+        lowered, choice = fullest.lowered, tuple(fullest.choice)
+        peak = fullest.peak_bytes + fullest.buffer_excess_bytes()
+        solution = Solution(choice, math.inf, math.inf, "none", peak, refused.truncated)
+        error = infeasible(lowered, solution, self.task.request)
+        return no_room_on_host(error, self.task.cluster, self.task.request.offload)
+
+    def _planned(self, bound_s: float) -> Plan:
+        """The plan with the shortest step."""
+        found = min(self.fitting, key=_worth_s)
+        task, shape = self.task, found.solved.shape
+        notes = (
+            *soft_notes(found.solved, task.soft),
+            *dict.fromkeys(
+                note
+                for group in found.solved.groups
+                for note in held_notes(group.lowered, task.request, task.where)
+            ),
+            *pin_notes(task.pins),
+            *dict.fromkeys(TIED_NOTE for g in found.solved.groups if tied_pairs(g.lowered)),
+            *task.true_micro(shape.micro_batch).notes,
+            *NOTES,
+        )
+        objective = None
+        if follows_cost(task):
+            objective = objective_of(task, found.solved)
+            notes = (objective_note(objective), *notes)
+        bound = bound_of(
+            found.step_s,
+            max(bound_s - found.solved.paid_s, 0.0),
+            task.request.solver,
+            truncated=task.truncated,
+        )
+        plan = plan_of(found, task.request, notes, space_of(self.searched), bound)
+        return replace(plan, objective=objective)
+
+
+def _worth_s(draft: Draft) -> float:
+    """Seconds by which it is compared: of a step, and what is paid for wishes."""
+    return draft.step_s + draft.solved.paid_s
+
+
+def _within(plan: Plan, bound_s: float) -> Plan:
+    """A plan of one batch on one mesh among all shapes."""
+    own, step_s = plan.bound, plan.estimate.step_time_s
+    if bound_s >= own.bound_s:
+        return plan
+    bound = bound_of(step_s, bound_s, own.solver, truncated=own.truncated, proof="bounded")
+    return replace(plan, bound=bound)

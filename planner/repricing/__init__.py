@@ -1,0 +1,1 @@
+"""Plans as they stand on another machine, at another size or in another software."""

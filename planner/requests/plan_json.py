@@ -1,0 +1,135 @@
+"""The answer to a search as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ir.plan_degrees import degrees_of
+from ir.plan_stages import MeshAxes, has_equal_stages, split_text, stage_mesh, stage_size
+from ir.throughput import RATE_NAMES, rates_of
+
+if TYPE_CHECKING:
+    from ir.plan import Plan
+    from planner.request import InfeasibleError
+
+
+def found(plan: Plan, files: Sequence[object] = (), first: Sequence[str] = ()) -> dict[str, object]:
+    """The answer with a plan.
+
+    Args:
+        plan: what was decided.
+        files: what was written.
+        first: notes that belong before those of the plan.
+    """
+    estimate, bound = plan.estimate, plan.bound
+    return {
+        "status": "ok",
+        "step_time_s": estimate.step_time_s,
+        **rates_of(plan).record(),
+        "degrees": asdict(degrees_of(plan)),
+        "bound_s": bound.bound_s,
+        "gap": bound.gap,
+        "peak_memory_bytes": estimate.peak_memory_bytes,
+        "memory_limit_bytes": estimate.memory_limit_bytes,
+        "time_by_cause": dict(estimate.time_by_cause),
+        "memory_by_cause": dict(estimate.memory_by_cause),
+        "baselines": [asdict(b) for b in plan.baselines],
+        "communicators": communicators(plan),
+        "notes": [*first, *plan.notes],
+        "files": [str(p) for p in files],
+        **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
+        **({} if plan.pipeline.is_single else {"pipeline": asdict(plan.pipeline)}),
+        **_split(plan),
+    }
+
+
+def _split(plan: Plan) -> dict[str, object]:
+    """How a batch that does not fit as one was split; nothing where it fits."""
+    text, pipeline = split_text(plan), plan.pipeline
+    if not text:
+        return {}
+    return {
+        "split": {
+            "text": text,
+            "micro_batches": pipeline.micro_batches,
+            "micro_batch": pipeline.micro_batch,
+            "whole_batch_bytes": plan.whole_batch_bytes,
+        }
+    }
+
+
+def nothing_fits(error: InfeasibleError) -> dict[str, object]:
+    """The answer when no plan fits into memory."""
+    return {
+        "status": "infeasible",
+        "step_time_s": None,
+        **dict.fromkeys((*RATE_NAMES, "degrees")),
+        "bound_s": None,
+        "gap": None,
+        "peak_memory_bytes": None,
+        "memory_limit_bytes": error.available_bytes,
+        "time_by_cause": {},
+        "memory_by_cause": dict(error.contributors),
+        "baselines": [asdict(b) for b in error.baselines],
+        "communicators": [],
+        "notes": [],
+        "files": [],
+        "needed_bytes": error.needed_bytes,
+        "available_bytes": error.available_bytes,
+        "remedies": list(error.remedies),
+        "message": error.what,
+    }
+
+
+def communicators(plan: Plan) -> list[dict[str, object]]:
+    """The distinct communication groups of a plan, with what they carry, the busiest first."""
+    loads: dict[tuple[MeshAxes, tuple[str, ...]], dict[str, float]] = {}
+    for item in plan.collectives:
+        mesh = stage_mesh(plan, item.stage)
+        axes = tuple(name for name, _, _ in mesh if name in item.axes)
+        load = loads.setdefault((mesh, axes), {})
+        load[item.kind] = load.get(item.kind, 0.0) + item.nbytes * item.count
+    out: list[dict[str, object]] = []
+    for (mesh, axes), load in sorted(
+        loads.items(), key=lambda kv: (-sum(kv[1].values()), kv[0][1], kv[0][0])
+    ):
+        size = math.prod(size for name, size, _ in mesh if name in axes)
+        if size == 1:
+            continue
+        out.append(
+            {
+                "axes": list(axes),
+                "group_size": size,
+                "groups": _devices_on(plan, mesh) // size,
+                "nbytes_total": sum(load.values()),
+                "kinds": sorted(load),
+            }
+        )
+    return out
+
+
+def _devices_on(plan: Plan, mesh: MeshAxes) -> int:
+    """Devices of all parts of the machine that have a mesh."""
+    if has_equal_stages(plan):
+        return plan.devices
+    parts = [stage for stage in range(plan.pipeline.parts) if stage_mesh(plan, stage) == mesh]
+    return sum(stage_size(plan, part) for part in parts)
+
+
+def dumps(value: Mapping[str, object]) -> str:
+    """Strict JSON: a number that is not finite becomes null."""
+    return json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

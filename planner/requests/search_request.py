@@ -1,0 +1,220 @@
+"""From checked options to a `SearchRequest`: soft pins, an older plan and degrees too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypedDict
+
+from costmodel.memory import Optimizer
+from ir.plan import Plan
+from ir.plan_file import plan_from_json
+from planner.candidates.dialects import TARGETS
+from planner.candidates.operators import splits_in
+from planner.constraints.degrees import parse_degrees
+from planner.lowering.pricing import COSTS
+from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
+from planner.request import Cuts, RequestError, SearchRequest
+from planner.requests import option_texts as texts
+from planner.requests.errors import UserError
+from planner.requests.option_texts import pins as hard_pins
+from planner.requests.search_options import SearchOptions, decisions
+from planner.requests.sources import Document
+from planner.solvers import SOLVERS
+
+SoftPins = tuple[tuple[str, Cuts, float], ...]
+
+
+def split_pins(texts: Sequence[str]) -> tuple[list[str], SoftPins]:
+    """Pins that must be kept, as text, and those with a price, `NAME=CUTS@SECONDS`.
+
+    Raises:
+        UserError: a price is no number of seconds above 0.
+    """
+    hard: list[str] = []
+    soft: list[tuple[str, Cuts, float]] = []
+    for text in texts:
+        pin, at, price = text.rpartition("@")
+        if not at or ")" in price or not pin.rstrip().endswith(")"):
+            hard.append(text)
+            continue
+        weight_s = _seconds(price, text)
+        soft += [(name, cuts, weight_s) for name, cuts in hard_pins([pin])]
+    return hard, tuple(sorted(soft))
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UserError(
+            f"{text!r} is no price of a pin",
+            f"--pin {where}",
+            "write the seconds of a step that it may cost, such as --pin 'NAME=((2,4),(4,1))@0.01'",
+        )
+    return value
+
+
+def kept_close(request: SearchRequest, plan: Document | None, most: int | None) -> SearchRequest:
+    """The request that changes at most so many operators of an older plan.
+
+    Raises:
+        UserError: one of the two is missing, or the number is below 0.
+        PlanFileError: the text is no plan.
+    """
+    if plan is None and most is None:
+        return request
+    if plan is None or most is None or most < 0:
+        raise UserError(
+            "an older plan and the number of operators that may change go together",
+            "--keep-close-to" if most is None else f"--max-changes {most}",
+            "such as --keep-close-to plan.json --max-changes 5",
+        )
+    old = plan_from_json(plan.text, plan.name)
+    return replace(
+        request,
+        close_to=splits_in(old),
+        close_mesh=old.mesh,
+        close_parts=_parts_in(old) if request.global_batch is not None else (),
+        max_changes=most,
+    )
+
+
+def _parts_in(old: Plan) -> tuple[tuple[str, int], ...]:
+    """Operators that are not on the first part of the machine, with the part that has them."""
+    parts = old.pipeline.parts
+    return tuple((op.name, op.stage % parts) for op in old.operators if op.stage % parts)
+
+
+def with_restriction(request: SearchRequest, text: str, where: str) -> SearchRequest:
+    """The request that is held to degrees, such as `tp=8,dp=2`, or to a pin.
+
+    With a global batch `zero3` is ZeRO's stage of all parameters that have copies, `pp` the number
+    of stages and `mb` the samples of a micro-batch.
+
+    Raises:
+        RequestError: it is neither, or the request cannot have it.
+    """
+    if "(" in text:
+        hard, soft = split_pins([text])
+        pins = tuple(sorted({*request.pins, *hard_pins(hard)}))
+        return replace(request, pins=pins, soft_pins=(*request.soft_pins, *soft))
+    degrees = dict(parse_degrees(text, where))
+    stages = degrees.pop("pp", None)
+    if stages is not None:
+        request = _staged(request, stages, where, text)
+    samples = degrees.pop("mb", None)
+    if samples is not None:
+        request = _in_micro_batches(request, samples, where, text)
+    parts = degrees.pop("cp", None)
+    if parts is not None:
+        request = replace(request, context_parallel="off" if parts == 1 else str(parts))
+    if request.global_batch is not None and degrees.pop("zero3", None) is not None:
+        request = replace(request, zero="3")
+    return replace(request, degrees=tuple({**dict(request.degrees), **degrees}.items()))
+
+
+def _in_micro_batches(request: SearchRequest, samples: int, where: str, text: str) -> SearchRequest:
+    if request.global_batch is None:
+        raise RequestError(
+            f"a step as one batch has no micro-batches of {samples}\n  at:  {where} {text}\n"
+            "  fix: use --global-batch in place of --batch"
+        )
+    return replace(request, micro_batch=str(samples))
+
+
+def _staged(request: SearchRequest, stages: int, where: str, text: str) -> SearchRequest:
+    if request.global_batch is None:
+        if stages == 1:
+            return request
+        raise RequestError(
+            f"a step as one batch has no {stages} stages\n  at:  {where} {text}\n"
+            "  fix: use --global-batch in place of --batch"
+        )
+    return replace(request, pipeline="off" if stages == 1 else str(stages))
+
+
+def optimizer_of(name: str) -> Optimizer:
+    """The optimizer of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    return Optimizer(texts.one_of(name, texts.OPTIMIZERS, "--optimizer", "optimizer"))
+
+
+def search_request(options: SearchOptions) -> SearchRequest:
+    """What the options ask, without what refers to the model or to an older plan.
+
+    Raises:
+        UserError: one of them cannot be.
+    """
+    one_of = texts.one_of
+    pins, soft_pins = split_pins(options.pin)
+    if options.dtype is not None:
+        one_of(options.dtype, texts.DTYPES, "--dtype", "element type")
+    form = one_of(options.attention, texts.ATTENTION, "--attention", "form of attention")
+    return SearchRequest(
+        training=one_of(options.phase, texts.PHASES, "--phase", "phase") == "train",
+        optimizer=optimizer_of(options.optimizer),
+        dtype=options.dtype,
+        batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
+        **_whole(options),
+        **decisions(options),
+        memory_limit_bytes=texts.memory_bytes(options.memory),
+        dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
+        target=one_of(options.target, TARGETS, "--target", "target"),
+        solver=_solver(options.solver, options.global_batch),
+        effort=texts.at_least_one(options.effort, "--effort"),
+        time_limit_s=texts.time_limit_s(options.time_limit),
+        fused_attention=form == "fused",
+        all_to_all=options.all_to_all,
+        bind=tuple(sorted(texts.bindings(options.bind).items())),
+        rules=texts.rules(options.rule, options.rules),
+        pins=texts.pins(pins),
+        soft_pins=soft_pins,
+        rest=options.rest,
+        cost=one_of(options.cost, COSTS, "--cost", "cost"),
+    )
+
+
+def _solver(name: str, global_batch: int | None) -> str:
+    if name == RECURSIVE and global_batch is not None:
+        what, fix = f"{RECURSIVE} plans without stages", "give --batch in place of --global-batch"
+        raise UserError(what, f"--solver {RECURSIVE}", fix)
+    return texts.one_of(name, (*SOLVERS, RECURSIVE), "--solver", "solver")
+
+
+class _Whole(TypedDict):
+    global_batch: int | None
+    micro_batch: str
+    pipeline: str
+
+
+def _whole(options: SearchOptions) -> _Whole:
+    """How a step may be cut."""
+    batch, global_batch = options.batch, options.global_batch
+    for name, value, words in (("--micro-batch", options.micro_batch, ("auto",)),
+                               ("--pipeline", options.pipeline, ("auto", "off"))):  # fmt: skip
+        if value not in words and not texts.is_count(value):
+            known = " or ".join((*words, "a number of 1 or more"))
+            raise UserError(f"{value!r} is none of them", f"{name} {value}", f"use {known}")
+        if value != "auto" and global_batch is None:
+            raise UserError(
+                "it cuts a global batch, and there is none", f"{name} {value}",
+                f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
+            )  # fmt: skip
+    if global_batch is None:
+        return _Whole(global_batch=None, micro_batch="auto", pipeline="auto")
+    if batch is not None:
+        raise UserError(
+            "a global batch is a batch that may be cut into micro-batches: one of the two is too "
+            "many", f"--batch {batch} --global-batch {global_batch}", "leave --batch out",
+        )  # fmt: skip
+    texts.at_least_one(global_batch, "--global-batch")
+    return _Whole(
+        global_batch=global_batch, micro_batch=options.micro_batch, pipeline=options.pipeline
+    )

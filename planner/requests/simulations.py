@@ -1,0 +1,310 @@
+"""What a simulation of a plan is asked, as text, and the simulation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from costmodel.simulation.buckets import Fusion, FusionMode
+from costmodel.simulation.effects import FUSED_KINDS, Contention, Effects
+from costmodel.simulation.plan_simulation import simulate_plan
+from costmodel.simulation.result import Simulation, SimulationError
+from costmodel.simulation.variation import SHAPES, Distribution, Variation
+from ir.plan import Plan
+from planner.repricing.other_machine import repriced
+from planner.requests.errors import UserError, unknown_name
+from planner.requests.machines import named_machine
+from planner.requests.search_options import OVERLAP
+from planner.requests.sources import Document
+from topology.cluster import Cluster
+from topology.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from costmodel.simulation.accounting import Account
+    from costmodel.simulation.memory import MemoryCurve
+    from costmodel.simulation.result import Simulation
+
+MAX_SAMPLES = 1000
+_MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """The options of a simulation; `planner simulate --help` explains each."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    """A name that is no option is an error where a service reads them."""
+
+    cluster: str | None = None
+    """Another machine than the plan's: a bundled name, or one that the caller looks up."""
+    servers: str | None = None
+    """Parameter servers in place of the collectives of a data-parallel plan."""
+    bandwidth: tuple[str, ...] = ()
+    overlap: str = "auto"
+    contention: str = "fair"
+    fusion: tuple[str, ...] = ()
+    prefetch: int = 1
+    interference: float = 0.0
+    jitter: str | None = None
+    spread: str | None = None
+    stragglers: str | None = None
+    samples: int = 20
+    seed: int = 0
+
+    def effects(self) -> Effects:
+        """Overlap, contention and fusion."""
+        if self.prefetch < 0:
+            raise UserError(f"--prefetch {self.prefetch}", "--prefetch", "give 0 or more")
+        if not 0 <= self.interference < 1:
+            raise UserError(
+                f"--interference {self.interference:g}", "--interference", "give 0 to below 1"
+            )
+        modes = [mode.value for mode in Contention]
+        if self.contention not in modes:
+            raise unknown_name("contention", self.contention, modes, "--contention")
+        fusion = dict(_fusion(text) for text in self.fusion)
+        mode = Contention(self.contention)
+        if self.overlap not in OVERLAP:
+            raise unknown_name("overlap", self.overlap, OVERLAP, "--overlap")
+        beside = self.overlap == "auto"
+        return Effects(beside, mode, fusion, self.prefetch, self.interference)
+
+    def variation(self) -> Variation:
+        """How devices differ."""
+        if not 1 <= self.samples <= MAX_SAMPLES:
+            raise UserError(f"--samples {self.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
+        if self.seed < 0:
+            raise UserError(f"--seed {self.seed}", "--seed", "give 0 or more")
+        count, factor = _stragglers(self.stragglers)
+        return Variation(
+            _distribution(self.jitter, "--jitter"),
+            _distribution(self.spread, "--spread"),
+            count,
+            factor,
+            self.samples,
+            self.seed,
+        )
+
+    def check_served(self, others: Collection[str] = ()) -> None:
+        """Raise `UserError` if something is asked, here or as other options, that servers do not
+        take into account.
+        """
+        own = (field.name for field in fields(self) if getattr(self, field.name) != field.default)
+        asked = {"--" + name.replace("_", "-") for name in own} - {"--cluster", "--servers"}
+        asked |= set(others)
+        if asked:
+            option = min(asked)
+            raise UserError(
+                f"{option} is not for parameter servers", option, f"leave {option} or --servers out"
+            )
+
+    def placed(self, plan: Plan, machine_file: Document | None = None) -> Plan:
+        """The plan on the machine that was asked for.
+
+        Raises:
+            RequestError: the plan cannot be moved there.
+        """
+        if self.cluster is None and not self.bandwidth:
+            return plan
+        machine = Cluster.from_dict(plan.cluster)
+        if self.cluster is not None:
+            named = self.cluster if machine_file is None else machine_file
+            machine = named_machine(named, f"--cluster {self.cluster}").cluster(plan.devices)
+        for text in self.bandwidth:
+            machine = machine.with_bandwidth(*_bandwidth(text))
+        return repriced(plan, machine)
+
+
+def simulated(
+    plan: Plan, options: SimulationOptions, machine_file: Document | None = None
+) -> Simulation:
+    """The simulation of a plan, on its own machine or on another one.
+
+    Args:
+        plan: any.
+        options: as text.
+        machine_file: what `options.cluster` names, if that is no bundled machine.
+
+    Raises:
+        UserError: an option is wrong, or the plan cannot be simulated so.
+    """
+    effects, variation = options.effects(), options.variation()
+    placed = options.placed(plan, machine_file)
+    with reported():
+        found = simulate_plan(placed, effects, variation)
+        return found if found.fits or not effects.prefetch else _with_remedy(found, placed, effects)
+
+
+def _with_remedy(found: Simulation, plan: Plan, effects: Effects) -> Simulation:
+    """A simulation that does not fit, told whether gathering nothing ahead of use would help."""
+    late = simulate_plan(plan, replace(effects, prefetch=0), Variation())
+    if not late.fits:
+        return found
+    more = format_bytes(found.peak_memory_bytes - late.peak_memory_bytes)
+    note = (
+        f"parameters gathered ahead of use hold {more} more than the plan; "
+        f"with --prefetch 0 it fits, and a step takes {format_seconds(late.step_s)}"
+    )
+    return replace(found, notes=(*found.notes, note))
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """What the cost model cannot simulate, as the user's fault."""
+    try:
+        yield
+    except SimulationError as error:
+        what, _, rest = str(error).partition("\n")
+        where = re.search(r"at:  (.*)", rest)
+        fix = re.search(r"fix: (.*)", rest)
+        raise UserError(
+            what, where.group(1) if where else "", fix.group(1) if fix else ""
+        ) from error
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{text!r} is no number", option, "write it like 1.5") from None
+
+
+def _bandwidth(text: str) -> tuple[str, float]:
+    tier, equals, factor = text.partition("=")
+    if not equals:
+        raise UserError(f"{text!r} names no factor", "--bandwidth", "write it like server=2")
+    return tier, _number(factor, "--bandwidth")
+
+
+def _fusion(text: str) -> tuple[str, Fusion]:
+    """One `--fusion`."""
+    kind, _, rest = text.partition("=")
+    mode, colon, value = rest.partition(":")
+    if kind not in FUSED_KINDS:
+        raise unknown_name("kind of collective", kind, FUSED_KINDS, f"--fusion {text}")
+    modes = [m.value for m in FusionMode]
+    if mode not in modes:
+        raise unknown_name("mode", mode, modes, f"--fusion {text}")
+    if mode == FusionMode.AUTO:
+        if colon:
+            raise unknown_name("mode", rest, modes, f"--fusion {text}")
+        return kind, Fusion()
+    if mode == FusionMode.SIZE:
+        size = _number(value, "--fusion")
+        if not 0 <= size < 1 << 30:
+            raise UserError(f"a bucket of {value} MiB", "--fusion", "give 0 (no fusion) or more")
+        return kind, Fusion(FusionMode.SIZE, int(size * _MEBIBYTE))
+    return kind, _index_fusion(kind, value, text)
+
+
+def _index_fusion(kind: str, value: str, text: str) -> Fusion:
+    if kind != "all_reduce":
+        raise UserError(f"{kind} is not fused by index", f"--fusion {text}", "use auto or size:MIB")
+    splits = tuple(int(n) for n in value.split(",") if n.isdecimal() and len(n) < 10)
+    if len(splits) != len(value.split(",")) or sorted(set(splits)) != list(splits):
+        raise UserError(
+            f"{value!r} is no list of ascending indices",
+            f"--fusion {text}",
+            "write it like all_reduce=index:20,35",
+        )
+    return Fusion(FusionMode.INDEX, splits=splits)
+
+
+def _distribution(text: str | None, option: str) -> Distribution | None:
+    if text is None:
+        return None
+    shape, _, width = text.partition(":")
+    if shape not in SHAPES:
+        raise unknown_name("distribution", shape, SHAPES, f"{option} {text}")
+    try:
+        return Distribution(shape, _number(width, option))
+    except ValueError as error:
+        raise UserError(str(error), option, "write it like lognormal:0.03") from error
+
+
+def _stragglers(text: str | None) -> tuple[int, float]:
+    if text is None:
+        return 0, 1.0
+    found = re.fullmatch(r"(\d{1,9})x(\d{1,6}(?:\.\d{1,9})?)", text)
+    if found is None or float(found.group(2)) < 1:
+        raise UserError(
+            f"{text!r} does not say how many devices are how much slower",
+            "--stragglers",
+            "write it like 2x1.3: two devices take 1.3 times as long",
+        )
+    return int(found.group(1)), float(found.group(2))
+
+
+CURVE_POINTS = 200
+"""Most points of a memory curve that are printed; the trace has all of them."""
+
+
+def answer(found: Simulation, files: Sequence[object] = ()) -> dict[str, object]:
+    """All that a simulation says, but single tasks."""
+    load = found.load
+    return {
+        "status": "ok",
+        "name": found.name,
+        "step_time_s": found.step_s,
+        "estimate_s": found.estimate_s,
+        **found.rates.record(),
+        "devices": load.devices,
+        **_time(found.account),
+        "bubble": None if found.bubble is None else asdict(found.bubble),
+        "memory": [_memory(curve) for curve in found.memory],
+        "peak_memory_bytes": found.peak_memory_bytes,
+        "memory_limit_bytes": load.memory_bytes,
+        "fits": found.fits,
+        "variation": variation(found),
+        "tasks": len(found.timeline.graph),
+        "facts": dict(found.facts),
+        "notes": list(found.notes),
+        "files": [str(p) for p in files],
+    }
+
+
+def _time(account: Account) -> dict[str, object]:
+    return {
+        "computing_s": dict(account.computing),
+        "exposed_communication_s": account.exposed_s,
+        "hidden_communication_s": account.hidden_s,
+        "waiting_s": account.waiting_s,
+        "communication": [
+            asdict(item) | {"hidden_s": item.hidden_s} for item in account.communication
+        ],
+        "per_device": [asdict(device) for device in account.devices],
+    }
+
+
+def _memory(curve: MemoryCurve) -> dict[str, object]:
+    """Peak and a thinned curve, whose every interval keeps its largest point."""
+    count = len(curve.time_s)
+    parts = np.array_split(np.arange(count), min(count, CURVE_POINTS))
+    keep = [int(part[curve.nbytes[part].argmax()]) for part in parts if len(part)]
+    return {
+        "device": curve.device,
+        "peak_bytes": curve.peak_bytes,
+        "peak_at_s": curve.peak_at_s,
+        "time_s": [float(curve.time_s[i]) for i in keep],
+        "bytes": [float(curve.nbytes[i]) for i in keep],
+    }
+
+
+def variation(found: Simulation) -> dict[str, object] | None:
+    """How long drawn steps take; None without variation."""
+    drawn = found.varied_s
+    if drawn is None:
+        return None
+    return {
+        "samples": len(drawn),
+        "mean_s": float(drawn.mean()),
+        "median_s": float(np.median(drawn)),
+        "p95_s": float(np.quantile(drawn, 0.95)),
+        "largest_s": float(drawn.max()),
+        "slower_than_equal_devices": float(drawn.mean() / found.step_s - 1),
+    }

@@ -1,1 +1,0 @@
-"""Cutting a network into pipeline stages."""

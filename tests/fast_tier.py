@@ -1,0 +1,204 @@
+"""The fast tier, `pytest -m fast`, and the law that it calls every source module.
+
+A test is in it by the marker `fast`, its own or its file's; doctests always are. In the tier files
+without either are not read, a test of many cases has its first two (`fast(every=True)`: all), and
+hypothesis draws a few examples.
+
+While the tier runs, a profiler keeps which functions are called. A run of the whole tier that
+called no function of some source module fails and names it: there is no list to keep, and a module
+that is renamed or merged needs nothing. Only the tier is asked: among all other tests a function
+that is cached may have been called by another test before, whose calls do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import cProfile
+import sys
+import threading
+import tomllib
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+_FAST = "fast"
+_CASES, _EXAMPLES = 2, 5
+_IS_FUNCTION = 1
+"""The flag of a function's code: bodies of modules and classes lack it."""
+
+
+class Calls:
+    """Files whose functions are called, in this thread and in those that it starts."""
+
+    def __init__(self) -> None:
+        self._own = cProfile.Profile(builtins=False)
+        self._threads: list[cProfile.Profile] = []
+
+    def __enter__(self) -> None:
+        threading.setprofile(self._follow)
+        self._own.enable()
+
+    def __exit__(self, *_: object) -> None:
+        self._own.disable()
+        threading.setprofile(None)
+
+    def _follow(self, *_: object) -> None:
+        profile = cProfile.Profile(builtins=False)
+        self._threads.append(profile)
+        profile.enable()
+
+    def files(self) -> set[str]:
+        entries = [e for profile in (self._own, *self._threads) for e in profile.getstats()]
+        return {
+            entry.code.co_filename
+            for entry in entries
+            if isinstance(entry.code, CodeType) and entry.code.co_flags & _IS_FUNCTION
+        }
+
+
+@dataclass
+class Run:
+    """What the fast tests of this run called and loaded, by file; a worker's is handed over."""
+
+    calls: Calls = field(default_factory=Calls)
+    called: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    silent: list[str] = field(default_factory=list)
+
+    def gather(self) -> None:
+        self.called |= self.calls.files()
+        self.loaded |= {str(getattr(m, "__file__", None)) for m in list(sys.modules.values())}
+
+
+def sources(root: Path, ignored: Iterable[Path]) -> Iterator[Path]:
+    """Files of the source packages, but those that only environments of judges can run."""
+    settings_file = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    away = {path.resolve() for path in ignored}
+    for package in settings_file["tool"]["importlinter"]["root_packages"]:
+        for path in sorted((root / package).rglob("*.py")):
+            if path.name != "__main__.py" and not away & {path, *path.parents}:
+                yield path
+
+
+def has_functions(path: Path) -> bool:
+    """Whether something in the file can be called that is neither a stub nor compiled."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return any(not _is_stub(f) and not _is_compiled(f) for f in functions)
+
+
+def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return all(
+        isinstance(line, ast.Raise | ast.Pass)
+        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        for line in function.body
+    )
+
+
+def _is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("njit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def silent(root: Path, ignored: Iterable[Path], run: Run) -> list[str]:
+    """Source files of which nothing was called, or not even read where there are no functions."""
+    return [
+        path.relative_to(root).as_posix()
+        for path in sources(root, ignored)
+        if str(path) not in (run.called if has_functions(path) else run.loaded)
+    ]
+
+
+_run: pytest.StashKey[Run] = pytest.StashKey()
+
+
+def _is_tier(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == _FAST)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    chosen = config.option.keyword or config.option.deselect or config.option.collectonly
+    every = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return every and not chosen and _is_tier(config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_run] = Run()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not _is_tier(config) or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return None if "mark.fast" in text or ">>> " in text else True
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.DoctestItem):
+        item.add_marker(_FAST)
+    test = getattr(item, "obj", None)
+    if _is_tier(item.config) and getattr(test, "is_hypothesis_test", False):
+        drawn = test._hypothesis_internal_use_settings  # type: ignore[union-attr]
+        few = settings(drawn, max_examples=min(drawn.max_examples, _EXAMPLES))
+        test._hypothesis_internal_use_settings = few  # type: ignore[union-attr]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _is_tier(config):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left = {item for same in cases.values() for item in sorted(same, key=_place)[: _most(same)]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in left])
+    items[:] = [item for item in items if item in left]
+
+
+def _most(same: list[pytest.Item]) -> int:
+    every = any(mark.kwargs.get("every") for mark in same[0].iter_markers(_FAST))
+    return len(same) if every else _CASES
+
+
+def _place(item: pytest.Item) -> tuple[int, ...]:
+    """Where the case stands among those of its test, in whatever order tests are run."""
+    case = getattr(item, "callspec", None)
+    return tuple(case.indices.values()) if case else ()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if not _is_tier(item.config):
+        return (yield)
+    with item.config.stash[_run].calls:
+        return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    run = node.config.stash[_run]
+    called, loaded = getattr(node, "workeroutput", {}).get(_FAST, ((), ()))
+    run.called.update(called)
+    run.loaded.update(loaded)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config, run = session.config, session.config.stash[_run]
+    run.gather()
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[_FAST] = sorted(run.called), sorted(run.loaded)
+    elif exitstatus == pytest.ExitCode.OK and _is_whole(config):
+        ignored = [config.rootpath / path for path in config.option.ignore or ()]
+        run.silent = silent(config.rootpath, ignored, run)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED if run.silent else exitstatus
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for path in config.stash[_run].silent:
+        terminalreporter.write_line(f"{path}: no fast test calls a function of it")

@@ -1,0 +1,124 @@
+"""Bounds of shapes within the memory: below every plan of the shape, above the bound without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.schedules.in_flight import on_the_way
+from planner.pipeline.bounds.network import NetworkBounds, kept
+from planner.pipeline.configuration import solved
+from planner.pipeline.solved import Solved
+from planner.pipeline.space import Configuration, in_flight, moments_of
+from planner.pipeline.task import PipelineSearch
+from planner.request import SearchRequest
+from tests.builders import mlp
+from tests.planner.pipeline.test_pipeline_search import machine
+
+BATCH = 32768
+
+
+@cache
+def task(
+    layers: int, devices: int, memory: float | None, width: int, request: SearchRequest
+) -> PipelineSearch:
+    graph = mlp(layers, batch=8, width=width, hidden=4 * width)
+    # Buffers would take most of the memory of so small a network.
+    cluster = replace(machine(devices, memory), communicator_buffer_bytes=0)
+    return PipelineSearch(graph, cluster, request)
+
+
+def best_of(own: PipelineSearch, shape: Configuration) -> Solved:
+    """Even cuts, and one more where the first piece is short."""
+    count = own.true_micro(shape.micro_batch).segments.count
+    pieces = shape.pieces
+    even = tuple(round(count * (i + 1) / pieces) for i in range(pieces))
+    short = (*range(1, pieces), count)
+    found = [solved(own, shape, ends) for ends in dict.fromkeys((even, short))]
+    return min(found, key=lambda s: (not s.fits, s.step_s if s.fits else s.peak_bytes))
+
+
+def floor_s(own: PipelineSearch, shape: Configuration) -> float:
+    floors = NetworkBounds(own)
+    floors.refine([shape])
+    return floors.of(shape)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Configuration, int, int, SearchRequest]:
+    stages = draw(st.sampled_from([1, 2]))
+    micro = BATCH // draw(st.sampled_from([1, 2, 8]))
+    chunks = draw(st.sampled_from([1, 2])) if stages > 1 and BATCH // micro > 1 else 1
+    request = SearchRequest(
+        global_batch=BATCH,
+        recompute=draw(st.sampled_from(["auto", "none", "selective", "full"])),
+        zero=draw(st.sampled_from(["auto", "0"])),
+        offload=draw(st.sampled_from(["off", "auto"])),
+        target=draw(st.sampled_from(["mindspore", "generic"])),
+    )
+    layers = draw(st.sampled_from([3, 5]))
+    width = draw(st.sampled_from([256]))
+    return Configuration(stages, micro, BATCH // micro, chunks), layers, width, request
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases(), st.sampled_from([0.25, 0.4, 0.6, 0.8, 0.95]))
+def test_no_plan_within_the_memory_is_faster_than_the_bound(
+    case: tuple[Configuration, int, int, SearchRequest], share: float
+) -> None:
+    shape, layers, width, request = case
+    roomy = task(layers, 4, None, width, request)
+    free = best_of(roomy, shape)
+    tight = task(layers, 4, share * free.peak_bytes, width, request)
+    bound_s, free_s = floor_s(tight, shape), floor_s(roomy, shape)
+    assert free_s * (1 - 1e-9) <= bound_s
+    assert free_s <= free.step_s * (1 + 1e-9)
+    found = best_of(tight, shape)
+    assert not found.fits or bound_s <= found.step_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("recompute", ["none", "auto"])
+def test_memory_that_is_short_raises_the_bound(recompute: str) -> None:
+    request = SearchRequest(global_batch=BATCH, recompute=recompute)
+    shape = Configuration(1, BATCH, 1)
+    free = best_of(task(5, 4, None, 256, request), shape)
+    bounds = [
+        floor_s(task(5, 4, share * free.peak_bytes, 256, request), shape)
+        for share in (4.0, 0.5, 0.25, 0.1)
+    ]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[-1]
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_blocks_that_are_computed_again_keep_nothing_that_has_a_price(stages: int) -> None:
+    shape = Configuration(stages, BATCH // 8, 8, 1)
+    request = SearchRequest(global_batch=BATCH, recompute="full")
+    saved = best_of(task(16, 2, None, 256, replace(request, recompute="none")), shape)
+    remade = best_of(task(16, 2, None, 256, request), shape)
+    assert remade.peak_bytes < saved.peak_bytes
+    tight = task(16, 2, remade.peak_bytes, 256, request)
+    found = best_of(tight, shape)
+    assert found.fits
+    assert floor_s(tight, shape) <= found.step_s * (1 + 1e-9)
+
+
+@given(st.integers(2, 6), st.integers(1, 4), st.integers(1, 5), st.data())
+def test_a_part_keeps_as_many_micro_batches_however_its_chunks_share_the_network(
+    stages: int, chunks: int, rounds: int, data: st.DataObject
+) -> None:
+    """And no more where all activations are in the chunk of which fewest are on the way."""
+    shape = Configuration(stages, 1, stages * rounds, chunks)
+    flight = in_flight(shape)
+    for part, least in enumerate(kept(shape)):
+        saved = data.draw(st.lists(st.floats(0, 1), min_size=chunks, max_size=chunks))
+        most = max(
+            sum(n * s for n, s in zip(counts, saved, strict=True))
+            for counts in on_the_way(moments_of(shape, part))
+        )
+        assert most >= least * sum(saved) - 1e-9
+        assert least == min(flight[part::stages])

@@ -1,0 +1,127 @@
+"""The law of the fast tier fails a run that leaves a source module silent, and names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fast_tier import Calls, Run, has_functions, silent, sources
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    "pyproject.toml": """
+[tool.importlinter]
+root_packages = ["house"]
+[tool.pytest.ini_options]
+testpaths = ["checks"]
+pythonpath = ["."]
+addopts = ["--import-mode=importlib", "--doctest-modules", "-p", "no:cacheprovider"]
+markers = ["fast: as here"]
+""",
+    "house/called.py": "def one():\n    return 1\n",
+    "house/imported.py": "TEN = 10\ndef ten():\n    return TEN\n",
+    "house/names.py": "TWO = 2\n",
+    "house/threads.py": "def three():\n    return 3\n",
+    "checks/test_some.py": """
+import threading, pytest
+from hypothesis import given, strategies as st
+from house.called import one
+from house.names import TWO
+import house.imported, house.threads
+drawn = []
+
+@pytest.mark.fast
+def test_one():
+    assert one() == 1
+    thread = threading.Thread(target=house.threads.three)
+    thread.start()
+    thread.join()
+
+@given(st.integers())
+def test_left_out(number):
+    raise AssertionError
+
+@pytest.mark.fast
+@pytest.mark.parametrize("case", range(9))
+def test_has_two_cases(case):
+    assert case < 2
+
+@pytest.mark.fast
+@given(st.integers())
+def test_draws(number):
+    drawn.append(number)
+    assert len(drawn) <= 5
+""",
+    "checks/test_unread.py": "raise AssertionError\n",
+}
+
+
+def written(folder: Path) -> Path:
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def tier(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-m", "fast", "-p", "tests.fast_tier", *arguments]
+    paths = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+    return subprocess.run(
+        command, cwd=folder, env=paths, text=True, capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_module_that_is_only_imported_fails_the_run(tmp_path: Path, workers: str) -> None:
+    found = tier(written(tmp_path), "-n", workers)
+    assert found.returncode == pytest.ExitCode.TESTS_FAILED, found.stdout + found.stderr
+    named = [line for line in found.stdout.splitlines() if "no fast test calls" in line]
+    assert [line.split(":")[0] for line in named] == ["house/imported.py"]
+    assert "4 passed" in found.stdout
+
+
+def test_a_part_of_the_tier_is_not_asked(tmp_path: Path) -> None:
+    found = tier(written(tmp_path), "-n", "0", "checks/test_some.py")
+    assert found.returncode == pytest.ExitCode.OK, found.stdout + found.stderr
+
+
+def test_what_was_called_or_has_no_functions_is_not_named(tmp_path: Path) -> None:
+    root = written(tmp_path)
+    names = ("called", "imported", "names", "threads")
+    files = [str(root / "house" / f"{name}.py") for name in names]
+    assert silent(root, [], Run(called=set(files), loaded=set(files))) == []
+    assert silent(root, [], Run(loaded=set(files))) == [
+        "house/called.py",
+        "house/imported.py",
+        "house/threads.py",
+    ]
+    assert list(sources(root, [root / "house"])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f():\n    return 1\n", True),
+        ("class A:\n    async def f(self):\n        '''Says.'''\n        return 1\n", True),
+        ("class A:\n    def f(self):\n        '''Says.'''\n", False),
+        ("class A:\n    def f(self): ...\n", False),
+        ("@njit(cache=True)\ndef f():\n    return 1\n", False),
+        ("A = 1\n", False),
+    ],
+)
+def test_what_can_be_called(tmp_path: Path, text: str, found: bool) -> None:
+    (tmp_path / "some.py").write_text(text, encoding="utf-8")
+    assert has_functions(tmp_path / "some.py") is found
+
+
+def test_calls_leave_out_what_is_only_imported() -> None:
+    calls = Calls()
+    with calls:
+        has_functions(Path(__file__))
+    assert any(path.endswith("fast_tier.py") for path in calls.files())
+    assert not any(path.endswith("test_fast_tier.py") for path in calls.files())
