@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from costmodel.operators.constants import POOLED
-from costmodel.published_steps import SHORT_OPERATOR_S
 from ir.published import KINDS
 
 if TYPE_CHECKING:
@@ -66,27 +65,14 @@ def held(runs: Sequence[Compared]) -> float:
     return sum(ends[run.model][0] <= run.ratio <= ends[run.model][2] for run in runs) / len(runs)
 
 
-def lines(runs: Sequence[Compared]) -> Iterator[str]:
-    """The table of ratios in Markdown."""
-    yield "| kind | generation | runs | n | measured over priced: 5 %, median, 95 % |"
-    yield "|---|---|---|--:|--:|"
-    groups: dict[tuple[int, str, str], list[float]] = defaultdict(list)
-    for run in runs:
-        short = ", short operators" if run.operator_s < SHORT_OPERATOR_S else ""
-        groups[_ORDER.index(run.kind), run.generation, run.block + short].append(run.ratio)
-    for (kind, generation, block), ratios in sorted(groups.items()):
-        ends = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.05, 0.5, 0.95]))
-        yield f"| {_ORDER[kind]} | {generation} | {block} | {len(ratios)} | {ends} |"
-
-
-def calibration(runs: Sequence[Compared]) -> dict[str, Any]:
-    """The file that the package ships."""
+def ends_of(runs: Sequence[Compared]) -> dict[str, Any]:
+    """Ends by kind and generation, as the package ships them."""
     content: dict[str, dict[str, Any]] = {}
     for kind, name, group in _groups(runs):
         ends = zip(("low", "middle", "high"), quantiles(group), strict=True)
         rounded = {key: round(value, 3) for key, value in ends}
         content.setdefault(kind, {})[name] = {"runs": len(group), **rounded}
-    return {"schema_version": 2, "kinds": content}
+    return content
 
 
 def held_lines(runs: Sequence[Compared]) -> Iterator[str]:
@@ -101,14 +87,11 @@ def held_lines(runs: Sequence[Compared]) -> Iterator[str]:
 
 
 def _groups(runs: Sequence[Compared]) -> Iterator[tuple[str, str, list[Compared]]]:
-    """Runs with long operators of each kind, by generation where there are models enough, and of
-    all.
-    """
+    """Runs of each kind, by generation where there are models enough, and of all."""
     groups: dict[tuple[str, str], list[Compared]] = defaultdict(list)
     for run in runs:
-        if run.operator_s >= SHORT_OPERATOR_S:
-            groups[run.kind, run.generation].append(run)
-            groups[run.kind, POOLED].append(run)
+        groups[run.kind, run.generation].append(run)
+        groups[run.kind, POOLED].append(run)
     for kind, name in sorted(groups, key=lambda key: (_ORDER.index(key[0]), key[1])):
         group = groups[kind, name]
         fewest = _FEWEST_MODELS if name == POOLED else _MODELS_OF_A_GENERATION

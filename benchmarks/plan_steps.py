@@ -8,11 +8,11 @@ sequence and data parallel ranks the batch, experts are spread over neighbouring
 
     step = L / p x layer + ends + m v x send + (p - 1) x (L / (p v) x layer + send)
 
-with all communication in turn, as a search prints it: p stages of v chunks each, m micro-batches,
-the layer in brackets and the sends (there and back) those of one. Recomputation adds the forward
-pass. Attention runs in one kernel or in several, as it did in the run; of a split context keys and
-values are gathered or go round, whichever is faster. Layers with experts and those without count by
-their shares.
+with p stages of v chunks each and m micro-batches. Kernels are those that search prices alone; what
+software adds to them and hides of messages is fitted (`benchmarks.software_fit`). Recomputation
+adds the forward pass. Attention runs in one kernel or in several, as it did in the run; of a split
+context keys and values are gathered or go round, whichever is faster. Layers with experts and those
+without count by their shares.
 
     python -m benchmarks.plan_steps ../shared/reference/measured_training.csv \
         benchmarks/other_runs.csv --write
@@ -22,19 +22,37 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 import data
 from benchmarks.calibrate import excluded
-from benchmarks.plan_ends import Compared, calibration, held_lines, lines
+from benchmarks.plan_ends import Compared, ends_of, held_lines
 from benchmarks.plan_layouts import chip_of, cluster_of, filled, split
 from benchmarks.plan_networks import config_of
+from benchmarks.software_fit import (
+    KERNELS,
+    PARTS,
+    Fitted,
+    LaidOut,
+    error_lines,
+    fitted,
+    in_turn_s,
+    priced_s,
+    record,
+    without_models,
+)
 from costmodel.operators.constants import generation_of
+from costmodel.plan_overlap import Kind
+from costmodel.plan_overlap import kind_of as message_kind
+from costmodel.published_steps import SHORT_OPERATOR_S
+from costmodel.software import kernel_class
 from costmodel.training.dataset import measured_medians, read_entries, read_table
 from costmodel.training.families import block_of
 from costmodel.training.records import Attention, Recompute
@@ -42,6 +60,7 @@ from costmodel.training.sizes import expert_parts
 from costmodel.training.table import RunTable
 from importers.hf_config import import_config
 from ir.batch import BatchError
+from ir.ops import lookup
 from ir.plan_enums import Cause
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 from planner.constraints.schemes import InexpressibleError, choice_of
@@ -55,58 +74,43 @@ from planner.search import prepared_model
 from topology.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from benchmarks.software_fit import FloatArray
     from costmodel.training.dataset import Entry
     from costmodel.training.records import TrainingLayout, TrainingModel, TrainingRun
-    from ir.plan import PlannedCollective
 
 _DOUBTFUL = {"mindformers-910a", "mindspeed-ci-910b"}
 """Models that do not fit the devices named, truncated models with deterministic kernels."""
 HALF_BYTES = 2.0
 _NO_LIMIT = 1e15
 
+_MESSAGES: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.GATHER: "gather",
+        Kind.AGAIN: "again",
+        Kind.REDUCE: "each",
+        Kind.SYNC: "once",
+        Kind.UPDATED: "updated",
+    }
+)
+
 HEAD = """\
-# Seconds of published runs of transformers over what the cost model of plans says of their layouts,
+# Seconds of published runs of transformers over what the cost model of plans says of their layouts:
+# over steps in turn of kernels as they take alone, and over steps with the software of the run,
 # by kind of run, written by
 #     python -m benchmarks.plan_steps ROWS [ROWS ...] --write
-# docs/costmodel.md says what it means, docs/fidelity.md how it was measured.
+# docs/step.md says what it means, docs/fidelity.md how it was measured.
+"""
+SOFTWARE_HEAD = """\
+# Constants of software profiles by generation of chips, and of all runs on such chips, fitted to
+# published training steps; do not edit. Their meaning: costmodel/software.py. Written by
+#     python -m benchmarks.plan_steps ROWS [ROWS ...] --write
 """
 
 
-class Step(NamedTuple):
-    """What the cost model of plans says of a run: its step, and the mean of a forward operator."""
-
-    step_s: float
-    operator_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Priced:
-    """Seconds of all micro-batches of one stage, or of a part of it."""
-
-    step_s: float
-    forward_s: float
-    """Of it the forward pass, with its communication."""
-    once_s: float
-    """Of it what happens once in a step."""
-    compute_s: float
-    """Of it the forward pass without communication."""
-    operators: float
-
-    def less(self, other: _Priced) -> _Priced:
-        """What is left without another."""
-        return _Priced(
-            self.step_s - other.step_s,
-            self.forward_s - other.forward_s,
-            self.once_s - other.once_s,
-            self.compute_s - other.compute_s,
-            self.operators - other.operators,
-        )
-
-
-def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compared]:
-    """The runs that can be priced; why others cannot is counted."""
+def laid_out(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[LaidOut]:
+    """The runs that can be priced, part by part; why others cannot is counted."""
     measured, aside = measured_medians(entries), excluded()
     for entry, step_s in zip(entries, measured, strict=True):
         if entry.read is None or step_s is None or entry.name in aside:
@@ -114,21 +118,13 @@ def compared(entries: Sequence[Entry], reasons: Counter[str]) -> Iterator[Compar
         run = entry.read.run
         reason, found = outside(run), None
         try:
-            found = None if reason else priced_step(run)
+            found = None if reason else parts_of(run, step_s)
         except (InexpressibleError, ClusterError, RequestError, BatchError) as error:
             reason = str(error).splitlines()[0]
         if reason or found is None:
             reasons[reason] += 1
             continue
-        yield Compared(
-            name=run.name,
-            block=block_of(run),
-            model=run.model.name.lower(),
-            kind=kind_of(run),
-            generation=generation_of(chip_of(run)),
-            ratio=step_s / found.step_s,
-            operator_s=found.operator_s,
-        )
+        yield found
 
 
 def kind_of(run: TrainingRun) -> str:
@@ -157,8 +153,8 @@ def outside(run: TrainingRun) -> str:
     return reason
 
 
-def priced_step(run: TrainingRun) -> Step:
-    """What the cost model of plans says of the layout of a run.
+def parts_of(run: TrainingRun, measured_s: float) -> LaidOut:
+    """What the layout of a run consists of.
 
     Raises:
         InexpressibleError, ClusterError, RequestError, BatchError: it cannot be priced.
@@ -168,19 +164,32 @@ def priced_step(run: TrainingRun) -> Step:
     kinds = [(model.layers - model.dense_layers, replace(model, dense_layers=0))]
     if model.dense_layers:
         kinds.append((model.dense_layers, replace(model, experts=0, experts_per_token=0)))
-    found = [(layers, *_layer(run, plain, count)) for layers, plain in kinds]
-    layer = _mean([(layers / model.layers, each) for layers, each, _ in found])
-    again = layout.recompute_share * layer.forward_s if layout.recompute is Recompute.FULL else 0.0
-    ends, share = found[0][2], model.layers / layout.pp
-    steady = (layer.step_s + again - layer.once_s) / count
-    between_s = sent_s(run)
-    stages = share * (layer.step_s + again) + ends.step_s + count * layout.vpp * between_s
-    step_s = stages + (layout.pp - 1) * (share * steady / layout.vpp + between_s)
-    return Step(step_s, layer.compute_s / count / max(layer.operators, 1))
+    found = [(layers / model.layers, *_layer(run, plain, count)) for layers, plain in kinds]
+    layer = np.sum([share * each for share, each, _ in found], axis=0)
+    forward = sum(layer[PARTS.index(f"{kind}_forward")] for kind in KERNELS)
+    full = layout.recompute is Recompute.FULL
+    return LaidOut(
+        name=run.name,
+        block=block_of(run),
+        model=model.name.lower(),
+        kind=kind_of(run),
+        generation=generation_of(chip_of(run)),
+        profile=run.profile,
+        measured_s=measured_s,
+        operator_s=forward / count / max(layer[PARTS.index("operators")], 1.0),
+        layer=layer,
+        ends=found[0][2],
+        micro_batches=count,
+        stages=layout.pp,
+        chunks=layout.vpp,
+        layers=model.layers,
+        send_s=sent_s(run),
+        recomputed=layout.recompute_share if full else 0.0,
+    )
 
 
-def _layer(run: TrainingRun, model: TrainingModel, count: int) -> tuple[_Priced, _Priced]:
-    """One layer, and the ends of the network."""
+def _layer(run: TrainingRun, model: TrainingModel, count: int) -> tuple[FloatArray, FloatArray]:
+    """Parts of one layer, and of the ends of the network."""
     plain = replace(model, name="", layers=1, dense_layers=0)
     bare = replace(
         run.layout, global_batch=count, pp=1, vpp=1, recompute=Recompute.NONE, stage_layers=(),
@@ -191,17 +200,7 @@ def _layer(run: TrainingRun, model: TrainingModel, count: int) -> tuple[_Priced,
     split_experts = expert_parts(RunTable.of([run]))[0] > 1
     how = run.attention is not Attention.UNFUSED, bool(split_experts)
     one, two = (_priced(replace(plain, layers=n), bare, chip_of(run), *how) for n in (1, 2))
-    layer = two.less(one)
-    return layer, one.less(layer)
-
-
-def _mean(parts: Sequence[tuple[float, _Priced]]) -> _Priced:
-    """Layers of several kinds by their shares."""
-    step_s, forward_s, once_s, compute_s, operators = (
-        sum(share * getattr(each, name) for share, each in parts)
-        for name in ("step_s", "forward_s", "once_s", "compute_s", "operators")
-    )
-    return _Priced(step_s, forward_s, once_s, compute_s, operators)
+    return two - one, 2 * one - two
 
 
 def sent_s(run: TrainingRun) -> float:
@@ -217,7 +216,7 @@ def sent_s(run: TrainingRun) -> float:
 @cache
 def _priced(
     model: TrainingModel, layout: TrainingLayout, chip: str, fused: bool, split_experts: bool
-) -> _Priced:
+) -> FloatArray:
     """The layers of a model on the devices of one stage; `global_batch` counts micro-batches."""
     cluster = cluster_of(chip, layout.dp * layout.cp * layout.tp)
     batch = layout.micro_batch * layout.dp
@@ -237,53 +236,80 @@ def _priced(
     lowered = lower(ready.liveness, replace(setting, ring_attention=layout.cp > 1))
     if isinstance(ready.batch, str):
         raise InexpressibleError(ready.batch)
-    evidence = PlanBuilder(lowered, choice_of(lowered, scheme, ready.batch))
-    return _summed(evidence)
+    return _summed(PlanBuilder(lowered, choice_of(lowered, scheme, ready.batch)))
 
 
-def _summed(evidence: PlanBuilder) -> _Priced:
-    sent = evidence.collectives()
-    estimate = evidence.estimate()
-    causes = estimate.time_by_cause
-    compute_s = causes.get(Cause.COMPUTE_FORWARD, 0.0)
-    once_s = causes.get(Cause.UPDATE, 0.0) + sum(c.time_s for c in sent if _is_once(c))
-    forward = (c.time_s * (c.count - c.backward) / c.count for c in sent if not _is_once(c))
-    operators = evidence.operators()
-    return _Priced(
-        estimate.step_time_s,
-        compute_s + sum(forward),
-        once_s,
-        compute_s,
-        sum(op.compute_s > 0 for op in operators),
-    )
+def _summed(builder: PlanBuilder) -> FloatArray:
+    """Seconds of a step by part, and how many operators run."""
+    out = dict.fromkeys(PARTS, 0.0)
+    for op in builder.operators():
+        kind = kernel_class(lookup(op.kind))
+        out[f"{kind}_forward"] += op.compute_s - op.backward_s
+        out[f"{kind}_backward"] += op.backward_s
+        out["operators"] += op.compute_s > 0
+    micro_batches = builder.micro_batches
+    for sent in builder.collectives():
+        backward_s = sent.time_s * sent.backward / sent.count
+        kind_of_message = message_kind(sent, micro_batches)
+        if kind_of_message is not None:
+            out[_MESSAGES[kind_of_message]] += sent.time_s
+        else:
+            out["activations_forward"] += sent.time_s - backward_s
+            out["activations_backward"] += backward_s
+    out["update"] = builder.estimate().time_by_cause.get(Cause.UPDATE, 0.0)
+    return np.array([out[name] for name in PARTS])
 
 
-def _is_once(sent: PlannedCollective) -> bool:
-    return sent.cause in {Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC}
+def calibration(runs: Sequence[LaidOut], found: Fitted) -> dict[str, Any]:
+    """Ends of what runs took over steps in turn, and over steps with their software."""
+    in_turn = compared(runs, in_turn_s(runs))
+    return {
+        "schema_version": 3,
+        "in_turn": ends_of([run for run in in_turn if run.operator_s >= SHORT_OPERATOR_S]),
+        "software": ends_of(compared(runs, priced_s(found, runs))),
+    }
+
+
+def compared(runs: Sequence[LaidOut], priced: FloatArray) -> list[Compared]:
+    """Runs beside what is said of them."""
+    return [
+        Compared(
+            run.name, run.block, run.model, run.kind, run.generation,
+            run.measured_s / float(step_s), run.operator_s,
+        )
+        for run, step_s in zip(runs, priced, strict=True)
+    ]  # fmt: skip
 
 
 def main() -> None:
-    """Price the runs, print the table and perhaps write the file."""
+    """Price the runs, fit the software, print the tables and perhaps write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", type=Path, nargs="+", help="in the columns of `validate`")
     parser.add_argument("--every", type=int, default=1, help="take every n-th run")
     parser.add_argument(
-        "--write", action="store_true", help="write data/calibration/plan_steps.yaml"
+        "--write", action="store_true", help="write software.yaml and plan_steps.yaml"
     )
     options = parser.parse_args()
     reasons: Counter[str] = Counter()
-    runs: list[Compared] = []
+    runs: list[LaidOut] = []
     for path in options.tables:
         rows = read_table(path.read_text(encoding="utf-8"), str(path))
-        runs += compared(read_entries(rows)[:: options.every], reasons)
-    print("\n".join(lines(runs)))
+        runs += laid_out(read_entries(rows)[:: options.every], reasons)
+    found = fitted(runs)
+    print("\n".join(error_lines(runs, priced_s(found, runs), without_models(runs))))
+    content = calibration(runs, found)
+    for name in ("in_turn", "software"):
+        steps = in_turn_s(runs) if name == "in_turn" else priced_s(found, runs)
+        print(f"\n{name}", *held_lines(compared(runs, steps)), sep="\n")
     for reason, count in reasons.most_common():
         print(f"{count} left out: {reason}")
-    content = calibration(runs)
-    print("\n".join(held_lines(runs)))
     if options.write:
-        path = Path(data.__file__).parent / "calibration" / "plan_steps.yaml"
-        path.write_text(HEAD + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        folder = Path(data.__file__).parent / "calibration"
+        for name, head, values in (
+            ("plan_steps", HEAD, content), ("software", SOFTWARE_HEAD, record(found)),
+        ):  # fmt: skip
+            text = head + yaml.safe_dump(values, sort_keys=False)
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,16 @@ Overlap: TypeAlias = Annotated[
         "that the step counts what is exposed of them; none lets everything take turns.",
     ),
 ]
+Profile: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="auto|NAME",
+        help="The software that runs the plan: how much longer kernels take in a step than alone, "
+        "what of messages shows and what the host costs; generic counts none of it, auto takes "
+        "what the target usually has on the machine.",
+    ),
+]
 Interleave: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -1,10 +1,10 @@
 """The time of a step with overlap: what nothing hides, and the longest of what works side by side.
 
 A pass goes through the layers of a stage. While a layer computes, the parameters of the next one
-are gathered and the gradients of the one before are reduced, so each layer is a window in which
-compute and the links of every tier work side by side: it takes as long as the one that has most to
-do. Forward and backward passes have windows of their own, and so has of each the pass beside which
-more is sent, as it is what happens once in a step:
+are gathered, the gradients of the one before are reduced and the host issues its operators, so each
+layer is a window in which compute, the links of every tier and the host work side by side: it takes
+as long as the one that has most to do. Forward and backward passes have windows of their own, and
+so has of each the pass beside which more is sent, as it is what happens once in a step:
 
     T = fixed + sum over windows w of times_w x max over resources r of load_wr
 
@@ -25,12 +25,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.software import GENERIC, SoftwareProfile
 from ir.graph import Op, Role, Tensor
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 COMPUTE = 0
-"""Number of the compute stream among the resources of a window; behind it stand the tiers."""
+"""Number of the compute stream among the resources of a window; behind it stand the tiers, and the
+host at last where it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,13 @@ class Loads:
     """Computation of a forward pass."""
     BACKWARD = 2
     """The same of a backward pass, with what it computes again."""
+    HOST = 3
+    """Issuing the operators of a pass."""
 
     @property
     def count(self) -> int:
         """Number of columns."""
-        return 3 + 5 * self.tiers
+        return 4 + 5 * self.tiers
 
     @property
     def gather(self) -> slice:
@@ -82,7 +86,7 @@ class Loads:
         return self._of(4)
 
     def _of(self, number: int) -> slice:
-        first = 3 + number * self.tiers
+        first = 4 + number * self.tiers
         return slice(first, first + self.tiers)
 
 
@@ -105,6 +109,18 @@ class StepForm:
     """Of a step. What happens once in it counts by its share in each."""
     is_steady: bool = False
     """Whether what happens once in a step is left out."""
+    software: SoftwareProfile = GENERIC
+    """What of messages shows, and what the host costs."""
+
+    @property
+    def has_host(self) -> bool:
+        """Whether the host is a resource."""
+        return self.software.host_s > 0
+
+    @property
+    def resources(self) -> int:
+        """What works side by side: compute, the links of each tier, and perhaps the host."""
+        return 1 + self.tiers + self.has_host
 
     @property
     def loads(self) -> Loads:
@@ -128,10 +144,12 @@ class StepForm:
         )
 
     def _resources(self, compute: int, *beside: slice) -> FloatArray:
-        out = np.zeros((1 + self.tiers, self.loads.count))
+        out = np.zeros((self.resources, self.loads.count))
         out[COMPUTE, compute] = 1.0
         for columns in beside:
-            out[1:, columns] = np.eye(self.tiers)
+            out[1 : 1 + self.tiers, columns] = np.eye(self.tiers)
+        if self.has_host:
+            out[-1, Loads.HOST] = 1.0
         return out
 
     @cached_property
@@ -163,7 +181,7 @@ class StepForm:
 
     def all_on_compute(self) -> FloatArray:
         """Prices at which whatever can hide costs nothing, shape (windows, resources)."""
-        out = np.zeros((len(self.windows), 1 + self.tiers))
+        out = np.zeros((len(self.windows), self.resources))
         out[:, COMPUTE] = 1.0
         return out
 
@@ -212,7 +230,7 @@ class Layers:
             loads: shape (..., layers, columns).
         """
         out = loads.copy()
-        out[..., 3:] = 0.0
+        out[..., Loads.HOST + 1 :] = 0.0
         for layer, own, beside, columns in self.targets(at):
             if beside >= 0:
                 out[..., beside, columns] += loads[..., layer, own]

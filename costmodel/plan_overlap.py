@@ -1,7 +1,8 @@
 """How much of the communication of a plan computation hides, message by message.
 
 The same windows as `costmodel.overlap`, read from the records of a plan: what a window takes beyond
-its computation is exposed, and shared out over its messages by their time.
+its computation is exposed, and shared out over its messages by their time. Computation holds what
+the device waits for the host. Of every message shows what the software profile says.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from enum import IntEnum
 import numpy as np
 
 from costmodel.overlap import SENT_ALONE, FloatArray, Layers, StepForm, layer_numbers
+from costmodel.software import GENERIC, SoftwareProfile, software_profile
 from ir.graph import Role, Tensor
 from ir.plan import Plan, PlannedCollective, is_once
 from ir.plan_enums import Cause
+from topology.cluster import Chip, Cluster
 
 
 class Kind(IntEnum):
@@ -32,6 +35,9 @@ class Kind(IntEnum):
     """Updated parameters, once in a step."""
 
 
+_OF_ACTIVATIONS = frozenset({Cause.FORWARD, Cause.ACTIVATION_GRADIENT, Cause.INSIDE})
+
+
 @dataclass(frozen=True, slots=True)
 class StageWork:
     """What a stage computes in a micro-batch by layer, and the links that it has."""
@@ -43,6 +49,22 @@ class StageWork:
     """Of each parameter that hides something: the first that reads it."""
     tiers: Mapping[str, int]
     """By name of each axis of its mesh with more than one rank the tier that it crosses."""
+
+
+def host_waits(
+    forward_s: FloatArray, backward_s: FloatArray, issued: FloatArray, host_s: float
+) -> FloatArray:
+    """Seconds of each operator of a layer in which the device waits for the host, forward and
+    backward, shape (2, layers).
+
+    Args:
+        forward_s: in which the kernels of each layer run, shape (layers,).
+        backward_s: the same with what is computed again.
+        issued: operators of each layer with kernels.
+        host_s: in which the host issues one of them.
+    """
+    missing = np.maximum(host_s * issued - np.stack([forward_s, backward_s]), 0.0)
+    return np.asarray(missing / np.maximum(issued, 1.0))
 
 
 def kind_of(item: PlannedCollective, micro_batches: int) -> Kind | None:
@@ -57,7 +79,10 @@ def kind_of(item: PlannedCollective, micro_batches: int) -> Kind | None:
 
 
 def with_hidden(
-    items: Iterable[PlannedCollective], works: Mapping[int, StageWork], micro_batches: int
+    items: Iterable[PlannedCollective],
+    works: Mapping[int, StageWork],
+    micro_batches: int,
+    software: SoftwareProfile = GENERIC,
 ) -> tuple[PlannedCollective, ...]:
     """Messages with how much of them computation hides.
 
@@ -65,13 +90,15 @@ def with_hidden(
         items: of all stages; those of other stages than `works` has stay as they are.
         works: by stage.
         micro_batches: of a step.
+        software: what of them shows.
     """
     items = tuple(items)
     own: dict[int, list[PlannedCollective]] = {}
     for item in items:
         own.setdefault(item.stage, []).append(item)
     stages = {
-        stage: _Stage(work, own.get(stage, ()), micro_batches) for stage, work in works.items()
+        stage: _Stage(work, own.get(stage, ()), micro_batches, software)
+        for stage, work in works.items()
     }
     return tuple(
         replace(item, hidden_s=item.time_s * stages[item.stage].hidden_share(item))
@@ -86,19 +113,52 @@ def has_overlap(plan: Plan) -> bool:
     return plan.request.get("overlap") == "auto" and not plan.graph.is_training_step
 
 
+def software_of(plan: Plan) -> SoftwareProfile:
+    """The software that a plan was priced for."""
+    return software_on(plan, Cluster.from_dict(plan.cluster).chip)
+
+
+def software_on(plan: Plan, chip: Chip) -> SoftwareProfile:
+    """The same software on a chip."""
+    if not plan.request.get("training"):
+        return GENERIC
+    name, target = plan.request.get("profile", GENERIC.name), plan.request.get("target")
+    return software_profile(str(name), str(target), chip)
+
+
 def overlapped(plan: Plan) -> Plan:
     """The plan with what computation hides of its messages, if it counts that."""
     if not has_overlap(plan):
         return plan
     pipeline = plan.pipeline
     works = {stage: _work(plan, stage) for stage in range(len(pipeline.stages))}
-    found = with_hidden(plan.collectives, works, pipeline.micro_batches)
+    software = software_of(plan)
+    found = with_hidden(plan.collectives, works, pipeline.micro_batches, software)
     return replace(plan, collectives=found)
 
 
 def hides(tensor: Tensor) -> bool:
     """Whether messages of a tensor travel beside computation."""
     return tensor.role is Role.PARAMETER and tensor.elements >= SENT_ALONE
+
+
+def with_host_waits(plan: Plan) -> Plan:
+    """The plan with what its operators wait for the host, if the host counts."""
+    host_s = software_of(plan).host_s if has_overlap(plan) else 0.0
+    if not host_s:
+        return plan
+    operators, times = list(plan.operators), plan.pipeline.micro_batches
+    for stage, own in enumerate(plan.pipeline.stages):
+        found = _work(plan, stage)
+        layer_of = layer_numbers(plan.graph.ops[own.start : own.end], plan.graph.tensors)
+        places = range(own.start, own.end)
+        issues = [(n, la) for n, la in zip(places, layer_of, strict=True) if operators[n].compute_s]
+        issued = np.bincount([layer for _, layer in issues], minlength=len(found.forward_s))
+        kernels = np.array(found.forward_s), np.array(found.backward_s)
+        waits = host_waits(*kernels, issued.astype(np.float64), host_s)
+        for number, layer in issues:
+            operators[number] = operators[number].waiting(*(waits[:, layer] * times).tolist())
+    return replace(plan, operators=tuple(operators))
 
 
 def _work(plan: Plan, stage: int) -> StageWork:
@@ -135,9 +195,13 @@ class _Stage:
     """What each layer of a stage computes and sends."""
 
     def __init__(
-        self, work: StageWork, items: Sequence[PlannedCollective], micro_batches: int
+        self,
+        work: StageWork,
+        items: Sequence[PlannedCollective],
+        micro_batches: int,
+        software: SoftwareProfile,
     ) -> None:
-        self.work, self.micro_batches = work, micro_batches
+        self.work, self.micro_batches, self.software = work, micro_batches, software
         count = len(work.forward_s)
         self.layers = Layers(tuple(range(-1, count - 1)))
         tiers = sorted(set(work.tiers.values()))
@@ -152,11 +216,17 @@ class _Stage:
             if kind is None or layer is None:
                 continue
             seconds = item.time_s if kind >= Kind.SYNC else item.time_s / micro_batches
+            seconds *= 1.0 - self._shown(kind)
             sent[layer, kind] += seconds
             for tier in {work.tiers[axis] for axis in item.axes if axis in work.tiers}:
                 loads[layer, self.columns[kind].start + tiers.index(tier)] += seconds
         self.sent = self._beside(sent)
         self.exposed = self._exposed(self.layers.windows(at, loads))
+
+    def _shown(self, kind: Kind) -> float:
+        """Share of a message that shows though computation would hide it."""
+        own = self.software
+        return own.sync_shown if kind >= Kind.SYNC else own.gathers_shown
 
     def _beside(self, sent: FloatArray) -> FloatArray:
         """Seconds of messages by the window that they travel in, from those of the layer."""
@@ -198,8 +268,11 @@ class _Stage:
 
     def hidden_share(self, item: PlannedCollective) -> float:
         """Of the time of a message of the stage, the share that is hidden."""
+        if item.cause in _OF_ACTIVATIONS:
+            return self.software.tensor_hidden
         kind, layer = kind_of(item, self.micro_batches), self.work.layer_of.get(item.tensor)
         if kind is None or layer is None:
             return 0.0
         beside, column = self._target(layer, kind)
-        return 0.0 if beside < 0 else float(1.0 - self.exposed[beside, column])
+        hidden = 0.0 if beside < 0 else float(1.0 - self.exposed[beside, column])
+        return hidden * (1.0 - self._shown(kind))

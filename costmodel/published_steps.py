@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import data
 from costmodel.operators.constants import POOLED, generation_of
+from costmodel.software import GENERIC, SoftwareProfile
 from ir.plan import Published
 from ir.published import DENSE
 from topology.units import format_seconds
@@ -28,7 +29,7 @@ _IDEAL = "ideal"
 
 
 def published_steps(
-    chip: Chip, operator_s: float, kind: str = DENSE
+    chip: Chip, operator_s: float, kind: str = DENSE, software: SoftwareProfile = GENERIC
 ) -> tuple[Published | None, str]:
     """What published runs say of a training step on such chips, or nothing and why.
 
@@ -36,6 +37,8 @@ def published_steps(
         chip: of the cluster.
         operator_s: mean seconds of a forward operator.
         kind: what is trained and how, one of `ir.published.KINDS`.
+        software: that the step is priced for; without one kernels are as alone, and the ends are
+            those of steps in turn.
 
     Returns:
         Nothing for a machine of the mind, for operators shorter than those of the runs, and where
@@ -44,12 +47,14 @@ def published_steps(
     generation = generation_of(chip.name, chip.family)
     if generation == _IDEAL:
         return None, "nobody ran anything on an idealised chip"
-    if operator_s < SHORT_OPERATOR_S:
+    if software.is_neutral and operator_s < SHORT_OPERATOR_S:
         mean, least = format_seconds(operator_s), format_seconds(SHORT_OPERATOR_S)
         return None, f"forward operators take {mean} in the mean, those of the runs {least} or more"
-    known = data.calibration("plan_steps")["kinds"].get(kind, {})
+    ends = "in_turn" if software.is_neutral else "software"
+    known = data.calibration("plan_steps")[ends].get(kind, {})
     own = generation in known
     record = known.get(generation if own else POOLED)
     if record is None:
         return None, "no runs of this kind of model were priced"
-    return Published(generation if own else "", **record, kind=kind), ""
+    of = generation if own else ""
+    return Published(of, **record, kind=kind, with_software=not software.is_neutral), ""

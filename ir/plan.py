@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from ir.graph import OpGraph
 from ir.plan_enums import Cause, Schedule
@@ -57,6 +59,24 @@ class PlannedOperator:
     """Before its backward pass, to compute again what was not kept; not in `compute_s`."""
     stage: int = 0
     """Stage of the pipeline that runs it, where there is one."""
+    waits_s: tuple[float, float] = (0.0, 0.0)
+    """Of `compute_s` what the device waits for the host, in the forward and the backward pass."""
+
+    @property
+    def kernels_s(self) -> tuple[float, float]:
+        """Seconds of a step in which its kernels run, forward and backward."""
+        forward_s, backward_s = self.waits_s
+        return self.compute_s - self.backward_s - forward_s, self.backward_s - backward_s
+
+    def waiting(self, forward_s: float, backward_s: float) -> Self:
+        """The same kernels with other times in which the device waits for the host."""
+        own = self.kernels_s
+        return replace(
+            self,
+            compute_s=math.fsum((*own, forward_s, backward_s)),
+            backward_s=own[1] + backward_s,
+            waits_s=(forward_s, backward_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +254,9 @@ class Published:
     high: float
     kind: str = "dense"
     """What they trained, one of `ir.published.KINDS`."""
+    with_software: bool = False
+    """Whether the model says it with the constants of their software; else it says steps in turn of
+    kernels as they take alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,9 +150,12 @@ def operator_faults(
         for name, layout in pairs:
             if name:
                 yield from _layout_faults(layout, graph.tensors[name].dims, mesh, place)
-        yield from _time_faults(place, planned.compute_s, planned.backward_s, planned.recompute_s)
+        spent = planned.compute_s, planned.backward_s, planned.recompute_s
+        yield from _time_faults(place, *spent, *planned.waits_s)
         if planned.backward_s > planned.compute_s * (1 + _ROUNDING):
             yield "its backward pass is longer than the whole", place
+        if min(planned.kernels_s) < -_ROUNDING * planned.compute_s:
+            yield "it waits for the host longer than it takes", place
 
 
 def _time_faults(place: str, *times: float) -> Iterator[Fault]:

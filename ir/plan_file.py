@@ -39,6 +39,8 @@ MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3
 _OPTIONAL = frozenset(("objective", "whole_batch_bytes"))
 """Left out where there is none."""
+_NOTHING: tuple[object, ...] = (0, [], {}, [0.0, 0.0])
+"""Values that say nothing; `False` is among them."""
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -107,12 +109,14 @@ def _leave_out(values: dict[str, Any], pipeline: Pipeline) -> None:
         for record in values["tensors"]:
             del record["zero"], record["states"]
     found, tensors = values["pipeline"], values["tensors"]
+    published = [each for each in [values["estimate"]["published"]] if each]
     usual = (
         ([values["estimate"]], "hidden_by_cause"), (values["collectives"], "hidden_s"),
         (found["sends"], "hidden_s"), (found["stages"], "mesh"), (tensors, "host_bytes", "host_s"),
+        (values["operators"], "waits_s"), (published, "with_software"),
     )  # fmt: skip
     for records, *names in usual:
-        for record in (each for each in records if not each[names[0]]):
+        for record in (each for each in records if each[names[0]] in _NOTHING):
             for name in names:
                 del record[name]
     if pipeline.is_single:

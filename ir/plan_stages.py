@@ -164,6 +164,7 @@ def stage_plan(plan: Plan, stage: int) -> Plan:
                 compute_s=op.compute_s * share,
                 backward_s=op.backward_s * share,
                 recompute_s=op.recompute_s * share,
+                waits_s=(op.waits_s[0] * share, op.waits_s[1] * share),
                 stage=0,
             )
             for op in plan.operators[own.start : own.end]

@@ -33,14 +33,14 @@ def expected_s(estimate: Estimate) -> tuple[float, float] | None:
     """Between which seconds a step is expected on real machines; None where no published run is
     like it.
 
-    The runs were laid beside steps in which nothing overlaps, and so are the ends: what real
-    software hides is in their ratios.
+    Without a software profile the ends are ratios to steps in which nothing overlaps: what real
+    software hides is in them.
     """
     found = estimate.published
     if found is None:
         return None
-    in_turn_s = estimate.step_time_s + estimate.hidden_s
-    return in_turn_s * found.low, in_turn_s * found.high
+    step_s = estimate.step_time_s + (0.0 if found.with_software else estimate.hidden_s)
+    return step_s * found.low, step_s * found.high
 
 
 def expected_text(estimate: Estimate) -> str:

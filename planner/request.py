@@ -8,8 +8,10 @@ from time import monotonic
 from typing import TypeAlias
 
 from costmodel.memory import Optimizer
+from costmodel.software import GENERIC, SoftwareProfile, software_profile
 from ir.plan import Baseline
 from ir.symbols import Symbol
+from topology.cluster import Chip
 
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
 """In how many parts each dimension of each input is cut: MindSpore's `in_strategy`."""
@@ -119,6 +121,8 @@ class SearchRequest:
     rest: str = "auto"
     """What becomes of operators without a pin: `auto` searches them, `semi-auto` splits them by
     batch as MindSpore's semi-automatic mode does."""
+    profile: str = "generic"
+    """The software that runs the plan, whose constants the step has (`costmodel.software`)."""
     overlap: str = "auto"
     """Whether the step counts communication that travels beside computation as hidden (`auto`), or
     everything in turn (`none`)."""
@@ -148,6 +152,12 @@ class SearchRequest:
     global batch."""
     max_changes: int | None = None
     """Operators that may be split otherwise than there; None for any number."""
+
+    def software_on(self, chip: Chip) -> SoftwareProfile:
+        """Constants of the software on a chip; those of inference are the neutral ones."""
+        if not self.training:
+            return GENERIC
+        return software_profile(self.profile, self.target, chip)
 
     @property
     def is_open(self) -> bool:
@@ -180,6 +190,7 @@ class SearchRequest:
             del data[key]
         for key, usual in (
             ("rest", "auto"),
+            ("profile", "generic"),
             ("sequence_parallel", "auto"),
             ("context_parallel", "auto"),
             ("offload", "off"),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from costmodel.plan_overlap import hides, software_of
 from costmodel.simulation.effects import Contention
 from costmodel.simulation.gathering import Gathers
 from costmodel.simulation.going_round import going_round
@@ -16,10 +18,20 @@ from costmodel.simulation.plan_index import BESIDE, PlanIndex, Unit, bucketed
 from costmodel.simulation.ports import Ports
 from costmodel.simulation.stage_tasks import Device, Tasks
 from costmodel.simulation.task_graph import Activity, Use
+from costmodel.software import SoftwareProfile
 from ir.plan import LEAVES, Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
+
+
+class Task(NamedTuple):
+    """A message that is to be added."""
+
+    label: str
+    activity: Activity
+    seconds: float
+    needs: Iterable[int]
 
 
 @dataclass(slots=True)
@@ -31,6 +43,7 @@ class OperatorTasks:
     index: PlanIndex = field(init=False)
     ports: Ports = field(init=False)
     axes: dict[str, int] = field(init=False)
+    software: SoftwareProfile = field(init=False)
     streams: dict[tuple[frozenset[str], bool], int] = field(default_factory=dict)
     """By the axes of a group, and whether its messages travel beside computation."""
     ready: dict[str, Tasks] = field(default_factory=dict)
@@ -55,6 +68,7 @@ class OperatorTasks:
 
     def __post_init__(self) -> None:
         self.index = PlanIndex(self.plan)
+        self.software = software_of(self.plan)
         self.axes = {name: i for i, (name, _, _) in enumerate(self.plan.mesh)}
         mesh = Mesh(tuple(MeshAxis(*axis) for axis in self.plan.mesh))
         self.ports = Ports(self.device, Cluster.from_dict(self.plan.cluster), mesh)
@@ -124,11 +138,33 @@ class OperatorTasks:
         if len(items) > 1:
             label += f" and {len(items) - 1} others"
         activity = Activity(first.cause, first.kind, first.tier)
-        streams = (self._stream(first), *self._queues(axes))
-        uses = self._uses(first.kind, nbytes, axes)
-        task = self.device.graph.add(label, activity, seconds, streams, needs, uses)
+        stream, left = self._stream(first), 1.0
+        if self.device.effects.overlap:
+            needs, left = self._shown(items, Task(label, activity, seconds, needs))
+        streams = (stream, *self._queues(axes))
+        uses = self._uses(first.kind, left * nbytes, axes)
+        task = self.device.graph.add(label, activity, left * seconds, streams, needs, uses)
         self.joins[task] = axes
         return task
+
+    def _shown(self, items: Sequence[PlannedCollective], task: Task) -> tuple[Iterable[int], float]:
+        """What a message waits for, and the share of it that its stream still has.
+
+        Of a message of parameters a share holds up computation, as it uses the same cores and
+        memory; of one of activations the software hides a share.
+        """
+        software, cause = self.software, items[0].cause
+        if cause not in BESIDE:
+            return task.needs, 1.0 - software.tensor_hidden
+        tensors = self.plan.graph.tensors
+        shown = software.gathers_shown if cause == Cause.PARAMETER_GATHER else software.sync_shown
+        whole_s = sum(item.time_s for item in items)
+        if not shown or not whole_s:
+            return task.needs, 1.0
+        shown *= sum(item.time_s for item in items if hides(tensors[item.tensor])) / whole_s
+        streams, seconds = (self.device.compute,), shown * task.seconds
+        held = self.device.graph.add(task.label, task.activity, seconds, streams, task.needs)
+        return (held,), 1.0 - shown
 
     def _uses(self, kind: str, nbytes: float, axes: tuple[int, ...]) -> tuple[Use, ...]:
         """What a collective shares with others that run at the same time."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import CollectiveModel
 from costmodel.operators import OperatorModel
+from costmodel.software import GENERIC, SoftwareProfile
 from ir.graph import Op, Tensor
 from ir.ops import OpView, lookup
 from ir.plan import NamedLayout, Plan
@@ -122,6 +123,8 @@ class OpPricer:
     dialect: Dialect
     operators: OperatorModel
     collectives: CollectiveModel
+    software: SoftwareProfile = GENERIC
+    """What kernels take in a step over what they take alone."""
     _offers: Offers = field(init=False)
     _inner: InternalPricer = field(init=False)
     ports: LayoutTableMaker = field(init=False)
@@ -180,11 +183,13 @@ class OpPricer:
             for d in drafts
         ]
         computed = priced_together(self.operators, priced)
-        for d, (forward, back) in zip(drafts, computed, strict=True):
+        for d, alone in zip(drafts, computed, strict=True):
             inner = self._inner.messages(
                 d.rule, d.splits, d.view.outputs, d.summed, gradient=d.gradient
             )
-            yield Times(forward[:-1], back[:-1], inner, inner.time_s(), float(forward[-1]))
+            slower = self.software.kernels(lookup(d.view.op.kind))
+            forward, backward = (slower * each for each in alone)
+            yield Times(forward[:-1], backward[:-1], inner, inner.time_s(), float(forward[-1]))
 
 
 class _Draft(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum, auto
 
 from costmodel.published_steps import published_steps
+from costmodel.software import GENERIC, SoftwareProfile
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, OpView, lookup
@@ -49,6 +50,7 @@ def compared(
     chip: Chip,
     forward_s: Mapping[str, float],
     split: Mapping[str, Collection[int]],
+    software: SoftwareProfile = GENERIC,
 ) -> tuple[Published | None, str]:
     """What published training runs say of a training step on such chips, or nothing and why.
 
@@ -57,12 +59,14 @@ def compared(
         chip: of the cluster.
         forward_s: seconds that each operator computes in a forward pass, by its name.
         split: the factors that each operator splits, by its name.
+        software: that the step is priced for.
     """
     took = [seconds for seconds in forward_s.values() if seconds > 0]
     why = _unlike(graph, forward_s)
     if why or not took:
         return None, why or "no operator takes any time"
-    return published_steps(chip, math.fsum(took) / len(took), kind_of(graph, split))
+    mean_s = math.fsum(took) / len(took)
+    return published_steps(chip, mean_s, kind_of(graph, split), software)
 
 
 def _unlike(graph: OpGraph, forward_s: Mapping[str, float]) -> str:

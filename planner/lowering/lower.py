@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costmodel.collectives import CollectiveModel
 from costmodel.overlap import SENT_ALONE, Layers, StepForm
+from costmodel.redistribution import UNREACHABLE_S
 from ir.dtypes import dtype_bytes
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.layout import Layout, replicated
@@ -419,7 +420,14 @@ class _Lowering:
             used = edge.target_layouts.of[read]
             plain = self._plain_table(edge, parameter.rest.assignment, copies)
             made = self.parameters.edge_table(parameter, plain, edge.kind, ends[1], used)
-        return made if edge.ring is None else edge.ring.faster(made, edge.kind, ends, (rows, read))
+        if edge.ring is not None:
+            made = edge.ring.faster(made, edge.kind, ends, (rows, read))
+        hidden = 0.0 if self.form is None else self.form.software.tensor_hidden
+        if hidden and not edge.kind.parameter:
+            times = made.time_s
+            seen = np.where(times < UNREACHABLE_S, (1.0 - hidden) * times, times)
+            made = replace(made, time_s=seen)
+        return made
 
     def _plain_table(self, edge: Edge, rows: IndexArray, copies: Copies) -> EdgeTable:
         """What an edge costs for some layouts of its source, where nothing is in parts."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from costmodel.memory import Optimizer
 from costmodel.overlap import StepForm
+from costmodel.software import GENERIC, SoftwareProfile
 from ir.layout import Layout
 from planner.candidates.assignments import Assignment
 from planner.candidates.columns import Columns
@@ -190,14 +191,17 @@ class Setting:
     """Keys and values go round where that is faster."""
     overlap: bool = False
     """Messages of parameters travel beside computation."""
+    software: SoftwareProfile = GENERIC
+    """What a step adds to kernels and messages measured alone."""
 
     @property
     def form(self) -> StepForm | None:
         """How time follows from loads; None where it is a sum."""
         tiers = len(self.mesh.used_tiers)
-        if not self.overlap or not tiers or self.cost != "time":
+        alone = not tiers and not self.software.host_s
+        if not self.overlap or alone or self.cost != "time":
             return None
-        return StepForm(tiers, self.micro_batches, self.steady)
+        return StepForm(tiers, self.micro_batches, self.steady, self.software)
 
     @property
     def once_per(self) -> float:

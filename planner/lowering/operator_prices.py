@@ -57,7 +57,7 @@ def basis_of(liveness: Liveness, setting: Setting) -> LoweringCache:
     counts = setting.micro_batches, setting.once_per
     pricer = edge_pricer(setting.dialect, setting.mesh, model, *counts)
     pricing = _pricing(setting, operators, pricer)
-    own = OpPricer(setting.mesh, setting.dialect, operators, model)
+    own = OpPricer(setting.mesh, setting.dialect, operators, model, setting.software)
     priced = _priced_operators(liveness, own, pricing)
     return LoweringCache(
         pricer, pricing, TensorLayouts(setting.mesh, setting.dialect, own.ports), priced

@@ -105,16 +105,23 @@ class Messages:
             at_end: whether the parameter is read in the first layer, so that nothing hides its
                 first gather and its last reduction.
         """
-        at = form.loads
+        at, software = form.loads, form.software
         out = np.zeros((at.count, *time_s.shape))
-        out[at.again] = self.again[1:]
         updated = np.zeros_like(self.gather) if self.updated is None else self.updated
+        shown, shown_once = software.gathers_shown, software.sync_shown
+        out[at.again] = (1.0 - shown) * self.again[1:]
+        shared = (self.once[0] + updated[0]) / once_per
         if at_end:
-            shared = (self.once[0] + updated[0]) / once_per
-            out[Loads.FIXED] = self.gather[0] + self.each[0] + shared
+            out[Loads.FIXED] = self.gather[0] + self.each[0] + shared + shown * self.again[0]
         else:
-            out[at.gather], out[at.reduce] = self.gather[1:], self.each[1:]
-            out[at.sync], out[at.updated] = self.once[1:], updated[1:]
+            out[at.gather], out[at.reduce] = (
+                (1.0 - shown) * sent[1:] for sent in (self.gather, self.each)
+            )
+            out[at.sync], out[at.updated] = (
+                (1.0 - shown_once) * sent[1:] for sent in (self.once, updated)
+            )
+            each = self.gather[0] + self.each[0] + self.again[0]
+            out[Loads.FIXED] = shown * each + shown_once * shared
         barred = time_s >= UNREACHABLE_S
         out[:, barred] = 0.0
         out[Loads.FIXED][barred] = time_s[barred]
@@ -131,7 +138,8 @@ def fixed_loads(form: StepForm, time_s: FloatArray) -> FloatArray:
 def kernel_loads(
     form: StepForm, forward_s: FloatArray, backward_s: FloatArray, inside_s: FloatArray
 ) -> FloatArray:
-    """Loads of an operator: what it computes, and what it sends inside, which nothing hides.
+    """Loads of an operator: what it computes, that the host issues it, and what it sends inside,
+    of which the software hides a share.
 
     Args:
         form: of the step.
@@ -139,6 +147,7 @@ def kernel_loads(
         backward_s: with what is computed again.
         inside_s: forward and backward.
     """
-    out = fixed_loads(form, inside_s)
+    out = fixed_loads(form, (1.0 - form.software.tensor_hidden) * inside_s)
     out[Loads.FORWARD], out[Loads.BACKWARD] = forward_s, backward_s
+    out[Loads.HOST] = form.software.host_s * (forward_s > 0)
     return out

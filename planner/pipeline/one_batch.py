@@ -294,6 +294,7 @@ class BatchSearch:
             cost=self.cost,
             held=frozenset(pin.op.name for pin in self.pins),
             overlap=self.request.overlap == "auto",
+            software=self.request.software_on(self.cluster.chip),
         )
 
     def _unlimited(self, mesh: Mesh) -> Outcome:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.plan_overlap import StageWork, hides, with_hidden
+from costmodel.plan_overlap import StageWork, hides, host_waits, with_hidden
 from ir.graph import Op, Role
 from ir.plan import (
     Estimate,
@@ -39,7 +39,8 @@ class PlanBuilder(MeshCollectives):
         if self._seen.overlapped is None:
             found = MeshCollectives.collectives(self)
             if self.lowered.problem.overlap is not None:
-                found = with_hidden(found, self._works(), self.micro_batches)
+                software = self.lowered.setting.software
+                found = with_hidden(found, self._works(), self.micro_batches, software)
             self._seen.overlapped = found
         return self._seen.overlapped
 
@@ -61,10 +62,12 @@ class PlanBuilder(MeshCollectives):
             if node.kind is NodeKind.PARAMETER and hides(tensors[node.name]):
                 parameters.setdefault(node.stage, {})[node.origin.name] = layer - first
         at = overlap.form.loads
+        forward_s = np.maximum(loads[:, at.FORWARD], loads[:, at.HOST])
+        backward_s = np.maximum(loads[:, at.BACKWARD], loads[:, at.HOST])
         return {
             stage: StageWork(
-                loads[own, at.FORWARD].tolist(),
-                loads[own, at.BACKWARD].tolist(),
+                forward_s[own].tolist(),
+                backward_s[own].tolist(),
                 parameters.get(stage, {}),
                 tiers,
             )
@@ -74,11 +77,30 @@ class PlanBuilder(MeshCollectives):
     def operators(self) -> tuple[PlannedOperator, ...]:
         """Every operator with its split."""
         ops = {op.name: op for op in self.lowered.liveness.graph.ops}
+        waits, times = self._waits(), self.micro_batches
         return tuple(
-            self._operator(ops[node.name], node, candidate, time_s)
-            for node, candidate, time_s in self._priced()
+            self._operator(ops[node.name], node, candidate, time_s, times * own)
+            for (node, candidate, time_s), own in zip(self._priced(), waits, strict=True)
             if node.kind is NodeKind.OPERATOR
         )
+
+    def _waits(self) -> FloatArray:
+        """Seconds of a micro-batch in which the device waits for the host at each node, forward
+        and backward, shape (nodes, 2).
+        """
+        problem, setting = self.lowered.problem, self.lowered.setting
+        overlap, host_s = problem.overlap, setting.software.host_s
+        out = np.zeros((len(self.choice), 2))
+        if overlap is None or not host_s:
+            return out
+        at, loads = overlap.form.loads, problem.loads(self.choice)
+        kernels = loads[:, at.FORWARD], loads[:, at.BACKWARD]
+        waits = host_waits(*kernels, loads[:, at.HOST] / host_s, host_s)
+        for number, (node, candidate, _) in enumerate(self._priced()):
+            found = node.candidates
+            if found is not None and found.forward_s[node.row(candidate)] > 0:
+                out[number] = waits[:, overlap.layer_of[number]]
+        return out
 
     def _priced(self) -> Iterator[tuple[Node, int, FloatArray]]:
         """Every node, its candidate, and the seconds of all its candidates."""
@@ -86,13 +108,15 @@ class PlanBuilder(MeshCollectives):
         tables = (problem.node_tables[i].time_s for i in problem.node_table_of)
         return zip(self.lowered.nodes, self.choice, tables, strict=True)
 
-    def _operator(self, op: Op, node: Node, candidate: int, time_s: FloatArray) -> PlannedOperator:
+    def _operator(
+        self, op: Op, node: Node, candidate: int, time_s: FloatArray, waits_s: FloatArray
+    ) -> PlannedOperator:
         found = node.candidates
         if found is None:
             raise TypeError(f"node {node.name} has no candidates")
         index, times = node.row(candidate), self.micro_batches
         again_s = float(found.forward_s[index]) * times if self._in_block(node) else 0.0
-        return PlannedOperator(
+        planned = PlannedOperator(
             name=node.origin.name,
             kind=op.kind,
             label=op.label,
@@ -106,6 +130,7 @@ class PlanBuilder(MeshCollectives):
             + again_s,
             stage=node.stage,
         )
+        return planned.waiting(*waits_s.tolist()) if waits_s.any() else planned
 
     def _in_block(self, node: Node) -> bool:
         """Whether an operator's block is computed again, so that its backward pass includes it."""
@@ -219,7 +244,10 @@ class PlanBuilder(MeshCollectives):
             return None, "a forward pass alone; the runs are of training"
         forward_s = {name: float(found.forward_s[at]) for name, (found, at) in chosen.items()}
         split = {name: found.assignments[at] for name, (found, at) in chosen.items()}
-        return compared(self.lowered.liveness.graph, setting.cluster.chip, forward_s, split)
+        if self.lowered.problem.overlap is None and not setting.software.is_neutral:
+            return None, "nothing overlaps in it; the runs of software profiles did"
+        graph, chip = self.lowered.liveness.graph, setting.cluster.chip
+        return compared(graph, chip, forward_s, split, setting.software)
 
     def time_by_cause(self, part: int = 0, parts: int = 1) -> dict[str, float]:
         """Seconds of a step, without what stages receive.
@@ -254,10 +282,12 @@ class PlanBuilder(MeshCollectives):
     def _without_collectives(self, part: int, parts: int) -> dict[str, float]:
         causes = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.UPDATE, Cause.RECOMPUTE)
         time: dict[str, float] = dict.fromkeys(causes, 0.0)
-        for node, chosen, time_s in self._priced():
+        for (node, chosen, time_s), waits in zip(self._priced(), self._waits(), strict=True):
             if node.stage % parts == part:
                 for cause, seconds in self._computed(node, chosen, time_s):
                     time[cause] += seconds
+                time[Cause.COMPUTE_FORWARD] += float(waits[0])
+                time[Cause.COMPUTE_BACKWARD] += float(waits[1])
         return {cause: spent_s * self.micro_batches for cause, spent_s in time.items()}
 
     def _computed(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from costmodel.operators import chip_constants
 from costmodel.simulation.step_in_order import in_order_s
+from costmodel.software import basis_notes
 from ir.dtypes import dtype_bytes
 from ir.plan import (
     SINGLE,
@@ -119,7 +119,7 @@ def plan_of(
 ) -> Plan:
     """The plan as it is written."""
     solved, meshes = draft.solved, draft.meshes
-    graph = solved.graph
+    graph, chip = solved.graph, solved.cluster.chip
     return Plan(
         graph=graph,
         digest=graph.digest(),
@@ -136,7 +136,7 @@ def plan_of(
         space=space,
         bound=bound,
         baselines=baselines,
-        notes=(*notes, f"rates of matrix products: {chip_constants(solved.cluster.chip).basis}"),
+        notes=(*notes, *basis_notes(chip, request.software_on(chip))),
         pipeline=draft.pipeline,
     )
 

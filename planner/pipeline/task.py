@@ -255,6 +255,7 @@ class PipelineSearch:
             cluster, mesh, self.dialect, self.request.training, self.request.optimizer,
             layouts, self.limit_bytes, micro_batches=micro_batches,
             overlap=self.request.overlap == "auto",
+            software=self.request.software_on(cluster.chip),
         )  # fmt: skip
 
     def lowered(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.operators import chip_constants
-from costmodel.plan_overlap import overlapped
+from costmodel.plan_overlap import overlapped, software_on, with_host_waits
 from costmodel.simulation.step_in_order import in_order_s
+from costmodel.software import basis_notes, is_basis_note
 from ir.plan import (
     Bound,
     Estimate,
@@ -64,7 +64,7 @@ def _stages_repriced(plan: Plan, cluster: Cluster) -> Plan:
     parts = [_part(cluster, math.prod(size for _, size, _ in view.mesh)) for view in views]
     ratios = _Ratios.of(views, parts)
     pipeline = plan.pipeline
-    basis = f"rates of matrix products: {chip_constants(cluster.chip).basis}"
+    basis = basis_notes(cluster.chip, software_on(plan, cluster.chip))
     operators = tuple(ratios.operator(op) for op in plan.operators)
     found = replace(
         plan,
@@ -80,7 +80,7 @@ def _stages_repriced(plan: Plan, cluster: Cluster) -> Plan:
             for t in plan.tensors
         ),
         collectives=_in_order(plan, views, parts, operators),
-        notes=(*(n for n in plan.notes if not n.startswith("rates of matrix")), basis),
+        notes=(*(n for n in plan.notes if not is_basis_note(n)), *basis),
         bound=Bound(0.0, math.inf, "none", "none"),
         baselines=(),
         pipeline=replace(
@@ -89,7 +89,7 @@ def _stages_repriced(plan: Plan, cluster: Cluster) -> Plan:
             shared=tuple(_shared_on(each, cluster, ratios.update) for each in pipeline.shared),
         ),
     )
-    found = retimed(overlapped(found))
+    found = retimed(overlapped(with_host_waits(found)))
     return replace(found, estimate=_estimate(found, cluster))
 
 
@@ -168,10 +168,14 @@ class _Ratios:
         return math.fsum(self.forward.values()) / max(len(self.forward), 1)
 
     def operator(self, op: PlannedOperator) -> PlannedOperator:
-        backward = op.backward_s * self.backward[op.name]
-        forward = (op.compute_s - op.backward_s) * self.forward[op.name]
+        forward_s, backward_s = op.kernels_s
+        backward = backward_s * self.backward[op.name]
+        forward = forward_s * self.forward[op.name]
         again = op.recompute_s * self.forward[op.name]
-        return replace(op, compute_s=forward + backward, backward_s=backward, recompute_s=again)
+        return replace(
+            op, compute_s=forward + backward, backward_s=backward, recompute_s=again,
+            waits_s=(0.0, 0.0),
+        )  # fmt: skip
 
 
 def _host_ratio(views: Sequence[Plan], old: Cluster, new: Cluster) -> float:
@@ -281,6 +285,6 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
 def _published(plan: Plan, cluster: Cluster) -> tuple[Published | None, str]:
     """What published runs on the other machine's chips say of the step, or why they do not."""
     micro_batches = plan.pipeline.micro_batches
-    forward_s = {op.name: (op.compute_s - op.backward_s) / micro_batches for op in plan.operators}
+    forward_s = {op.name: op.kernels_s[0] / micro_batches for op in plan.operators}
     split = {op.name: [factor for _, factor in op.split] for op in plan.operators}
-    return compared(plan.graph, cluster.chip, forward_s, split)
+    return compared(plan.graph, cluster.chip, forward_s, split, software_on(plan, cluster.chip))

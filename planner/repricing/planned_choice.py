@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from costmodel.memory import Optimizer
-from costmodel.plan_overlap import has_overlap
+from costmodel.plan_overlap import has_overlap, software_on
 from costmodel.redistribution import UNREACHABLE_S
 from importers.errors import ModelError, UnboundError
 from ir.batch import BatchError
@@ -68,6 +68,7 @@ def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
         float(limit) if isinstance(limit, int | float) else float(cluster.usable_memory_bytes),
         recompute=bool(plan.recomputed),
         overlap=has_overlap(plan),
+        software=software_on(plan, cluster.chip),
     )
 
 

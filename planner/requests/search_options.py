@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, TypedDict
 
+from costmodel.software import AUTO, software_names
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.sources import Document
@@ -34,6 +35,8 @@ class SearchOptions:
     context_parallel: str = "auto"
     ring_attention: str = "off"
     overlap: str = "auto"
+    profile: str = AUTO
+    """The software that runs the plan."""
     interleave: str = "auto"
     offload: str = "off"
     stage_meshes: str = "equal"
@@ -109,6 +112,7 @@ class Decisions(TypedDict):
     context_parallel: str
     ring_attention: str
     overlap: str
+    profile: str
     interleave: str
     offload: str
     stage_meshes: str
@@ -133,6 +137,9 @@ def decisions(options: SearchOptions) -> Decisions:
             options.ring_attention, RING_ATTENTION, "--ring-attention", "choice"
         ),
         overlap=texts.one_of(options.overlap, OVERLAP, "--overlap", "choice"),
+        profile=texts.one_of(
+            options.profile, (AUTO, *software_names()), "--profile", "software profile"
+        ),
         interleave=_interleave(options.interleave),
         offload=texts.one_of(options.offload, OFFLOAD, "--offload", "choice"),
         stage_meshes=texts.one_of(options.stage_meshes, STAGE_MESHES, "--stage-meshes", "choice"),

@@ -88,8 +88,8 @@ class CoordinateSteps:
         out: dict[int, FloatArray] = {}
         for layer, delta in own.items():
             kept = out.setdefault(layer, np.zeros_like(delta))
-            kept[:, : Loads.BACKWARD + 1] += delta[:, : Loads.BACKWARD + 1]
-            if delta[:, Loads.BACKWARD + 1 :].any():
+            kept[:, : Loads.HOST + 1] += delta[:, : Loads.HOST + 1]
+            if delta[:, Loads.HOST + 1 :].any():
                 for columns, other, there in self.beside[layer]:
                     out.setdefault(other, np.zeros_like(delta))[:, there] += delta[:, columns]
         return out

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plan_ends import Compared, calibration, held, quantiles
-from benchmarks.plan_steps import kind_of, outside, priced_step, sent_s
-from costmodel.training.records import Attention, Recompute
+from benchmarks.plan_ends import Compared, ends_of, held, quantiles
+from benchmarks.plan_steps import kind_of, outside, parts_of, sent_s
+from benchmarks.software_fit import in_turn_s
+from costmodel.training.records import Attention, Recompute, TrainingRun
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 from tests.costmodel.training.runs import LLAMA, run
 
@@ -17,7 +18,12 @@ ROOT: dict[str, Any] = {"global_batch": 32, "micro_batch": 1, "dp": 4, "recomput
 
 
 def step_s(**layout: Any) -> float:
-    return priced_step(run(LLAMA, **(ROOT | layout))).step_s
+    return priced_s(run(LLAMA, **(ROOT | layout)))
+
+
+def priced_s(of: TrainingRun) -> float:
+    """Seconds of its step in turn."""
+    return float(in_turn_s([parts_of(of, 1.0)])[0])
 
 
 @pytest.mark.fast
@@ -47,7 +53,7 @@ def test_one_device_does_all_the_work_and_sends_nothing() -> None:
 def test_what_ran_in_several_kernels_is_priced_in_several() -> None:
     plain = run(LLAMA, **ROOT)
     fused = replace(plain, attention=Attention.FLASH)
-    assert 1.1 < priced_step(plain).step_s / priced_step(fused).step_s < 1.4
+    assert 1.1 < priced_s(plain) / priced_s(fused) < 1.4
 
 
 def test_stages_wait_for_what_they_send() -> None:
@@ -90,7 +96,7 @@ def test_kinds_and_generations_with_few_models_have_the_ends_of_all_or_none() ->
     many = [compared(f"r{i}", f"m{i % 8}", 1.0 + i / 100) for i in range(40)]
     few = [replace(run, kind=ROUTED, model=f"m{i % 5}") for i, run in enumerate(many)]
     fewest = [replace(run, kind=CONTEXT_PARALLEL, model=f"m{i % 3}") for i, run in enumerate(many)]
-    kinds = calibration([*many, *few, *fewest])["kinds"]
+    kinds = ends_of([*many, *few, *fewest])
     assert {kind: set(found) for kind, found in kinds.items()} == {
         DENSE: {"ampere", "pooled"}, ROUTED: {"pooled"},
     }  # fmt: skip
@@ -105,26 +111,25 @@ def test_a_mixture_takes_longer_the_more_experts_a_token_visits() -> None:
     routed = replace(plain, model=MIXTRAL)
     spread = replace(routed, layout=replace(routed.layout, ep=4))
     one, two = (
-        priced_step(replace(routed, model=replace(MIXTRAL, experts_per_token=n))).step_s
-        for n in (1, 2)
+        priced_s(replace(routed, model=replace(MIXTRAL, experts_per_token=n))) for n in (1, 2)
     )
-    assert one < two == priced_step(routed).step_s
-    assert priced_step(spread).step_s != two
+    assert one < two == priced_s(routed)
+    assert priced_s(spread) != two
     assert kind_of(spread) == ROUTED
 
 
 def test_layers_without_experts_count_by_their_share() -> None:
     plain = replace(run(LLAMA, **ROOT), attention=Attention.FLASH)
     times = [
-        priced_step(replace(plain, model=replace(MIXTRAL, dense_layers=dense))).step_s
+        priced_s(replace(plain, model=replace(MIXTRAL, dense_layers=dense)))
         for dense in (0, LLAMA.layers // 2)
     ]
-    dense_s = priced_step(plain).step_s
+    dense_s = priced_s(plain)
     assert times[1] == pytest.approx((times[0] + dense_s) / 2, rel=0.02)
 
 
 def test_a_split_context_shares_the_work() -> None:
     whole = replace(run(LLAMA, **ROOT), attention=Attention.FLASH)
     cut = replace(whole, layout=replace(whole.layout, cp=2))
-    assert 0.5 < priced_step(cut).step_s / priced_step(whole).step_s < 0.8
+    assert 0.5 < priced_s(cut) / priced_s(whole) < 0.8
     assert kind_of(cut) == CONTEXT_PARALLEL

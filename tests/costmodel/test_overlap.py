@@ -35,7 +35,7 @@ def chain(layers: int) -> Layers:
 
 def prices(form: StepForm, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(1 + form.tiers), size=len(form.windows))
+    return rng.dirichlet(np.ones(form.resources), size=len(form.windows))
 
 
 @given(forms, counts, seeds)
@@ -50,7 +50,7 @@ def test_no_prices_count_more_than_the_step_takes(form: StepForm, layers: int, s
 def test_some_prices_count_as_much_as_the_step_takes(form: StepForm, seed: int) -> None:
     loads = drawn(form, 1, seed)[0]
     longest = form.windows_s(loads).argmax(axis=-1)
-    weights = form.weights(np.eye(1 + form.tiers)[longest])
+    weights = form.weights(np.eye(form.resources)[longest])
     assert loads @ weights == pytest.approx(float(form.time_s(loads)))
 
 

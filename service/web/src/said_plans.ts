@@ -4,10 +4,15 @@ import type { Said } from "./said";
 export const SAID_OF_PLANS: Said[] = [
   // Notes of plans
   ["rates of matrix products: {w}", "矩阵乘的速率：{1}"],
+  [
+    "software {}, fitted to runs on {}: kernels take so many times as long as alone: products {}, attention {}, experts {}, streams {}; at least {} % of parameter gathers and {} % of gradient reductions show, {} % of activation messages hide; the host issues an operator in {} us",
+    "软件 {1}，按 {2} 上的实测运行拟合：算子耗时为单独运行时的倍数：矩阵乘 {3}，注意力 {4}，专家 {5}，其他 {6}；至少 {7} % 的参数收集和 {8} % 的梯度规约不能隐藏，{9} % 的激活通信被隐藏；主机下发一个算子需 {10} us",
+  ],
   ["no step was measured: other times rest on data sheets and assumed efficiencies", "没有实测单步时间：其余时间来自数据手册与假定的效率"],
   ["no published run is like this step: {w}; other times rest on data sheets and assumed efficiencies", "没有与此相似的公开运行：{1}；其余时间来自数据手册与假定的效率"],
   ["a forward pass alone; the runs are of training", "只有前向计算，而公开的运行都是训练"],
   ["no operator takes any time", "没有耗时的算子"],
+  ["nothing overlaps in it; the runs of software profiles did", "其中没有重叠，而软件配置所依据的运行有重叠"],
   ["{} % of the computation is in operators like {}, which no run had", "{1} % 的计算属于 {2} 之类的算子，公开的运行中没有"],
   ["attention is less than 1 % of the computation; the runs are of transformers", "注意力不到计算的 1 %，而公开的运行都是 Transformer"],
   ["products and attention are {} % of the computation, in the runs most", "矩阵乘与注意力只占计算的 {1} %，在公开的运行中占大部分"],

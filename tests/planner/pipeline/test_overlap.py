@@ -31,6 +31,20 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "micro-batches": {"global_batch": 16384, "micro_batch": "4096", "pipeline": "off"},
     "stages": {"global_batch": 16384, "micro_batch": "2048", "pipeline": "2"},
     "chunks": {"global_batch": 16384, "micro_batch": "2048", "pipeline": "2", "interleave": "2"},
+    "software": {"global_batch": 16384, "pipeline": "off", "zero": "3", "profile": "fsdp"},
+    "software that hides activations": {"batch": 16384, "profile": "megatron-core"},
+    "a slow host": {
+        "global_batch": 1024,
+        "pipeline": "off",
+        "degrees": (("tp", 1),),
+        "profile": "fsdp",
+    },
+    "software with stages": {
+        "global_batch": 16384,
+        "micro_batch": "2048",
+        "pipeline": "2",
+        "profile": "torchtitan",
+    },
 }
 
 

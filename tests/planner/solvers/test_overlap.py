@@ -79,7 +79,7 @@ def test_any_prices_bound_every_choice(problem: Problem, seed: int) -> None:
     assert posed.overlap is not None
     rng, form = np.random.default_rng(seed), posed.overlap.form
     shape = (posed.overlap.count, len(form.windows))
-    priced = posed.at_prices(list(rng.dirichlet(np.ones(1 + form.tiers), size=shape)))
+    priced = posed.at_prices(list(rng.dirichlet(np.ones(form.resources), size=shape)))
     hidden = posed.with_all_hidden()
     for choice in itertools.islice(itertools.product(*map(range, posed.sizes)), 50):
         assert priced.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12

@@ -1,0 +1,159 @@
+"""What the software of a training step adds to kernels and messages that were measured alone.
+
+A kernel in a step takes longer than alone, or less where it is fused with its neighbours; of a
+message that travels beside computation a share shows; the host issues operator by operator. One
+profile has these constants for one generation of chips. They were fitted to published training
+steps (`benchmarks/plan_steps.py`) within physical limits: products are never faster than measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import data
+from costmodel.operators.constants import POOLED, chip_constants, generation_of
+from ir.ops import Engine, OperatorEntry
+from topology.cluster import Chip
+
+__all__ = [
+    "AUTO", "GENERIC", "SoftwareProfile", "basis_notes", "is_basis_note", "kernel_class",
+    "software_names", "software_profile", "usual_software",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareProfile:
+    """Constants of a software stack on a generation of chips."""
+
+    name: str = "generic"
+    """As `--profile` names it."""
+    generation: str = ""
+    """Of the chips whose runs the constants were fitted to; empty for none."""
+    products: float = 1.0
+    """Time of matrix products and convolutions in a step over that alone."""
+    attention: float = 1.0
+    """The same of fused attention."""
+    experts: float = 1.0
+    """The same of what routed experts compute, with dispatch and combination of their tokens."""
+    streams: float = 1.0
+    """The same of all other operators: below 1 where software fuses more than the graph says."""
+    gathers_shown: float = 0.0
+    """Share of gathers of parameters, and of gradients that are reduced in every micro-batch, that
+    shows though computation would hide it: both use the same cores and memory."""
+    sync_shown: float = 0.0
+    """The same of what is sent once in a step."""
+    tensor_hidden: float = 0.0
+    """Share of redistributions of activations and of collectives inside operators that hides."""
+    host_s: float = 0.0
+    """Seconds in which the host issues an operator, in each pass."""
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether kernels are as alone, and whatever can hide does."""
+        return self == SoftwareProfile(self.name, self.generation)
+
+    def kernels(self, entry: OperatorEntry) -> float:
+        """Time of an operator in a step over that alone."""
+        return float(getattr(self, kernel_class(entry)))
+
+
+def kernel_class(entry: OperatorEntry) -> str:
+    """The constant that an operator's kernels have."""
+    if entry.family == "experts":
+        return "experts"
+    if entry.engine is Engine.ATTENTION:
+        return "attention"
+    return "products" if entry.engine in {Engine.MATRIX, Engine.CONVOLUTION} else "streams"
+
+
+GENERIC = SoftwareProfile()
+"""Kernels as measured alone, everything hides that can, and a host that is always ahead."""
+
+_TARGETS: Mapping[str, Mapping[str, str]] = {
+    "torch": {"volta": "fsdp", "ampere": "fsdp", POOLED: "torchtitan"},
+    "jax": {POOLED: "maxtext"},
+    "mindspore": {POOLED: "mindspore"},
+}
+"""By target and generation the software that runs its plans: torchtitan's runs are of Hopper."""
+_IDEAL = "ideal"
+
+
+AUTO = "auto"
+"""The profile that a target usually has on a machine."""
+
+
+def software_names() -> tuple[str, ...]:
+    """Names of profiles, the neutral one first."""
+    return (GENERIC.name, *data.calibration("software")["profiles"])
+
+
+def usual_software(target: str, chip: Chip) -> str:
+    """The profile of a target on a machine; the neutral one for an idealised chip."""
+    generation = generation_of(chip.name, chip.family)
+    usual = _TARGETS.get(target, {})
+    if generation == _IDEAL or not usual:
+        return GENERIC.name
+    return usual.get(generation, usual[POOLED])
+
+
+def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
+    """The constants of a profile on a chip: those of runs of both, else of all runs on such chips,
+    else of all runs.
+
+    Args:
+        name: one of `software_names()`, or `auto` for what the target usually has there.
+        target: of the plan.
+        chip: of the machine.
+
+    Raises:
+        ValueError: there is no such profile.
+    """
+    if name == AUTO:
+        name = usual_software(target, chip)
+    if name == GENERIC.name:
+        return GENERIC
+    known: dict[str, Any] = data.calibration("software")
+    try:
+        own = known["profiles"][name]
+    except KeyError:
+        names = ", ".join((AUTO, *software_names()))
+        raise ValueError(
+            f"there is no software profile {name!r}\n  at:  --profile {name}\n"
+            f"  fix: use one of {names}"
+        ) from None
+    generation = generation_of(chip.name, chip.family)
+    for record, of in ((own, generation), (known["all"], generation), (known["all"], POOLED)):
+        if of in record:
+            return SoftwareProfile(name, "" if of == POOLED else of, **record[of])
+    raise ValueError(f"software profile {name!r} has no constants")
+
+
+_BASIS = "rates of matrix products: "
+
+
+def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
+    """What the seconds of a plan's kernels rest on, as notes of it."""
+    rates = _BASIS + str(chip_constants(chip).basis)
+    if software == GENERIC:
+        return (rates,)
+    where = software.generation or "all generations"
+    names = ("products", "attention", "experts", "streams")
+    times = ", ".join(f"{name} {getattr(software, name):.2f}" for name in names)
+    gathers, syncs, hidden = (
+        f"{100 * getattr(software, name):.0f} %"
+        for name in ("gathers_shown", "sync_shown", "tensor_hidden")
+    )
+    note = (
+        f"software {software.name}, fitted to runs on {where}: kernels take so many times as long "
+        f"as alone: {times}; at least {gathers} of parameter gathers and {syncs} of gradient "
+        f"reductions show, {hidden} of activation messages hide; the host issues an operator in "
+        f"{1e6 * software.host_s:.0f} us"
+    )
+    return rates, note
+
+
+def is_basis_note(note: str) -> bool:
+    """Whether a note of a plan is one of `basis_notes`."""
+    return note.startswith((_BASIS, "software "))

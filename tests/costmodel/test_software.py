@@ -1,0 +1,72 @@
+"""Software profiles: which a target has, what they say, and that plans are priced with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.software import (
+    AUTO,
+    GENERIC,
+    basis_notes,
+    is_basis_note,
+    kernel_class,
+    software_names,
+    software_profile,
+    usual_software,
+)
+from ir.ops import lookup
+from topology.catalogue import named_chip
+
+pytestmark = pytest.mark.fast
+
+A100, H100, ASCEND = (named_chip(n) for n in ("a100_sxm_80g", "h100_sxm_80g", "ascend_910b3"))
+
+
+@pytest.mark.parametrize("name", software_names())
+@pytest.mark.parametrize("chip", [A100, H100, ASCEND, named_chip("tpu_v5e")])
+def test_constants_keep_their_physical_limits(name: str, chip: object) -> None:
+    found = software_profile(name, "torch", chip)  # type: ignore[arg-type]
+    assert found.name == name
+    assert found.products >= 1.0
+    assert min(found.attention, found.experts, found.streams) > 0
+    shares = found.gathers_shown, found.sync_shown, found.tensor_hidden
+    assert all(0 <= share <= 1 for share in shares)
+    assert 0 <= found.host_s < 1e-3
+    assert found.is_neutral == (name == "generic")
+
+
+def test_the_usual_software_follows_target_and_machine() -> None:
+    usual = [usual_software(target, chip) for target in ("torch", "jax") for chip in (A100, H100)]
+    assert usual == ["fsdp", "torchtitan", "maxtext", "maxtext"]
+    assert usual_software("mindspore", ASCEND) == "mindspore"
+    assert usual_software("generic", H100) == GENERIC.name
+    assert software_profile(AUTO, "torch", A100) == software_profile("fsdp", "torch", A100)
+    assert software_profile("fsdp", "torch", A100) != software_profile("fsdp", "torch", H100)
+
+
+def test_software_that_nobody_ran_on_a_chip_has_the_constants_of_its_generation() -> None:
+    found = software_profile("mindspeed", "torch", H100)
+    other = software_profile("mindformers", "torch", H100)
+    assert found.generation == "hopper"
+    assert (found.products, found.host_s) == (other.products, other.host_s)
+
+
+def test_a_name_that_is_none_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no software profile 'megatrn'(.|\n)*fix: .*torchtitan"):
+        software_profile("megatrn", "torch", A100)
+
+
+def test_kernels_are_told_apart_by_what_computes_them() -> None:
+    kinds = ("MatMul", "Conv", "Attention", "ExpertMatMul", "Dispatch", "Softmax")
+    classes = [kernel_class(lookup(kind)) for kind in kinds]
+    assert classes == ["products", "products", "attention", "experts", "experts", "streams"]
+
+
+def test_notes_say_what_a_step_counts() -> None:
+    plain = basis_notes(H100, GENERIC)
+    assert len(plain) == 1
+    notes = basis_notes(H100, software_profile("torchtitan", "torch", H100))
+    assert notes[0] == plain[0]
+    assert notes[1].startswith("software torchtitan, fitted to runs on hopper: kernels take")
+    assert all(is_basis_note(note) for note in notes)
+    assert not is_basis_note("3 operators are repeated")
