@@ -22,7 +22,7 @@ from planner.explain import summary, why
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError
 from planner.requests.errors import user_errors
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file, published_model
 from planner.search import search
