@@ -197,7 +197,9 @@ def _write_group(group: str, own: list[Any], ctx: Any, formatter: Any, *, every:
         if explained:
             formatter.write_dl([_explained(p, ctx) for p in explained])
         if others:
-            names = ", ".join(" ".join(("|".join(p.opts), p.metavar or "")).strip() for p in others)
+            names = ", ".join(
+                " ".join((" / ".join(p.opts), p.metavar or "")).strip() for p in others
+            )
             formatter.write(_filled(f"{'also: ' * bool(explained)}{names}", formatter))
 
 
