@@ -11,6 +11,7 @@ from ir.degrees import Degrees
 from ir.factor_roles import (
     batch_factors,
     batch_places,
+    expert_factors,
     parameter_factors,
     token_dims,
     token_factors,
@@ -73,7 +74,7 @@ class UsesOfAxes:
         """The factor that tells experts apart, of an operator on their slots."""
         if not self.is_routed(op):
             return frozenset()
-        return batch_factors(op, self._graph, dict.fromkeys(self._slots, 0))
+        return expert_factors(op, self._graph, self._slots)
 
 
 @dataclass(frozen=True, slots=True)

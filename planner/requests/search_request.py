@@ -187,7 +187,7 @@ def _kept(options: SearchOptions) -> SearchRequest:
 
 def _degrees(options: SearchOptions) -> tuple[tuple[str, int], ...]:
     """Degrees to hold in the whole model."""
-    given = (("tp", options.tp), ("dp", options.dp))
+    given = (("tp", options.tp), ("dp", options.dp), ("ep", options.ep))
     return tuple(
         (name, texts.at_least_one(value, f"--{name}")) for name, value in given if value is not None
     )

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from importers.hf_config import import_config
 from ir.plan_degrees import degrees_of
 from ir.plan_file import read_plan
 from planner.requests.errors import UserError
 from planner.requests.options.searches import SearchOptions
 from planner.requests.search_options import check_degrees
 from planner.requests.search_request import search_request, with_restriction
+from planner.search import search
+from tests.importers.configurations import SMALL
+from topology.catalogue import named_cluster
 
 pytestmark = pytest.mark.fast
 
@@ -62,7 +66,7 @@ def test_stages_are_held_by_their_short_name(mlp: Path, planner: Planner, tmp_pa
         (("--tp", 8, "--dp", 16), "degrees of 8 x 16 = 128 do not divide 8 devices"),
         (("--tp", 3), "no mesh of 8 devices has the degrees tp=3"),
         (("--pp", 2), "there is no"),
-        (("--ep", 2), "no such option"),
+        (("--ep", 2), "nothing in the model can have ep=2"),
     ],
 )
 def test_what_cannot_be_held_is_one_message(
@@ -80,3 +84,12 @@ def test_stages_of_any_size_need_not_divide_the_devices() -> None:
     with pytest.raises(UserError, match="--tp 2 --pp 3"):
         check_degrees(SearchOptions(**options), 16)  # type: ignore[arg-type]
     check_degrees(SearchOptions(**options, stage_meshes="any"), 16)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ep", "tp"), [(1, None), (2, None), (4, None), (4, 2)])
+def test_experts_are_spread_as_held_whatever_the_other_layers_do(ep: int, tp: int | None) -> None:
+    graph = import_config(SMALL["mixtral"], "mixtral", "mixtral", {"batch": 8, "sequence": 64})
+    asked = search_request(SearchOptions(target="torch", ep=ep, tp=tp))
+    found = degrees_of(search(graph, named_cluster("dgx-h100", 8), asked))
+    assert found.ep == ep
+    assert tp is None or found.tp == tp

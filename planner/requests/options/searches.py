@@ -142,6 +142,11 @@ class SearchOptions:
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
         help="Data parallelism to hold: every operator splits the batch so many ways.",
     )] = None
+    ep: Annotated[int | None, Option(
+        group=Group.SEARCH, value="N", commands=_SEARCH,
+        help="Expert parallelism to hold: routed experts are spread over so many devices of a "
+        "stage, which share the other degrees too.",
+    )] = None
     context_parallel: Annotated[str, Option(
         group=Group.SEARCH, value="auto|off|N", commands=_SEARCH,
         flags=("--context-parallel", "--cp"),
