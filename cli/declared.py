@@ -71,7 +71,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     parameters = inspect.signature(function).parameters
     found = ((name, _taken(hints[name], _name(function))) for name in parameters)
     taken = {name: each for name, each in found if each is not None}
-    plain = [
+    others = [
         each.replace(annotation=hints[name])
         for name, each in parameters.items()
         if name not in taken
@@ -88,7 +88,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     run.__name__, run.__doc__, run.__module__ = (
         function.__name__, function.__doc__, function.__module__
     )  # fmt: skip
-    run.__signature__ = inspect.Signature([*plain, *options])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
 

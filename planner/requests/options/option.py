@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from planner.requests.option_texts import one_of
@@ -104,13 +105,20 @@ def declared(record: type, command: str = "") -> Iterator[Declared]:
     >>> [each.flags for each in declared(SearchOptions, "sizes")]
     [('--sequence',), ('--dtype',)]
     """
+    for each in _every(record):
+        if not command or not each.option.commands or command in each.option.commands:
+            yield each
+
+
+@cache
+def _every(record: type) -> tuple[Declared, ...]:
     hints = get_type_hints(record, include_extras=True)
-    for field in fields(record):
-        option = option_of(hints[field.name])
-        if option is None or (command and option.commands and command not in option.commands):
-            continue
-        form = get_args(hints[field.name])[0]
-        yield Declared(field.name, form, field.default, option)
+    options = ((field, option_of(hints[field.name])) for field in fields(record))
+    return tuple(
+        Declared(field.name, get_args(hints[field.name])[0], field.default, option)
+        for field, option in options
+        if option is not None
+    )
 
 
 def option_of(hint: object) -> Option | None:
