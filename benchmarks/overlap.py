@@ -21,7 +21,7 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
 from planner.request import InfeasibleError, RequestError
 from planner.requests.errors import UserError
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file
 

@@ -28,7 +28,7 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
 from planner.request import InfeasibleError, RequestError
 from planner.requests.errors import UserError
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file
 from topology.units import format_seconds
@@ -119,8 +119,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         regrets.append(regret)
         pairs = np.array([(row["step_s"], row["simulated_s"]) for row in fine])
         if len(pairs) > 2:
-            ranks = pairs.argsort(axis=0).argsort(axis=0)
-            correlated.append(float(np.corrcoef(ranks.T)[0, 1]))
+            ranks = pairs.argsort(axis=0).argsort(axis=0).astype(np.float64)
+            correlated.append(float(np.asarray(np.corrcoef(ranks.T))[0, 1]))
         held = ", ".join(f"{k}={v}" for k, v in best["held"].items()) or "nothing held"
         lines.append(
             f"{regret:8.4f}  {model:22} {devices:4} x {cluster:15} "

@@ -34,7 +34,8 @@ from importers.hf_config import import_config
 from importers.sizes import configuration
 from ir.plan_enums import Cause
 from planner.request import SearchRequest
-from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.conventional_layouts import run_of_layout
+from planner.requests.options.simulations import LayoutOptions
 from planner.requests.search_request import with_restriction
 from planner.search import search
 from topology.catalogue import named_cluster
@@ -103,7 +104,7 @@ def compared(
     options = LayoutOptions(
         layout=f"{degrees},batch={batch},seq={sequence},micro={micro},zero=0", cluster=cluster
     )
-    sizes = by_sizes(options.run(config, model))
+    sizes = by_sizes(run_of_layout(options, config, model))
     devices = math.prod(int(degree) for degree in parts.values())
     plan = by_plan(_plan(config, degrees, devices, (batch, sequence, cluster)))
     names = dict.fromkeys((*sizes, *plan))

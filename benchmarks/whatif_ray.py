@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ir.graph import OpGraph
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.sources import ModelSource, model_file
 from planner.whatif.axes import parse_axes
 from planner.whatif.ray_engine import RayEngine

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import options
+from cli.declared import command
 from cli.errors import unknown_name
 from cli.files import check_folder, write_files, writer_of
 from cli.machine_files import is_file_name, machine_text, named_machine
+from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +35,7 @@ Examples:
 Exit status: 0 fitted, 2 a fault in the command or a log, or too few measurements."""
 
 
+@command
 def links(
     logs: Annotated[
         list[Path],
@@ -43,7 +46,7 @@ def links(
         ),
     ],
     *,
-    cluster: options.ClusterName = "atlas-800t-a2",
+    asked: SearchOptions,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +81,7 @@ def links(
     """
     if output is not None:
         check_folder(output.parent)
-    machine = named_machine(cluster, "--cluster")
+    machine = named_machine(asked.cluster, "--cluster")
     found = [_read(path, _assumed(kind, ranks, servers, system)) for path in logs]
     measurements = [each for log in found for each in log.measurements]
     from costmodel.link_calibration.fitting import fit_links  # noqa: PLC0415  brings in numpy
@@ -89,7 +92,7 @@ def links(
     if output is not None:
         from costmodel.link_calibration.cluster_text import calibrated_text  # noqa: PLC0415
 
-        text = calibrated_text(machine, fit, measurements, _base(cluster))
+        text = calibrated_text(machine, fit, measurements, _base(asked.cluster))
         (written,) = write_files(output.parent, {output.name: writer_of(text)})
     if as_json:
         print(json.dumps(_facts(fit, found, measurements, written), indent=1))

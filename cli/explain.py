@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, TypeAlias
 
-import typer
-
-from cli import explain_options, options
+from cli import options, other_ways
+from cli.command_options import ExplainCommand
+from cli.declared import command
 from cli.errors import UserError
 from cli.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ir.plan import Plan
     from planner.explain import OperatorExplanation, PlanExplanation, Sensitivity
     from planner.request import Cuts
 
+Answer: TypeAlias = "PlanExplanation | Sensitivity | OperatorExplanation"
 MOST_RIVALS = 20
 
 EPILOG = """\b
@@ -29,54 +32,25 @@ Examples:
 \b
 Exit status: 0 explained, 2 a fault in the command or the plan."""
 
-TensorName = Annotated[
-    str | None,
-    typer.Option("--tensor", metavar="NAME", help="Explain the layout of this tensor."),
-]
-Rivals = Annotated[
-    int, typer.Option("--rivals", metavar="N", help="Next best candidates to explain.")
-]
-Sensitive = Annotated[
-    bool,
-    typer.Option(
-        "--sensitivity",
-        help="Say how far bandwidth, batch and memory may move before the plan changes.",
-    ),
-]
-CutsText = Annotated[
-    str | None,
-    typer.Option(
-        "--cuts", metavar="CUTS", help="With --op: explain this split, such as '((2,4),(4,1))'."
-    ),
-]
 
-
-def explain(
-    plan: options.PlanPath,
-    *,
-    op: options.OperatorName = None,
-    tensor: TensorName = None,
-    rivals: Rivals = 3,
-    cuts: CutsText = None,
-    why_not: explain_options.WhyNotTexts = None,
-    sensitivity: Sensitive = False,
-    as_json: options.Json = False,
-) -> None:
+@command
+def explain(plan: options.PlanPath, here: ExplainCommand) -> None:
     """Say why a plan is as it is: what costs, what forces it, what would be next best."""
-    _check(op=op, tensor=tensor, cuts=cuts, rivals=rivals, other=bool(why_not) + sensitivity)
+    _check(here)
     found = _read(plan)
-    if why_not:
-        _other_ways(found, why_not, as_json=as_json)
+    if here.why_not:
+        _other_ways(found, here.why_not, as_json=here.as_json)
         return
     from planner import explain as explained  # noqa: PLC0415  brings in the planner
 
-    if op is not None or tensor is not None:
-        _tell(_explained(found, op, tensor, rivals, _cuts(cuts)), as_json=as_json)
+    if here.op is not None or here.tensor is not None:
+        answer: Answer = _explained(found, here.op, here.tensor, here.rivals, _cuts(here.cuts))
+        _tell(answer, as_json=here.as_json)
         return
-    question = explained.sensitivity if sensitivity else explained.summary
+    question = explained.sensitivity if here.sensitivity else explained.summary
     with Progress() as progress:
         answer = question(found, progress)
-    _tell(answer, as_json=as_json)
+    _tell(answer, as_json=here.as_json)
 
 
 def _cuts(text: str | None) -> Cuts | None:
@@ -87,23 +61,24 @@ def _cuts(text: str | None) -> Cuts | None:
     return pins([f"x={text}"])[0][1]
 
 
-def _check(
-    *, op: str | None, tensor: str | None, cuts: str | None, rivals: int, other: int
-) -> None:
+def _check(here: ExplainCommand) -> None:
     """Raise `UserError` if the options do not go together."""
-    asked = [text for text, given in (("--op", op), ("--tensor", tensor)) if given is not None]
+    named = (("--op", here.op), ("--tensor", here.tensor))
+    asked = [text for text, given in named if given is not None]
+    other = bool(here.why_not) + here.sensitivity
     if len(asked) + other > 1:
         raise UserError(
             "one question at a time",
             " and ".join([*asked, *(["--why-not or --sensitivity"] if other else [])]),
             "leave all but one out",
         )
-    if cuts is not None and op is None:
-        raise UserError("cuts of which operator?", f"--cuts {cuts}", "name it with --op")
-    if not 0 <= rivals <= MOST_RIVALS:
+    if here.cuts is not None and here.op is None:
+        raise UserError("cuts of which operator?", f"--cuts {here.cuts}", "name it with --op")
+    if not 0 <= here.rivals <= MOST_RIVALS:
         raise UserError(
-            f"0 to {MOST_RIVALS} candidates are shown", f"--rivals {rivals}", "such as --rivals 3"
-        )
+            f"0 to {MOST_RIVALS} candidates are shown", f"--rivals {here.rivals}",
+            "such as --rivals 3",
+        )  # fmt: skip
 
 
 def _read(path: Path) -> Plan:
@@ -112,18 +87,18 @@ def _read(path: Path) -> Plan:
     return read_plan(path, staged=True)
 
 
-def _other_ways(plan: Plan, texts: list[str], *, as_json: bool) -> None:
+def _other_ways(plan: Plan, texts: Sequence[str], *, as_json: bool) -> None:
     from planner.explain import why_not  # noqa: PLC0415  brings in the planner
 
     with Progress() as progress:
         found = [why_not(plan, text, progress) for text in texts]
     if as_json:
-        _print_json(explain_options.in_json(found))
+        _print_json(other_ways.in_json(found))
         return
-    explain_options.print_answers(found)
+    other_ways.print_answers(found)
 
 
-def _tell(found: PlanExplanation | Sensitivity | OperatorExplanation, *, as_json: bool) -> None:
+def _tell(found: Answer, *, as_json: bool) -> None:
     if as_json:
         _print_json(found.to_dict())
         return

@@ -22,7 +22,9 @@ def writer_of(content: str | bytes) -> Writer:
     return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def text_of(path: Path, where: str, fix: str, *, regular: bool = False) -> str:
+def text_of(
+    path: Path, where: str, fix: str, *, regular: bool = False, most: int = MOST_BYTES
+) -> str:
     """The text of a file that is no larger than any rank table or cluster file.
 
     Args:
@@ -30,6 +32,7 @@ def text_of(path: Path, where: str, fix: str, *, regular: bool = False) -> str:
         where: what names it, for the error.
         fix: what to name instead.
         regular: refuse folders, devices and pipes by what they are.
+        most: bytes that it may have.
 
     Raises:
         UserError: it cannot be read, is larger, or is no text.
@@ -38,9 +41,9 @@ def text_of(path: Path, where: str, fix: str, *, regular: bool = False) -> str:
         if regular and path.exists() and not path.is_file():
             raise UserError(f"{path} is no regular file", where, fix)
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UserError(f"{path} is larger than {MOST_BYTES} bytes", where, fix)
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise UserError(f"{path} is larger than {most} bytes", where, fix)
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text in UTF-8", where, fix) from error

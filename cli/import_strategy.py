@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.foreign_strategy import foreign_plan, planned_as
 from cli.machine_files import machine_file
 from cli.progress import Progress
 from planner.requests.option_texts import device_count, one_of, with_sequence
+from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
     from exporters.mindspore_import import Imported
@@ -60,6 +62,15 @@ Files:
 \b
 Exit status: 0 written, 1 no plan fits into memory, 2 a fault in the command or a file."""
 
+Rest = Annotated[
+    str,
+    typer.Option(
+        "--rest",
+        metavar="semi-auto|auto|propagation",
+        help="Operators that the file says nothing of: split by batch as in MindSpore's "
+        "semi-automatic mode, searched, or as their neighbours are.",
+    ),
+]
 StrategyPath = Annotated[
     Path,
     typer.Argument(
@@ -79,27 +90,16 @@ Target = Annotated[
 ]
 
 
-def import_strategy(  # noqa: PLR0913  one parameter per option
+@command
+def import_strategy(
     file: StrategyPath,
     model: options.Model,
     output: options.OutputFile,
     *,
-    rest: options.Rest = "semi-auto",
+    rest: Rest = "semi-auto",
     target: Target = None,
-    devices: options.Devices = None,
-    cluster: options.ClusterName = "atlas-800t-a2",
-    product: options.Product = None,
-    bind: options.Bind = None,
-    batch: options.Batch = None,
-    sequence: options.SequenceLength = None,
-    phase: options.Phase = "train",
-    optimizer: options.OptimizerName = "adamw",
-    dtype: options.Dtype = None,
-    memory: options.Memory = None,
-    dataset_strategy: options.DatasetStrategy = None,
-    time_limit: options.TimeLimit = 30.0,
+    asked: SearchOptions,
     attention: Attention = None,
-    all_to_all: options.AllToAll = True,
     as_json: options.Json = False,
 ) -> None:
     """Make a plan of the strategies in a file, checked by MindSpore's own rules, or of the plan of
@@ -108,11 +108,10 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
     from planner.requests.search_options import REST  # noqa: PLC0415  kept out of the start
 
     solver = REST[one_of(rest, REST, "--rest", "way")]
-    if devices is not None:
-        device_count(devices)
+    if asked.devices is not None:
+        device_count(asked.devices)
     from planner.request import InfeasibleError  # noqa: PLC0415
     from planner.requests.machines import machine  # noqa: PLC0415  half a second of imports
-    from planner.requests.search_options import SearchOptions  # noqa: PLC0415
     from planner.requests.search_request import search_request  # noqa: PLC0415
     from planner.requests.sources import model_file  # noqa: PLC0415
     from planner.requests.symbols import with_open_batch  # noqa: PLC0415
@@ -126,15 +125,13 @@ def import_strategy(  # noqa: PLR0913  one parameter per option
             f"--target {wanted}",
             "leave --target out",
         )
-    bound = with_sequence(bind, sequence)
-    request = search_request(SearchOptions(
-        phase=phase, optimizer=optimizer, dtype=dtype, batch=batch,
-        bind=tuple(with_open_batch(bound, batch, model_file(model))), memory=memory,
-        dataset_strategy=dataset_strategy, target=wanted, solver=solver,
-        time_limit=time_limit, attention=taken, all_to_all=all_to_all,
-    ))  # fmt: skip
-    named = machine_file(cluster, f"--cluster {cluster}") or cluster
-    computer = machine(named, devices, product, request)
+    bound = with_sequence(asked.bind, asked.sequence)
+    bind = tuple(with_open_batch(bound, asked.batch, model_file(model)))
+    request = search_request(
+        replace(asked, bind=bind, target=wanted, solver=solver, attention=taken)
+    )
+    named = machine_file(asked.cluster, f"--cluster {asked.cluster}") or asked.cluster
+    computer = machine(named, asked.devices, asked.product, request)
     check_folder(output.parent)
     try:
         plan, notes = (

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import options
+from cli.declared import command
 from cli.errors import UserError
-from cli.rules import rules as given_rules
 from planner.requests.option_texts import at_least_one, bindings, with_sequence
+from planner.requests.option_texts import rules as given_rules
+from planner.requests.options.searches import SearchOptions
 from planner.requests.sources import model_file
 
 if TYPE_CHECKING:
@@ -26,26 +28,24 @@ Exit status: 0 done, 2 a fault in the command or the model."""
 Rules = tuple[tuple[str, str], ...]
 
 
+@command
 def inspect(
     model: options.OptionalModel = None,
     *,
-    bind: options.Bind = None,
-    batch: options.Batch = None,
-    sequence: options.SequenceLength = None,
+    asked: SearchOptions,
     operators: options.Operators = False,
-    rule: options.Rule = None,
-    rules: options.Rules = None,
     as_json: options.Json = False,
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
+    batch = asked.batch
     if batch is not None:
         at_least_one(batch, "--batch")
-    texts = with_sequence(bind, sequence)
+    texts = with_sequence(asked.bind, asked.sequence)
     if model is not None and batch is not None:
         from planner.requests.symbols import with_open_batch  # noqa: PLC0415
 
         texts = with_open_batch(texts, batch, model_file(model))
-    bound, given = bindings(texts), given_rules(rule, rules)
+    bound, given = bindings(texts), given_rules(asked.rule, asked.rules)
     if model is None:
         if not operators or bound or given or batch is not None:
             raise UserError(

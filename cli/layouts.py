@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options
+from cli.command_options import LayoutsCommand
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, check_outputs, check_picture, write_paths
 from cli.progress import Progress
+from planner.requests.options.simulations import RankingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.request import InfeasibleError
-    from planner.whatif.layout_ranking import Ranking, RankingOptions
+    from planner.requests.options.simulations import RankingOptions
+    from planner.whatif.layout_ranking import Ranking
 
 NONE_FITS = 1
 EPILOG = """\b
@@ -43,106 +46,24 @@ Subject = Annotated[
         help="A config.json, or a name that `planner sizes --list` prints.",
     ),
 ]
-DeviceCount = Annotated[
-    int, typer.Option("--devices", metavar="N", help="Devices of the job, all of which are used.")
-]
-BatchSize = Annotated[
-    int, typer.Option("--batch", metavar="B", help="Sequences of one step of the optimizer.")
-]
-Length = Annotated[int, typer.Option("--sequence", metavar="N", help="Tokens of a sequence.")]
-Machine = Annotated[
-    str,
-    typer.Option("--cluster", metavar="NAME", help="A bundled machine, or a chip such as h100."),
-]
-Precision = Annotated[
-    str,
-    typer.Option("--precision", metavar="bf16|fp16|fp8|...", help="Type of the matrix products."),
-]
-Software = Annotated[
-    str | None,
-    typer.Option(
-        "--software",
-        metavar="NAME",
-        help="The software whose constants are used, such as megatron-core or mindspeed.",
-        show_default="the usual one of the machine",
-    ),
-]
-Held = Annotated[
-    str,
-    typer.Option(
-        "--hold",
-        metavar="TEXT",
-        help="Parts of the layout that have one value: some of tp, cp, pp, vpp, dp, ep, micro, "
-        "zero, zero-group, sp, recompute=none|selective|full; also mtp=0, for a run without the "
-        "layers that predict further tokens, or with another number of them.",
-        show_default=False,
-    ),
-]
-Top = Annotated[int, typer.Option("--top", metavar="K", help="Layouts that are listed.")]
-Variants = Annotated[
-    bool,
-    typer.Option(
-        "--variants", help="List layouts of equal degrees too, not the fastest of them alone."
-    ),
-]
-Table = Annotated[
-    Path | None,
-    typer.Option(
-        "--csv",
-        metavar="FILE",
-        help="Write every layout with its time and memory, those that do not fit too.",
-        show_default=False,
-    ),
-]
-Picture = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE",
-        help="Draw time and memory of every layout (.svg or .png).",
-        show_default=False,
-    ),
-]
 
 
-def layouts(  # noqa: PLR0913  one parameter per option
-    model: Subject,
-    *,
-    devices: DeviceCount,
-    batch: BatchSize,
-    sequence: Length = 4096,
-    cluster: Machine = "atlas-800t-a2",
-    precision: Precision = "bf16",
-    software: Software = None,
-    optimizer: options.OptimizerName = "adamw",
-    hold: Held = "",
-    top: Top = 10,
-    variants: Variants = False,
-    table: Table = None,
-    plot: Picture = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None:
     """Rank the conventional parallel layouts of a model on a machine."""
-    check_outputs({"--csv": table, "--plot": plot}, [Path(model)])
-    check_picture(plot, "--plot")
+    check_outputs({"--csv": here.csv, "--plot": here.plot}, [Path(model)])
+    check_picture(here.plot, "--plot")
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     try:
         with Progress() as progress:
             progress(f"reading {Path(model).name}")
-            from planner.whatif.layout_ranking import RankingOptions  # noqa: PLC0415  takes a second
-
-            asked = RankingOptions(
-                devices=devices, batch=batch, sequence=sequence, cluster=cluster,
-                precision=precision, software=software, optimizer=optimizer, held=hold, top=top,
-                variants=variants,
-            )  # fmt: skip
             found = _ranked(asked, model, progress)
     except InfeasibleError as error:
-        _say_infeasible(error, as_json=as_json)
+        _say_infeasible(error, as_json=here.as_json)
         raise typer.Exit(NONE_FITS) from error
-    files = _written(found, table, plot)
-    if as_json:
+    files = _written(found, here.csv, here.plot)
+    if here.as_json:
         from cli.layouts_text import ranking_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
@@ -157,8 +78,9 @@ def layouts(  # noqa: PLR0913  one parameter per option
 
 def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
     from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
+    from planner.whatif.layout_ranking import ranked  # noqa: PLC0415  takes a second
 
-    return asked.ranked(_configuration(model), model_name(model), progress)
+    return ranked(asked, _configuration(model), model_name(model), progress)
 
 
 def _configuration(model: str) -> Mapping[str, object]:

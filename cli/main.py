@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from cli.calibrate import app as calibrate_app
+from cli.declared import WIDTH, Grouped
 from cli.diff import diff
 from cli.explain import explain
 from cli.export import export
@@ -45,7 +47,11 @@ for command in (
     search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, whatif,
     layouts, reshard, solve, validate, serve,
 ):  # fmt: skip
-    app.command(epilog=command.__globals__["EPILOG"])(command)
+    app.command(
+        cls=Grouped if hasattr(command, "__signature__") else None,
+        epilog=sys.modules[command.__module__].EPILOG,
+        context_settings={"max_content_width": WIDTH},
+    )(command)
 app.add_typer(topology_app, name="topology")
 app.add_typer(calibrate_app, name="calibrate")
 
@@ -62,9 +68,24 @@ def _print_version(wanted: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
+FIRST_CONTACT = """\
+planner plans how to split a network over a cluster. Three things that you can do now:
+
+  find the fastest plan of a model on 16 devices
+    planner search llama3-8b --devices 16 --batch 64
+  rank tensor, pipeline and data parallel layouts on 256 devices
+    planner layouts llama3-70b --devices 256 --batch 1024
+  see where the time of a step goes in a layout of your own
+    planner simulate llama3-70b --layout tp=8,pp=4,dp=8,batch=512,sp --cluster dgx-h100
+
+`planner sizes --list` prints the models that are known by name; a file such as model.onnx does as
+well. `planner --help` lists all commands."""
+
+
+@app.callback(invoke_without_command=True)
 def planner(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  its callback prints it
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
@@ -72,3 +93,5 @@ def planner(
     ] = False,
 ) -> None:
     """Plan how to split a neural network over a cluster, and see what a step will cost."""
+    if context.invoked_subcommand is None:
+        print(FIRST_CONTACT)

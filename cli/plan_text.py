@@ -16,8 +16,8 @@ from ir.causes import cause_text
 from ir.dtypes import dtype_bytes
 from ir.folding import Axes, operator_groups, parameter_groups, recomputed_groups
 from ir.normalise import main_dtype
-from ir.plan_degrees import degrees_of
 from ir.plan_enums import Cause
+from ir.plan_name import plan_name
 from ir.plan_stages import mesh_text, overlap_text, split_text
 from ir.published import expected_text, published_note
 from ir.throughput import rates_of
@@ -78,23 +78,24 @@ def _headline(plan: Plan, first: Sequence[str], out: Console) -> None:
     chip_name = chip.get("name") if isinstance(chip, Mapping) else "device"
     training = bool(request.get("training"))
     step_s = plan.estimate.step_time_s
+    out.print(Text(plan_name(plan), style="bold"))
     what = "one training step" if training else "one forward pass"
     expected = expected_text(plan.estimate)
     certainty = f", by published runs {expected}" if expected else " (uncalibrated)"
     out.print(Text(f"{graph.name}: {what} in {format_seconds(step_s)}{certainty}", style="bold"))
+    out.print("  " + ", ".join(rates_of(plan).words))
+    out.print(f"  {_memory_text(plan)}; {_gap_text(plan)}")
+    for line in first:
+        out.print(f"  {line}")
     facts = [f"batch {plan.batch}"] if plan.batch else []
     facts += [main_dtype(graph), *([str(request.get("optimizer"))] if training else [])]
     out.print("  " + ", ".join(facts))
-    out.print("  " + ", ".join(rates_of(plan).words))
     if split := split_text(plan):
         out.print(f"  {split}")
     place = f"{plan.devices} x {chip_name} ({cluster.get('name')})"
     stages = len(plan.pipeline.stages)
     mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
     out.print(f"  {place}, for {request.get('target')}, {mesh} {mesh_text(plan)}")
-    out.print(f"  most products and attention: {degrees_of(plan)}")
-    for line in first:
-        out.print(f"  {line}")
     plain = next((b for b in plan.baselines if b.step_time_s is not None), None)
     if plain is not None and plain.step_time_s is not None:
         ratio = plain.step_time_s / step_s
@@ -103,6 +104,23 @@ def _headline(plan: Plan, first: Sequence[str], out: Console) -> None:
         else:
             taken = f"{plain.name} would take {ratio:.2f} x the time"
             out.print(f"  {taken}, but does not fit into memory")
+
+
+def _memory_text(plan: Plan) -> str:
+    """Peak of a device and its limit."""
+    estimate = plan.estimate
+    peak, limit = format_bytes(estimate.peak_memory_bytes), estimate.memory_limit_bytes
+    return f"peak memory {peak}" + (f" of {format_bytes(limit)}" if math.isfinite(limit) else "")
+
+
+def _gap_text(plan: Plan) -> str:
+    """How far the plan may be from the fastest one."""
+    bound = plan.bound
+    if bound.proof == "optimal":
+        return "proven optimal"
+    if math.isfinite(bound.bound_s) and bound.bound_s > 0:
+        return f"at most {100 * bound.gap:.2g} % above the lower bound"
+    return "no lower bound"
 
 
 def _faster(ratio: float, than: str = "", alike: str = "") -> str:

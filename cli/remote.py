@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
-
+from cli.command_options import SERVER
+from cli.declared import plain
 from cli.errors import UserError
 from cli.machine_files import is_file_name
 
@@ -22,23 +22,13 @@ if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
-    from planner.requests.conventional_layouts import LayoutOptions
-    from planner.requests.search_options import SearchOptions
+    from planner.requests.options.searches import SearchOptions
+    from planner.requests.options.simulations import LayoutOptions
+    from planner.requests.options.sweeps import SweepOptions
     from planner.requests.sources import Document
-    from planner.whatif.composed import SweepOptions
     from service.client import Planner
 
-Server: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="URL",
-        envvar="PLANNER_SERVER",
-        help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
-        "token, if it asks for one, is read from PLANNER_TOKEN.",
-        show_default="the work is done here",
-    ),
-]
+Server: TypeAlias = Annotated[str | None, plain("server", str, SERVER)]
 _FILES = ("hosts", "rank_table")
 """Settings of exports that are names of files: their texts are sent."""
 _FILE_NAME = re.compile(r"([A-Za-z0-9_-][\w.-]*/)?[A-Za-z0-9_-][\w.-]*", re.ASCII)
@@ -216,9 +206,11 @@ def remote_sweep(
     Raises:
         UserError: the service refuses, or does not answer.
     """  # fmt: skip
+    from planner.whatif.composed import clusters_of  # noqa: PLC0415  brings in the planner
+
     prices = None if wishes.prices is None else asdict(wishes.prices)
     with connected(url) as planner:
-        clusters = ",".join(sent_cluster(planner, name) for name in swept.clusters())
+        clusters = ",".join(sent_cluster(planner, name) for name in clusters_of(swept))
         there = asdict(replace(swept, cluster=clusters))
         name = sent_model(planner, model)
         found = planner.sweep(

@@ -17,7 +17,7 @@ from cli.reshard_layouts import (
     stacks_for,
     ties_of,
 )
-from planner.requests.option_texts import memory_bytes, one_of
+from planner.requests.option_texts import DTYPES, memory_bytes, one_of
 
 if TYPE_CHECKING:
     from executors.checkpoint.moving import Move, Outcome
@@ -129,7 +129,7 @@ def _request(
     from ir.dtypes import SHORT_NAMES  # noqa: PLC0415
 
     if dtype is not None:
-        one_of(dtype, options.DTYPES, "--dtype", "element type")
+        one_of(dtype, DTYPES, "--dtype", "element type")
     return Request(
         target=None if new is None else new.slicing,
         like=() if like is None else rank_numbers(like, "--like"),

@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli import explain_options, options
-from cli import mindspore_options as mindspore
-from cli import pipeline_options as pipelines
+from cli import options, other_ways
+from cli.command_options import SearchCommand
+from cli.declared import command
 from cli.export import target_losses, target_writers
 from cli.files import Writer, check_folder, write_files, writer_of
 from cli.machine_files import machine_file
 from cli.older_files import older_files
 from cli.progress import Progress
-from cli.remote import Server, remote_plan
-from cli.rules import rules_file
+from cli.remote import remote_plan
 from planner.requests.option_texts import device_count
+from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.explain import Infeasibility, WhyNot
     from planner.request import InfeasibleError
-    from planner.requests.search_options import SearchOptions
     from planner.requests.searches import Question
-    from planner.requests.sources import Document
     from topology.rank_tables.machine import TableMachine
 
 NO_PLAN_FITS = 1
@@ -41,96 +39,19 @@ Examples:
 Exit status: 0 planned, 1 no plan fits into memory, 2 a fault in the command or the model."""
 
 
-def search(  # noqa: PLR0913  one parameter per option
-    model: options.Model,
-    *,
-    devices: options.Devices = None,
-    cluster: options.ClusterName = "atlas-800t-a2",
-    product: options.Product = None,
-    bind: options.Bind = None,
-    batch: options.Batch = None,
-    global_batch: pipelines.GlobalBatch = None,
-    micro_batch: pipelines.MicroBatch = "auto",
-    pipeline: pipelines.Pipeline = "auto",
-    recompute: pipelines.Recompute = "auto",
-    zero: pipelines.Zero = "auto",
-    sequence_parallel: pipelines.SequenceParallel = "auto",
-    context_parallel: pipelines.ContextParallel = "auto",
-    ring_attention: pipelines.RingAttention = "off",
-    overlap: pipelines.Overlap = "auto",
-    profile: pipelines.Profile = "auto",
-    interleave: pipelines.Interleave = "auto",
-    offload: pipelines.Offload = "off",
-    stage_meshes: pipelines.StageMeshes = "equal",
-    sequence: options.SequenceLength = None,
-    phase: options.Phase = "train",
-    optimizer: options.OptimizerName = "adamw",
-    dtype: options.Dtype = None,
-    memory: options.Memory = None,
-    dataset_strategy: options.DatasetStrategy = None,
-    target: options.Target = "mindspore",
-    solver: options.Solver = "portfolio",
-    time_limit: options.TimeLimit = 30.0,
-    effort: options.Effort = 1,
-    attention: options.Attention = "fused",
-    all_to_all: options.AllToAll = True,
-    cut_positions: options.CutPositions = False,
-    rule: options.Rule = None,
-    rules: options.Rules = None,
-    pin: options.Pin = None,
-    rest: options.Rest = "auto",
-    keep_close_to: explain_options.KeepCloseTo = None,
-    max_changes: explain_options.MaxChanges = None,
-    why_not: explain_options.WhyNotTexts = None,
-    shard: options.Shard = None,
-    cost: options.Cost = "time",
-    search_mode: mindspore.SearchMode = None,
-    pipeline_stages: mindspore.PipelineStages = None,
-    gradient_accumulation: mindspore.GradientAccumulation = None,
-    enable_parallel_optimizer: mindspore.EnableParallelOptimizer = False,
-    fully_use_devices: mindspore.FullyUseDevices = False,
-    run_phase: mindspore.RunPhase = None,
-    level: mindspore.Level = None,
-    server: Server = None,
-    output: options.OutputFolder = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def search(model: options.Model, asked: SearchOptions, here: SearchCommand) -> None:
     """Find the fastest way to split a model over devices, within their memory."""
-    if devices is not None:
-        device_count(devices)
-    from planner.request import InfeasibleError  # noqa: PLC0415
-    from planner.requests.search_options import SearchOptions  # noqa: PLC0415  half a second of imports
+    if asked.devices is not None:
+        device_count(asked.devices)
+    from planner.request import InfeasibleError  # noqa: PLC0415  half a second of imports
 
-    asked = SearchOptions(
-        devices=devices, cluster=cluster, product=product, bind=tuple(bind or ()), batch=batch,
-        global_batch=global_batch, micro_batch=micro_batch, pipeline=pipeline, sequence=sequence,
-        recompute=recompute, zero=zero, sequence_parallel=sequence_parallel, interleave=interleave,
-        context_parallel=context_parallel, offload=offload, ring_attention=ring_attention,
-        stage_meshes=stage_meshes, overlap=overlap, profile=profile,
-        search_mode=search_mode, pipeline_stages=pipeline_stages,
-        gradient_accumulation=gradient_accumulation, run_phase=run_phase, level=level,
-        enable_parallel_optimizer=enable_parallel_optimizer, fully_use_devices=fully_use_devices,
-        phase=phase, optimizer=optimizer, dtype=dtype, memory=memory,
-        dataset_strategy=dataset_strategy, target=target, solver=solver, time_limit=time_limit,
-        effort=effort, attention=attention, all_to_all=all_to_all, cut_positions=cut_positions,
-        rule=tuple(rule or ()),
-        rules=rules_file(rules), pin=tuple(pin or ()), rest=rest, shard=_shard_file(shard),
-        cost=cost,
-        keep_close_to=explain_options.older_plan(keep_close_to), max_changes=max_changes,
-    )  # fmt: skip
     found = _question(model, asked)
-    explain_options.check_ways(found, why_not)
-    if output is not None:
-        check_folder(output)
-    if server is not None:
-        with Progress() as progress:
-            there = remote_plan(server, model, asked, why_not or (), progress)
-        if there.plan is None:
-            assert there.error is not None
-            _say_refusal(there.error)
-            _say_remedies(there.error, there.why, as_json=as_json)
-            raise typer.Exit(NO_PLAN_FITS)
-        _deliver(there.plan, found.table, output, target, there.others, as_json=as_json)
+    other_ways.check_ways(found, here.why_not)
+    if here.output is not None:
+        check_folder(here.output)
+    if here.server is not None:
+        _search_there(here.server, model, asked, found.table, here)
         return
     try:
         with Progress() as progress:
@@ -139,19 +60,25 @@ def search(  # noqa: PLR0913  one parameter per option
         _say_refusal(error)
         from planner.explain.questions import with_fixes  # noqa: PLC0415
 
-        why = explain_options.nothing_fits(found, asked, error)
-        _say_remedies(with_fixes(error, why), why, as_json=as_json)
+        why = other_ways.nothing_fits(found, asked, error)
+        _say_remedies(with_fixes(error, why), why, as_json=here.as_json)
         raise typer.Exit(NO_PLAN_FITS) from error
-    others = explain_options.other_ways(found, plan, why_not)
-    _deliver(plan, found.table, output, target, others, as_json=as_json)
+    others = other_ways.other_ways(found, plan, here.why_not)
+    _deliver(plan, found.table, asked.target, others, here)
 
 
-def _shard_file(file: Path | None) -> Document | None:
-    """The file with calls of MindSpore's `shard`, if one is given."""
-    from cli.rank_tables import table_text  # noqa: PLC0415
-    from planner.requests.sources import Document  # noqa: PLC0415
-
-    return None if file is None else Document(str(file), table_text(file, f"--shard {file}"))
+def _search_there(
+    server: str, model: Path, asked: SearchOptions, table: TableMachine | None, here: SearchCommand
+) -> None:
+    """A service searches; the files are written here."""
+    with Progress() as progress:
+        there = remote_plan(server, model, asked, here.why_not, progress)
+    if there.plan is None:
+        assert there.error is not None
+        _say_refusal(there.error)
+        _say_remedies(there.error, there.why, as_json=here.as_json)
+        raise typer.Exit(NO_PLAN_FITS)
+    _deliver(there.plan, table, asked.target, there.others, here)
 
 
 def _question(model: Path, asked: SearchOptions) -> Question:
@@ -168,22 +95,16 @@ def _question(model: Path, asked: SearchOptions) -> Question:
 
 
 def _deliver(
-    plan: Plan,
-    table: TableMachine | None,
-    output: Path | None,
-    target: str,
-    others: list[WhyNot],
-    *,
-    as_json: bool,
+    plan: Plan, table: TableMachine | None, target: str, others: list[WhyNot], here: SearchCommand
 ) -> None:
-    files = [] if output is None else _written(output, _writers(plan, table, target))
+    files = [] if here.output is None else _written(here.output, _writers(plan, table, target))
     from planner.requests.searches import precision_notes  # noqa: PLC0415
 
     first = precision_notes(plan)
-    if as_json:
+    if here.as_json:
         from planner.requests.plan_json import dumps, found  # noqa: PLC0415
 
-        print(dumps(found(plan, files, first) | explain_options.in_json(others)))
+        print(dumps(found(plan, files, first) | other_ways.in_json(others)))
         return
     from cli.plan_text import print_plan  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
@@ -191,7 +112,7 @@ def _deliver(
     losses = target_losses(plan, target) if len(files) > 1 else ()
     with page() as out:
         print_plan(plan, files, out, first=first, losses=losses)
-    explain_options.print_answers(others)
+    other_ways.print_answers(others)
 
 
 def _written(folder: Path, writers: dict[str, Writer]) -> list[Path]:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from cli import options
-from cli import simulation_options as choices
+import typer
+
+from cli.command_options import SimulateCommand
+from cli.declared import Said, command
 from cli.errors import UserError
 from cli.files import Writer, check_outputs, check_picture, write_paths, writer_of
-from cli.remote import Server, remote_simulation
+from cli.remote import remote_simulation
+from planner.requests.options.simulations import DEFAULT_CLUSTER, LayoutOptions, SimulationOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cli.simulation_arguments import Given
     from costmodel.simulation.result import Simulation
-    from planner.requests.conventional_layouts import LayoutOptions
+
+Subject: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN|MODEL",
+        help="A plan.json that `planner search -o DIR` wrote; with --layout a model: a config.json "
+        "or a name that `planner sizes --list` prints.",
+    ),
+]
 
 EPILOG = """\b
 Examples:
@@ -37,129 +45,100 @@ With --server a service simulates, and the files that are asked for are written 
 Exit status: 0 simulated, 2 a fault in the command, the plan or the model."""
 
 
-def simulate(  # noqa: PLR0913  one parameter per option
-    subject: choices.Subject,
-    *,
-    layout: choices.Layout = None,
-    cluster: choices.OtherCluster = None,
-    precision: choices.Precision = None,
-    software: choices.Software = None,
-    optimizer: choices.LayoutOptimizer = None,
-    servers: choices.ParameterServers = None,
-    bandwidth: choices.Bandwidths = None,
-    overlap: choices.Overlap = "auto",
-    contention: choices.ContentionMode = "fair",
-    fusion: choices.Fusions = None,
-    prefetch: choices.Prefetch = 1,
-    interference: choices.Interference = 0.0,
-    jitter: choices.Jitter = None,
-    spread: choices.Spread = None,
-    stragglers: choices.Stragglers = None,
-    samples: choices.Samples = 20,
-    seed: choices.Seed = 0,
-    trace: choices.Trace = None,
-    plot: choices.Plot = None,
-    server: Server = None,
-    as_json: options.Json = False,
+@command
+def simulate(
+    subject: Subject, asked: SimulationOptions, said: Said[LayoutOptions], here: SimulateCommand
 ) -> None:
     """Run one step event by event: what overlaps, what waits, what is in memory when."""
-    from cli.simulation_arguments import Given, reported  # noqa: PLC0415  brings in the cost model
+    files = {"--trace": here.trace, "--plot": here.plot}
+    check_outputs(files, [Path(subject)])
+    check_picture(here.plot, "--plot", here=here.server is None)
+    layout = _layout(asked, said)
+    if asked.servers is not None:
+        asked.check_served([name for name, path in files.items() if path is not None])
+        _served(subject, layout, asked, here)
+        return
+    if here.server is not None:
+        _simulate_there(here.server, subject, asked, layout, here)
+        return
+    from cli.simulation_arguments import layout_simulation, plan_simulation, reported  # noqa: PLC0415
 
-    given = Given(
-        cluster, servers, tuple(bandwidth or ()), overlap, contention, tuple(fusion or ()),
-        prefetch, interference, jitter, spread, stragglers, samples, seed,
-    )  # fmt: skip
-    check_outputs({"--trace": trace, "--plot": plot}, [Path(subject)])
-    check_picture(plot, "--plot", here=server is None)
-    said = {"precision": precision, "software": software, "optimizer": optimizer}
-    asked = _layout(given, layout, {name: text for name, text in said.items() if text is not None})
-    if servers is not None:
-        wanted = {"--trace": trace, "--plot": plot}
-        given.check_served([name for name, path in wanted.items() if path is not None])
-        _served(server, subject, asked, given, as_json=as_json)
-        return
-    if server is not None:
-        _simulate_there(server, subject, given, asked, trace, plot, as_json=as_json)
-        return
-    if asked is None:
-        found = given.simulated_plan(Path(subject))
+    if layout is None:
+        found = plan_simulation(asked, Path(subject))
     else:
-        found = given.simulated_layout(subject, asked)
+        found = layout_simulation(asked, subject, layout)
     with reported():
-        files = _written(found, trace, plot)
-    if as_json:
+        written = _written(found, here.trace, here.plot)
+    if here.as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
         from planner.requests.simulations import answer  # noqa: PLC0415
 
-        print(dumps(answer(found, files)))
+        print(dumps(answer(found, written)))
         return
     from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
-        print_simulation(found, files, out)
+        print_simulation(found, written, out)
 
 
-def _layout(given: Given, layout: str | None, said: Mapping[str, str]) -> LayoutOptions | None:
+def _layout(asked: SimulationOptions, said: Said[LayoutOptions]) -> LayoutOptions | None:
     """The layout in place of a plan, if one was given, with what was said of it."""
-    if layout is None:
-        for name in said:
-            raise UserError(
-                f"--{name} is for layouts",
-                f"--{name}",
-                f"leave --{name} out, or add --layout 'dp=16,...' MODEL",
-            )
-        return None
-    from cli.simulation_arguments import layout_options  # noqa: PLC0415
-
-    return layout_options(layout, given.cluster, said)
+    given = said.values
+    if "layout" in given:
+        return LayoutOptions(**given, cluster=asked.cluster or DEFAULT_CLUSTER)
+    for name in given:
+        raise UserError(
+            f"--{name} is for layouts",
+            f"--{name}",
+            f"leave --{name} out, or add --layout 'dp=16,...' MODEL",
+        )
+    return None
 
 
 def _simulate_there(
     server: str,
     subject: str,
-    given: Given,
+    asked: SimulationOptions,
     layout: LayoutOptions | None,
-    trace: Path | None,
-    plot: Path | None,
-    *,
-    as_json: bool,
+    here: SimulateCommand,
 ) -> None:
     from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
     from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-    kind = None if plot is None else plot.suffix.lstrip(".").lower()
+    kind = None if here.plot is None else here.plot.suffix.lstrip(".").lower()
     result, timeline, picture = remote_simulation(
-        server, subject, asdict(given), layout, trace=trace is not None, plot=kind
+        server, subject, asdict(asked), layout, trace=here.trace is not None, plot=kind
     )
     writers: dict[Path, Writer] = {}
-    if trace is not None:
-        writers[trace] = writer_of(timeline)
-    if plot is not None:
-        writers[plot] = writer_of(picture)
+    if here.trace is not None:
+        writers[here.trace] = writer_of(timeline)
+    if here.plot is not None:
+        writers[here.plot] = writer_of(picture)
     files = write_paths(writers)
-    if as_json:
+    if here.as_json:
         print(dumps({**result, "files": [str(path) for path in files]}))
     else:
         print_figures(result, files)
 
 
 def _served(
-    server: str | None, subject: str, layout: LayoutOptions | None, given: Given, *, as_json: bool
+    subject: str, layout: LayoutOptions | None, asked: SimulationOptions, here: SimulateCommand
 ) -> None:
     """Workers and parameter servers instead of collectives."""
-    from cli.simulation_arguments import served_run  # noqa: PLC0415
+    from cli.simulation_arguments import served_by_plan, served_run  # noqa: PLC0415
     from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-    assert given.servers is not None
-    if server is not None:
-        asked = asdict(given)
-        found, _, _ = remote_simulation(server, subject, asked, layout, trace=False, plot=None)
+    assert asked.servers is not None
+    if here.server is not None:
+        found, _, _ = remote_simulation(
+            here.server, subject, asdict(asked), layout, trace=False, plot=None
+        )
     elif layout is None:
-        found = given.served_plan(Path(subject))
+        found = served_by_plan(asked, Path(subject))
     else:
-        found = served_run(subject, layout, given.servers)
-    if as_json:
+        found = served_run(subject, layout, asked.servers)
+    if here.as_json:
         print(dumps(found))
         return
     from cli.simulation_text import print_served  # noqa: PLC0415

@@ -3,64 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
 from importers.sizes import configuration
-from planner.requests.conventional_layouts import DEFAULT_CLUSTER, LayoutOptions
+from ir.plan_file import read_plan
+from planner.requests.conventional_layouts import run_of_layout, simulated_layout
+from planner.requests.options.simulations import LayoutOptions, SimulationOptions
 from planner.requests.parameter_servers import served_json, served_layout, served_plan
-from planner.requests.simulations import SimulationOptions, reported, simulated
+from planner.requests.simulations import placed, reported, simulated
 from planner.requests.sources import Document
 from topology.cluster import Cluster
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ir.plan import Plan
-
-__all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_run"]
+__all__ = [
+    "cluster_of", "layout_simulation", "model_name", "plan_simulation", "reported",
+    "served_by_plan", "served_run",
+]  # fmt: skip
 
 
-class Given(SimulationOptions):
-    """The options of one call, as text."""
+def plan_simulation(asked: SimulationOptions, path: Path) -> Simulation:
+    """The simulation of a plan, on its own machine or on another one."""
+    return simulated(read_plan(path, staged=True), asked, _other_machine(asked))
 
-    __slots__ = ()
 
-    def simulated_plan(self, path: Path) -> Simulation:
-        """The simulation of a plan, on its own machine or on another one."""
-        plan, other = self._read(path)
-        return simulated(plan, self, other)
+def served_by_plan(asked: SimulationOptions, path: Path) -> dict[str, object]:
+    """The same with parameter servers, as a JSON object."""
+    assert asked.servers is not None
+    moved = placed(asked, read_plan(path, staged=True), _other_machine(asked))
+    return served_json(served_plan(moved, asked.servers))
 
-    def served_plan(self, path: Path) -> dict[str, object]:
-        """The same with parameter servers, as a JSON object."""
-        plan, other = self._read(path)
-        assert self.servers is not None
-        return served_json(served_plan(self.placed(plan, other), self.servers))
 
-    def _read(self, path: Path) -> tuple[Plan, Document | None]:
-        """The plan, and the other machine that is named."""
-        from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
+def _other_machine(asked: SimulationOptions) -> Document | None:
+    """The file of another machine, if one is named."""
+    cluster = asked.cluster
+    return None if cluster is None else machine_file(cluster, f"--cluster {cluster}")
 
-        other = None
-        if self.cluster is not None:
-            other = machine_file(self.cluster, f"--cluster {self.cluster}")
-        return read_plan(path, staged=True), other
 
-    def simulated_layout(self, model: str, layout: LayoutOptions) -> Simulation:
-        """The simulation of a conventional layout."""
-        return layout.simulated(configuration(model), model_name(model), self)
+def layout_simulation(asked: SimulationOptions, model: str, layout: LayoutOptions) -> Simulation:
+    """The simulation of a conventional layout."""
+    return simulated_layout(layout, configuration(model), model_name(model), asked)
 
 
 def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
     """What workers and parameter servers do, as a JSON object."""
-    run = layout.run(configuration(model), model_name(model))
+    run = run_of_layout(layout, configuration(model), model_name(model))
     return served_json(served_layout(run, servers))
-
-
-def layout_options(layout: str, cluster: str | None, said: Mapping[str, str]) -> LayoutOptions:
-    """A layout with what was said of it: `precision`, `software`, `optimizer`."""
-    return LayoutOptions(layout=layout, cluster=cluster or DEFAULT_CLUSTER, **said)
 
 
 def model_name(subject: str) -> str:

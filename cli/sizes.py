@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from cli import options
 from cli import size_options as sizes_of
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
-from planner.requests.option_texts import at_least_one, one_of
+from planner.requests.option_texts import DTYPES, at_least_one, one_of
+from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,7 @@ Examples:
 Exit status: 0 done, 2 a fault in the command or the sizes."""
 
 
+@command
 def sizes(  # noqa: PLR0913  one parameter per option
     model: sizes_of.BaseModel = None,
     *,
@@ -43,8 +46,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
     expert_ffn: sizes_of.ExpertWidth = None,
     mtp_layers: sizes_of.FurtherTokens = None,
     tied: sizes_of.Tied = None,
-    dtype: options.Dtype = None,
-    sequence: options.SequenceLength = None,
+    asked: SearchOptions,
     listing: sizes_of.Listing = False,
     output: sizes_of.SizesFile = None,
     as_json: options.Json = False,
@@ -56,8 +58,8 @@ def sizes(  # noqa: PLR0913  one parameter per option
         "experts": experts, "experts per token": experts_per_token, "expert width": expert_ffn,
         "further tokens": mtp_layers, "tied": tied,
     }  # fmt: skip
-    if sequence is not None:
-        at_least_one(sequence, "--sequence")
+    if asked.sequence is not None:
+        at_least_one(asked.sequence, "--sequence")
     wanted = {meaning: size for meaning, size in given.items() if size is not None}
     if listing:
         _print_list(as_json=as_json)
@@ -70,10 +72,10 @@ def sizes(  # noqa: PLR0913  one parameter per option
         )
     if output is not None:
         _check_output(output)
-    config = _configuration(model, wanted, dtype)
+    config = _configuration(model, wanted, asked.dtype)
     from cli.size_facts import size_facts  # noqa: PLC0415  half a second of imports
 
-    facts = size_facts(config, _name(model, output), sequence)
+    facts = size_facts(config, _name(model, output), asked.sequence)
     if output is not None:
         write_files(
             output.parent, {output.name: writer_of(json.dumps(dict(config), indent=2) + "\n")}
@@ -99,9 +101,7 @@ def _configuration(
 
     changes: dict[str, int | bool | str] = dict(wanted)
     if dtype is not None:
-        changes["element type"] = SHORT_NAMES[
-            one_of(dtype, options.DTYPES, "--dtype", "element type")
-        ]
+        changes["element type"] = SHORT_NAMES[one_of(dtype, DTYPES, "--dtype", "element type")]
     return with_sizes(PLAIN if model is None else configuration(model), changes)
 
 

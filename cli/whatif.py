@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli import options
-from cli import whatif_options as sweeps
+from cli.command_options import WhatifCommand
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import (
     Writer,
@@ -20,7 +22,9 @@ from cli.files import (
     writer_of,
 )
 from cli.progress import Progress
-from cli.remote import Server, SweepWishes, remote_sweep
+from cli.remote import SweepWishes, remote_sweep
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.sweeps import SweepOptions
 
 if TYPE_CHECKING:
     from planner.whatif.report import Report
@@ -42,82 +46,28 @@ written here.
 Exit status: 0 planned, 1 no point has a plan, 2 a fault in the command or the model."""
 
 
-def whatif(  # noqa: PLR0913  one parameter per option
-    model: options.Model,
-    *,
-    devices: sweeps.DeviceList = None,
-    cluster: sweeps.Clusters = "atlas-800t-a2",
-    vary: sweeps.Vary = None,
-    batch: sweeps.GlobalBatch = None,
-    pipeline: sweeps.Pipeline = None,
-    micro_batch: sweeps.MicroBatch = None,
-    bind: options.Bind = None,
-    sequence: options.SequenceLength = None,
-    phase: options.Phase = "train",
-    optimizer: options.OptimizerName = "adamw",
-    dtype: options.Dtype = None,
-    memory: options.Memory = None,
-    dataset_strategy: options.DatasetStrategy = None,
-    target: options.Target = "mindspore",
-    solver: options.Solver = "portfolio",
-    time_limit: options.TimeLimit = 30.0,
-    effort: options.Effort = 1,
-    attention: options.Attention = "fused",
-    engine: sweeps.EngineName = "local",
-    address: sweeps.Address = None,
-    workers: sweeps.Workers = None,
-    output: sweeps.Folder = None,
-    csv: sweeps.Csv = None,
-    plot: sweeps.Plot = None,
-    prices: sweeps.PriceTable = None,
-    tokens: sweeps.Tokens = None,
-    days: sweeps.Days = None,
-    around: sweeps.Around = None,
-    mix: sweeps.Mix = None,
-    exact_changes: sweeps.ExactChanges = None,
-    mtbf: sweeps.MeanTime = None,
-    restart: sweeps.Restart = 600.0,
-    checkpoint_rate: sweeps.CheckpointRate = 1.0,
-    repair: sweeps.Repair = 24.0,
-    spares: sweeps.Spares = 0,
-    server: Server = None,
-    as_json: options.Json = False,
+@command
+def whatif(
+    model: options.Model, common: SearchOptions, swept: SweepOptions, here: WhatifCommand
 ) -> None:
     """Plan the same model on many machines and at many sizes, and compare."""
-    _check_outputs(output, csv, plot)
-    check_picture(plot, "--plot", here=server is None)
-    from planner.requests.search_options import SearchOptions  # noqa: PLC0415  half a second of imports
-    from planner.whatif.composed import SweepOptions  # noqa: PLC0415
-
-    asked = SearchOptions(
-        batch=batch, pipeline=pipeline or "auto", micro_batch=micro_batch or "auto",
-        bind=tuple(bind or ()), sequence=sequence, phase=phase, optimizer=optimizer,
-        dtype=dtype, memory=memory, dataset_strategy=dataset_strategy, target=target,
-        solver=solver, time_limit=time_limit, effort=effort, attention=attention,
-    )  # fmt: skip
-    swept = SweepOptions(
-        devices=devices, cluster=cluster, vary=tuple(vary or ()), tokens=tokens, days=days,
-        cut=pipeline is not None or micro_batch is not None, around=around, mix=mix, mtbf=mtbf,
-        restart=restart, checkpoint_rate=checkpoint_rate, repair=repair, spares=spares,
-        exact_changes=exact_changes,
-    )  # fmt: skip
-    if server is not None:
-        _check_there(server, engine, address)
-        wishes = _wishes(output, csv, plot, prices, workers)
-        with Progress() as progress:
-            told, made = remote_sweep(server, model, asked, swept, wishes, progress)
-        _tell(told, _written_there(made, output, csv, plot), as_json=as_json)
+    _check_outputs(here)
+    check_picture(here.plot, "--plot", here=here.server is None)
+    common = replace(
+        common, pipeline=here.pipeline or "auto", micro_batch=here.micro_batch or "auto"
+    )
+    cut = here.pipeline is not None or here.micro_batch is not None
+    swept = replace(swept, cut=cut)
+    if here.server is not None:
+        _sweep_there(here.server, model, common, swept, here)
         return
     from cli.whatif_request import Given  # noqa: PLC0415
 
-    given = Given(
-        model=model, options=asked, swept=swept, engine=engine, address=address,
-        workers=workers, folder=output, prices=prices,
-    )  # fmt: skip
+    given = Given(model=model, options=common, swept=swept, here=here)
     with Progress() as progress:
         report = given.report(progress)
-    files = _written(report, csv, plot)
-    if as_json:
+    files = _written(report, here.csv, here.plot)
+    if here.as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
         from planner.whatif.report import answer  # noqa: PLC0415
 
@@ -132,6 +82,16 @@ def whatif(  # noqa: PLR0913  one parameter per option
         raise typer.Exit(NO_PLAN_FITS)
 
 
+def _sweep_there(
+    server: str, model: Path, common: SearchOptions, swept: SweepOptions, here: WhatifCommand
+) -> None:
+    """A service works; the files are written here."""
+    _check_there(server, here.engine, here.address)
+    with Progress() as progress:
+        told, made = remote_sweep(server, model, common, swept, _wishes(here), progress)
+    _tell(told, _written_there(made, here.output, here.csv, here.plot), as_json=here.as_json)
+
+
 def _check_there(server: str, engine: str, address: str | None) -> None:
     """A service would connect to whatever address it is told: it works with its own processes."""
     for option, is_given in (("--engine", engine != "local"), ("--address", address is not None)):
@@ -142,16 +102,13 @@ def _check_there(server: str, engine: str, address: str | None) -> None:
             )  # fmt: skip
 
 
-def _wishes(
-    folder: Path | None, csv: Path | None, plot: Path | None, prices: Path | None,
-    workers: int | None,
-) -> SweepWishes:  # fmt: skip
+def _wishes(here: WhatifCommand) -> SweepWishes:
     from cli.whatif_request import price_text  # noqa: PLC0415
 
-    files = [*(["csv"] if csv else ()), *(["plans"] if folder else ())]
-    files += [plot.suffix.lstrip(".").lower()] if plot else []
-    text = None if prices is None else price_text(prices)
-    return SweepWishes(files=tuple(files), prices=text, workers=workers or 1)
+    files = [*(["csv"] if here.csv else ()), *(["plans"] if here.output else ())]
+    files += [here.plot.suffix.lstrip(".").lower()] if here.plot else []
+    text = None if here.prices is None else price_text(here.prices)
+    return SweepWishes(files=tuple(files), prices=text, workers=here.workers or 1)
 
 
 def _written_there(
@@ -183,11 +140,11 @@ def _tell(found: Mapping[str, Any], files: Sequence[Path], *, as_json: bool) -> 
         raise typer.Exit(NO_PLAN_FITS)
 
 
-def _check_outputs(folder: Path | None, csv: Path | None, plot: Path | None) -> None:
+def _check_outputs(here: WhatifCommand) -> None:
     """Find out before the work begins whether everything can be written."""
-    if folder is not None:
-        check_folder(folder)
-    for path in (csv, plot):
+    if here.output is not None:
+        check_folder(here.output)
+    for path in (here.csv, here.plot):
         if path is not None:
             check_folder(path.parent)
 

@@ -6,15 +6,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.command_options import WhatifCommand
 from cli.errors import UserError, unknown_name
 from cli.machine_files import machine_file
 from cli.progress import Progress
 from cli.whatif_progress import Remaining
 from planner.requests.option_texts import at_least_one
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document, model_file
 from planner.whatif.analysis import Prices, bundled_prices, read_prices
-from planner.whatif.composed import Bench, SweepOptions, sweep_report
+from planner.whatif.composed import Bench, clusters_of, sweep_report
 from planner.whatif.ray_engine import RayEngine
 from planner.whatif.report import Report
 from planner.whatif.sweep import Store
@@ -32,34 +34,36 @@ class Given:
     model: Path
     options: SearchOptions
     swept: SweepOptions
-    engine: str
-    address: str | None
-    workers: int | None
-    folder: Path | None
-    prices: Path | None
+    here: WhatifCommand
 
     def report(self, progress: Progress) -> Report:
         """The sweep and what follows from it."""
-        bench = Bench(self._engine(), Store(self.folder), self._prices(), Remaining(progress))
-        files = {name: machine_file(name, f"--cluster {name}") for name in self.swept.clusters()}
+        bench = Bench(self._engine(), Store(self.here.output), self._prices(), Remaining(progress))
+        files = {name: machine_file(name, f"--cluster {name}") for name in clusters_of(self.swept)}
         named = {name: file for name, file in files.items() if file is not None}
         progress(f"reading {self.model.name}")
         return sweep_report(model_file(self.model), self.options, self.swept, named, bench)
 
     def _engine(self) -> Engine:
-        if self.engine not in ENGINES:
-            raise unknown_name("engine", self.engine, ENGINES, f"--engine {self.engine}")
-        workers = self.workers
+        if self.here.engine not in ENGINES:
+            raise unknown_name("engine", self.here.engine, ENGINES, f"--engine {self.here.engine}")
+        workers = self.here.workers
         if workers is not None:
             at_least_one(workers, "--workers")
-        if self.engine == "ray":
-            return RayEngine(workers, self.address)
-        if self.address is not None:
-            raise UserError("only Ray has an address", f"--address {self.address}", "--engine ray")
+        if self.here.engine == "ray":
+            return RayEngine(workers, self.here.address)
+        if self.here.address is not None:
+            raise UserError(
+                "only Ray has an address", f"--address {self.here.address}", "--engine ray"
+            )
         return LocalEngine(workers or min(os.cpu_count() or 1, MOST_WORKERS))
 
     def _prices(self) -> Prices:
-        return bundled_prices() if self.prices is None else read_prices(price_text(self.prices))
+        return (
+            bundled_prices()
+            if self.here.prices is None
+            else read_prices(price_text(self.here.prices))
+        )
 
 
 def price_text(path: Path) -> Document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ir.batch import BatchError, batch_dims
 from ir.graph import Op, OpGraph, Role, Tensor
@@ -52,6 +52,11 @@ def batch_factors(op: Op, graph: OpGraph, where: Mapping[str, int]) -> frozenset
         if name in where and mapping is not None and mapping[where[name]]:
             return frozenset({mapping[where[name]][0]})
     return frozenset()
+
+
+def expert_factors(op: Op, graph: OpGraph, slots: Collection[str]) -> frozenset[int]:
+    """The factor that tells experts apart, of an operator that reads their slots."""
+    return batch_factors(op, graph, dict.fromkeys(slots, 0))
 
 
 def token_dims(graph: OpGraph) -> Tokens:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ir.degrees import Degrees
 from ir.factor_roles import (
     batch_factors,
     batch_places,
+    expert_factors,
     parameter_factors,
     token_dims,
     token_factors,
@@ -20,7 +22,7 @@ from ir.ops.experts import slot_tensors
 from ir.plan import Plan, PlannedOperator, PlannedTensor
 from ir.plan_stages import stage_mesh
 
-__all__ = ["Use", "UsesOfAxes", "degrees_of"]
+__all__ = ["MainUses", "Use", "UsesOfAxes", "degrees_of", "main_uses"]
 
 
 class Use(StrEnum):
@@ -72,7 +74,52 @@ class UsesOfAxes:
         """The factor that tells experts apart, of an operator on their slots."""
         if not self.is_routed(op):
             return frozenset()
-        return batch_factors(op, self._graph, dict.fromkeys(self._slots, 0))
+        return expert_factors(op, self._graph, self._slots)
+
+
+@dataclass(frozen=True, slots=True)
+class MainUses:
+    """What each axis of a plan's mesh does in most of the time of products and attention."""
+
+    products: tuple[tuple[Op, PlannedOperator], ...]
+    of: UsesOfAxes
+    sizes: Mapping[str, int]
+    """Of the axes that are larger than one."""
+    main: Mapping[str, Use]
+    """In the layers without routed experts, where there are any."""
+    of_experts: Mapping[str, Use]
+    """In products of routed experts."""
+
+    def is_followed(self, op: Op, planned: PlannedOperator) -> bool:
+        """Whether every axis does in an operator what it does in most of them.
+
+        An axis that splits tokens splits rows of a product, as one that splits samples does.
+        """
+        usual = self.of_experts if self.of.is_routed(op) else self.main
+        return all(
+            _rows(use) is _rows(usual[axis])
+            for axis, use in self.of.of(op, planned).items()
+            if axis in usual
+        )
+
+    def size(self, use: Use) -> int:
+        """Devices over which the layers without routed experts are split so."""
+        return math.prod(self.sizes[axis] for axis, own in self.main.items() if own is use)
+
+
+def _rows(use: Use) -> Use:
+    return Use.DATA if use is Use.CONTEXT else use
+
+
+def main_uses(plan: Plan) -> MainUses:
+    """What the axes of a plan's mesh do most of the time."""
+    uses = UsesOfAxes(plan.graph)
+    products = tuple(_products(plan, uses))
+    dense = [each for each in products if not uses.is_routed(each[0])] or products
+    routed = [each for each in products if uses.is_routed(each[0])]
+    sizes = {name: size for name, size, _ in plan.mesh if size > 1}
+    main, of_experts = _main_uses(sizes, dense, uses), _main_uses(sizes, routed, uses)
+    return MainUses(products, uses, sizes, main, of_experts)
 
 
 def degrees_of(plan: Plan) -> Degrees:
@@ -81,29 +128,21 @@ def degrees_of(plan: Plan) -> Degrees:
     Degrees of data, context and tensor parallelism are those of the layers without routed experts,
     where there are any, and `ep` that of the experts on the same devices, as in Megatron-LM.
     """
-    uses = UsesOfAxes(plan.graph)
-    products = tuple(_products(plan, uses))
-    dense = [each for each in products if not uses.is_routed(each[0])] or products
-    routed = [each for each in products if uses.is_routed(each[0])]
-    sizes = {name: size for name, size, _ in plan.mesh if size > 1}
-    main, of_experts = _main_uses(sizes, dense, uses), _main_uses(sizes, routed, uses)
-
-    def size(use: Use, found: Mapping[str, Use] = main) -> int:
-        return math.prod(sizes[axis] for axis, own in found.items() if own is use)
-
-    data = size(Use.DATA)
+    uses = main_uses(plan)
+    experts = [axis for axis, own in uses.of_experts.items() if own is Use.EXPERT]
+    data = uses.size(Use.DATA)
     # Rows of a product may be samples and tokens in one: more parts than samples split tokens.
     samples = math.gcd(data, plan.graph.batch) if 0 < plan.graph.batch < data else data
     return Degrees(
-        tp=size(Use.TENSOR),
-        cp=size(Use.CONTEXT) * (data // samples),
+        tp=uses.size(Use.TENSOR),
+        cp=uses.size(Use.CONTEXT) * (data // samples),
         pp=plan.pipeline.parts,
         vpp=plan.pipeline.chunks,
         dp=samples,
-        ep=size(Use.EXPERT, of_experts),
+        ep=math.prod(uses.sizes[axis] for axis in experts),
         zero=_zero_stage(plan.parameters),
-        positions=size(Use.POSITIONS),
-        repeated=size(Use.NOTHING),
+        positions=uses.size(Use.POSITIONS),
+        repeated=uses.size(Use.NOTHING),
     )
 
 

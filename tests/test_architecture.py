@@ -19,7 +19,7 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
 from exporters.mindspore import strategy_checkpoint
 from planner.explain import why
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file
 from tests.importers.onnx_models import mlp

@@ -10,8 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ir.factor_roles import batch_factors, batch_places, weight_factors
+from ir.factor_roles import batch_factors, batch_places, expert_factors, weight_factors
 from ir.graph import Op, OpGraph, Role
+from ir.ops import Engine, lookup
+from ir.ops.experts import slot_tensors
 from planner.candidates.columns import BoolArray
 from planner.lowering.lowered import Lowered, Node, NodeKind, narrowed
 from planner.reduction.restriction import IndexArray
@@ -24,6 +26,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
     {
         "tp": "weights of matrix products are cut so many ways in use",
         "dp": "the batch is cut so many ways in every operator",
+        "ep": "routed experts are spread over so many devices in their products",
         "zero3": "weights at rest are cut over as many devices as they can be",
         "cp": "attention cuts the tokens of its queries so many ways",
         "pp": "stages of the pipeline",
@@ -76,7 +79,11 @@ def meshes_with(degrees: Degrees, meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
         RequestError: there is none.
     """
     asked = dict(degrees)
-    fine = tuple(m for m in meshes if _can_share(m.sizes, asked.get("tp"), asked.get("dp")))
+    fine = tuple(
+        m for m in meshes
+        if _can_share(m.sizes, asked.get("tp"), asked.get("dp"))
+        and _can_share(m.sizes, asked.get("ep"), None)
+    )  # fmt: skip
     if not fine:
         counts = sorted({math.prod(p) for m in meshes for p in _parts(m.sizes)})
         raise RequestError(
@@ -142,7 +149,8 @@ def following(
 ) -> Lowered:
     """The problem with the candidates that follow the degrees, which `followed` takes so too."""
     allowed: dict[int, IndexArray] = {}
-    for each in followed(lowered, degrees, scope, where):
+    experts_first = sorted(degrees, key=lambda degree: degree[0] != "ep")
+    for each in followed(lowered, experts_first, scope, where):
         for node, own in each.allowed.items():
             both = np.intersect1d(allowed.get(node, own), own)
             # One candidate may not have all degrees at once; then the first one holds.
@@ -176,11 +184,13 @@ class _Following:
         self.ops = {op.name: op for op in self.graph.ops}
         self._known: dict[tuple[object, ...], BoolArray] = {}
         self.where = batch_places(self.graph) if where is None else where
+        self.slots = self.graph.once("slots", slot_tensors)
 
     def of(self, name: str, degree: int) -> Followed:
         kind = NodeKind.PARAMETER if name == "zero3" else NodeKind.OPERATOR
         tests: Mapping[str, Callable[[Node, int], IndexArray | None]] = {
-            "tp": self._tensor_parallel, "dp": self._data_parallel, "zero3": self._at_rest,
+            "tp": self._tensor_parallel, "dp": self._data_parallel, "ep": self._expert_parallel,
+            "zero3": self._at_rest,
         }  # fmt: skip
         if name not in tests:
             raise RequestError(
@@ -218,6 +228,12 @@ class _Following:
     def _data_parallel(self, node: Node, degree: int) -> IndexArray | None:
         op = self.ops[node.name]
         return self._cut(node, batch_factors(op, self.graph, self.where), degree, "dp")
+
+    def _expert_parallel(self, node: Node, degree: int) -> IndexArray | None:
+        op = self.ops[node.name]
+        if lookup(op.kind).engine is not Engine.MATRIX or self.slots.isdisjoint(op.inputs):
+            return None
+        return self._cut(node, expert_factors(op, self.graph, self.slots), degree, "ep")
 
     def _cut(
         self, node: Node, factors: frozenset[int], degree: int, name: str

@@ -15,7 +15,7 @@ from planner.explain.reasons import Subject
 from planner.explain.records import InStage, OperatorExplanation
 from planner.request import Cuts, InfeasibleError, RequestError
 from planner.requests.machines import machine
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import Question
 from planner.requests.sources import Document
 from planner.search import Report

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import data
-from costmodel.memory import Optimizer
 from costmodel.schedules.orders import SCHEDULES
 from costmodel.simulation.layout_simulation import simulate_layout
 from costmodel.simulation.layout_step import Options
 from costmodel.simulation.result import Simulation
+from costmodel.software import AUTO
 from costmodel.training.layout_check import group_faults, mixer_heads, near_batches
 from costmodel.training.machines import Machine, machine
 from costmodel.training.records import (
@@ -26,8 +25,13 @@ from costmodel.training.stacks import software_flags
 from importers.hf_fields import MOST
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import named_parts
+from planner.requests.options.simulations import (
+    DEFAULT_SEQUENCE,
+    LayoutOptions,
+    SimulationOptions,
+)
 from planner.requests.search_request import optimizer_of
-from planner.requests.simulations import SimulationOptions, reported
+from planner.requests.simulations import effects, reported, variation_asked
 from planner.requests.training_models import training_model
 from topology.catalogue import cluster_names
 from topology.chips import is_chip
@@ -45,9 +49,6 @@ KEYS = (
     *_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance",
     "ep-overlap", "mtp",
 )  # fmt: skip
-DEFAULT_SEQUENCE = 4096
-DEFAULT_CLUSTER = "atlas-800t-a2"
-DEFAULT_PRECISION = "bf16"
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -284,16 +285,16 @@ def _flags(
     return usual | said if _flag(parts["ep-overlap"], "ep-overlap") else usual - said
 
 
-def _software(name: str | None, found: Machine) -> str:
+def _software(name: str, found: Machine) -> str:
     """The profile of that name, or the usual one of the machine."""
     stacks = data.calibration("training_profiles")
     known = [entry["name"] for entry in stacks["profiles"]]
-    if name is None:
+    if name == AUTO:
         usual: Mapping[str, str] = stacks["default"]
         kind = next((k for k in usual if found.generation.startswith(k)), "other")
         return usual[kind]
     if name not in known:
-        raise unknown_name("software", name, known, "--software")
+        raise unknown_name("software profile", name, [AUTO, *known], "--profile")
     return name
 
 
@@ -302,73 +303,60 @@ def further_note(count: int) -> str:
     return f"layers that predict further tokens, as the configuration says: {count}; mtp=0 for none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutOptions:
-    """A conventional layout of a model; `planner simulate --help` explains each."""
+def run_of_layout(asked: LayoutOptions, config: Mapping[str, object], name: str) -> TrainingRun:
+    """Model, layout and machine.
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-    """A name that is no option is an error where a service reads them."""
+    Args:
+        asked: the options.
+        config: fields of the model's config.json.
+        name: of the model.
 
-    layout: str
-    """Such as `tp=8,pp=16,dp=128,batch=2048`."""
-    cluster: str = DEFAULT_CLUSTER
-    precision: str = DEFAULT_PRECISION
-    software: str | None = None
-    """None takes the usual one of the machine."""
-    optimizer: str = Optimizer.ADAMW.value
+    Raises:
+        UserError: one of them cannot be.
+        ModelError: the configuration lacks a size.
+    """
+    parts = parsed(asked.layout)
+    model = trained(parts, training_model(config, name)[0])
+    found = machine_named(asked.cluster)
+    try:
+        found.flops(asked.precision)
+    except LayoutError as error:
+        raise UserError(
+            str(error), "--precision", "choose a type that the chip has, such as bf16"
+        ) from error
+    profile = _software(asked.profile, found)
+    layout = layout_of(parts, model)
+    if factor(parts, "imbalance") > 1.0 and not model.experts:
+        raise UserError(
+            f"imbalance is of experts, but {name} has none", "--layout", "leave imbalance out"
+        )
+    usual = software_flags(profile, found.name, model.name, layout)
+    flags = _flags(parts, usual, layout)
+    return TrainingRun(
+        model.name, model, layout, found.name, profile, precision=asked.precision, flags=flags,
+        optimizer=optimizer_of(asked.optimizer),
+    )  # fmt: skip
 
-    def run(self, config: Mapping[str, object], name: str) -> TrainingRun:
-        """Model, layout and machine.
 
-        Args:
-            config: fields of the model's config.json.
-            name: of the model.
+def simulated_layout(
+    asked: LayoutOptions, config: Mapping[str, object], name: str, options: SimulationOptions
+) -> Simulation:
+    """The step of the layout, event by event.
 
-        Raises:
-            UserError: one of them cannot be.
-            ModelError: the configuration lacks a size.
-        """
-        parts = parsed(self.layout)
-        model = trained(parts, training_model(config, name)[0])
-        found = machine_named(self.cluster)
-        try:
-            found.flops(self.precision)
-        except LayoutError as error:
+    Raises:
+        UserError: an option is wrong, or for plans alone.
+        ModelError: the configuration lacks a size.
+    """
+    for given, option in ((options.bandwidth, "--bandwidth"), (options.fusion, "--fusion")):
+        if given:
             raise UserError(
-                str(error), "--precision", "choose a type that the chip has, such as bf16"
-            ) from error
-        profile = _software(self.software, found)
-        layout = layout_of(parts, model)
-        if factor(parts, "imbalance") > 1.0 and not model.experts:
-            raise UserError(
-                f"imbalance is of experts, but {name} has none", "--layout", "leave imbalance out"
+                f"{option} is for plans", "--layout", f"leave {option} out, or give a plan.json"
             )
-        usual = software_flags(profile, found.name, model.name, layout)
-        flags = _flags(parts, usual, layout)
-        return TrainingRun(
-            model.name, model, layout, found.name, profile, precision=self.precision, flags=flags,
-            optimizer=optimizer_of(self.optimizer),
-        )  # fmt: skip
-
-    def simulated(
-        self, config: Mapping[str, object], name: str, options: SimulationOptions
-    ) -> Simulation:
-        """The step of the layout, event by event.
-
-        Raises:
-            UserError: an option is wrong, or for plans alone.
-            ModelError: the configuration lacks a size.
-        """
-        for given, option in ((options.bandwidth, "--bandwidth"), (options.fusion, "--fusion")):
-            if given:
-                raise UserError(
-                    f"{option} is for plans", "--layout", f"leave {option} out, or give a plan.json"
-                )
-        effects, variation = options.effects(), options.variation()
-        run = self.run(config, name)
-        _, notes = training_model(config, name)
-        with reported():
-            found = simulate_layout(run, effects, job_options(self.layout), variation)
-        if run.model.further and "mtp" not in parsed(self.layout):
-            notes = (*notes, further_note(run.model.further))
-        return replace(found, notes=(*notes, *found.notes))
+    hidden, drawn = effects(options), variation_asked(options)
+    run = run_of_layout(asked, config, name)
+    _, notes = training_model(config, name)
+    with reported():
+        found = simulate_layout(run, hidden, job_options(asked.layout), drawn)
+    if run.model.further and "mtp" not in parsed(asked.layout):
+        notes = (*notes, further_note(run.model.further))
+    return replace(found, notes=(*notes, *found.notes))

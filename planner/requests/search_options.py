@@ -1,89 +1,17 @@
-"""The options of a search, in the forms that they have on the command line."""
+"""The options of a search, checked, and without MindSpore's names for them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import ClassVar, TypedDict
 
-from costmodel.software import AUTO, software_names
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
-from planner.requests.sources import Document
+from planner.requests.options.option import check_choices, flag_of
+from planner.requests.options.searches import SearchOptions
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """What may be asked of a search beside the model; `planner search --help` explains each."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-    """A name that is no option is an error where a service reads them."""
-
-    devices: int | None = None
-    cluster: str = "atlas-800t-a2"
-    """A bundled name, or a name that the caller looks up."""
-    product: str | None = None
-    bind: tuple[str, ...] = ()
-    batch: int | None = None
-    global_batch: int | None = None
-    micro_batch: str = "auto"
-    pipeline: str = "auto"
-    recompute: str = "auto"
-    zero: str = "auto"
-    sequence_parallel: str = "auto"
-    context_parallel: str = "auto"
-    ring_attention: str = "off"
-    overlap: str = "auto"
-    profile: str = AUTO
-    """The software that runs the plan."""
-    interleave: str = "auto"
-    offload: str = "off"
-    stage_meshes: str = "equal"
-    fully_use_devices: bool = False
-    cut_positions: bool = False
-    search_mode: str | None = None
-    """MindSpore's name of a solver; this and the next are other names of options above and below.
-    """
-    pipeline_stages: int | None = None
-    gradient_accumulation: int | None = None
-    enable_parallel_optimizer: bool = False
-    run_phase: int | None = None
-    level: int | None = None
-    sequence: int | None = None
-    phase: str = "train"
-    optimizer: str = "adamw"
-    dtype: str | None = None
-    memory: str | None = None
-    dataset_strategy: str | None = None
-    target: str = "mindspore"
-    solver: str = "portfolio"
-    time_limit: float = 30.0
-    effort: int = 1
-    attention: str = "fused"
-    all_to_all: bool = True
-    rule: tuple[str, ...] = ()
-    rules: Document | None = None
-    """A file of rules, one on each line."""
-    pin: tuple[str, ...] = ()
-    rest: str = "auto"
-    """What becomes of operators without a pin."""
-    shard: Document | None = None
-    """Calls of MindSpore's `shard`, YAML or JSON."""
-    keep_close_to: Document | None = None
-    """An older plan.json."""
-    max_changes: int | None = None
-    """Operators that may be split otherwise than there."""
-    cost: str = "time"
-
-
-RECOMPUTE = ("auto", "none", "selective", "full")
-ZERO = ("auto", "0", "1", "2", "3")
-SEQUENCE_PARALLEL = ("auto", "on", "off")
-RING_ATTENTION = ("auto", "off")
-OVERLAP = ("auto", "none")
-OFFLOAD = ("auto", "on", "off")
-STAGE_MESHES = ("equal", "any")
 REST: Mapping[str, str] = MappingProxyType(
     {"semi-auto": "portfolio", "auto": "portfolio", "propagation": "propagation"}
 )
@@ -103,81 +31,48 @@ LEVELS: Mapping[int, str] = MappingProxyType({0: "communication", 1: "memory", 2
 most speed. All plans do the same computation, so the first is the least communication."""
 
 
-class Decisions(TypedDict):
-    """Fields of a request."""
-
-    recompute: str
-    zero: str
-    sequence_parallel: str
-    context_parallel: str
-    ring_attention: str
-    overlap: str
-    profile: str
-    interleave: str
-    offload: str
-    stage_meshes: str
-    fully_use_devices: bool
-    cut_positions: bool
-
-
-def decisions(options: SearchOptions) -> Decisions:
-    """What is decided for the search.
-
-    Raises:
-        UserError: a value is none of those that there are, or needs a global batch.
-    """
-    found = Decisions(
-        recompute=texts.one_of(options.recompute, RECOMPUTE, "--recompute", "way"),
-        zero=texts.one_of(options.zero, ZERO, "--zero", "stage of ZeRO"),
-        sequence_parallel=texts.one_of(
-            options.sequence_parallel, SEQUENCE_PARALLEL, "--sequence-parallel", "choice"
-        ),
-        context_parallel=_context_parallel(options.context_parallel),
-        ring_attention=texts.one_of(
-            options.ring_attention, RING_ATTENTION, "--ring-attention", "choice"
-        ),
-        overlap=texts.one_of(options.overlap, OVERLAP, "--overlap", "choice"),
-        profile=texts.one_of(
-            options.profile, (AUTO, *software_names()), "--profile", "software profile"
-        ),
-        interleave=_interleave(options.interleave),
-        offload=texts.one_of(options.offload, OFFLOAD, "--offload", "choice"),
-        stage_meshes=texts.one_of(options.stage_meshes, STAGE_MESHES, "--stage-meshes", "choice"),
-        fully_use_devices=options.fully_use_devices,
-        cut_positions=options.cut_positions,
-    )
-    needing = (
-        ("recompute", found["recompute"], "auto"), ("zero", found["zero"], "auto"),
-        ("interleave", found["interleave"], "auto"), ("offload", found["offload"], "off"),
-        ("ring-attention", found["ring_attention"], "off"),
-        ("stage-meshes", found["stage_meshes"], "equal"),
-    )  # fmt: skip
-    for name, value, usual in needing:
+def check_decisions(options: SearchOptions) -> None:
+    """Raise `UserError` for a value that is no choice, or that needs a global batch."""
+    check_choices(options)
+    _check_interleave(options.interleave)
+    _check_context_parallel(options.context_parallel)
+    for name in ("recompute", "zero", "interleave", "offload", "ring_attention", "stage_meshes"):
+        value, usual = getattr(options, name), getattr(SearchOptions(), name)
         if value != usual and options.global_batch is None:
             batch = options.batch
             raise UserError(
                 "it is decided for a step that may be cut, and there is no global batch",
-                f"--{name} {value}",
+                f"{flag_of(SearchOptions, name)} {value}",
                 f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
             )
-    return found
 
 
-def _interleave(value: str) -> str:
-    if value == "auto" or texts.is_count(value):
-        return value
-    raise UserError(
-        f"{value!r} is none of them", f"--interleave {value}", "use auto or a number of 1 or more"
-    )
+def _check_interleave(value: str) -> None:
+    if value != "auto" and not texts.is_count(value):
+        what, fix = f"{value!r} is none of them", "use auto or a number of 1 or more"
+        raise UserError(what, f"--interleave {value}", fix)
 
 
-def _context_parallel(value: str) -> str:
-    if value in {"auto", "off"} or texts.is_count(value):
-        return value
-    raise UserError(
-        f"{value!r} is none of them", f"--context-parallel {value}",
-        "use auto, off or a number of 1 or more",
-    )  # fmt: skip
+def _check_context_parallel(value: str) -> None:
+    if value not in {"auto", "off"} and not texts.is_count(value):
+        what, fix = f"{value!r} is none of them", "use auto, off or a number of 1 or more"
+        raise UserError(what, f"--context-parallel {value}", fix)
+
+
+def check_degrees(options: SearchOptions, devices: int) -> None:
+    """Raise `UserError` for degrees to hold whose product does not divide the devices."""
+    stages = options.pipeline if options.stage_meshes == "equal" else "auto"
+    named = (("--tp", options.tp), ("--dp", options.dp),
+             ("--pp", int(stages) if texts.is_count(stages) else None))  # fmt: skip
+    given = {flag: degree for flag, degree in named if degree is not None}
+    product = math.prod(given.values())
+    if len(given) > 1 and devices % product:
+        raise UserError(
+            f"degrees of {' x '.join(map(str, given.values()))} = {product} do not divide "
+            f"{devices} devices",
+            " ".join(f"{flag} {degree}" for flag, degree in given.items()),
+            f"choose degrees whose product divides {devices}",
+        )
 
 
 def with_own_names(options: SearchOptions) -> SearchOptions:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from costmodel.memory import Optimizer
 from ir.plan import Plan
 from ir.plan_file import plan_from_json
-from planner.candidates.dialects import TARGETS
 from planner.candidates.operators import splits_in
 from planner.constraints.degrees import parse_degrees
-from planner.lowering.pricing import COSTS
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.request import Cuts, RequestError, SearchRequest
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins as hard_pins
-from planner.requests.search_options import SearchOptions, decisions
+from planner.requests.options.option import declared
+from planner.requests.options.searches import SearchOptions
+from planner.requests.search_options import check_decisions
 from planner.requests.sources import Document
-from planner.solvers import SOLVERS
 
 SoftPins = tuple[tuple[str, Cuts, float], ...]
 
@@ -152,32 +151,45 @@ def search_request(options: SearchOptions) -> SearchRequest:
     Raises:
         UserError: one of them cannot be.
     """
-    one_of = texts.one_of
+    check_decisions(options)
     pins, soft_pins = split_pins(options.pin)
-    if options.dtype is not None:
-        one_of(options.dtype, texts.DTYPES, "--dtype", "element type")
-    form = one_of(options.attention, texts.ATTENTION, "--attention", "form of attention")
-    return SearchRequest(
-        training=one_of(options.phase, texts.PHASES, "--phase", "phase") == "train",
+    return replace(
+        _kept(options),
+        training=options.phase == "train",
         optimizer=optimizer_of(options.optimizer),
-        dtype=options.dtype,
         batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
         **_whole(options),
-        **decisions(options),
         memory_limit_bytes=texts.memory_bytes(options.memory),
         dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
-        target=one_of(options.target, TARGETS, "--target", "target"),
         solver=_solver(options.solver, options.global_batch),
         effort=texts.at_least_one(options.effort, "--effort"),
         time_limit_s=texts.time_limit_s(options.time_limit),
-        fused_attention=form == "fused",
-        all_to_all=options.all_to_all,
+        fused_attention=options.attention == "fused",
         bind=tuple(sorted(texts.bindings(options.bind).items())),
         rules=texts.rules(options.rule, options.rules),
         pins=texts.pins(pins),
         soft_pins=soft_pins,
-        rest=options.rest,
-        cost=one_of(options.cost, COSTS, "--cost", "cost"),
+        degrees=_degrees(options),
+    )
+
+
+def _kept(options: SearchOptions) -> SearchRequest:
+    """A request with the options that it has in the form of the command line: words and flags."""
+    fields = SearchRequest.__dataclass_fields__
+    kept: dict[str, Any] = {
+        each.name: getattr(options, each.name)
+        for each in declared(SearchOptions)
+        if each.name in fields and (each.option.choices or isinstance(each.default, bool))
+    }
+    more = {name: getattr(options, name) for name in ("interleave", "context_parallel")}
+    return SearchRequest(**kept, **more)
+
+
+def _degrees(options: SearchOptions) -> tuple[tuple[str, int], ...]:
+    """Degrees to hold in the whole model."""
+    given = (("tp", options.tp), ("dp", options.dp), ("ep", options.ep))
+    return tuple(
+        (name, texts.at_least_one(value, f"--{name}")) for name, value in given if value is not None
     )
 
 
@@ -185,7 +197,7 @@ def _solver(name: str, global_batch: int | None) -> str:
     if name == RECURSIVE and global_batch is not None:
         what, fix = f"{RECURSIVE} plans without stages", "give --batch in place of --global-batch"
         raise UserError(what, f"--solver {RECURSIVE}", fix)
-    return texts.one_of(name, (*SOLVERS, RECURSIVE), "--solver", "solver")
+    return name
 
 
 class _Whole(TypedDict):

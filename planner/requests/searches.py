@@ -18,7 +18,8 @@ from planner.request import Deadline, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine, machine
 from planner.requests.option_texts import device_count, with_sequence
-from planner.requests.search_options import SearchOptions, with_own_names
+from planner.requests.options.searches import SearchOptions
+from planner.requests.search_options import check_degrees, with_own_names
 from planner.requests.search_request import kept_close, search_request
 from planner.requests.sources import Document, ModelSource
 from planner.requests.symbols import split_symbols, told_by, with_open_batch, with_symbols
@@ -87,6 +88,7 @@ def question(
     asked = search_request(replace(options, bind=tuple(split_symbols(bind)[0])))
     deadline = Deadline.after(asked.time_limit_s)
     computer = machine(named, options.devices, options.product, asked)
+    check_degrees(options, computer.cluster.devices)
     told = told_by(model, bind)
     bind = with_open_batch([*bind, *told], options.batch or options.global_batch, model)
     ranges, symbols = split_symbols(bind)

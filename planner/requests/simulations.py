@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from ir.plan import Plan
 from planner.repricing.other_machine import repriced
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.machines import named_machine
-from planner.requests.search_options import OVERLAP
+from planner.requests.options.option import check_choices
+from planner.requests.options.simulations import SimulationOptions
 from planner.requests.sources import Document
 from topology.cluster import Cluster
 from topology.units import format_bytes, format_seconds
@@ -33,91 +34,53 @@ MAX_SAMPLES = 1000
 _MEBIBYTE = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationOptions:
-    """The options of a simulation; `planner simulate --help` explains each."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-    """A name that is no option is an error where a service reads them."""
-
-    cluster: str | None = None
-    """Another machine than the plan's: a bundled name, or one that the caller looks up."""
-    servers: str | None = None
-    """Parameter servers in place of the collectives of a data-parallel plan."""
-    bandwidth: tuple[str, ...] = ()
-    overlap: str = "auto"
-    contention: str = "fair"
-    fusion: tuple[str, ...] = ()
-    prefetch: int = 1
-    interference: float = 0.0
-    jitter: str | None = None
-    spread: str | None = None
-    stragglers: str | None = None
-    samples: int = 20
-    seed: int = 0
-
-    def effects(self) -> Effects:
-        """Overlap, contention and fusion."""
-        if self.prefetch < 0:
-            raise UserError(f"--prefetch {self.prefetch}", "--prefetch", "give 0 or more")
-        if not 0 <= self.interference < 1:
-            raise UserError(
-                f"--interference {self.interference:g}", "--interference", "give 0 to below 1"
-            )
-        modes = [mode.value for mode in Contention]
-        if self.contention not in modes:
-            raise unknown_name("contention", self.contention, modes, "--contention")
-        fusion = dict(_fusion(text) for text in self.fusion)
-        mode = Contention(self.contention)
-        if self.overlap not in OVERLAP:
-            raise unknown_name("overlap", self.overlap, OVERLAP, "--overlap")
-        beside = self.overlap == "auto"
-        return Effects(beside, mode, fusion, self.prefetch, self.interference)
-
-    def variation(self) -> Variation:
-        """How devices differ."""
-        if not 1 <= self.samples <= MAX_SAMPLES:
-            raise UserError(f"--samples {self.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
-        if self.seed < 0:
-            raise UserError(f"--seed {self.seed}", "--seed", "give 0 or more")
-        count, factor = _stragglers(self.stragglers)
-        return Variation(
-            _distribution(self.jitter, "--jitter"),
-            _distribution(self.spread, "--spread"),
-            count,
-            factor,
-            self.samples,
-            self.seed,
+def effects(asked: SimulationOptions) -> Effects:
+    """Overlap, contention and fusion."""
+    if asked.prefetch < 0:
+        raise UserError(f"--prefetch {asked.prefetch}", "--prefetch", "give 0 or more")
+    if not 0 <= asked.interference < 1:
+        raise UserError(
+            f"--interference {asked.interference:g}", "--interference", "give 0 to below 1"
         )
+    check_choices(asked)
+    fusion = dict(_fusion(text) for text in asked.fusion)
+    mode = Contention(asked.contention)
+    beside = asked.overlap == "auto"
+    return Effects(beside, mode, fusion, asked.prefetch, asked.interference)
 
-    def check_served(self, others: Collection[str] = ()) -> None:
-        """Raise `UserError` if something is asked, here or as other options, that servers do not
-        take into account.
-        """
-        own = (field.name for field in fields(self) if getattr(self, field.name) != field.default)
-        asked = {"--" + name.replace("_", "-") for name in own} - {"--cluster", "--servers"}
-        asked |= set(others)
-        if asked:
-            option = min(asked)
-            raise UserError(
-                f"{option} is not for parameter servers", option, f"leave {option} or --servers out"
-            )
 
-    def placed(self, plan: Plan, machine_file: Document | None = None) -> Plan:
-        """The plan on the machine that was asked for.
+def variation_asked(asked: SimulationOptions) -> Variation:
+    """How devices differ."""
+    if not 1 <= asked.samples <= MAX_SAMPLES:
+        raise UserError(f"--samples {asked.samples}", "--samples", f"give 1 to {MAX_SAMPLES}")
+    if asked.seed < 0:
+        raise UserError(f"--seed {asked.seed}", "--seed", "give 0 or more")
+    count, factor = _stragglers(asked.stragglers)
+    return Variation(
+        _distribution(asked.jitter, "--jitter"),
+        _distribution(asked.spread, "--spread"),
+        count,
+        factor,
+        asked.samples,
+        asked.seed,
+    )
 
-        Raises:
-            RequestError: the plan cannot be moved there.
-        """
-        if self.cluster is None and not self.bandwidth:
-            return plan
-        machine = Cluster.from_dict(plan.cluster)
-        if self.cluster is not None:
-            named = self.cluster if machine_file is None else machine_file
-            machine = named_machine(named, f"--cluster {self.cluster}").cluster(plan.devices)
-        for text in self.bandwidth:
-            machine = machine.with_bandwidth(*_bandwidth(text))
-        return repriced(plan, machine)
+
+def placed(asked: SimulationOptions, plan: Plan, machine_file: Document | None = None) -> Plan:
+    """The plan on the machine that was asked for.
+
+    Raises:
+        RequestError: the plan cannot be moved there.
+    """
+    if asked.cluster is None and not asked.bandwidth:
+        return plan
+    machine = Cluster.from_dict(plan.cluster)
+    if asked.cluster is not None:
+        named = asked.cluster if machine_file is None else machine_file
+        machine = named_machine(named, f"--cluster {asked.cluster}").cluster(plan.devices)
+    for text in asked.bandwidth:
+        machine = machine.with_bandwidth(*_bandwidth(text))
+    return repriced(plan, machine)
 
 
 def simulated(
@@ -133,16 +96,16 @@ def simulated(
     Raises:
         UserError: an option is wrong, or the plan cannot be simulated so.
     """
-    effects, variation = options.effects(), options.variation()
-    placed = options.placed(plan, machine_file)
+    beside, drawn = effects(options), variation_asked(options)
+    moved = placed(options, plan, machine_file)
     with reported():
-        found = simulate_plan(placed, effects, variation)
-        return found if found.fits or not effects.prefetch else _with_remedy(found, placed, effects)
+        found = simulate_plan(moved, beside, drawn)
+        return found if found.fits or not beside.prefetch else _with_remedy(found, moved, beside)
 
 
-def _with_remedy(found: Simulation, plan: Plan, effects: Effects) -> Simulation:
+def _with_remedy(found: Simulation, plan: Plan, beside: Effects) -> Simulation:
     """A simulation that does not fit, told whether gathering nothing ahead of use would help."""
-    late = simulate_plan(plan, replace(effects, prefetch=0), Variation())
+    late = simulate_plan(plan, replace(beside, prefetch=0), Variation())
     if not late.fits:
         return found
     more = format_bytes(found.peak_memory_bytes - late.peak_memory_bytes)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from planner.requests.errors import UserError
 from planner.requests.machines import named_machine
 from planner.requests.option_texts import at_least_one
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document, ModelSource
 from planner.whatif.analysis import Prices
 from planner.whatif.axes import Axis, check_distinct, list_axis, parse_axes
@@ -23,112 +23,88 @@ from planner.whatif.tasks import Asked, sweep_of
 from planner.whatif.workbench import Engine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    """What is swept, beside what all points have in common; `planner whatif --help` explains it."""
+def failures_of(asked: SweepOptions) -> Failures | None:
+    """`None` if nothing is said of failures."""
+    if asked.mtbf is None:
+        _check_no_failures(asked)
+        return None
+    return Failures(
+        asked.mtbf * SECONDS_PER_HOUR, asked.restart, asked.checkpoint_rate * 1e9,
+        asked.repair * SECONDS_PER_HOUR, asked.spares,
+    )  # fmt: skip
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
-    """A name that is no option is an error where a service reads them."""
 
-    devices: str | None = None
-    cluster: str = "atlas-800t-a2"
-    vary: tuple[str, ...] = ()
-    cut: bool = False
-    """Every plan may cut its step, as `--pipeline` and `--micro-batch` say."""
-    tokens: str | None = None
-    days: float | None = None
-    around: float | None = None
-    mix: str | None = None
-    """`uniform`, or a weight for each size."""
-    exact_changes: float | None = None
-    """Share of a value to which the places are found where the plan changes."""
-    mtbf: float | None = None
-    """Hours."""
-    restart: float = 600.0
-    checkpoint_rate: float = 1.0
-    """GB/s."""
-    repair: float = 24.0
-    """Hours."""
-    spares: int = 0
+def _check_no_failures(asked: SweepOptions) -> None:
+    usual = SweepOptions()
+    for name in ("restart", "checkpoint_rate", "repair", "spares"):
+        value = getattr(asked, name)
+        if value != getattr(usual, name):
+            raise UserError(
+                "nothing is said of how often devices fail",
+                f"--{name.replace('_', '-')} {value:g}", "add --mtbf HOURS, such as 50000",
+            )  # fmt: skip
 
-    def failures(self) -> Failures | None:
-        """`None` if nothing is said of failures."""
-        if self.mtbf is None:
-            self._check_no_failures()
-            return None
-        return Failures(
-            self.mtbf * SECONDS_PER_HOUR, self.restart, self.checkpoint_rate * 1e9,
-            self.repair * SECONDS_PER_HOUR, self.spares,
+
+def clusters_of(asked: SweepOptions) -> tuple[str, ...]:
+    """Names of the machines."""
+    return tuple(str(value) for value in list_axis("cluster", asked.cluster).values)
+
+
+def axes_of(
+    asked: SweepOptions, common: SearchOptions, dimensions: Callable[[], Collection[str]] = tuple
+) -> tuple[Axis, ...]:
+    """All axes.
+
+    Args:
+        asked: what is swept.
+        common: what all points have in common.
+        dimensions: names of the open dimensions of the model.
+
+    Raises:
+        UserError: one is wrong, or stands twice.
+    """
+    axes = [list_axis("cluster", asked.cluster)]
+    if asked.devices is not None:
+        axes.append(list_axis("devices", asked.devices))
+    for text in asked.vary:
+        axes += parse_axes(text, dimensions=dimensions)
+    for name, value in (("batch", common.batch), ("sequence", common.sequence)):
+        if value is not None:
+            axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
+    check_distinct(axes, "--vary")
+    if asked.cut and not any(axis.name == "batch" for axis in axes):
+        raise UserError(
+            "there is no batch to cut", "--pipeline or --micro-batch",
+            "give --batch N, or an axis such as --vary batch=64:1024:5",
         )  # fmt: skip
+    return tuple(axes)
 
-    def _check_no_failures(self) -> None:
-        usual = SweepOptions()
-        for name in ("restart", "checkpoint_rate", "repair", "spares"):
-            value = getattr(self, name)
-            if value != getattr(usual, name):
-                raise UserError(
-                    "nothing is said of how often devices fail",
-                    f"--{name.replace('_', '-')} {value:g}", "add --mtbf HOURS, such as 50000",
-                )  # fmt: skip
 
-    def clusters(self) -> tuple[str, ...]:
-        """Names of the machines."""
-        return tuple(str(value) for value in list_axis("cluster", self.cluster).values)
+def wanted_days(asked: SweepOptions) -> tuple[float, float] | None:
+    """Tokens, and the days in which they are to be done."""
+    if asked.tokens is None and asked.days is None:
+        return None
+    if asked.tokens is None or asked.days is None:
+        raise UserError("tokens and days go together", "--tokens, --days", "give both, or neither")
+    try:
+        tokens = float(asked.tokens)
+    except ValueError:
+        tokens = 0.0
+    if not (0 < tokens < math.inf and 0 < asked.days < math.inf):
+        raise UserError(
+            f"{asked.tokens} tokens in {asked.days:g} days", "--tokens, --days",
+            "give numbers above 0, such as --tokens 1e12 --days 30",
+        )  # fmt: skip
+    return tokens, asked.days
 
-    def axes(
-        self, common: SearchOptions, dimensions: Callable[[], Collection[str]] = tuple
-    ) -> tuple[Axis, ...]:
-        """All axes.
 
-        Args:
-            common: what all points have in common.
-            dimensions: names of the open dimensions of the model.
-
-        Raises:
-            UserError: one is wrong, or stands twice.
-        """
-        axes = [list_axis("cluster", self.cluster)]
-        if self.devices is not None:
-            axes.append(list_axis("devices", self.devices))
-        for text in self.vary:
-            axes += parse_axes(text, dimensions=dimensions)
-        for name, value in (("batch", common.batch), ("sequence", common.sequence)):
-            if value is not None:
-                axes.append(Axis(name, (at_least_one(value, f"--{name}"),)))
-        check_distinct(axes, "--vary")
-        if self.cut and not any(axis.name == "batch" for axis in axes):
-            raise UserError(
-                "there is no batch to cut", "--pipeline or --micro-batch",
-                "give --batch N, or an axis such as --vary batch=64:1024:5",
-            )  # fmt: skip
-        return tuple(axes)
-
-    def wanted(self) -> tuple[float, float] | None:
-        """Tokens, and the days in which they are to be done."""
-        if self.tokens is None and self.days is None:
-            return None
-        if self.tokens is None or self.days is None:
-            raise UserError(
-                "tokens and days go together", "--tokens, --days", "give both, or neither"
-            )
-        try:
-            tokens = float(self.tokens)
-        except ValueError:
-            tokens = 0.0
-        if not (0 < tokens < math.inf and 0 < self.days < math.inf):
-            raise UserError(
-                f"{self.tokens} tokens in {self.days:g} days", "--tokens, --days",
-                "give numbers above 0, such as --tokens 1e12 --days 30",
-            )  # fmt: skip
-        return tokens, self.days
-
-    def check_around(self) -> None:
-        """Raise `UserError` for a share of costs that cannot be."""
-        if self.around is not None and not 0 < self.around < 1:
-            raise UserError(
-                f"costs cannot be wrong by {self.around:g} of themselves",
-                f"--around {self.around:g}", "give a share such as 0.2",
-            )  # fmt: skip
+def check_around(asked: SweepOptions) -> None:
+    """Raise `UserError` for a share of costs that cannot be."""
+    if asked.around is not None and not 0 < asked.around < 1:
+        raise UserError(
+            f"costs cannot be wrong by {asked.around:g} of themselves",
+            f"--around {asked.around:g}", "give a share such as 0.2",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +134,14 @@ def sweep_report(
     Raises:
         UserError: an option is wrong; other errors of `planner.requests.errors` likewise.
     """
-    wanted, failures = options.wanted(), options.failures()
-    for name in options.clusters():
+    wanted, failures = wanted_days(options), failures_of(options)
+    for name in clusters_of(options):
         if name not in machine_files:
             named_machine(name, f"--cluster {name}")
-    options.check_around()
+    check_around(options)
     if options.exact_changes is not None:
         check_share(options.exact_changes)
-    axes = options.axes(common, model.open_dimensions)
+    axes = axes_of(options, common, model.open_dimensions)
     asked = Asked(model, common, axes, machine_files, options.cut)
     sweep = sweep_of(asked)
     if options.mix is not None:

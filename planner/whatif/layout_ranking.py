@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
@@ -17,13 +16,9 @@ from costmodel.training.stacks import software_flags
 from costmodel.training.table import RunTable
 from ir.throughput import Rates
 from planner.request import InfeasibleError
-from planner.requests.conventional_layouts import (
-    DEFAULT_CLUSTER,
-    DEFAULT_SEQUENCE,
-    LayoutOptions,
-    parsed,
-)
+from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError
+from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
 from topology.units import format_memory
 
@@ -70,124 +65,113 @@ class Ranking:
     """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankingOptions:
-    """What `planner layouts` was asked; its `--help` explains each."""
+def ranked(
+    asked: RankingOptions, config: Mapping[str, object], name: str, report: Report = lambda _: None
+) -> Ranking:
+    """The layouts that fit, the fastest first.
 
-    devices: int
-    batch: int
-    sequence: int = DEFAULT_SEQUENCE
-    cluster: str = DEFAULT_CLUSTER
-    precision: str = "bf16"
-    software: str | None = None
-    optimizer: str = Optimizer.ADAMW.value
-    held: str = ""
-    """Parts of a layout that have one value, such as `tp=8,zero=1`."""
-    top: int = 10
-    variants: bool = False
-    """Whether layouts of the same degrees stand beside one another."""
+    Args:
+        asked: the options.
+        config: fields of the model's config.json.
+        name: of the model.
+        report: receives progress.
 
-    def ranked(
-        self, config: Mapping[str, object], name: str, report: Report = lambda _: None
-    ) -> Ranking:
-        """The layouts that fit, the fastest first.
+    Raises:
+        UserError: an option is wrong, or no layout has what is held.
+        ModelError: the configuration lacks a size.
+        InfeasibleError: none fits; what would is named.
+    """
+    _check_numbers(asked)
+    job, held = _job(asked, config, name), held_of(asked.held)
+    priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report)
+    if not len(priced.step_s):
+        raise UserError(
+            f"no layout of {asked.devices} devices and a batch of {asked.batch} has {asked.held}"
+            if asked.held
+            else f"a batch of {asked.batch} does not split over {asked.devices} devices",
+            "--hold" if asked.held else "--batch",
+            "degrees multiply to the devices; tp divides the heads, dp the batch",
+        )
+    report("choosing the fastest layouts")
+    chosen = _distinct(asked, priced)
+    if not chosen:
+        raise _infeasible(asked, job, priced, held, report)
+    found = sorted(_one_by_one(asked, job, priced, chosen), key=lambda e: e.prediction.step_s)
+    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
 
-        Args:
-            config: fields of the model's config.json.
-            name: of the model.
-            report: receives progress.
 
-        Raises:
-            UserError: an option is wrong, or no layout has what is held.
-            ModelError: the configuration lacks a size.
-            InfeasibleError: none fits; what would is named.
-        """
-        self._check_numbers()
-        job, held = self._job(config, name), held_of(self.held)
-        priced = priced_layouts(job, self.devices, held, partial(_flags, job), report)
-        if not len(priced.step_s):
+def _check_numbers(asked: RankingOptions) -> None:
+    for option, value, most in (
+        ("--devices", asked.devices, MOST_DEVICES), ("--top", asked.top, MOST_DEVICES),
+        ("--batch", asked.batch, LARGEST), ("--sequence", asked.sequence, LARGEST),
+    ):  # fmt: skip
+        if not 1 <= value <= most:
             raise UserError(
-                f"no layout of {self.devices} devices and a batch of {self.batch} has {self.held}"
-                if self.held
-                else f"a batch of {self.batch} does not split over {self.devices} devices",
-                "--hold" if self.held else "--batch",
-                "degrees multiply to the devices; tp divides the heads, dp the batch",
+                f"{value} is not between 1 and {most:,}", option, "choose another number"
             )
-        report("choosing the fastest layouts")
-        chosen = self._distinct(priced)
-        if not chosen:
-            raise self._infeasible(job, priced, held, report)
-        found = sorted(self._one_by_one(job, priced, chosen), key=lambda e: e.prediction.step_s)
-        return Ranking(job, self.devices, priced, tuple(found[: self.top]), self._sizes())
 
-    def _check_numbers(self) -> None:
-        for option, value, most in (
-            ("--devices", self.devices, MOST_DEVICES), ("--top", self.top, MOST_DEVICES),
-            ("--batch", self.batch, LARGEST), ("--sequence", self.sequence, LARGEST),
-        ):  # fmt: skip
-            if not 1 <= value <= most:
-                raise UserError(
-                    f"{value} is not between 1 and {most:,}", option, "choose another number"
-                )
 
-    def _sizes(self) -> str:
-        """What a layout says of the job, as `--layout` reads it."""
-        further = parsed(self.held).get(_OF_JOB)
-        more = "" if further is None else f",{_OF_JOB}={further}"
-        return f"batch={self.batch},seq={self.sequence}{more}"
+def _sizes(asked: RankingOptions) -> str:
+    """What a layout says of the job, as `--layout` reads it."""
+    further = parsed(asked.held).get(_OF_JOB)
+    more = "" if further is None else f",{_OF_JOB}={further}"
+    return f"batch={asked.batch},seq={asked.sequence}{more}"
 
-    def _job(self, config: Mapping[str, object], name: str) -> TrainingRun:
-        options = LayoutOptions(
-            layout=f"{self._sizes()},micro=1",
-            cluster=self.cluster,
-            precision=self.precision,
-            software=self.software,
-            optimizer=self.optimizer,
-        )
-        return options.run(config, name)
 
-    def _distinct(self, priced: PricedLayouts) -> list[int]:
-        """Numbers of the fastest layouts, one of each set of degrees unless variants are wanted."""
-        ranked = priced.ranked()
-        if not self.variants:
-            degrees = priced.layouts[ranked][:, [0, 1, 2, 3, 5]]
-            first, _ = distinct_rows(*degrees.T)
-            ranked = [ranked[i] for i in sorted(first.tolist())]
-        return ranked[: LOOKED_AT * self.top]
+def _job(asked: RankingOptions, config: Mapping[str, object], name: str) -> TrainingRun:
+    options = LayoutOptions(
+        layout=f"{_sizes(asked)},micro=1",
+        cluster=asked.cluster,
+        precision=asked.precision,
+        profile=asked.profile,
+        optimizer=asked.optimizer,
+    )
+    return run_of_layout(options, config, name)
 
-    def _one_by_one(
-        self, job: TrainingRun, priced: PricedLayouts, chosen: list[int]
-    ) -> Iterator[RankedLayout]:
-        """As `planner simulate --layout` prices them."""
-        layouts = [priced.layout(index, job) for index in chosen]
-        runs = [_run_of(job, layout) for layout in layouts]
-        used = priced.memory_bytes[chosen].tolist()
-        for run, found, memory in zip(runs, predict(runs), used, strict=True):
-            if found.fits:
-                rates = Rates(load_of_run(run), found.step_s)
-                text = layout_text(run.layout, self._sizes())
-                yield RankedLayout(text, run.layout, found, memory, rates)
 
-    def _infeasible(
-        self, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object], report: Report
-    ) -> InfeasibleError:
-        leanest = int(priced.memory_bytes.argmin())
-        text = layout_text(_run_of(job, priced.layout(leanest, job)).layout, self._sizes())
-        needed, limit = float(priced.memory_bytes[leanest]), priced.limit_bytes
-        remedies = [f"the leanest is {text}"]
-        for doubled in range(1, MORE + 1):
-            devices = self.devices << doubled
-            if devices > MOST_DEVICES:
-                break
-            rest = {name: value for name, value in held.items() if name != "dp"}
-            more = priced_layouts(job, devices, rest, partial(_flags, job), report)
-            if len(more.step_s) and more.fits.any():
-                remedies.append(f"--devices {devices} is enough")
-                break
-        what = (
-            f"the leanest layout needs {format_memory(needed)} per device of {format_memory(limit)}"
-        )
-        return InfeasibleError(what, needed, limit, {}, tuple(remedies))
+def _distinct(asked: RankingOptions, priced: PricedLayouts) -> list[int]:
+    """Numbers of the fastest layouts, one of each set of degrees unless variants are wanted."""
+    found = priced.ranked()
+    if not asked.variants:
+        degrees = priced.layouts[found][:, [0, 1, 2, 3, 5]]
+        first, _ = distinct_rows(*degrees.T)
+        found = [found[i] for i in sorted(first.tolist())]
+    return found[: LOOKED_AT * asked.top]
+
+
+def _one_by_one(
+    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, chosen: list[int]
+) -> Iterator[RankedLayout]:
+    """As `planner simulate --layout` prices them."""
+    layouts = [priced.layout(index, job) for index in chosen]
+    runs = [_run_of(job, layout) for layout in layouts]
+    used = priced.memory_bytes[chosen].tolist()
+    for run, found, memory in zip(runs, predict(runs), used, strict=True):
+        if found.fits:
+            rates = Rates(load_of_run(run), found.step_s)
+            text = layout_text(run.layout, _sizes(asked))
+            yield RankedLayout(text, run.layout, found, memory, rates)
+
+
+def _infeasible(
+    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, held: Mapping[str, object],
+    report: Report,
+) -> InfeasibleError:  # fmt: skip
+    leanest = int(priced.memory_bytes.argmin())
+    text = layout_text(_run_of(job, priced.layout(leanest, job)).layout, _sizes(asked))
+    needed, limit = float(priced.memory_bytes[leanest]), priced.limit_bytes
+    remedies = [f"the leanest is {text}"]
+    for doubled in range(1, MORE + 1):
+        devices = asked.devices << doubled
+        if devices > MOST_DEVICES:
+            break
+        rest = {name: value for name, value in held.items() if name != "dp"}
+        more = priced_layouts(job, devices, rest, partial(_flags, job), report)
+        if len(more.step_s) and more.fits.any():
+            remedies.append(f"--devices {devices} is enough")
+            break
+    what = f"the leanest layout needs {format_memory(needed)} per device of {format_memory(limit)}"
+    return InfeasibleError(what, needed, limit, {}, tuple(remedies))
 
 
 def _run_of(job: TrainingRun, layout: TrainingLayout) -> TrainingRun:

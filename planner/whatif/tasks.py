@@ -21,7 +21,7 @@ from ir.throughput import Rates, rates_of
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import Document, ModelSource
 from planner.whatif.axes import NAMES, Axis, Place, of_place, places

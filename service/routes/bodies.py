@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from exporters.formats import FORMATS
-from planner.requests.conventional_layouts import LayoutOptions
 from planner.requests.option_texts import one_of
-from planner.requests.search_options import SearchOptions
-from planner.requests.simulations import SimulationOptions
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.simulations import LayoutOptions, SimulationOptions
+from planner.requests.options.sweeps import SweepOptions
 from planner.requests.verification import VerificationOptions
-from planner.whatif.composed import SweepOptions
 
 MOST_PRIORITY = 9
 Name = Annotated[str, Field(min_length=1, max_length=200)]

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import check_published
 from planner.requests.errors import UserError, unknown_name
+from planner.whatif.composed import axes_of, clusters_of
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import (
     MOST_PRIORITY,
@@ -98,8 +99,8 @@ def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
     """Search for plans on many machines and at many sizes."""
     check_model(shown, body.model)
     if not is_item_id(body.model):  # an upload may have open dimensions, which its job finds
-        body.sweep.axes(body.options)
-    for name in body.sweep.clusters():
+        axes_of(body.sweep, body.options)
+    for name in clusters_of(body.sweep):
         check_cluster(shown, name)
     request: dict[str, Any] = {
         "model": body.model, "options": asdict(body.options), "sweep": asdict(body.sweep)

@@ -15,11 +15,11 @@ from costmodel.training.predict import predict
 from costmodel.training.table import RunTable
 from importers.sizes import configuration
 from planner.request import InfeasibleError
-from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.conventional_layouts import run_of_layout, simulated_layout
 from planner.requests.errors import UserError
-from planner.requests.simulations import SimulationOptions
+from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
 from planner.whatif import layout_ranking
-from planner.whatif.layout_ranking import Ranking, RankingOptions, held_of, layout_text
+from planner.whatif.layout_ranking import Ranking, held_of, layout_text, ranked
 
 LLAMA = "llama2-7b"
 JOB = (LLAMA, "--devices", "16", "--batch", "64", "--cluster", "h100")
@@ -27,7 +27,7 @@ JOB = (LLAMA, "--devices", "16", "--batch", "64", "--cluster", "h100")
 
 def _ranked(**options: Any) -> Ranking:
     asked = RankingOptions(devices=16, batch=64, cluster="h100", **options)
-    return asked.ranked(configuration(LLAMA), LLAMA)
+    return ranked(asked, configuration(LLAMA), LLAMA)
 
 
 def test_the_first_is_no_slower_than_any_that_fits() -> None:
@@ -45,7 +45,7 @@ def test_the_first_is_no_slower_than_any_that_fits() -> None:
 def test_a_row_is_what_simulate_takes(optimizer: str) -> None:
     for each in _ranked(optimizer=optimizer).best:
         asked = LayoutOptions(layout=each.text, cluster="h100", optimizer=optimizer)
-        run = asked.run(configuration(LLAMA), LLAMA)
+        run = run_of_layout(asked, configuration(LLAMA), LLAMA)
         assert run.layout == each.layout
         assert layout_text(run.layout) == each.text
         (one,) = predict([run])
@@ -65,17 +65,19 @@ def test_layouts_are_ranked_for_an_optimizer(planner: Callable[..., Any]) -> Non
 
 
 def test_further_tokens_are_counted_and_may_be_left_out() -> None:
-    def ranked(held: str) -> Ranking:
+    def of_held(held: str) -> Ranking:
         asked = RankingOptions(devices=8, batch=8, cluster="b200", top=3, held=held)
-        return asked.ranked({**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA)
+        return ranked(asked, {**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA)
 
-    found = {held: ranked(held) for held in ("pp=4", "pp=4,mtp=0", "pp=4,mtp=2")}
+    found = {held: of_held(held) for held in ("pp=4", "pp=4,mtp=0", "pp=4,mtp=2")}
     assert [each.job.model.further for each in found.values()] == [1, 0, 2]
     for held, ranking in found.items():
         assert ranking.sizes == "batch=8,seq=4096" + held.removeprefix("pp=4")
         for each in ranking.best:
             asked = LayoutOptions(layout=each.text, cluster="b200")
-            run = asked.run({**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA)
+            run = run_of_layout(
+                asked, {**configuration(LLAMA), "num_nextn_predict_layers": 1}, LLAMA
+            )
             assert (run.layout, run.model.further) == (each.layout, ranking.job.model.further)
             assert predict([run])[0].step_s == pytest.approx(each.prediction.step_s, rel=1e-12)
     one = found["pp=4"].best[0]
@@ -86,12 +88,12 @@ def test_further_tokens_are_counted_and_may_be_left_out() -> None:
 def test_embedding_and_head_may_be_a_chunk_each() -> None:
     """32 layers on 34 chunks: a row of the list that `simulate` takes too."""
     held = RankingOptions(devices=2, batch=4, cluster="h100", held="pp=2,vpp=17")
-    asked = LayoutOptions(layout=held.ranked(configuration(LLAMA), LLAMA).best[0].text)
-    found = asked.simulated(configuration(LLAMA), LLAMA, SimulationOptions())
+    asked = LayoutOptions(layout=ranked(held, configuration(LLAMA), LLAMA).best[0].text)
+    found = simulated_layout(asked, configuration(LLAMA), LLAMA, SimulationOptions())
     assert found.step_s > 0
     more = LayoutOptions(layout="pp=2,vpp=18,batch=4")
     with pytest.raises(UserError, match=r"32 layers are fewer than pp\*vpp=36"):
-        more.run(configuration(LLAMA), LLAMA)
+        run_of_layout(more, configuration(LLAMA), LLAMA)
 
 
 @pytest.mark.fast
@@ -123,22 +125,22 @@ def test_no_more_devices_are_named_than_may_be_asked_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(layout_ranking, "MOST_DEVICES", 8)
     asked = RankingOptions(devices=8, batch=64, top=1, cluster="a100-40g")
     with pytest.raises(InfeasibleError) as error:
-        asked.ranked(configuration("llama3-70b"), "llama3-70b")
+        ranked(asked, configuration("llama3-70b"), "llama3-70b")
     assert not [r for r in error.value.remedies if "--devices" in r]
 
 
 def test_what_fits_nowhere_says_how_many_devices_would_do() -> None:
-    def ranked(devices: int) -> Ranking:
+    def on(devices: int) -> Ranking:
         asked = RankingOptions(devices=devices, batch=8, cluster="a100-40g", held="tp=1,cp=1")
-        return asked.ranked(configuration(LLAMA), LLAMA)
+        return ranked(asked, configuration(LLAMA), LLAMA)
 
     with pytest.raises(InfeasibleError, match="leanest") as error:
-        ranked(1)
+        on(1)
     enough = next(r for r in error.value.remedies if "--devices" in r)
     devices = int(enough.split()[1])
-    assert ranked(devices).best
+    assert on(devices).best
     with pytest.raises(InfeasibleError):
-        ranked(devices // 2)
+        on(devices // 2)
 
 
 @pytest.mark.fast

@@ -18,11 +18,12 @@ from planner.requests.plan_json import communicators, dumps, found, nothing_fits
 pytestmark = pytest.mark.fast
 
 SUMMARY = """\
+DP 4 x TP 2, ZeRO-3, selective recompute
 tiny: one training step in 3 s (uncalibrated)
-  batch 8, bfloat16, adamw
   2.67 samples/s, 42.7 tokens/s, 5.33 tokens/s per device, MFU 0.0 % of 1 TFLOP/s bf16
+  peak memory 3 GiB of 4 GiB; at most 20 % above the lower bound
+  batch 8, bfloat16, adamw
   8 x chip (pair), for generic, mesh server 2 x card0 2 x card1 2
-  most products and attention: tp=2,dp=4,zero=3
 
 Time
 cause                                    time     %  for

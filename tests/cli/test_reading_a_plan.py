@@ -23,7 +23,9 @@ def test_every_block_of_a_summary_is_explained(
     mlp: Path, planner: Callable[..., Any], tmp_path: Path
 ) -> None:
     out = planner("search", mlp, "--devices", 8, "-o", tmp_path).out
-    blocks = [h for h in headings(out) if h not in LATER]
+    name, _, rest = out.partition("\n")
+    assert f"- **{name.split()[0]} " in PAGE or f" ({name.split()[0]})" in PAGE
+    blocks = [h for h in headings(rest) if h not in LATER]
     assert len(blocks) >= 5
     assert [h for h in blocks if f"```\n{h}" not in PAGE] == []
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cli.errors import UserError
-from cli.rules import LARGEST_FILE_BYTES, rules
 from ir.plan_file import read_plan
+from planner.requests.option_texts import rules
+from planner.requests.sources import Document
 
 pytestmark = pytest.mark.fast
 
@@ -19,15 +20,14 @@ Planner = Callable[..., Any]
 TWIST = "custom::Twist: b s -> b s"
 
 
-def test_rules_of_options_and_file_are_joined(tmp_path: Path) -> None:
-    file = tmp_path / "rules.txt"
-    file.write_text(f"# ours\n\n  {TWIST}  # the one of our kernels\nMix: a,  b -> a b\n")
-    assert rules(["Other: 1 -> 1"], file) == (
+def test_rules_of_options_and_file_are_joined() -> None:
+    text = f"# ours\n\n  {TWIST}  # the one of our kernels\nMix: a,  b -> a b\n"
+    assert rules(["Other: 1 -> 1"], Document("rules.txt", text)) == (
         ("Mix", "a, b -> a b"),
         ("Other", "1 -> 1"),
         ("custom::Twist", "b s -> b s"),
     )
-    assert rules(None, None) == ()
+    assert rules([], None) == ()
 
 
 @pytest.mark.parametrize(
@@ -47,26 +47,22 @@ def test_a_text_that_is_no_rule_is_refused(text: str) -> None:
         rules([text], None)
 
 
-def test_the_line_of_a_fault_in_a_file_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "rules.txt"
-    file.write_text(f"{TWIST}\n\nnonsense\n")
-    with pytest.raises(UserError, match=r"at:  line 3 of .*rules\.txt"):
-        rules(None, file)
+def test_the_line_of_a_fault_in_a_file_is_named() -> None:
+    with pytest.raises(UserError, match=r"at:  line 3 of rules\.txt"):
+        rules([], Document("rules.txt", f"{TWIST}\n\nnonsense\n"))
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read"):
-        rules(None, tmp_path / "missing")
-    with pytest.raises(UserError, match="cannot read"):
-        rules(None, tmp_path)
-    binary = tmp_path / "binary"
+def test_a_file_that_is_none_is_refused(strange: Path, planner: Planner, tmp_path: Path) -> None:
+    binary, large = tmp_path / "binary", tmp_path / "large"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="no text in UTF-8"):
-        rules(None, binary)
-    large = tmp_path / "large"
-    large.write_bytes(b"#" * (LARGEST_FILE_BYTES + 1))
-    with pytest.raises(UserError, match="larger than"):
-        rules(None, large)
+    large.write_bytes(b"#" * (2**20 + 1))
+    for file, what in (
+        (tmp_path / "missing", "cannot read"), (tmp_path, "cannot read"),
+        (binary, "no text in UTF-8"), (large, "larger than"),
+    ):  # fmt: skip
+        run = planner("inspect", strange, "--rules", file)
+        assert (run.code, what in run.err) == (2, True), run.err
+        assert "fix: name a text file with a rule on each line" in run.err
 
 
 def test_a_plan_with_a_rule_splits_the_operator_and_says_so(

@@ -35,7 +35,8 @@ def test_a_plan_is_summarised_on_stdout_and_progress_goes_to_stderr(
 ) -> None:
     run = planner("search", mlp, "--devices", 4)
     assert run.code == 0
-    assert run.out.startswith("mlp: one training step in ")
+    name, step, *_ = run.out.splitlines()
+    assert (name, step[:25]) == ("TP 4", "mlp: one training step in")
     headings = ("Time", "Peak memory of a device", "Quality", "Heaviest operators", "Notes")
     assert [h for h in headings if f"\n{h}" not in run.out] == []
     assert "uncalibrated" in run.out
@@ -233,7 +234,7 @@ def test_why_nothing_fits_is_said_before_the_look_for_what_would(
     def left(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.explain_options.nothing_fits", left)
+    monkeypatch.setattr("cli.other_ways.nothing_fits", left)
     run = planner("search", mlp, "--devices", 2, "--memory", "1MiB")
     assert run.code == 130
     assert "available 1 MiB" in run.err

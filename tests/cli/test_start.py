@@ -20,7 +20,10 @@ from planner.solvers import SOLVERS
 COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "service", "topology")
-LIGHT = ("errors", "option_texts", "sources", "verification")
+LIGHT = (
+    "errors", "option_texts", "options", "options.option", "options.searches",
+    "options.simulations", "options.sweeps", "sources", "verification",
+)  # fmt: skip
 """Modules of planner.requests that check the options' texts."""
 
 
@@ -68,7 +71,8 @@ def test_help_of_every_command_has_three_examples(
 @pytest.mark.fast
 def test_every_option_is_explained(planner: Callable[..., Any]) -> None:
     for command in COMMANDS:
-        lines = planner(command, "--help").out.splitlines()
+        run = planner(command, "--help-all")
+        lines = (run if run.code == 0 else planner(command, "--help")).out.splitlines()
         for index, line in enumerate(lines):
             if line.startswith("  -"):
                 explained = len(line.split("  ")) > 2 or lines[index + 1].startswith(" " * 20)
@@ -87,7 +91,7 @@ def test_every_option_is_explained(planner: Callable[..., Any]) -> None:
 def test_help_names_everything_that_is_registered(
     option: str, names: tuple[str, ...], planner: Callable[..., Any]
 ) -> None:
-    text = planner("search", "--help").out
+    text = planner("search", "--help-all").out
     words = text[text.index(option) :].split("--", 2)[1]
     assert [n for n in names if n not in words] == []
 
@@ -98,10 +102,24 @@ def test_version_is_printed(planner: Callable[..., Any]) -> None:
     assert run.out.startswith("planner ")
 
 
-def test_without_a_command_the_way_to_help_is_shown(planner: Callable[..., Any]) -> None:
+def test_without_a_command_three_things_that_can_be_done_are_shown(
+    planner: Callable[..., Any],
+) -> None:
     run = planner()
-    assert (run.code, run.out) == (2, "")
-    assert "planner --help" in run.err
+    assert (run.code, run.err) == (0, "")
+    commands = [line.split() for line in run.out.splitlines() if line.startswith("    planner ")]
+    assert [words[1] for words in commands] == ["search", "layouts", "simulate"]
+    assert "planner --help" in run.out
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_is_shown_first_runs_as_it_stands(
+    number: int, planner: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in planner().out.splitlines() if line.startswith("    planner ")]
+    run = planner(*lines[number].split()[1:])
+    assert run.code == 0, run.err
 
 
 ROOT = Path(parallel_planner.__file__).parent

@@ -15,6 +15,7 @@ from costmodel.software import (
     usual_software,
 )
 from ir.ops import lookup
+from planner.requests.options.searches import SOFTWARE
 from topology.catalogue import named_chip
 
 pytestmark = pytest.mark.fast
@@ -70,3 +71,7 @@ def test_notes_say_what_a_step_counts() -> None:
     assert notes[1].startswith("software torchtitan, fitted to runs on hopper: kernels take")
     assert all(is_basis_note(note) for note in notes)
     assert not is_basis_note("3 operators are repeated")
+
+
+def test_the_option_names_the_profiles_that_there_are() -> None:
+    assert (AUTO, *software_names()) == SOFTWARE

@@ -16,9 +16,10 @@ from importers.sizes import configuration
 from ir.normalise import normalise
 from ir.throughput import Load, Rates, forward_flops, rates_of, tokens_of
 from planner.request import SearchRequest
-from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.conventional_layouts import run_of_layout
+from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.search import search
-from planner.whatif.layout_ranking import RankingOptions
+from planner.whatif.layout_ranking import ranked
 from planner.whatif.workbench import result_of
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_chip, named_cluster
@@ -34,7 +35,7 @@ def test_sizes_and_operators_of_one_model_have_the_same_model_flops() -> None:
     sequence = tokens // graph.tensors[graph.inputs[0]].dims[0]
     layout = f"micro=1,batch=1,seq={sequence}"
     sizes = load_of_run(
-        LayoutOptions(layout=layout, cluster="dgx-h100").run(configuration(NAME), NAME)
+        run_of_layout(LayoutOptions(layout=layout, cluster="dgx-h100"), configuration(NAME), NAME)
     )
     assert 3 * forward_flops(graph) / tokens == pytest.approx(sizes.flops / sequence, rel=1e-3)
     weights = 32 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336) + 4096 * 128256
@@ -47,9 +48,9 @@ def test_sizes_and_operators_of_one_model_have_the_same_model_flops() -> None:
 def test_layouts_and_simulation_agree_on_the_utilisation_of_a_step(precision: str) -> None:
     """The same FLOPs, devices and peak: utilisation times time is one number."""
     asked = RankingOptions(devices=8, batch=8, cluster="dgx-h100", precision=precision)
-    best = asked.ranked(configuration(NAME), NAME).best[0]
+    best = ranked(asked, configuration(NAME), NAME).best[0]
     options = LayoutOptions(layout=best.text, cluster="dgx-h100", precision=precision)
-    found = simulate_layout(options.run(configuration(NAME), NAME), Effects())
+    found = simulate_layout(run_of_layout(options, configuration(NAME), NAME), Effects())
     assert found.load == best.rates.load
     ratio = found.rates.utilisation / best.rates.utilisation
     assert ratio == pytest.approx(best.rates.step_s / found.step_s, rel=1e-12)

@@ -12,7 +12,7 @@ from planner.pipeline.infeasibility import with_remedy
 from planner.pipeline.objectives import least_memory
 from planner.pipeline.one_batch import search_batch
 from planner.request import LEAST_S, Deadline, InfeasibleError, SearchRequest
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from tests.builders import mlp
 from topology.catalogue import named_machine

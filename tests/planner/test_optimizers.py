@@ -19,10 +19,11 @@ from ir.graph import OpGraph
 from ir.plan_enums import MemoryCause
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.request import InfeasibleError, SearchRequest
-from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.conventional_layouts import run_of_layout
 from planner.requests.errors import UserError
 from planner.requests.option_texts import OPTIMIZERS
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.simulations import LayoutOptions
 from planner.requests.search_request import search_request
 from planner.search import search
 from tests.builders import mlp
@@ -58,7 +59,7 @@ def test_a_plan_and_a_layout_keep_the_same_states(optimizer: Optimizer) -> None:
     asked = LayoutOptions(
         layout="batch=2,micro=2,seq=128", cluster="dgx-h100", optimizer=optimizer.value
     )
-    run = asked.run(config, "small")
+    run = run_of_layout(asked, config, "small")
     use = memory_use(RunTable.of([run]), MemoryConstants(gradient_bytes=2.0))
     norm = parameter_bytes("bfloat16", optimizer, training=True, dims=(256,))
     held = plan.estimate.memory_by_cause
@@ -153,4 +154,4 @@ def test_an_unknown_optimizer_is_refused_with_the_nearest(typed: str, meant: str
         search_request(SearchOptions(optimizer=typed))
     asked = LayoutOptions(layout="dp=2", cluster="dgx-h100", optimizer=typed)
     with pytest.raises(UserError, match=f"did you mean '{meant}'"):
-        asked.run(small_llama(), "small")
+        run_of_layout(asked, small_llama(), "small")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.requests.simulations import SimulationOptions, simulated
+from planner.requests.options.simulations import SimulationOptions
+from planner.requests.simulations import simulated
 from tests.costmodel.simulation.test_plan_simulation import plan_of
 from tests.service_views.chinese import without_chinese
 

@@ -17,13 +17,13 @@ import data
 from cli.search import search
 from importers.sizes import published
 from planner.requests.errors import UserError
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from tests.cli.conftest import MLP, planner
 from tests.service.conftest import Hands
 
 __all__ = ["planner"]
 
-ONLY_THERE = {"model", "server", "why_not", "output", "as_json"}
+ONLY_THERE = {"model", "server", "why_not", "output", "as_json", "help_all"}
 """Parameters of the command that no request has."""
 CALLS = "schema_version: 1"
 

@@ -22,7 +22,7 @@ from planner.explain import summary, why
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import InfeasibleError
 from planner.requests.errors import user_errors
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question
 from planner.requests.sources import model_file, published_model
 from planner.search import search
@@ -111,6 +111,7 @@ def test_progress_has_chinese() -> None:
         {"devices": 12}, {"devices": 0}, {"devices": 16, "batch": 0}, {"cluster": "nowhere"},
         {"devices": 16, "memory": "much"}, {"devices": 16, "memory": "1 MiB"}, {"target": "c"},
         {"devices": 16, "bind": ["batch"]}, {"devices": 16, "bind": ["length=3"]},
+        {"devices": 16, "tp": 4, "dp": 8}, {"devices": 16, "tp": 3}, {"devices": 16, "dp": 0},
         {"devices": 16, "solver": "luck"}, {"devices": 16, "dtype": "fp8"},
         {"devices": 16, "pipeline": "2"}, {"devices": 16, "batch": 8, "global_batch": 8},
         {"devices": 16, "global_batch": 64, "pipeline": "7"},

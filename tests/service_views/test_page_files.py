@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from exporters.formats import FORMATS
-from planner.requests.option_texts import OPTIMIZERS
+from planner.requests.options.option import declared
+from planner.requests.options.searches import SearchOptions
 from service.views.graph import Level
 from service.views.routes import PLAIN_VIEWS
 
@@ -54,11 +55,17 @@ def test_every_library_in_the_bundle_comes_with_its_licence() -> None:
         assert re.search(found, text, re.MULTILINE)
 
 
-def test_the_page_offers_every_optimizer() -> None:
-    """In the order of the command's help."""
-    found = re.search(r"const OPTIMIZERS = \[([^]]+)\]", (WEB / "src" / "search.tsx").read_text())
-    assert found is not None
-    assert tuple(re.findall(r'"(\w+)"', found[1])) == OPTIMIZERS
+def test_the_forms_take_their_options_from_what_is_declared() -> None:
+    """They name options that there are, and list neither their choices nor their defaults."""
+    text = (WEB / "src" / "search.tsx").read_text()
+    known = {each.name: each for each in declared(SearchOptions)}
+    for group in ("MAIN", "MORE"):
+        found = re.search(rf"const {group} = \[([^]]+)\]", text)
+        assert found is not None
+        assert set(re.findall(r'"(\w+)"', found[1])) <= set(known)
+    assert '"/openapi.json"' in (WEB / "src" / "options.ts").read_text()
+    for choice in (*known["optimizer"].option.choices, *known["solver"].option.choices):
+        assert f'"{choice}"' not in text
 
 
 def test_no_view_puts_markup_into_the_page() -> None:

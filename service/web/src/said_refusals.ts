@@ -116,6 +116,8 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["--interleave 1, or --pipeline 2", "--interleave 1，或 --pipeline 2"], ["--interleave 1, or --global-batch {}", "--interleave 1，或 --global-batch {1}"],
   ["no stage of any pipeline on this machine can have {}", "这台机器上没有流水线的阶段能有 {1}"],
   ["no mesh of {} devices has the degrees {}", "{1} 个设备没有并行度为 {2} 的网格"],
+  ["degrees of {} do not divide {} devices", "并行度 {1} 不能整除 {2} 个设备"],
+  ["choose degrees whose product divides {}", "请选择乘积能整除 {1} 的并行度"],
 
   // Sweeps
   ["{} is no axis", "{1} 不是轴"], ["axis {} is given twice", "轴 {1} 给了两次"], ["give every axis once", "每个轴只给一次"],

@@ -1,6 +1,7 @@
 // A new search: a model, a machine, and few questions with sensible answers.
 import { useState } from "preact/hooks";
 import { post, useGet } from "./api";
+import { useOptions, type Declared } from "./options";
 import type { Machines } from "./clusters";
 import { t } from "./i18n";
 import { Drop } from "./models";
@@ -11,41 +12,59 @@ import { Failure, Field, Panel } from "./ui";
 export interface Form {
   model: string;
   modelName: string;
-  cluster: string;
-  devices: string;
-  batch: string;
-  memory: string;
-  dtype: string;
-  phase: string;
-  optimizer: string;
-  target: string;
-  solver: string;
-  pipeline: boolean;
-  bind: string;
+  /** The batch is a global batch, which may be cut. */
+  cut: boolean;
+  /** Options as text by their names; what is empty is the service's to choose. */
+  options: Record<string, string>;
 }
 
-const OPTIMIZERS = ["adamw", "adam", "sgd", "momentum", "adagrad", "lamb", "adafactor", "muon", "none"];
-
-const USUAL: Form = {
-  model: "", modelName: "", cluster: "atlas-800t-a2", devices: "16", batch: "64", memory: "", dtype: "", phase: "train",
-  optimizer: "adamw", target: "mindspore", solver: "portfolio", pipeline: false, bind: "",
+/** What the fields are called, where that is not the name of the option. */
+const TITLES: Record<string, () => string> = {
+  phase: () => t("phase"), target: () => t("target"), optimizer: () => t("optimizer"), dtype: () => t("element type"),
+  memory: () => t("memory of a device"), bind: () => t("dynamic sizes"), solver: () => t("solver"), tp: () => t("tensor parallel"),
+  dp: () => t("data parallel"), devices: () => t("devices"), batch: () => t("batch"),
 };
+const HINTS: Record<string, () => string> = {
+  target: () => t("what applies the plan"), memory: () => t("such as 60GiB; empty takes the chip's"), bind: () => "batch=32, seq=4096",
+  devices: () => t("of the job, over all servers"), batch: () => t("samples of one step; empty keeps the model's"),
+};
+const WORDS: Record<string, () => string> = { train: () => t("training"), infer: () => t("inference") };
+const MAIN = ["phase", "target", "optimizer", "dtype"];
+const MORE = ["memory", "bind", "solver", "tp", "dp"];
 
 export function startOf(query: URLSearchParams): Form {
-  const given = Object.fromEntries([...query].filter(([key]) => key in USUAL && key !== "pipeline"));
-  return { ...USUAL, ...given, pipeline: query.get("pipeline") === "true", modelName: query.get("name") ?? query.get("model") ?? "" };
+  const { model = "", name, pipeline, sizes: _, ...options } = Object.fromEntries(query);
+  return { model, modelName: name ?? model, cut: pipeline === "true", options: { devices: "16", batch: "64", ...options } };
 }
 
-/** Options as the command line names them; what is left empty is the service's to choose. */
-export function optionsOf(form: Form): Record<string, unknown> {
-  const options: Record<string, unknown> = {
-    cluster: form.cluster, devices: Number(form.devices), phase: form.phase, target: form.target, solver: form.solver,
-  };
-  if (form.batch) options[form.pipeline ? "global_batch" : "batch"] = Number(form.batch);
-  if (form.phase === "train") options.optimizer = form.optimizer;
-  for (const key of ["memory", "dtype"] as const) if (form[key]) options[key] = form[key];
-  if (form.bind) options.bind = form.bind.split(",").map((each) => each.trim());
-  return options;
+/** The values that are given, as a request has them. */
+export function optionsOf(form: Form, declared: Declared): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const [name, text] of Object.entries(form.options)) {
+    const option = declared[name];
+    if (!option || !text) continue;
+    const key = name === "batch" && form.cut ? "global_batch" : name;
+    found[key] = option.form === "integer" ? Number(text) : option.form === "array" ? text.split(",").map((each) => each.trim()) : text;
+  }
+  return found;
+}
+
+/** A field of an option, by what is declared of it. */
+export function OptionField(props: { name: string; form: Form; declared: Declared; change: (part: Partial<Form>) => void }) {
+  const { name, form, declared, change } = props;
+  const { form: kind, choices, usual } = declared[name]!;
+  const value = form.options[name] ?? usual;
+  const set = (text: string) => change({ options: { ...form.options, [name]: text } });
+  const empty: [string, string][] = usual ? [] : [["", t("the model's")]];
+  return (
+    <Field title={(TITLES[name] ?? (() => name))()} hint={HINTS[name]?.()}>
+      {choices.length > 0
+        ? <Choice value={value} options={[...empty, ...choices.map((each): [string, string] => [each, (WORDS[each] ?? (() => each))()])]} change={set} />
+        : kind === "integer"
+          ? <input type="number" min="1" required={name === "devices"} value={value} onInput={(e) => set(e.currentTarget.value)} />
+          : <input type="text" value={value} onInput={(e) => set(e.currentTarget.value)} />}
+    </Field>
+  );
 }
 
 export function Choice(props: { value: string; options: [string, string][]; change: (value: string) => void }) {
@@ -81,24 +100,20 @@ export function ModelPicker(props: { form: Form; change: (part: Partial<Form>) =
   );
 }
 
-export function MachineFields(props: { form: Form; change: (part: Partial<Form>) => void }) {
+export function MachineFields(props: { form: Form; declared: Declared; change: (part: Partial<Form>) => void }) {
   const clusters = useGet<Machines>("/v1/clusters");
-  const { form, change } = props;
+  const { form, declared, change } = props;
+  const cluster = form.options.cluster ?? declared.cluster!.usual;
   const bundled = (clusters.data?.bundled ?? []).map((name): [string, string] => [name, name]);
   const uploaded = (clusters.data?.uploaded ?? []).map((item): [string, string] => [item.id, item.name]);
   const known = [...bundled, ...uploaded];
-  const names = known.some(([name]) => name === form.cluster) ? known : [[form.cluster, form.cluster] as [string, string], ...known];
+  const names = known.some(([name]) => name === cluster) ? known : [[cluster, cluster] as [string, string], ...known];
   return (
     <>
       <Field title={t("cluster")}>
-        <Choice value={form.cluster} options={names} change={(cluster) => change({ cluster })} />
+        <Choice value={cluster} options={names} change={(chosen) => change({ options: { ...form.options, cluster: chosen } })} />
       </Field>
-      <Field title={t("devices")} hint={t("of the job, over all servers")}>
-        <input type="number" min="1" required value={form.devices} onInput={(e) => change({ devices: e.currentTarget.value })} />
-      </Field>
-      <Field title={t("batch")} hint={t("samples of one step; empty keeps the model's")}>
-        <input type="number" min="1" value={form.batch} onInput={(e) => change({ batch: e.currentTarget.value })} />
-      </Field>
+      {["devices", "batch"].map((name) => <OptionField key={name} name={name} {...props} />)}
     </>
   );
 }
@@ -109,12 +124,15 @@ export function Search() {
   const [error, setError] = useState<Error>();
   const [busy, setBusy] = useState(false);
   const change = (part: Partial<Form>) => setForm((old) => ({ ...old, ...part }));
+  const { data: declared, error: unread } = useOptions();
+  if (!declared) return unread ? <Failure error={unread} /> : <p role="status">{t("Loading")} …</p>;
+  const fields = (names: string[]) => names.map((name) => <OptionField key={name} name={name} form={form} declared={declared} change={change} />);
   const begin = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(undefined);
     try {
-      const job = await post<Job>("/v1/searches", { model: form.model, options: optionsOf(form) });
+      const job = await post<Job>("/v1/searches", { model: form.model, options: optionsOf(form, declared) });
       go(["jobs", job.job]);
     } catch (found) {
       setError(found as Error);
@@ -129,36 +147,14 @@ export function Search() {
         <Panel width="w5" title={t("Model")}><ModelPicker form={form} change={change} /></Panel>
         <Panel width="w7" title={t("Machine and job")}>
           <div class="fields">
-            <MachineFields form={form} change={change} />
-            <Field title={t("phase")}>
-              <Choice value={form.phase} options={[["train", t("training")], ["infer", t("inference")]]} change={(phase) => change({ phase })} />
-            </Field>
-            <Field title={t("target")} hint={t("what applies the plan")}>
-              <Choice value={form.target} options={["mindspore", "jax", "torch", "generic"].map((x) => [x, x])} change={(target) => change({ target })} />
-            </Field>
-            <Field title={t("optimizer")}>
-              <Choice value={form.optimizer} options={OPTIMIZERS.map((x) => [x, x])} change={(optimizer) => change({ optimizer })} />
-            </Field>
-            <Field title={t("element type")}>
-              <Choice value={form.dtype} options={[["", t("the model's")], ["bf16", "bf16"], ["fp16", "fp16"], ["fp32", "fp32"]]} change={(dtype) => change({ dtype })} />
-            </Field>
+            <MachineFields form={form} declared={declared} change={change} />
+            {fields(MAIN)}
           </div>
           <details>
             <summary>{t("More")}</summary>
             <div class="fields">
-              <Field title={t("memory of a device")} hint={t("such as 60GiB; empty takes the chip's")}>
-                <input type="text" value={form.memory} onInput={(e) => change({ memory: e.currentTarget.value })} />
-              </Field>
-              <Field title={t("dynamic sizes")} hint="batch=32, seq=4096">
-                <input type="text" value={form.bind} onInput={(e) => change({ bind: e.currentTarget.value })} />
-              </Field>
-              <Field title={t("solver")}>
-                <Choice
-                  value={form.solver} change={(solver) => change({ solver })}
-                  options={["portfolio", "dynamic_programming", "recursive_bisection", "ilp", "local_search", "lagrangian"].map((x) => [x, x])}
-                />
-              </Field>
-              <label class="row"><input type="checkbox" checked={form.pipeline} onChange={(e) => change({ pipeline: e.currentTarget.checked })} />
+              {fields(MORE)}
+              <label class="row"><input type="checkbox" checked={form.cut} onChange={(e) => change({ cut: e.currentTarget.checked })} />
                 {t("may cut the batch into micro-batches and pipeline stages")}</label>
             </div>
           </details>

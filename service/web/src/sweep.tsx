@@ -5,6 +5,7 @@ import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, count, seconds } from "./format";
 import { said, t } from "./i18n";
 import { isOver, useJob } from "./jobs";
+import { useOptions, type Declared } from "./options";
 import { go, useRoute } from "./router";
 import { MachineFields, ModelPicker, optionsOf, startOf, type Form } from "./search";
 import { series } from "./theme";
@@ -16,8 +17,8 @@ export function Sweep(props: { job: string | undefined }) {
 }
 
 /** The body of a sweep: what all points have in common, and what varies. */
-export function requestOf(form: Form, devices: string, vary: string): Record<string, unknown> {
-  const { cluster, devices: _, ...options } = optionsOf(form);
+export function requestOf(form: Form, declared: Declared, devices: string, vary: string): Record<string, unknown> {
+  const { cluster = declared.cluster!.usual, devices: _, ...options } = optionsOf(form, declared);
   const axes = vary.trim().split(/\s+/).filter(Boolean);
   if (axes.some((axis) => axis.startsWith("batch="))) delete options.batch;
   return { model: form.model, options, sweep: { devices: devices.replaceAll(" ", ""), cluster, vary: axes } };
@@ -30,11 +31,13 @@ function Ask() {
   const [vary, setVary] = useState("");
   const [error, setError] = useState<Error>();
   const change = (part: Partial<Form>) => setForm((old) => ({ ...old, ...part }));
+  const { data: declared, error: unread } = useOptions();
+  if (!declared) return unread ? <Failure error={unread} /> : <p role="status">{t("Loading")} …</p>;
   const begin = async (event: Event) => {
     event.preventDefault();
     setError(undefined);
     try {
-      const job = await post<Job>("/v1/sweeps", requestOf(form, devices, vary));
+      const job = await post<Job>("/v1/sweeps", requestOf(form, declared, devices, vary));
       go(["sweep", job.job]);
     } catch (found) {
       setError(found as Error);
@@ -54,7 +57,7 @@ function Ask() {
             <Field title={t("vary")} hint="bandwidth=0.5:2:3 batch=64:256:3">
               <input type="text" value={vary} onInput={(e) => setVary(e.currentTarget.value)} />
             </Field>
-            <MachineFields form={form} change={change} />
+            <MachineFields form={form} declared={declared} change={change} />
           </div>
           <p />
           <button class="primary" type="submit" disabled={!form.model}>{t("Begin")}</button>

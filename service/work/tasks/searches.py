@@ -12,8 +12,8 @@ from ir.plan import Plan
 from planner.explain import why_not_search
 from planner.explain.questions import why_nothing_fits, with_fixes
 from planner.request import InfeasibleError
+from planner.requests.options.searches import SearchOptions
 from planner.requests.plan_json import found, nothing_fits
-from planner.requests.search_options import SearchOptions
 from planner.requests.search_request import with_restriction
 from planner.requests.searches import Question, plan_bytes, precision_notes, question
 from service.store.items import NewItem

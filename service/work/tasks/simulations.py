@@ -9,10 +9,11 @@ from pydantic import TypeAdapter
 
 from costmodel.simulation.result import Simulation
 from costmodel.simulation.trace import trace_json
-from planner.requests.conventional_layouts import LayoutOptions
+from planner.requests.conventional_layouts import run_of_layout, simulated_layout
 from planner.requests.option_texts import check_drawing
+from planner.requests.options.simulations import LayoutOptions, SimulationOptions
 from planner.requests.parameter_servers import served_json, served_layout, served_plan
-from planner.requests.simulations import SimulationOptions, answer, simulated
+from planner.requests.simulations import answer, placed, simulated
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.given import Given
@@ -36,7 +37,7 @@ def simulate(given: Given) -> Outcome:
     machine = given.machine_file(options.cluster)
     if options.servers is not None:
         options.check_served()
-        return Outcome(served_json(served_plan(options.placed(plan, machine), options.servers)))
+        return Outcome(served_json(served_plan(placed(options, plan, machine), options.servers)))
     result = simulated(plan, options, machine)
     return _kept(given, result, item.name, {"plan": item.id})
 
@@ -51,8 +52,10 @@ def _of_layout(given: Given, options: SimulationOptions) -> Outcome:
     given.report(f"simulating {name}")
     if servers is not None:
         options.check_served()
-        return Outcome(served_json(served_layout(layout.run(config, name), str(servers))))
-    return _kept(given, layout.simulated(config, name, options), name, {"model": model})
+        return Outcome(
+            served_json(served_layout(run_of_layout(layout, config, name), str(servers)))
+        )
+    return _kept(given, simulated_layout(layout, config, name, options), name, {"model": model})
 
 
 def _kept(given: Given, result: Simulation, name: str, facts: Mapping[str, str]) -> Outcome:

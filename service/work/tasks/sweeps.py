@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from planner.requests.option_texts import check_drawing
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.sweeps import SweepOptions
 from planner.requests.sources import Document
 from planner.whatif.analysis import Prices, bundled_prices, read_prices
-from planner.whatif.composed import Bench, SweepOptions, sweep_report
+from planner.whatif.composed import Bench, clusters_of, sweep_report
 from planner.whatif.report import Report, answer, csv_text
 from planner.whatif.sweep import Count, Store
 from planner.whatif.workbench import LocalEngine
@@ -54,7 +55,7 @@ def sweep(given: Given) -> Outcome:
 
 def _machines(given: Given, swept: SweepOptions) -> tuple[SweepOptions, dict[str, Document]]:
     """The machines that were uploaded, by their own names where these tell them apart."""
-    names = swept.clusters()
+    names = clusters_of(swept)
     files = {name: file for name in names if (file := given.machine_file(name)) is not None}
     own = [files[name].name if name in files else name for name in names]
     if len(set(own)) < len(own) or any("," in name for name in own):

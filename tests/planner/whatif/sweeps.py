@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.requests.search_options import SearchOptions
+from planner.requests.options.searches import SearchOptions
 from planner.requests.sources import ModelSource
 from planner.whatif.axes import parse_axes
 from planner.whatif.tasks import Asked

@@ -1,0 +1,145 @@
+"""Options that only a command line has: where the work is done, and where its answers go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from planner.requests.options.option import Group, Option
+
+# fmt: off
+JSON = Option(
+    group=Group.OUTPUT, flags=("--json",),
+    help="Print one JSON object on stdout and nothing else there.",
+)
+SERVER = Option(
+    group=Group.OUTPUT, value="URL", variable="PLANNER_SERVER", usual="the work is done here",
+    help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
+    "token, if it asks for one, is read from PLANNER_TOKEN.",
+)
+OPERATOR = Option(
+    group=Group.QUESTION, value="NAME", first=True, flags=("--op",),
+    help="Print this operator alone: its name, or its scope where that names one operator.",
+)
+WHY_NOT = Option(
+    group=Group.QUESTION, value="DEGREES|PIN",
+    help="Plan again held to this, and split the difference by cause: tp=8,dp=2, zero3, pp=4, "
+    "or NAME=((2,4),(4,1)). May be given several times.",
+)
+_FOLDER = ("-o", "--output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchCommand:
+    """Of `planner search`."""
+
+    why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", flags=_FOLDER, first=True,
+        help="Folder for plan.json and the target's strategy files. Without it nothing is written.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateCommand:
+    """Of `planner simulate`."""
+
+    trace: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", first=True,
+        help="A timeline to write, for ui.perfetto.dev or chrome://tracing.",
+    )] = None
+    plot: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", first=True,
+        help="A picture to write, .svg or .png: timeline, memory and where the time goes.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutsCommand:
+    """Of `planner layouts`."""
+
+    csv: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE",
+        help="Write every layout with its time and memory, those that do not fit too.",
+    )] = None
+    plot: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE",
+        help="Draw time and memory of every layout (.svg or .png).",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatifCommand:
+    """Of `planner whatif`."""
+
+    pipeline: Annotated[str | None, Option(
+        group=Group.BATCH, value="auto|off|N", first=True, flags=("--pipeline", "--pp"),
+        usual="a step is one piece",
+        help="Let every plan cut its step, as planner search --global-batch does: into that many "
+        "stages, and into micro-batches.",
+    )] = None
+    micro_batch: Annotated[str | None, Option(
+        group=Group.BATCH, value="auto|M", unit="samples", usual="a step is one piece",
+        help="The same: samples of a micro-batch.",
+    )] = None
+    engine: Annotated[str, Option(
+        group=Group.SWEEP, choices=("local", "ray"),
+        help="Who works: processes of this machine, or a Ray cluster (the extra `ray`).",
+    )] = "local"
+    address: Annotated[str | None, Option(
+        group=Group.SWEEP, value="HOST:PORT", usual="Ray is started on this machine",
+        help="Of the Ray cluster.",
+    )] = None
+    workers: Annotated[int | None, Option(
+        group=Group.SWEEP, value="N", usual="as many as there are processors, 8 at most",
+        help="Processes that search side by side; each takes a gigabyte of memory or more.",
+    )] = None
+    prices: Annotated[Path | None, Option(
+        group=Group.SWEEP, value="FILE", usual="data/prices.yaml",
+        help="What an hour of a device costs, in the format of data/prices.yaml.",
+    )] = None
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", flags=_FOLDER, first=True,
+        help="Keep every result and every plan here. The same sweep, or a larger one, goes on from "
+        "what is there.",
+    )] = None
+    csv: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", first=True,
+        help="Write a header and one row for each point.",
+    )] = None
+    plot: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", first=True, help="Draw the curves, as .svg or .png.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainCommand:
+    """Of `planner explain`."""
+
+    op: Annotated[str | None, OPERATOR] = None
+    tensor: Annotated[str | None, Option(
+        group=Group.QUESTION, value="NAME", help="Explain the layout of this tensor.",
+    )] = None
+    rivals: Annotated[int, Option(
+        group=Group.QUESTION, value="N", unit="candidates",
+        help="Next best candidates to explain.",
+    )] = 3
+    cuts: Annotated[str | None, Option(
+        group=Group.QUESTION, value="CUTS",
+        help="With --op: explain this split, such as '((2,4),(4,1))'.",
+    )] = None
+    why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
+    sensitivity: Annotated[bool, Option(
+        group=Group.QUESTION,
+        help="Say how far bandwidth, batch and memory may move before the plan changes.",
+    )] = False
+    as_json: Annotated[bool, JSON] = False
+# fmt: on

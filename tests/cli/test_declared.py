@@ -1,0 +1,223 @@
+"""An option is declared once: command, help, request and schema derive from it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import TypeAdapter
+from typer.testing import CliRunner
+
+import cli.command_options as of_commands
+from cli.declared import MOST_EXPLAINED, Grouped, Said, command
+from cli.explain import explain
+from cli.layouts import layouts
+from cli.main import app
+from cli.search import search
+from cli.simulate import simulate
+from cli.whatif import whatif
+from planner.candidates.dialects import TARGETS
+from planner.lowering.pricing import COSTS
+from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
+from planner.requests.errors import UserError
+from planner.requests.options.option import Group, Option, check_choices, declared
+from planner.requests.options.searches import SearchOptions
+from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
+from planner.requests.options.sweeps import SweepOptions
+from planner.requests.search_request import search_request
+from planner.requests.sources import Document
+from planner.solvers import SOLVERS
+
+pytestmark = pytest.mark.fast
+
+Planner = Callable[..., Any]
+RECORDS: dict[Callable[..., None], tuple[type, ...]] = {
+    search: (SearchOptions, of_commands.SearchCommand),
+    simulate: (SimulationOptions, LayoutOptions, of_commands.SimulateCommand),
+    whatif: (SearchOptions, SweepOptions, of_commands.WhatifCommand),
+    layouts: (RankingOptions, of_commands.LayoutsCommand),
+    explain: (of_commands.ExplainCommand,),
+}
+LINES, EXPLAINED = 100, 10
+
+
+def name_of(function: Callable[..., None]) -> str:
+    return function.__name__.replace("_", "-")
+
+
+def options_of(function: Callable[..., None]) -> Iterator[tuple[str, Option]]:
+    for record in RECORDS[function]:
+        for each in declared(record, name_of(function)):
+            for flag in each.flags:
+                yield flag.partition("/")[0], each.option
+
+
+def help_of(*arguments: str) -> str:
+    """At 80 columns, as the runner has it."""
+    found = CliRunner().invoke(app, [*arguments], prog_name="planner")
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+@pytest.mark.parametrize("function", RECORDS, ids=name_of)
+def test_a_command_takes_what_its_records_declare_and_nothing_else(
+    function: Callable[..., None],
+) -> None:
+    taken = {name for name in inspect.signature(function).parameters if name != "help_all"}
+    own = {each.name for r in RECORDS[function] for each in declared(r, name_of(function))}
+    assert taken - own <= {"model", "subject", "plan"}
+    assert own <= taken
+
+
+@pytest.mark.parametrize("function", RECORDS, ids=name_of)
+def test_no_parameter_is_listed_by_hand(function: Callable[..., None]) -> None:
+    file = inspect.getsourcefile(inspect.getmodule(function) or function)
+    tree = ast.parse(Path(str(file)).read_text())
+    (found,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__
+    )
+    assert len(found.args.args) + len(found.args.kwonlyargs) <= 4
+
+
+@pytest.mark.parametrize("function", RECORDS, ids=name_of)
+def test_help_names_every_option_under_its_group(function: Callable[..., None]) -> None:
+    text = help_of(name_of(function), "--help")
+    sections = dict(re.findall(r"^(\w[\w' ]+):\n((?:  .*\n|\n(?=  ))+)", text, re.MULTILINE))
+    for flag, option in options_of(function):
+        section = sections[option.group]
+        assert re.search(rf"(?<![\w-]){flag}(?![\w-])", section), (flag, option.group)
+    order = [group for group in Group if group in sections]
+    assert [name for name in sections if name in set(Group)] == order
+
+
+@pytest.mark.parametrize("function", RECORDS, ids=name_of)
+def test_all_help_explains_every_option(function: Callable[..., None]) -> None:
+    few = len(dict(options_of(function))) <= MOST_EXPLAINED
+    text = " ".join(help_of(name_of(function), "--help" if few else "--help-all").split())
+    for flag, option in options_of(function):
+        words = " ".join(option.help.split())
+        assert words.replace("-", "")[:60] in text.replace("- ", "").replace("-", ""), flag
+
+
+def test_help_of_search_fits_two_screens_and_explains_ten_options() -> None:
+    text = help_of("search", "--help")
+    assert len(text.splitlines()) <= LINES
+    assert "`planner search --help-all` explains all options." in text
+    words = text.split()
+    explained = {
+        flag
+        for flag, option in options_of(search)
+        if option.help.split()[:4] in [words[i : i + 4] for i in range(len(words))]
+    }
+    assert explained == {flag for flag, option in options_of(search) if option.first}
+    assert len({option for _, option in options_of(search) if option.first}) == EXPLAINED
+
+
+def test_the_help_after_all_help_is_the_short_one_again() -> None:
+    short = help_of("search", "--help")
+    assert len(help_of("search", "--help-all")) > 2 * len(short)
+    assert help_of("search", "--help") == short
+
+
+def test_the_choices_are_those_that_the_planner_knows() -> None:
+    choices = {each.name: each.option.choices for each in declared(SearchOptions)}
+    assert choices["target"] == tuple(TARGETS)
+    assert choices["cost"] == COSTS
+    assert choices["solver"] == (*SOLVERS, RECURSIVE)
+
+
+def asked(name: str, word: str) -> SearchOptions:
+    options: Any = {name: word}
+    return SearchOptions(**options)
+
+
+def test_every_choice_is_taken_and_another_word_is_not() -> None:
+    for each in declared(SearchOptions):
+        for word in each.option.choices:
+            check_choices(asked(each.name, word))
+        if each.option.choices:
+            with pytest.raises(UserError, match=f"at:  {each.flags[0]} other"):
+                search_request(asked(each.name, "other"))
+
+
+@pytest.mark.parametrize("record", [SearchOptions, SimulationOptions, LayoutOptions, SweepOptions])
+def test_the_schema_of_a_request_says_what_the_help_says(record: type) -> None:
+    made = TypeAdapter(record).json_schema()
+    assert set(made["properties"]) == {each.name for each in fields(record)}
+    for each in declared(record):
+        found = made["properties"][each.name]
+        assert found["description"] == each.option.help
+        assert found["x-group"] == each.option.group
+        assert [v for v in found.get("enum", []) if v is not None] == list(each.option.choices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brew:
+    """Options of a command that there is not."""
+
+    strength: Annotated[int, Option(group=Group.SEARCH, value="N", help="How strong.")]
+    milk: Annotated[tuple[str, ...], Option(group=Group.SEARCH, help="With what.")] = ()
+    recipe: Annotated[
+        Document | None, Option(group=Group.SEARCH, help="A text.", file="name a recipe")
+    ] = None
+    sweet: Annotated[bool, Option(group=Group.SEARCH, help="With sugar.")] = False
+    tea: Annotated[int, Option(group=Group.SEARCH, help="Of others.", commands=("brew-tea",))] = 3
+    hidden: int = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cup:
+    """Options that may be left out together."""
+
+    size: Annotated[str, Option(group=Group.OUTPUT, help="How large.")]
+    colour: Annotated[str, Option(group=Group.OUTPUT, help="Which.")] = "white"
+
+
+def brewed(*arguments: object) -> tuple[Any, ...]:
+    """What a function is called with."""
+    import typer  # noqa: PLC0415
+
+    made: list[tuple[Any, ...]] = []
+
+    def brew(name: str, asked: Brew, said: Said[Cup]) -> None:
+        made.append((name, asked, dict(said.values)))
+
+    brew.__annotations__ |= {"asked": Brew, "said": Said[Cup]}
+    own = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    own.command(cls=Grouped)(command(brew))
+    found = CliRunner().invoke(own, [str(each) for each in arguments])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == 0, found.output
+    return made[0]
+
+
+def test_a_record_is_built_of_what_is_given_and_of_its_defaults(tmp_path: Path) -> None:
+    assert brewed("x", "--strength", 2) == ("x", Brew(strength=2), {})
+    recipe = tmp_path / "recipe"
+    recipe.write_text("stir")
+    given = ("--milk", "oat", "--milk", "cow", "--sweet", "--recipe", recipe, "--colour", "blue")
+    _, asked, said = brewed("x", "--strength", 2, *given)
+    text = Document(str(recipe), "stir")
+    assert asked == Brew(strength=2, milk=("oat", "cow"), sweet=True, recipe=text)
+    assert said == {"colour": "blue"}
+
+
+def test_an_option_without_a_default_must_be_given_and_one_of_others_cannot_be() -> None:
+    with pytest.raises(AssertionError, match="Missing option '--strength'"):
+        brewed("x")
+    with pytest.raises(AssertionError, match="No such option: --tea"):
+        brewed("x", "--strength", 2, "--tea", 1)
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_option(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"at:  --recipe .*none\n  fix: name a recipe"):
+        brewed("x", "--strength", 2, "--recipe", tmp_path / "none")
