@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from costmodel.operators.constants import POOLED
-from costmodel.software import SoftwareProfile
+from costmodel.software import COMPILED, SoftwareProfile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,10 +181,13 @@ def priced_s(found: Fitted, runs: Sequence[LaidOut]) -> FloatArray:
 
 def _fit(runs: Sequence[LaidOut], start: FloatArray, profile: str) -> FloatArray:
     prior = start.copy()
-    hides = profile in _HIDES_TENSOR
+    hides, host = profile in _HIDES_TENSOR, CONSTANTS.index("host_s")
+    if profile in COMPILED:
+        prior[host] = 0.0
     if hides:
         prior[CONSTANTS.index("tensor_hidden")] = _HIDES_TENSOR[profile]
-    free = [i for i, name in enumerate(CONSTANTS) if hides or name != "tensor_hidden"]
+    fixed = {"tensor_hidden": not hides, "host_s": profile in COMPILED}
+    free = [i for i, name in enumerate(CONSTANTS) if not fixed.get(name)]
     limits = [(_PRIORS[name].least, _PRIORS[name].most) for name in CONSTANTS]
     spread = np.array([_PRIORS[name].spread for name in CONSTANTS])[free]
     low, high = np.array(limits).T[:, free]

@@ -9,7 +9,7 @@ steps (`benchmarks/plan_steps.py`) within physical limits: products are never fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import data
@@ -18,8 +18,8 @@ from ir.ops import Engine, OperatorEntry
 from topology.cluster import Chip
 
 __all__ = [
-    "AUTO", "GENERIC", "SoftwareProfile", "basis_notes", "is_basis_note", "kernel_class",
-    "software_names", "software_profile", "usual_software",
+    "AUTO", "COMPILED", "GENERIC", "SoftwareProfile", "basis_notes", "is_basis_note",
+    "kernel_class", "software_names", "software_profile", "usual_software",
 ]  # fmt: skip
 
 
@@ -78,6 +78,8 @@ _TARGETS: Mapping[str, Mapping[str, str]] = {
 }
 """By target and generation the software that runs its plans: torchtitan's runs are of Hopper."""
 _IDEAL = "ideal"
+COMPILED = frozenset(("maxtext", "mindspore", "mindformers"))
+"""Software that runs a step as one graph, so that the host issues no single operators."""
 
 
 AUTO = "auto"
@@ -126,7 +128,8 @@ def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
     generation = generation_of(chip.name, chip.family)
     for record, of in ((own, generation), (known["all"], generation), (known["all"], POOLED)):
         if of in record:
-            return SoftwareProfile(name, "" if of == POOLED else of, **record[of])
+            found = SoftwareProfile(name, "" if of == POOLED else of, **record[of])
+            return replace(found, host_s=0.0) if name in COMPILED else found
     raise ValueError(f"software profile {name!r} has no constants")
 
 
