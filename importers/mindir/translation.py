@@ -10,13 +10,12 @@ import numpy as np
 import onnx
 
 from importers.errors import ModelError
-from importers.mindir.calls import MindCall
 from importers.mindir.flattening import Flat, Group, Ref, Step, Value, live
 from importers.mindir.program import Opaque, Stored, TensorType
-from importers.mindir.table import table
 from importers.onnx_checks import check_dims
 from importers.onnx_values import Array
-from importers.traced.call import Argument
+from importers.traced.call import Argument, Call
+from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
 from importers.traced.writer import type_code
@@ -74,19 +73,18 @@ class _Translation(Translation):
         return self.values[value]
 
     def _step(self, step: Step, used: frozenset[int]) -> None:
-        entry = table().get(step.target)
+        entry = table(FrontEnd.MINDIR).get(step.target)
         results = tuple(
             None if kind is None else self._result(step, index, kind)
             for index, (_, kind) in enumerate(step.results)
         )
         arguments = self._arguments(step, entry)
-        call = MindCall(
+        call = Call(
             self.writer, step.name, step.target, cell_path(step.name), arguments, results, used,
             known=self.known,
         )  # fmt: skip
-        converter = None if entry is None else entry.convert
         values = [value for value, _ in step.results]
-        _name_nodes(call, self.write(call, converter, f"{DOMAIN}::{step.target}", values))
+        _name_nodes(call, self.write(call, entry, f"{DOMAIN}::{step.target}", values))
 
     def _result(self, step: Step, index: int, kind: TensorType) -> Tensor:
         name = f"{step.name}:{index}" if index else step.name
@@ -178,7 +176,7 @@ class _Translation(Translation):
         )
 
 
-def _name_nodes(call: MindCall, nodes: Sequence[onnx.NodeProto]) -> None:
+def _name_nodes(call: Call, nodes: Sequence[onnx.NodeProto]) -> None:
     """The node that makes the result has MindSpore's name, those on the way longer ones."""
     made = {tensor.name for tensor in call.made.values()}
     final = next((n for n in reversed(nodes) if made.intersection(n.output)), None)

@@ -104,8 +104,7 @@ class _Translation(Translation):
             raise ModelError(what, f"node {node.name!r}", self.again)
         named = arguments_of(entry, positional, arguments)
         call = Call(self.writer, node.name, node.target, node.scope, named, results, used)
-        converter = None if entry is None else entry.convert
-        self.write(call, converter, _unknown(node.target), node.results)
+        self.write(call, entry, _unknown(node.target), node.results)
         self._track_memory(node, call)
 
     def _argument(self, value: Value, node: Node) -> Argument:

@@ -54,14 +54,16 @@ class Call:
     """What the tracer noted of the results; None for what is no tensor."""
     used: frozenset[Int]
     """Results that somebody reads."""
+    known: Mapping[str, Argument] = field(default_factory=dict)
+    """Numbers of small constant tensors, by their names: a shape may be one."""
     made: dict[Int, Tensor] = field(default_factory=dict)
     """Tensors that hold the results."""
     _steps: Int = 0
 
     def get(self, name: str, default: Argument = None) -> Argument:
-        """An argument, the default where it is absent or None."""
+        """An argument, or the numbers of a constant in its place; the default where it is None."""
         value = self.arguments.get(name)
-        return default if value is None else value
+        return default if value is None else self.known.get(getattr(value, "name", ""), value)
 
     def has(self, name: str) -> bool:
         return self.arguments.get(name) is not None
@@ -95,7 +97,10 @@ class Call:
         return [v if isinstance(v, Tensor) else None for v in value]
 
     def int(self, name: str, default: Int | None = None) -> Int:
+        """A number, or a tuple of one."""
         value = self.get(name, default)
+        if isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
         if not isinstance(value, int):
             raise self.fault(f"its argument {name!r} is no integer")
         return int(value)
@@ -165,6 +170,15 @@ class Call:
         outputs = list(self.results[: count or len(self.results)])
         self.made.update({i: t for i, t in enumerate(outputs) if t is not None})
         self._add(kind, inputs, outputs, attributes)
+
+    def emit_as(
+        self, dtype: str, kind: str, inputs: Sequence[Tensor | None], **attributes: Attribute
+    ) -> None:
+        """As `emit`, of an operator that makes this type; a cast follows if need be."""
+        if self.result.dtype == dtype:
+            self.emit(kind, inputs, count=0, **attributes)
+        else:
+            self.finish(self.step(kind, inputs, self.result.dims, dtype, **attributes))
 
     def step(
         self,
@@ -239,7 +253,8 @@ class Call:
         self.alias(tensor if wanted is None else self.cast(tensor, wanted.dtype), index)
 
 
-Converter: TypeAlias = Callable[[Call], None]
+Converter: TypeAlias = Callable[[Any], None]
+"""What writes a call: a function of a `Call`, or of what a front end makes of one."""
 
 
 @parametrised
@@ -278,14 +293,15 @@ def _order(dtype: str) -> tuple[int, int]:
     return _category(dtype), dtype_bits(dtype)
 
 
-def convert(call: Call, converter: Converter | None, kind: str) -> None:
+def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str, str]) -> None:
     """Write the nodes of a call.
 
     Args:
         call: what is called, with what.
-        converter: its line in a table; `None` if no table has it.
+        converter: what writes it; None if no table has it.
         kind: name of the operator that stands for a call that cannot be said in ONNX, to be
             described with `--rule`.
+        own: what the tracer calls the arguments, by the names that the converter uses.
     """
     count = len(call.writer.graph.node)
     try:
@@ -296,7 +312,7 @@ def convert(call: Call, converter: Converter | None, kind: str) -> None:
         del call.writer.graph.node[count:]
         call.made.clear()
     attributes: dict[str, Any] = {
-        key: value
+        own.get(key, key): value
         for key, value in call.arguments.items()
         if isinstance(value, int | float | str) and key.isidentifier()
     }

@@ -1,20 +1,42 @@
-"""Tables of operators: a line has what is called with its arguments, and what writes it."""
+"""The table of operations: what tracers call, and the function that writes it in operators of ONNX.
+
+A function is entered once, with what each front end calls it. A line is one signature: names with
+spaces between them, each with its overloads in braces, and the arguments in their order, `as` what
+the function calls them. Lines are separated by semicolons:
+
+    mm bmm(self, mat2); matmul(self, other as mat2)
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
+from typing import TypeVar
 
 from importers.traced.call import Argument, Converter
 
-_LINE = re.compile(r"(?:(\w+)::)?(\w+)(?:\.(\{[\w,]*\}|\w+))?\(([\w, ]*)\)")
+_LINE = re.compile(r"([\w.:{}, ]+?)\(([\w, ]*)\)")
+_NAME = re.compile(r"(?:(\w+)::)?(\w+)(?:\.(\{[\w,]*\}|\w+))?")
+_Converter = TypeVar("_Converter", bound=Converter)
+
+
+class FrontEnd(StrEnum):
+    """Who traced a program."""
+
+    ATEN = "aten"
+    """PyTorch, by its schemas; `space::` stands before names of other namespaces than `aten`."""
+    MINDIR = "mindir"
+    """MindSpore, by its primitives."""
+    STABLEHLO = "stablehlo"
+    """JAX; names have their dialect in front: `chlo.erf`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of an operator."""
+    """What is known of a call."""
 
     names: Mapping[str, str]
     """Its arguments in order, and what the converter calls each."""
@@ -25,22 +47,63 @@ class Entry:
         return tuple(self.names)
 
 
-def entries(
-    tables: Iterable[Mapping[str, Converter]],
-) -> Iterator[tuple[str, str, tuple[str, ...], Entry]]:
-    """Namespace, name and overloads of every line, with its entry.
+_TABLES: dict[FrontEnd, dict[str, Entry]] = {each: {} for each in FrontEnd}
+
+
+def table(front_end: FrontEnd) -> Mapping[str, Entry]:
+    """Entries by target, as far as the modules that enter them are read."""
+    return MappingProxyType(_TABLES[front_end])
+
+
+def spelled(
+    *, aten: str = "", mindir: str = "", stablehlo: str = ""
+) -> Callable[[_Converter], _Converter]:
+    """Enter a function with the lines of each front end."""
+
+    def entered(convert: _Converter) -> _Converter:
+        enter(FrontEnd.ATEN, aten, convert)
+        enter(FrontEnd.MINDIR, mindir, convert)
+        enter(FrontEnd.STABLEHLO, stablehlo, convert)
+        return convert
+
+    return entered
+
+
+def enter(front_end: FrontEnd, lines: str, convert: Converter, arguments: str = "") -> None:
+    """Enter the lines of one front end.
 
     Args:
-        tables: what writes an operator by `space::name.{overload}(argument, argument as name)`.
+        front_end: whose names they are.
+        lines: as described above.
+        convert: what writes these calls.
+        arguments: of a line that has none.
+
+    Raises:
+        ValueError: a line that is none, or a target that is there already.
     """
-    for line, convert in ((line, c) for table in tables for line, c in table.items()):
-        match = _LINE.fullmatch(line)
+    found = _TABLES[front_end]
+    for line in filter(None, map(str.strip, lines.split(";"))):
+        match = _LINE.fullmatch(line if line.endswith(")") else f"{line}({arguments})")
         if match is None:
             raise ValueError(f"no line: {line}")
-        pairs = [p.split(" as ") for p in match[4].split(",") if p.strip()]
+        pairs = [p.split(" as ") for p in match[2].split(",") if p.strip()]
         names = {pair[0].strip(): pair[-1].strip() for pair in pairs}
-        overloads = tuple((match[3] or "default").strip("{}").split(","))
-        yield match[1] or "", match[2], overloads, Entry(MappingProxyType(names), convert)
+        for target in _targets(front_end, match[1]):
+            if target in found:
+                raise ValueError(f"{front_end} has {target} twice")
+            found[target] = Entry(MappingProxyType(names), convert)
+
+
+def _targets(front_end: FrontEnd, names: str) -> Iterator[str]:
+    for name in names.split():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"no name: {name}")
+        for overload in (match[3] or "").strip("{}").split(","):
+            if front_end is FrontEnd.ATEN:
+                yield f"{match[1] or 'aten'}.{match[2]}.{overload or 'default'}"
+            else:
+                yield f"{match[2]}.{overload}" if overload else match[2]
 
 
 def arguments_of(

@@ -9,7 +9,8 @@ import onnx
 
 from importers.errors import ModelError
 from importers.onnx import import_model
-from importers.traced.call import Call, Converter, Unmade, convert
+from importers.traced.call import Call, Unmade, convert
+from importers.traced.table import Entry
 from importers.traced.writer import Writer
 from ir.graph import OpGraph, Role, Tensor
 
@@ -104,18 +105,19 @@ class Translation:
         return self.values[value]
 
     def write(
-        self, call: Call, converter: Converter | None, kind: str, values: Sequence[str]
+        self, call: Call, entry: Entry | None, kind: str, values: Sequence[str]
     ) -> Sequence[onnx.NodeProto]:
         """Write the nodes of a call, and note what holds its results.
 
         Args:
             call: what is called, with what.
-            converter: its line in a table; None if no table has it.
+            entry: its line in the table; None if it has none.
             kind: name of the operator that stands for it where it has no equal.
             values: its results in the program, `""` for what is no tensor.
         """
         first = len(self.writer.graph.node)
-        convert(call, converter, kind)
+        own = {} if entry is None else {used: told for told, used in entry.names.items()}
+        convert(call, entry.convert if entry else None, kind, own)
         nodes = self.writer.graph.node[first:]
         self.becomes.setdefault(call.target, {}).update(dict.fromkeys(n.op_type for n in nodes))
         for index, value in enumerate(values):

@@ -11,9 +11,9 @@ import pytest
 from importers.errors import ModelError
 from importers.mindir.flattening import PASSED
 from importers.mindir.reading import constant_values, import_mindir, mindir_facts
-from importers.mindir.table import table
 from importers.mindir.translation import cell_path
 from importers.model_file import import_model_file, model_format
+from importers.traced.operations import FrontEnd, table
 from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import annotation
 from planner.constraints.operator_rules import annotated
@@ -115,7 +115,7 @@ def test_the_path_of_a_cell(name: str, path: str) -> None:
 
 
 def test_primitives_that_strategies_are_written_for_are_read() -> None:
-    missing = {name for name in PRIMITIVES.values() if name not in table()}
+    missing = {name for name in PRIMITIVES.values() if name not in table(FrontEnd.MINDIR)}
     assert missing <= PASSED
 
 
@@ -123,7 +123,7 @@ def test_arguments_stand_where_mindspore_has_them() -> None:
     """Of older primitives these are the tensors, the rest are attributes."""
     recorded = json.loads((DATA / "arguments.json").read_text())
     compared = 0
-    for name, entry in table().items():
+    for name, entry in table(FrontEnd.MINDIR).items():
         theirs = tuple(recorded.get(name, ()))
         count = min(len(theirs), len(entry.parameters))
         assert theirs[:count] == entry.parameters[:count], name

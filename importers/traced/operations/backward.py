@@ -3,56 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from importers.errors import UnsupportedError
-from importers.torch_export.aten_images import spread
-from importers.torch_export.aten_norms import counting
-from importers.torch_export.aten_products import flipped
-from importers.torch_export.aten_reductions import reduced
-from importers.traced.call import Call, Converter
+from importers.traced.call import Call, with_arguments
+from importers.traced.operations.images import spread
+from importers.traced.operations.losses import counting
+from importers.traced.operations.moves import expanded, reshaped, unsqueezed
+from importers.traced.operations.norms import check_channels_first
+from importers.traced.operations.products import flipped
+from importers.traced.operations.reductions import reduced
+from importers.traced.table import spelled
 from ir.graph import Tensor
 
 
-def _times(call: Call, left: Tensor, right: Tensor) -> Tensor:
+def times(call: Call, left: Tensor, right: Tensor) -> Tensor:
+    """A product, element by element."""
     dims = left.dims if len(left.dims) >= len(right.dims) else right.dims
     return call.step("Mul", [left, right], dims)
 
 
+@spelled(
+    aten="_softmax_backward_data(grad_output, output, dim, input_dtype)",
+    mindir="SoftmaxBackward(dout as grad_output, out as output, dim)",
+)
 def _softmax(call: Call) -> None:
     """`(g - sum(g * y)) * y`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
     axis = call.axis("dim", len(made.dims))
-    weighted = _times(call, gradient, made)
+    weighted = times(call, gradient, made)
     total = reduced(call, "ReduceSum", weighted, [axis])
-    call.emit("Sub", [weighted, _times(call, made, total)])
+    call.emit("Sub", [weighted, times(call, made, total)])
 
 
+@spelled(
+    aten="_log_softmax_backward_data(grad_output, output, dim, input_dtype)",
+    mindir="LogSoftmaxGrad(logits as output, grad as grad_output, axis as dim)",
+)
 def _log_softmax(call: Call) -> None:
     """`g - exp(y) * sum(g)`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
     axis = call.axis("dim", len(made.dims))
     total = reduced(call, "ReduceSum", gradient, [axis])
     chance = call.step("Exp", [made])
-    call.emit("Sub", [gradient, _times(call, chance, total)])
+    call.emit("Sub", [gradient, times(call, chance, total)])
 
 
+@spelled(
+    aten="tanh_backward(grad_output, output)",
+    mindir="TanhGrad(y as output, dy as grad_output)",
+)
 def _tanh(call: Call) -> None:
     """`g * (1 - y * y)`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
-    rest = call.step("Sub", [call.scalar(1.0, made.dtype), _times(call, made, made)], made.dims)
+    rest = call.step("Sub", [call.scalar(1.0, made.dtype), times(call, made, made)], made.dims)
     call.emit("Mul", [gradient, rest])
 
 
+@spelled(
+    aten="sigmoid_backward(grad_output, output)",
+    mindir="SigmoidGrad(y as output, dy as grad_output)",
+)
 def _sigmoid(call: Call) -> None:
     """`g * y * (1 - y)`."""
     gradient, made = call.tensor("grad_output"), call.tensor("output")
     rest = call.step("Sub", [call.scalar(1.0, made.dtype), made], made.dims)
-    call.emit("Mul", [gradient, _times(call, made, rest)])
+    call.emit("Mul", [gradient, times(call, made, rest)])
 
 
+@spelled(
+    aten="threshold_backward(grad_output, self, threshold)",
+    mindir="ReluGrad(y_backprop as grad_output, x as self)",
+)
 def _threshold(call: Call) -> None:
     """`g` where the operand was above."""
     gradient, value = call.tensor("grad_output"), call.tensor("self")
@@ -61,16 +83,23 @@ def _threshold(call: Call) -> None:
     call.emit("Where", [above, gradient, call.scalar(0.0, gradient.dtype)])
 
 
+@spelled(
+    aten="silu_backward(grad_output, self)",
+    mindir="SiLUGrad(dout as grad_output, x as self)",
+)
 def _silu(call: Call) -> None:
     """`g * s * (1 + x * (1 - s))` with `s` the sigmoid of `x`."""
     gradient, value = call.tensor("grad_output"), call.tensor("self")
     one = call.scalar(1.0, value.dtype)
     gate = call.step("Sigmoid", [value])
     rest = call.step("Sub", [one, gate], value.dims)
-    slope = call.step("Add", [_times(call, value, rest), one])
-    call.emit("Mul", [gradient, _times(call, gate, slope)])
+    slope = call.step("Add", [times(call, value, rest), one])
+    call.emit("Mul", [gradient, times(call, gate, slope)])
 
 
+@spelled(
+    aten="gelu_backward(grad_output, self, approximate)",
+)
 def _gelu(call: Call) -> None:
     """`g * (F + x * f)` with the normal distribution, or the derivative of its approximation."""
     gradient, value = call.tensor("grad_output"), call.tensor("self")
@@ -79,24 +108,28 @@ def _gelu(call: Call) -> None:
         return call.scalar(size, value.dtype)
 
     if call.text("approximate", "none") == "tanh":
-        square = _times(call, value, value)
-        inner = call.step("Add", [_times(call, square, number(0.044715)), number(1.0)])
+        square = times(call, value, value)
+        inner = call.step("Add", [times(call, square, number(0.044715)), number(1.0)])
         root = math.sqrt(2 / math.pi)
-        arc = call.step("Tanh", [_times(call, _times(call, value, inner), number(root))])
-        half = _times(call, call.step("Add", [arc, number(1.0)]), number(0.5))
-        rest = call.step("Sub", [number(1.0), _times(call, arc, arc)], value.dims)
-        slope = call.step("Add", [_times(call, square, number(3 * 0.044715)), number(1.0)])
-        steep = _times(call, _times(call, rest, slope), number(0.5 * root))
-        total = call.step("Add", [half, _times(call, value, steep)])
+        arc = call.step("Tanh", [times(call, times(call, value, inner), number(root))])
+        half = times(call, call.step("Add", [arc, number(1.0)]), number(0.5))
+        rest = call.step("Sub", [number(1.0), times(call, arc, arc)], value.dims)
+        slope = call.step("Add", [times(call, square, number(3 * 0.044715)), number(1.0)])
+        steep = times(call, times(call, rest, slope), number(0.5 * root))
+        total = call.step("Add", [half, times(call, value, steep)])
     else:
-        error = call.step("Erf", [_times(call, value, number(math.sqrt(0.5)))])
-        below = _times(call, call.step("Add", [error, number(1.0)]), number(0.5))
-        power = call.step("Exp", [_times(call, _times(call, value, value), number(-0.5))])
-        density = _times(call, power, number(1 / math.sqrt(2 * math.pi)))
-        total = call.step("Add", [below, _times(call, value, density)])
+        error = call.step("Erf", [times(call, value, number(math.sqrt(0.5)))])
+        below = times(call, call.step("Add", [error, number(1.0)]), number(0.5))
+        power = call.step("Exp", [times(call, times(call, value, value), number(-0.5))])
+        density = times(call, power, number(1 / math.sqrt(2 * math.pi)))
+        total = call.step("Add", [below, times(call, value, density)])
     call.emit("Mul", [gradient, total])
 
 
+@spelled(
+    aten="native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight,"
+    "bias, output_mask)",
+)
 def _layer_norm(call: Call) -> None:
     """With `u = (x - mean) * rstd` and `h = g * w`, of the operand
     `(h - mean(h) - u * mean(h * u)) * rstd`, of the weight `sum(g * u)`, of the bias `sum(g)`.
@@ -104,15 +137,15 @@ def _layer_norm(call: Call) -> None:
     gradient, value = call.tensor("grad_out"), call.tensor("input")
     rank, inner = len(value.dims), len(call.ints("normalized_shape"))
     mean, rstd = call.tensor("mean"), call.tensor("rstd")
-    unit = _times(call, call.step("Sub", [value, mean]), rstd)
+    unit = times(call, call.step("Sub", [value, mean]), rstd)
     weight = call.optional("weight")
     if call.wants(0):
-        scaled = gradient if weight is None else _times(call, gradient, weight)
+        scaled = gradient if weight is None else times(call, gradient, weight)
         axes = list(range(rank - inner, rank))
-        call.alias(_times(call, _centred(call, scaled, unit, axes), rstd))
+        call.alias(times(call, _centred(call, scaled, unit, axes), rstd))
     outer = list(range(rank - inner))
     if call.wants(1):
-        call.alias(_over(call, _times(call, gradient, unit), outer), 1)
+        call.alias(_over(call, times(call, gradient, unit), outer), 1)
     if call.wants(2):
         call.alias(_over(call, gradient, outer), 2)
 
@@ -120,8 +153,8 @@ def _layer_norm(call: Call) -> None:
 def _centred(call: Call, value: Tensor, unit: Tensor, axes: list[int]) -> Tensor:
     """`h - mean(h) - u * mean(h * u)`."""
     first = reduced(call, "ReduceMean", value, axes)
-    second = reduced(call, "ReduceMean", _times(call, value, unit), axes)
-    return call.step("Sub", [call.step("Sub", [value, first]), _times(call, unit, second)])
+    second = reduced(call, "ReduceMean", times(call, value, unit), axes)
+    return call.step("Sub", [call.step("Sub", [value, first]), times(call, unit, second)])
 
 
 def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
@@ -129,6 +162,10 @@ def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
     return call.step("ReduceSum", [value, call.shape(axes)], dims, keepdims=0)
 
 
+@spelled(
+    aten="native_batch_norm_backward(grad_out, input, weight, running_mean, running_var,"
+    "save_mean, save_invstd, train, eps, output_mask)",
+)
 def _batch_norm(call: Call) -> None:
     """As a layer normalisation, over all but the channels, with statistics of the batch."""
     gradient, value = call.tensor("grad_out"), call.tensor("input")
@@ -138,31 +175,36 @@ def _batch_norm(call: Call) -> None:
     row = (1, value.dims[1], *[1] * (len(value.dims) - 2))
 
     def wide(name: str) -> Tensor:
-        return call.step("Reshape", [call.tensor(name), call.shape(row)], row)
+        return reshaped(call, call.tensor(name), row)
 
     rstd = wide("save_invstd")
-    unit = _times(call, call.step("Sub", [value, wide("save_mean")]), rstd)
+    unit = times(call, call.step("Sub", [value, wide("save_mean")]), rstd)
     if call.wants(0):
-        scaled = _times(call, gradient, wide("weight")) if call.has("weight") else gradient
-        call.alias(_times(call, _centred(call, scaled, unit, axes), rstd))
+        scaled = times(call, gradient, wide("weight")) if call.has("weight") else gradient
+        call.alias(times(call, _centred(call, scaled, unit, axes), rstd))
     if call.wants(1):
-        call.alias(_over(call, _times(call, gradient, unit), axes), 1)
+        call.alias(_over(call, times(call, gradient, unit), axes), 1)
     if call.wants(2):
         call.alias(_over(call, gradient, axes), 2)
 
 
+@spelled(
+    aten="embedding_dense_backward(grad_output, indices, num_weights, padding_idx,"
+    "scale_grad_by_freq)",
+)
 def _embedding(call: Call) -> None:
     """Rows of the gradient added up by index."""
     gradient, index = call.tensor("grad_output"), call.tensor("indices")
     dims = call.result.dims
-    zeros = call.step(
-        "Expand", [call.scalar(0.0, gradient.dtype), call.shape(dims)], dims, gradient.dtype
-    )
-    rank = len(index.dims)
-    places = call.step("Unsqueeze", [index, call.shape([rank])], (*index.dims, 1))
+    zeros = expanded(call, call.scalar(0.0, gradient.dtype), dims)
+    places = unsqueezed(call, index, len(index.dims))
     call.emit("ScatterND", [zeros, places, gradient], reduction="add")
 
 
+@spelled(
+    aten="convolution_backward(grad_output, input, weight, bias_sizes, stride, padding,"
+    "dilation, transposed, output_padding, groups, output_mask)",
+)
 def _convolution(call: Call) -> None:
     """Of the operand the transposed convolution; of the weight a convolution of the operand with
     the gradient, batch and channels exchanged; of the bias a sum.
@@ -233,6 +275,9 @@ def _exchanged(call: Call, value: Tensor) -> Tensor:
     return call.step("Transpose", [value], tuple(value.dims[p] for p in perm), perm=perm)
 
 
+@spelled(
+    aten="linear_backward(self, grad_output, weight, output_mask)",
+)
 def _linear(call: Call) -> None:
     """`linear_backward`: of the operand, the weight and the bias."""
     value, gradient, weight = (call.tensor(n) for n in ("self", "grad_output", "weight"))
@@ -241,20 +286,22 @@ def _linear(call: Call) -> None:
     if call.wants(0):
         call.alias(call.step("MatMul", [gradient, weight], value.dims))
     if call.wants(1):
-        left = call.step("Reshape", [gradient, call.shape(flat)], flat)
-        right = call.step("Reshape", [value, call.shape(rows)], rows)
+        left, right = reshaped(call, gradient, flat), reshaped(call, value, rows)
         call.alias(call.step("MatMul", [flipped(call, left), right], weight.dims), 1)
     if call.wants(2):
         call.alias(_over(call, gradient, list(range(len(gradient.dims) - 1))), 2)
 
 
+@spelled(
+    aten="nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index,"
+    "total_weight)",
+)
 def _likelihood(call: Call) -> None:
     """`-g` at the class of each row that counts, over their number for a mean."""
     value, target = call.tensor("self"), call.tensor("target")
     each, reduction = call.tensor("grad_output"), call.int("reduction", 1)
     if len(value.dims) != 2 or call.has("weight") or reduction == 0:
         raise UnsupportedError(call.target)
-    column = (value.dims[0], 1)
     counted, rows = counting(call, target)
     if reduction == 1:
         each = call.step("Div", [each, rows], each.dims)
@@ -263,77 +310,48 @@ def _likelihood(call: Call) -> None:
     share = call.step("Where", [counted, each, zero], target.dims, value.dtype)
     safe = call.step("Where", [counted, target, call.scalar(0, target.dtype)], target.dims,
                      target.dtype)  # fmt: skip
-    places, updates = (call.step("Unsqueeze", [t, call.shape([1])], column) for t in (safe, share))
-    zeros = call.step("Expand", [zero, call.shape(value.dims)], value.dims)
+    places, updates = (unsqueezed(call, t, 1) for t in (safe, share))
+    zeros = expanded(call, zero, value.dims)
     call.emit("ScatterElements", [zeros, places, updates], axis=1, reduction="add")
 
 
+@spelled(
+    aten="mse_loss_backward(grad_output, self, target, reduction)",
+)
 def _squared_error(call: Call) -> None:
     """`2 * g * (x - y)`, over their number for a mean."""
     value, target = call.tensor("self"), call.tensor("target")
     share = 2.0 / math.prod(value.dims) if call.int("reduction", 1) == 1 else 2.0
     rest = call.step("Sub", [value, target])
-    call.emit("Mul", [_times(call, rest, call.scalar(share, value.dtype)),
+    call.emit("Mul", [times(call, rest, call.scalar(share, value.dtype)),
                       call.tensor("grad_output")])  # fmt: skip
 
 
+@spelled(
+    aten="leaky_relu_backward(grad_output, self, negative_slope, self_is_result)",
+)
 def _leaky(call: Call) -> None:
     """`g`, times the slope where the operand was negative."""
     gradient, value = call.tensor("grad_output"), call.tensor("self")
     above = call.step("Greater", [value, call.scalar(0.0, value.dtype)], dtype="bool")
     slope = call.scalar(call.float("negative_slope", 0.01), value.dtype)
-    call.emit("Where", [above, gradient, _times(call, gradient, slope)])
+    call.emit("Where", [above, gradient, times(call, gradient, slope)])
 
 
+@spelled(
+    aten="native_dropout_backward(grad_output, mask, scale)",
+)
 def _dropout(call: Call) -> None:
     """`g` where nothing was dropped, scaled as the result was."""
     gradient = call.tensor("grad_output")
     mask = call.cast(call.tensor("mask"), gradient.dtype)
-    call.emit("Mul", [gradient, _times(call, mask, call.scalar(call.float("scale", 1.0),
+    call.emit("Mul", [gradient, times(call, mask, call.scalar(call.float("scale", 1.0),
                                                               gradient.dtype))])  # fmt: skip
 
 
-def _attention(call: Call) -> None:
-    """With `P` the chances: of the values `P' g`, of the scores `P * (g v' - sum(g * y))`, and from
-    these of the queries and keys. Source: Dao et al., FlashAttention, arXiv 2205.14135, section 3.
-    """
-    query, key, value = (call.tensor(n) for n in ("query", "key", "value"))
-    gradient = next(call.tensor(n) for n in ("grad_out", "grad_out_") if call.has(n))
-    if len(query.dims) != 4 or query.dims[:2] != key.dims[:2]:
-        raise UnsupportedError(call.target)
-    scale = call.scalar(call.float("scale", query.dims[-1] ** -0.5), query.dtype)
-    square = (*query.dims[:3], key.dims[2])
-    scores = call.step("MatMul", [query, flipped(call, key)], square)
-    scores = _times(call, scores, scale)
-    mask = _seen(call, square)
-    if mask is not None:
-        scores = call.step("Add", [scores, mask], square)
-    chance = call.step("Softmax", [scores], axis=3)
-    if call.wants(2):
-        call.alias(call.step("MatMul", [flipped(call, chance), gradient], value.dims), 2)
-    spread_ = call.step("MatMul", [gradient, flipped(call, value)], square)
-    total = reduced(call, "ReduceSum", _times(call, gradient, call.tensor("out")), [3])
-    back = _times(call, chance, call.step("Sub", [spread_, total]))
-    back = _times(call, back, scale)
-    if call.wants(0):
-        call.alias(call.step("MatMul", [back, key], query.dims))
-    if call.wants(1):
-        call.alias(call.step("MatMul", [flipped(call, back), query], key.dims), 1)
-
-
-def _seen(call: Call, square: tuple[int, ...]) -> Tensor | None:
-    """What is added to the scores."""
-    given = next((call.optional(n) for n in ("attn_mask", "attn_bias") if call.has(n)), None)
-    if not call.flag("is_causal"):
-        return given
-    if given is not None:
-        raise UnsupportedError(call.target)
-    rows = square[-2:]
-    hidden = call.scalar(-math.inf, call.tensor("query").dtype)
-    full = call.step("Expand", [hidden, call.shape(rows)], rows)
-    return call.step("Trilu", [full, call.writer.constant(1, "int64")], upper=1)
-
-
+@spelled(
+    aten="sum_to_size(self, size)",
+)
 def _sum_to(call: Call) -> None:
     """`sum_to_size`: back to dims that were stretched."""
     value, dims = call.tensor("self"), call.result.dims
@@ -346,37 +364,16 @@ def _sum_to(call: Call) -> None:
     call.emit("Reshape", [total, call.shape(dims)])
 
 
-BACKWARD: Mapping[str, Converter] = MappingProxyType(
-    {
-        "_softmax_backward_data(grad_output, output, dim, input_dtype)": _softmax,
-        "_log_softmax_backward_data(grad_output, output, dim, input_dtype)": _log_softmax,
-        "tanh_backward(grad_output, output)": _tanh,
-        "sigmoid_backward(grad_output, output)": _sigmoid,
-        "threshold_backward(grad_output, self, threshold)": _threshold,
-        "silu_backward(grad_output, self)": _silu,
-        "gelu_backward(grad_output, self, approximate)": _gelu,
-        "native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, "
-        "output_mask)": _layer_norm,
-        "native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, "
-        "save_invstd, train, eps, output_mask)": _batch_norm,
-        "embedding_dense_backward(grad_output, indices, num_weights, padding_idx, "
-        "scale_grad_by_freq)": _embedding,
-        "convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation, "
-        "transposed, output_padding, groups, output_mask)": _convolution,
-        "linear_backward(self, grad_output, weight, output_mask)": _linear,
-        "nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, "
-        "total_weight)": _likelihood,
-        "mse_loss_backward(grad_output, self, target, reduction)": _squared_error,
-        "leaky_relu_backward(grad_output, self, negative_slope, self_is_result)": _leaky,
-        "native_dropout_backward(grad_output, mask, scale)": _dropout,
-        "_scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, "
-        "logsumexp, dropout_p, is_causal, attn_mask, scale)": _attention,
-        "_scaled_dot_product_flash_attention_backward(grad_out, query, key, value, out, logsumexp, "
-        "cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, "
-        "scale)": _attention,
-        "_scaled_dot_product_efficient_attention_backward(grad_out_, query, key, value, attn_bias, "
-        "out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask, is_causal, scale)":
-            _attention,
-        "sum_to_size(self, size)": _sum_to,
-    }
-)  # fmt: skip
+@spelled(mindir="BiasAddGrad(dout as grad_output, data_format)")
+def _bias(call: Call) -> None:
+    """The sum over all but the channels."""
+    value = call.tensor("grad_output")
+    check_channels_first(call)
+    axes = [axis for axis in range(len(value.dims)) if axis != 1]
+    call.emit("ReduceSum", [value, call.shape(axes)], keepdims=0)
+
+
+spelled(mindir="GeLUGrad(dy as grad_output, x as self, y as output)")(
+    with_arguments(_gelu, approximate="tanh")
+)
+spelled(mindir="SoftmaxGrad(y as output, dy as grad_output)")(with_arguments(_softmax, dim=-1))

@@ -1,0 +1,376 @@
+"""Element-wise operators."""
+
+from __future__ import annotations
+
+import math
+
+from importers.errors import UnsupportedError
+from importers.parameters import parametrised
+from importers.traced.call import Call, ElementType, promoted, with_arguments
+from importers.traced.table import spelled
+from ir.graph import Tensor
+
+_FLAGS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
+"""Operators of flags that mean the same."""
+
+
+def _emit(call: Call, kind: str, *names: str) -> None:
+    """An operator of these arguments, in the type of the result."""
+    dtype = call.result.dtype
+    own = _FLAGS.get(kind, kind) if dtype == "bool" else kind
+    call.emit(own, [call.operand(name, dtype) for name in names])
+
+
+@parametrised
+def one(call: Call, /, kind: str, **attributes: float) -> None:
+    """One operand, in the type of the result."""
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    call.emit(kind, [value], count=0, **attributes)
+
+
+@parametrised
+def test(call: Call, kind: str) -> None:
+    """One operand of any type, a flag as result."""
+    call.emit(kind, [call.tensor("self")])
+
+
+@parametrised
+def pair(call: Call, kind: str) -> None:
+    """Two operands in the type of the result."""
+    _emit(call, kind, "self", "other")
+
+
+@parametrised
+def chain(call: Call, *kinds: str) -> None:
+    """Operators of one operand, one behind the other."""
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    for kind in kinds[:-1]:
+        value = call.step(kind, [value])
+    call.emit(kinds[-1], [value])
+
+
+@parametrised
+def compared(call: Call, kind: str, *, negated: bool = False) -> None:
+    """Two operands in the type that both fit in."""
+    dtype = promoted([call.get("self"), call.get("other")])
+    operands = [call.operand("self", dtype), call.operand("other", dtype)]
+    if negated:
+        equal = call.step(kind, operands, call.result.dims, "bool")
+        call.emit("Not", [equal])
+    else:
+        call.emit(kind, operands)
+
+
+@parametrised
+def logical(call: Call, kind: str) -> None:
+    """One or two flags."""
+    names = [n for n in ("self", "other") if n in call.arguments]
+    call.emit(kind, [call.operand(n, "bool") for n in names])
+
+
+@parametrised
+def bitwise(call: Call, kind: str) -> None:
+    """One or two operands; flags have logical operators of their own."""
+    dtype = call.result.dtype
+    operands = [call.operand(n, dtype) for n in ("self", "other") if n in call.arguments]
+    call.emit(kind.removeprefix("Bitwise") if dtype == "bool" else kind, operands)
+
+
+_PAIR = "input as self, other"
+
+_ROOT = chain("Sqrt", "Reciprocal")
+spelled(aten="rsqrt(self)", mindir="Rsqrt(input as self)")(_ROOT)
+spelled(aten="ne.{Tensor,Scalar}(self, other)", mindir=f"NotEqual({_PAIR})")(
+    compared("Equal", negated=True)
+)
+spelled(mindir="Round(input as self, decimals)")(one("Round"))
+
+
+@spelled(aten="square(self)", mindir="Square(input as self)", stablehlo="chlo.square(self)")
+def _square(call: Call) -> None:
+    call.emit("Mul", [call.tensor("self"), call.tensor("self")])
+
+
+@parametrised
+def _scaled(call: Call, kind: str) -> None:
+    """Two operands, the second one times `alpha`."""
+    dtype, alpha = call.result.dtype, call.get("alpha", 1)
+    other = call.operand("other", dtype)
+    if alpha != 1:
+        other = call.step("Mul", [other, call.scalar(alpha, dtype)], other.dims)
+    if not isinstance(call.get("other"), Tensor) and call.get("other") == 0:
+        call.finish(call.tensor("self"))
+    else:
+        own = _FLAGS.get(kind, kind) if dtype == "bool" else kind
+        call.emit(own, [call.operand("self", dtype), other])
+
+
+spelled(
+    aten="add.{Tensor,Scalar}(self, other, alpha)",
+    mindir=f"Add({_PAIR}); AddExt AddScalar({_PAIR}, alpha)",
+    stablehlo="stablehlo.add(self, other)",
+)(_scaled("Add"))
+spelled(
+    aten="sub.{Tensor,Scalar}(self, other, alpha)",
+    mindir=f"Sub({_PAIR}); SubExt SubScalar({_PAIR}, alpha)",
+    stablehlo="stablehlo.subtract(self, other)",
+)(_scaled("Sub"))
+
+
+@spelled(aten="rsub.{Tensor,Scalar}(self, other, alpha)")
+def _reversed(call: Call) -> None:
+    dtype = call.result.dtype
+    other, alpha = call.operand("other", dtype), call.get("alpha", 1)
+    own = call.operand("self", dtype)
+    if alpha != 1:
+        own = call.step("Mul", [own, call.scalar(alpha, dtype)])
+    call.emit("Sub", [other, own])
+
+
+@spelled(
+    aten="div.{Tensor,Scalar} true_divide.Tensor(self, other);"
+    "div.{Tensor_mode,Scalar_mode}(self, other, rounding_mode)",
+    mindir=f"Div Divs({_PAIR}); RealDiv(x as self, y as other)",
+    stablehlo="stablehlo.divide(self, other)",
+)
+def _divide(call: Call) -> None:
+    dtype, mode = call.result.dtype, call.text("rounding_mode", "")
+    operands = [call.operand("self", dtype), call.operand("other", dtype)]
+    if "float" not in dtype or not mode:
+        call.emit("Div", operands)
+        return
+    quotient = call.step("Div", operands, call.result.dims)
+    if mode == "floor":
+        call.emit("Floor", [quotient])
+    else:
+        size = call.step("Floor", [call.step("Abs", [quotient])])
+        call.emit("Mul", [call.step("Sign", [quotient]), size])
+
+
+spelled(
+    aten="floor_divide.{default,Scalar}(self, other)",
+    mindir=f"FloorDiv FloorDivScalar({_PAIR})",
+)(with_arguments(_divide, rounding_mode="floor"))
+
+
+@spelled(mindir="DivNoNan(x1 as self, x2 as other)")
+def _divide_or_zero(call: Call) -> None:
+    """Zero where the divisor is."""
+    dtype = call.result.dtype
+    left, right = call.operand("self", dtype), call.operand("other", dtype)
+    zero = call.scalar(0, dtype)
+    nothing = call.step("Equal", [right, zero], right.dims, "bool")
+    whole = call.step("Div", [left, right], call.result.dims)
+    call.emit("Where", [nothing, zero, whole])
+
+
+@spelled(
+    aten="remainder.{Tensor,Scalar}(self, other)",
+    mindir=f"RemainderTensorTensor RemainderTensorScalar({_PAIR}); FloorMod(x as self, y as other)",
+)
+def _remainder(call: Call) -> None:
+    """With the sign of the divisor."""
+    dtype = call.result.dtype
+    left, right = call.operand("self", dtype), call.operand("other", dtype)
+    if "float" not in dtype:
+        call.emit("Mod", [left, right], fmod=0)
+        return
+    whole = call.step("Floor", [call.step("Div", [left, right], call.result.dims)])
+    call.emit("Sub", [left, call.step("Mul", [whole, right])])
+
+
+@spelled(
+    aten="fmod.{Tensor,Scalar}(self, other)",
+    mindir="Mod(x as self, y as other)",
+    stablehlo="stablehlo.remainder(self, other)",
+)
+def _c_remainder(call: Call) -> None:
+    """With the sign of the dividend."""
+    dtype = call.result.dtype
+    call.emit("Mod", [call.operand("self", dtype), call.operand("other", dtype)], fmod=1)
+
+
+@spelled(
+    aten="pow.{Tensor_Scalar,Tensor_Tensor,Scalar}(self, exponent)",
+    mindir="Pow PowTensorScalar PowScalarTensor(input as self, exponent)",
+)
+def power(call: Call) -> None:
+    """One operand to the power of the other."""
+    _emit(call, "Pow", "self", "exponent")
+
+
+@spelled(mindir="SquaredDifference(x as self, y as other)")
+def _squared_difference(call: Call) -> None:
+    dtype = call.result.dtype
+    operands = [call.operand("self", dtype), call.operand("other", dtype)]
+    rest = call.step("Sub", operands, call.result.dims)
+    call.emit("Mul", [rest, rest])
+
+
+@spelled(mindir="AddN(x as self); AccumulateNV2(inputs as self)")
+def _sum(call: Call) -> None:
+    """Of all tensors of a tuple."""
+    call.emit("Sum", call.tensors("self"))
+
+
+@spelled(
+    aten="to.dtype(self, dtype, non_blocking, copy, memory_format);"
+    "to.device(self, device, dtype, non_blocking, copy, memory_format);"
+    "to.dtype_layout(self, dtype, layout, device, pin_memory);"
+    "to.other(self, other, non_blocking, copy, memory_format);"
+    "_to_copy(self, dtype, layout, device, pin_memory); type_as(self, other)",
+    mindir="Cast(input_x as self, dtype); ToDtype(input as self, dtype, non_blocking, copy)",
+    stablehlo="stablehlo.convert(self)",
+)
+def _cast(call: Call) -> None:
+    """In the type that the tracer notes."""
+    call.finish(call.tensor(next(iter(call.arguments))))
+
+
+@spelled(aten="prims::convert_element_type(a, dtype)")
+def _convert_type(call: Call) -> None:
+    if not isinstance(call.get("dtype"), ElementType):
+        raise call.fault("it names no element type")
+    call.finish(call.tensor("a"))
+
+
+@spelled(
+    aten="clone contiguous(self, memory_format); requires_grad_(self, requires_grad);"
+    "detach alias lift_fresh_copy lift_fresh detach_copy alias_copy(self)",
+    stablehlo="stablehlo.reduce_precision sdy.sharding_constraint(self)",
+)
+def _same(call: Call) -> None:
+    call.alias(call.tensor(next(iter(call.arguments))))
+
+
+@spelled(
+    aten="where.{self,ScalarSelf,ScalarOther,Scalar}(condition, self, other)",
+    mindir="Select(condition, input as self, other)",
+)
+def _where(call: Call) -> None:
+    dtype = call.result.dtype
+    condition = call.operand("condition", "bool")
+    call.emit("Where", [condition, call.operand("self", dtype), call.operand("other", dtype)])
+
+
+@spelled(
+    aten="masked_fill.{Scalar,Tensor}(self, mask, value)",
+    mindir="MaskedFill(input_x as self, mask, value); MaskedFillScalar(input as self, mask, value)",
+)
+def _fill_masked(call: Call) -> None:
+    dtype = call.result.dtype
+    mask = call.operand("mask", "bool")
+    call.emit("Where", [mask, call.operand("value", dtype), call.operand("self", dtype)])
+
+
+@spelled(
+    aten="clamp.{default,Tensor} clip.{default,Tensor}(self, min, max);"
+    "clamp_min.{default,Tensor}(self, min); clamp_max.{default,Tensor}(self, max)",
+    mindir="ClampScalar ClampTensor(input as self, min, max)",
+)
+def _clamp(call: Call) -> None:
+    """Between two numbers or tensors, either of which may be absent."""
+    dtype = call.result.dtype
+    value = call.cast(call.tensor("self"), dtype)
+    bounds = [call.operand(n, dtype) if call.has(n) else None for n in ("min", "max")]
+    if any(b is not None and b.dims for b in bounds):
+        for kind, bound in zip(("Max", "Min"), bounds, strict=True):
+            if bound is not None:
+                value = call.step(kind, [value, bound], call.result.dims)
+        call.finish(value)
+    else:
+        call.emit("Clip", [value, *bounds])
+
+
+@spelled(
+    aten="log1p(self)", mindir="Log1p(input as self)", stablehlo="stablehlo.log_plus_one(self)"
+)
+def _log_of_more(call: Call) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    call.emit("Log", [call.step("Add", [value, call.scalar(1.0, value.dtype)])])
+
+
+@spelled(aten="expm1(self)", mindir="Expm1(input as self)")
+def _power_less_one(call: Call) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    less = call.scalar(-1.0, value.dtype)
+    call.emit("Add", [call.step("Exp", [value]), less])
+
+
+@parametrised
+def _logarithm(call: Call, base: float) -> None:
+    value = call.cast(call.tensor("self"), call.result.dtype)
+    log = call.step("Log", [value])
+    call.emit("Mul", [log, call.scalar(1 / math.log(base), value.dtype)])
+
+
+spelled(aten="log2(self)", mindir="Log2(input as self)")(_logarithm(2.0))
+spelled(aten="log10(self)", mindir="Log10(input as self)")(_logarithm(10.0))
+
+
+@parametrised
+def _combined(call: Call, first: str, second: str) -> None:
+    """`self + value * (tensor1 op tensor2)`."""
+    dtype = call.result.dtype
+    operands = [call.operand("tensor1", dtype), call.operand("tensor2", dtype)]
+    made = call.step(second, operands, call.result.dims)
+    value = call.get("value", 1)
+    if value != 1:
+        made = call.step("Mul", [made, call.scalar(value, dtype)])
+    call.emit(first, [call.operand("self", dtype), made])
+
+
+spelled(
+    aten="addcmul(self, tensor1, tensor2, value)",
+    mindir="Addcmul AddcmulExt(input as self, tensor1, tensor2, value)",
+)(_combined("Add", "Mul"))
+spelled(
+    aten="addcdiv(self, tensor1, tensor2, value)",
+    mindir="Addcdiv AddcdivExt(input as self, tensor1, tensor2, value)",
+)(_combined("Add", "Div"))
+
+
+@spelled(
+    aten="lerp.{Scalar,Tensor}(self, end, weight)",
+    mindir="Lerp LerpScalar(input as self, end, weight)",
+)
+def _interpolated(call: Call) -> None:
+    """`self + weight * (end - self)`."""
+    dtype = call.result.dtype
+    start, end = call.operand("self", dtype), call.operand("end", dtype)
+    step = call.step("Sub", [end, start], call.result.dims)
+    part = call.step("Mul", [step, call.operand("weight", dtype)], call.result.dims)
+    call.emit("Add", [start, part])
+
+
+@spelled(aten="nan_to_num(self, nan, posinf, neginf)")
+def _nan_to_num(call: Call) -> None:
+    value = call.tensor("self")
+    zero = call.scalar(call.float("nan", 0.0), value.dtype)
+    bad = call.step("IsNaN", [value], dtype="bool")
+    call.emit("Where", [bad, zero, value])
+
+
+@parametrised
+def _finite(call: Call, *kinds: str) -> None:
+    """Neither infinite nor undefined."""
+    value = call.tensor("self")
+    bad = [call.step(kind, [value], dtype="bool") for kind in kinds]
+    call.emit("Not", [call.step("Or", bad)])
+
+
+spelled(mindir="IsFinite(input as self)")(_finite("IsNaN", "IsInf"))
+spelled(stablehlo="stablehlo.is_finite(self)")(_finite("IsInf", "IsNaN"))
+
+
+@parametrised
+def _shift(call: Call, direction: str) -> None:
+    """Of bits; only numbers without a sign have it."""
+    value = call.tensor("self")
+    if not value.dtype.startswith("uint"):
+        raise UnsupportedError(call.target)
+    call.emit("BitShift", [value, call.tensor("other")], direction=direction)
+
+
+spelled(stablehlo="stablehlo.shift_left(self, other)")(_shift("LEFT"))
+spelled(stablehlo="stablehlo.shift_right_logical(self, other)")(_shift("RIGHT"))
