@@ -109,11 +109,6 @@ def _pad(work: Emission, step: Step) -> None:
     work.node(step, "Pad", [value, work.constant(step.attributes["pads"], "int64"), fill])
 
 
-def _cast(work: Emission, step: Step) -> None:
-    to = type_code(str(step.attributes["to"]))
-    work.node(step, "Cast", [work.held(step.inputs[0])], to=to)
-
-
 def _wide_places(work: Emission, step: Step) -> None:
     """Places as 64-bit numbers, which these operators ask for."""
     inputs = [work.held(n) for n in step.inputs]
@@ -129,7 +124,7 @@ def _wide_places(work: Emission, step: Step) -> None:
 _WRITTEN: Mapping[str, Callable[[Emission, Step], None]] = MappingProxyType(
     {
         "Reshape": _reshape, "Expand": _expand, "Rsqrt": _rsqrt, "Erfc": _erfc, "Pad": _pad,
-        "Cast": _cast, "GatherND": _wide_places, "ScatterND": _wide_places,
+        "GatherND": _wide_places, "ScatterND": _wide_places,
         "Slice": _lists("starts", "ends", "axes", "steps"),
         **dict.fromkeys(
             ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"), _lists("axes")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from importers.errors import ModelError, UnsupportedError
 from importers.parameters import parametrised
-from importers.traced.writer import Attribute, Writer, type_code
+from importers.traced.writer import Attribute, Builder, type_code
 from ir.dtypes import dtype_bits
 from ir.graph import Tensor
 
@@ -42,7 +42,7 @@ Argument: TypeAlias = (
 class Call:
     """A call in the program, and the ONNX nodes that it becomes."""
 
-    writer: Writer
+    writer: Builder
     name: str
     target: str
     """What is called, as the program has it: `"aten.add.Tensor"`."""
@@ -54,6 +54,9 @@ class Call:
     """What the tracer noted of the results; None for what is no tensor."""
     used: frozenset[Int]
     """Results that somebody reads."""
+    where: str = ""
+    again: str = "export the program again"
+    """Where the call stands and what mends it, for messages; the first by its name unless told."""
     known: Mapping[str, Argument] = field(default_factory=dict)
     """Numbers of small constant tensors, by their names: a shape may be one."""
     made: dict[Int, Tensor] = field(default_factory=dict)
@@ -155,8 +158,8 @@ class Call:
     def fault(self, what: str) -> ModelError:
         return ModelError(
             f"the call does not fit its operator: {what}",
-            f"{self.target} {self.name!r}",
-            "export the program again",
+            f"{self.target}, {self.where}" if self.where else f"{self.target} {self.name!r}",
+            self.again,
         )
 
     def alias(self, tensor: Tensor, index: Int = 0) -> None:
@@ -167,9 +170,8 @@ class Call:
         self, kind: str, inputs: Sequence[Tensor | None], *, count: Int = 0, **attributes: Attribute
     ) -> None:
         """A node that makes the results, the first `count` of them if told."""
-        outputs = list(self.results[: count or len(self.results)])
-        self.made.update({i: t for i, t in enumerate(outputs) if t is not None})
-        self._add(kind, inputs, outputs, attributes)
+        made = self._add(kind, inputs, self.results[: count or len(self.results)], attributes)
+        self.made.update({i: t for i, t in enumerate(made) if t is not None})
 
     def emit_as(
         self, dtype: str, kind: str, inputs: Sequence[Tensor | None], **attributes: Attribute
@@ -190,13 +192,10 @@ class Call:
     ) -> Tensor:
         """A node on the way, with one result like the first operand unless told."""
         like = next(t for t in inputs if t is not None)
-        made = self.writer.tensor(
-            f"{self.name}/{self._steps}",
-            like.dims if dims is None else dims,
-            dtype or like.dtype,
-        )
-        self._add(kind, inputs, [made], attributes)
-        return made
+        own = like.dims if dims is None else dims
+        wanted = Tensor(f"{self.name}/{self._steps}", own, dtype or like.dtype)
+        (made,) = self._add(kind, inputs, [wanted], attributes)
+        return made or wanted
 
     def _add(
         self,
@@ -204,11 +203,11 @@ class Call:
         inputs: Sequence[Tensor | None],
         outputs: Sequence[Tensor | None],
         attributes: Mapping[str, Attribute],
-    ) -> None:
+    ) -> Sequence[Tensor | None]:
         name = f"{self.name}/{kind}_{self._steps}" if self._steps else self.name
         self._steps += 1
         domain, _, plain = kind.rpartition("::")
-        self.writer.add(
+        return self.writer.add(
             plain, inputs, outputs, name=name, scope=self.scope, domain=domain, **attributes
         )
 
@@ -303,13 +302,13 @@ def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str
             described with `--rule`.
         own: what the tracer calls the arguments, by the names that the converter uses.
     """
-    count = len(call.writer.graph.node)
+    mark = call.writer.mark()
     try:
         if converter is not None:
             converter(call)
             return
     except UnsupportedError:
-        del call.writer.graph.node[count:]
+        call.writer.forget(mark)
         call.made.clear()
     attributes: dict[str, Any] = {
         own.get(key, key): value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import onnx
@@ -21,6 +21,49 @@ _CODES = {"float32": "FLOAT", "float64": "DOUBLE"}
 def type_code(dtype: str) -> int:
     """ONNX's number of an element type."""
     return int(onnx.TensorProto.DataType.Value(_CODES.get(dtype, dtype.upper())))
+
+
+class Builder(Protocol):
+    """What the operators of a call are written with."""
+
+    def tensor(self, name: str, dims: tuple[int, ...], dtype: str) -> Tensor:
+        """A new tensor under this name, or one like it that nobody has."""
+
+    def constant(self, values: object, dtype: str) -> Tensor:
+        """A tensor with these numbers; equal ones are one."""
+
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor | None],
+        *,
+        name: str,
+        scope: str = "",
+        domain: str = "",
+        **attributes: Attribute,
+    ) -> Sequence[Tensor | None]:
+        """One operator.
+
+        Args:
+            kind: of ONNX.
+            inputs: its operands; None for one that is absent.
+            outputs: results with their dims and types; those that are not made yet get a name that
+                nobody has.
+            name: of the operator.
+            scope: path of the module.
+            domain: of the kind, if it is none of ONNX.
+            attributes: of the operator.
+
+        Returns:
+            What holds the results.
+        """
+
+    def mark(self) -> tuple[int, ...]:
+        """A place to go back to."""
+
+    def forget(self, mark: tuple[int, ...]) -> None:
+        """Take the operators from a place on away."""
 
 
 @dataclass(slots=True)
@@ -47,8 +90,12 @@ class Writer:
         scope: str = "",
         domain: str = "",
         **attributes: Attribute,
-    ) -> None:
-        """One node."""
+    ) -> Sequence[Tensor | None]:
+        """One node, and its results."""
+        outputs = [
+            t if t is None or self.known.get(t.name) is t else self.tensor(t.name, t.dims, t.dtype)
+            for t in outputs
+        ]
         node = self.graph.node.add(op_type=kind, name=name, domain=domain)
         node.input.extend("" if t is None else t.name for t in inputs)
         node.output.extend("" if t is None else t.name for t in outputs)
@@ -63,6 +110,15 @@ class Writer:
             for tensor in outputs:
                 if tensor is not None:
                     self.describe(self.graph.value_info.add(), tensor)
+        return outputs
+
+    def mark(self) -> tuple[int, ...]:
+        """A place to go back to."""
+        return (len(self.graph.node),)
+
+    def forget(self, mark: tuple[int, ...]) -> None:
+        """Take the nodes from a place on away."""
+        del self.graph.node[mark[0] :]
 
     def describe(self, value: onnx.ValueInfoProto, tensor: Tensor) -> None:
         """Note dims and type of a tensor."""
