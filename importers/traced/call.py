@@ -244,6 +244,8 @@ class Call:
         value = self.arguments.get(name)
         if isinstance(value, Unmade):
             raise UnsupportedError(value.name)
+        if value is None:
+            raise self.fault(f"its argument {name!r} is missing")
         return self.cast(value, dtype) if isinstance(value, Tensor) else self.scalar(value, dtype)
 
     def finish(self, tensor: Tensor, index: Int = 0) -> None:
