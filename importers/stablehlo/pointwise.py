@@ -8,6 +8,7 @@ from types import MappingProxyType
 from importers.stablehlo.call import ViewCall
 from importers.stablehlo.views import repeated
 from importers.traced.call import Converter
+from importers.traced.formulas import formula
 from importers.traced.operations.pointwise import compared, one, power
 from importers.traced.table import spelled
 
@@ -22,16 +23,10 @@ _COMPARISONS: Mapping[str, Converter] = MappingProxyType(
 )  # fmt: skip
 
 
-@spelled(stablehlo="stablehlo.exponential_minus_one(self)")
-def _expm1(call: ViewCall) -> None:
-    power_of = call.step("Exp", [call.view(0)])
-    call.emit("Sub", [power_of, call.scalar(1, power_of.dtype)])
+spelled(stablehlo="stablehlo.exponential_minus_one(self)")(formula("Exp(self) - 1.0"))
 
 
-@spelled(stablehlo="stablehlo.cbrt(self)")
-def _cube_root(call: ViewCall) -> None:
-    view = call.view(0)
-    call.emit("Pow", [view, call.scalar(1 / 3, view.dtype)])
+spelled(stablehlo="stablehlo.cbrt(self)")(formula(f"Pow(self, {1 / 3})"))
 
 
 @spelled(stablehlo="stablehlo.power(self, exponent)")
@@ -84,10 +79,7 @@ def _follows(call: ViewCall, name: str, source: str) -> bool:
     return False
 
 
-@spelled(stablehlo="stablehlo.clamp()")
-def _clamp(call: ViewCall) -> None:
-    low, view, high = (call.view(i) for i in range(3))
-    call.emit("Min", [call.step("Max", [view, low]), high])
+spelled(stablehlo="stablehlo.clamp(min, self, max)")(formula("Min(Max(self, min), max)"))
 
 
 @spelled(stablehlo="stablehlo.optimization_barrier()")

@@ -61,16 +61,31 @@ def spelled(
     """Enter a function with the lines of each front end."""
 
     def entered(convert: _Converter) -> _Converter:
-        enter(FrontEnd.ATEN, aten, convert)
-        enter(FrontEnd.MINDIR, mindir, convert)
-        enter(FrontEnd.STABLEHLO, stablehlo, convert)
+        enter(FrontEnd.ATEN, entries_of(FrontEnd.ATEN, aten, convert))
+        enter(FrontEnd.MINDIR, entries_of(FrontEnd.MINDIR, mindir, convert))
+        enter(FrontEnd.STABLEHLO, entries_of(FrontEnd.STABLEHLO, stablehlo, convert))
         return convert
 
     return entered
 
 
-def enter(front_end: FrontEnd, lines: str, convert: Converter, arguments: str = "") -> None:
-    """Enter the lines of one front end.
+def enter(front_end: FrontEnd, entries: Mapping[str, Entry]) -> None:
+    """Enter calls of a front end.
+
+    Raises:
+        ValueError: one of them is there already.
+    """
+    found = _TABLES[front_end]
+    twice = found.keys() & entries.keys()
+    if twice:
+        raise ValueError(f"{front_end} has {', '.join(sorted(twice))} twice")
+    found.update(entries)
+
+
+def entries_of(
+    front_end: FrontEnd, lines: str, convert: Converter, arguments: str = ""
+) -> dict[str, Entry]:
+    """The calls that lines name, by target.
 
     Args:
         front_end: whose names they are.
@@ -79,19 +94,18 @@ def enter(front_end: FrontEnd, lines: str, convert: Converter, arguments: str = 
         arguments: of a line that has none.
 
     Raises:
-        ValueError: a line that is none, or a target that is there already.
+        ValueError: a line that is none.
     """
-    found = _TABLES[front_end]
+    found: dict[str, Entry] = {}
     for line in filter(None, map(str.strip, lines.split(";"))):
         match = _LINE.fullmatch(line if line.endswith(")") else f"{line}({arguments})")
         if match is None:
             raise ValueError(f"no line: {line}")
         pairs = [p.split(" as ") for p in match[2].split(",") if p.strip()]
         names = {pair[0].strip(): pair[-1].strip() for pair in pairs}
-        for target in _targets(front_end, match[1]):
-            if target in found:
-                raise ValueError(f"{front_end} has {target} twice")
-            found[target] = Entry(MappingProxyType(names), convert)
+        entry = Entry(MappingProxyType(names), convert)
+        found.update(dict.fromkeys(_targets(front_end, match[1]), entry))
+    return found
 
 
 def _targets(front_end: FrontEnd, names: str) -> Iterator[str]:

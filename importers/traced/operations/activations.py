@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from importers.errors import UnsupportedError
 from importers.traced.call import Call, with_arguments
-from importers.traced.operations.pointwise import chain, one
+from importers.traced.formulas import formula
+from importers.traced.operations.pointwise import one
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
 spelled(aten="hardsigmoid(self)", mindir="HSigmoid(input as self)")(
     one("HardSigmoid", alpha=1 / 6, beta=0.5)
 )
-spelled(aten="log_sigmoid(self)", mindir="LogSigmoid(input as self)")(chain("Sigmoid", "Log"))
+spelled(aten="log_sigmoid(self)", mindir="LogSigmoid(input as self)")(
+    formula("Log(Sigmoid(self))", same=True)
+)
 
 
-@spelled(aten="silu(self)", mindir="SiLU(input as self)")
-def _silu(call: Call) -> None:
-    value = call.tensor("self")
-    call.emit("Mul", [value, call.step("Sigmoid", [value])])
+spelled(aten="silu(self)", mindir="SiLU(input as self)")(formula("self * Sigmoid(self)"))
 
 
 _APPROXIMATIONS: dict[object, str] = {0: "none", 1: "tanh"}
@@ -33,12 +33,7 @@ def _gelu(call: Call) -> None:
 spelled(mindir="GeLU(input as self)")(with_arguments(_gelu, approximate="tanh"))
 
 
-@spelled(mindir="FastGeLU(x as self)")
-def _fast_gelu(call: Call) -> None:
-    """`x * sigmoid(1.702 x)`."""
-    value = call.tensor("self")
-    scaled = call.step("Mul", [value, call.scalar(1.702, value.dtype)])
-    call.emit("Mul", [value, call.step("Sigmoid", [scaled])])
+spelled(mindir="FastGeLU(x as self)")(formula("self * Sigmoid(self * 1.702)"))
 
 
 @spelled(

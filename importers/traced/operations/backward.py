@@ -7,6 +7,7 @@ from typing import Any
 
 from importers.errors import UnsupportedError
 from importers.traced.call import Call, with_arguments
+from importers.traced.formulas import formula
 from importers.traced.operations.images import spread
 from importers.traced.operations.losses import counting
 from importers.traced.operations.moves import expanded, reshaped, unsqueezed
@@ -49,81 +50,51 @@ def _log_softmax(call: Call) -> None:
     call.emit("Sub", [gradient, times(call, chance, total)])
 
 
-@spelled(
+spelled(
     aten="tanh_backward(grad_output, output)",
     mindir="TanhGrad(y as output, dy as grad_output)",
-)
-def _tanh(call: Call) -> None:
-    """`g * (1 - y * y)`."""
-    gradient, made = call.tensor("grad_output"), call.tensor("output")
-    rest = call.step("Sub", [call.scalar(1.0, made.dtype), times(call, made, made)], made.dims)
-    call.emit("Mul", [gradient, rest])
+)(formula("grad_output * (1.0 - output * output)"))
 
 
-@spelled(
+spelled(
     aten="sigmoid_backward(grad_output, output)",
     mindir="SigmoidGrad(y as output, dy as grad_output)",
-)
-def _sigmoid(call: Call) -> None:
-    """`g * y * (1 - y)`."""
-    gradient, made = call.tensor("grad_output"), call.tensor("output")
-    rest = call.step("Sub", [call.scalar(1.0, made.dtype), made], made.dims)
-    call.emit("Mul", [gradient, times(call, made, rest)])
+)(formula("grad_output * (output * (1.0 - output))"))
 
 
-@spelled(
+spelled(
     aten="threshold_backward(grad_output, self, threshold)",
     mindir="ReluGrad(y_backprop as grad_output, x as self)",
-)
-def _threshold(call: Call) -> None:
-    """`g` where the operand was above."""
-    gradient, value = call.tensor("grad_output"), call.tensor("self")
-    bound = call.scalar(call.float("threshold", 0.0), value.dtype)
-    above = call.step("Greater", [value, bound], value.dims, "bool")
-    call.emit("Where", [above, gradient, call.scalar(0.0, gradient.dtype)])
+)(formula("Where(self > threshold, grad_output, 0.0)", threshold=0.0))
 
 
-@spelled(
+spelled(
     aten="silu_backward(grad_output, self)",
     mindir="SiLUGrad(dout as grad_output, x as self)",
-)
-def _silu(call: Call) -> None:
-    """`g * s * (1 + x * (1 - s))` with `s` the sigmoid of `x`."""
-    gradient, value = call.tensor("grad_output"), call.tensor("self")
-    one = call.scalar(1.0, value.dtype)
-    gate = call.step("Sigmoid", [value])
-    rest = call.step("Sub", [one, gate], value.dims)
-    slope = call.step("Add", [times(call, value, rest), one])
-    call.emit("Mul", [gradient, times(call, gate, slope)])
+)(formula("gate = Sigmoid(self); grad_output * (gate * (self * (1.0 - gate) + 1.0))"))
 
 
-@spelled(
-    aten="gelu_backward(grad_output, self, approximate)",
+_ROOT = math.sqrt(2 / math.pi)
+_BY_ERROR = formula(
+    f"below = (Erf(self * {math.sqrt(0.5)}) + 1.0) * 0.5;"
+    f"density = Exp(self * self * -0.5) * {1 / math.sqrt(2 * math.pi)};"
+    "grad_output * (below + self * density)"
 )
+_BY_TANGENT = formula(
+    "square = self * self;"
+    f"arc = Tanh(self * (square * 0.044715 + 1.0) * {_ROOT});"
+    "half = (arc + 1.0) * 0.5;"
+    f"steep = (1.0 - arc * arc) * (square * {3 * 0.044715} + 1.0) * {0.5 * _ROOT};"
+    "grad_output * (half + self * steep)"
+)
+spelled(mindir="GeLUGrad(dy as grad_output, x as self, y as output)")(_BY_TANGENT)
+
+
+@spelled(aten="gelu_backward(grad_output, self, approximate)")
 def _gelu(call: Call) -> None:
-    """`g * (F + x * f)` with the normal distribution, or the derivative of its approximation."""
-    gradient, value = call.tensor("grad_output"), call.tensor("self")
-
-    def number(size: float) -> Tensor:
-        return call.scalar(size, value.dtype)
-
-    if call.text("approximate", "none") == "tanh":
-        square = times(call, value, value)
-        inner = call.step("Add", [times(call, square, number(0.044715)), number(1.0)])
-        root = math.sqrt(2 / math.pi)
-        arc = call.step("Tanh", [times(call, times(call, value, inner), number(root))])
-        half = times(call, call.step("Add", [arc, number(1.0)]), number(0.5))
-        rest = call.step("Sub", [number(1.0), times(call, arc, arc)], value.dims)
-        slope = call.step("Add", [times(call, square, number(3 * 0.044715)), number(1.0)])
-        steep = times(call, times(call, rest, slope), number(0.5 * root))
-        total = call.step("Add", [half, times(call, value, steep)])
-    else:
-        error = call.step("Erf", [times(call, value, number(math.sqrt(0.5)))])
-        below = times(call, call.step("Add", [error, number(1.0)]), number(0.5))
-        power = call.step("Exp", [times(call, times(call, value, value), number(-0.5))])
-        density = times(call, power, number(1 / math.sqrt(2 * math.pi)))
-        total = call.step("Add", [below, times(call, value, density)])
-    call.emit("Mul", [gradient, total])
+    """By the normal distribution, or by its approximation."""
+    exact = call.text("approximate", "none") != "tanh"
+    (_BY_ERROR if exact else _BY_TANGENT)(call)
 
 
 @spelled(
@@ -327,15 +298,9 @@ def _squared_error(call: Call) -> None:
                       call.tensor("grad_output")])  # fmt: skip
 
 
-@spelled(
+spelled(
     aten="leaky_relu_backward(grad_output, self, negative_slope, self_is_result)",
-)
-def _leaky(call: Call) -> None:
-    """`g`, times the slope where the operand was negative."""
-    gradient, value = call.tensor("grad_output"), call.tensor("self")
-    above = call.step("Greater", [value, call.scalar(0.0, value.dtype)], dtype="bool")
-    slope = call.scalar(call.float("negative_slope", 0.01), value.dtype)
-    call.emit("Where", [above, gradient, times(call, gradient, slope)])
+)(formula("Where(self > 0.0, grad_output, grad_output * negative_slope)", negative_slope=0.01))
 
 
 @spelled(
@@ -373,7 +338,4 @@ def _bias(call: Call) -> None:
     call.emit("ReduceSum", [value, call.shape(axes)], keepdims=0)
 
 
-spelled(mindir="GeLUGrad(dy as grad_output, x as self, y as output)")(
-    with_arguments(_gelu, approximate="tanh")
-)
 spelled(mindir="SoftmaxGrad(y as output, dy as grad_output)")(with_arguments(_softmax, dim=-1))

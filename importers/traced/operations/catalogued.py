@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from importers.traced.call import Converter
 from importers.traced.operations import norms, pointwise, reductions
-from importers.traced.table import FrontEnd, enter
-from ir.ops import Form, catalogue
+from importers.traced.table import Entry, FrontEnd, enter, entries_of
+from ir.ops import Form, Spelling, catalogue
 
 
 def _by_channel(kind: str) -> Converter:
@@ -35,16 +35,18 @@ _FORMS: Mapping[Form, tuple[Callable[[str], Converter], str]] = MappingProxyType
 """What writes a form, and its arguments where a line has none; MindSpore says `input`."""
 
 
-def _enter_all() -> None:
-    for kind, entry in catalogue().items():
-        told = entry.spelling
-        if told is None:
-            continue
-        make, arguments = _FORMS[told.form]
-        theirs = arguments.replace("self", "input as self")
-        enter(FrontEnd.ATEN, told.aten, make(kind), arguments)
-        enter(FrontEnd.MINDIR, told.mindir, make(kind), theirs)
-        enter(FrontEnd.STABLEHLO, told.stablehlo, make(kind), arguments)
+def named(front_end: FrontEnd, kind: str, spelling: Spelling) -> dict[str, Entry]:
+    """The calls of a front end that a kind of the catalogue names, by target."""
+    make, arguments = _FORMS[spelling.form]
+    if front_end is FrontEnd.MINDIR:
+        return entries_of(
+            front_end, spelling.mindir, make(kind), arguments.replace("self", "input as self")
+        )
+    lines = spelling.aten if front_end is FrontEnd.ATEN else spelling.stablehlo
+    return entries_of(front_end, lines, make(kind), arguments)
 
 
-_enter_all()
+for _kind, _entry in catalogue().items():
+    if _entry.spelling is not None:
+        for _front_end in FrontEnd:
+            enter(_front_end, named(_front_end, _kind, _entry.spelling))

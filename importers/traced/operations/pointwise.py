@@ -7,6 +7,7 @@ import math
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
 from importers.traced.call import Call, ElementType, promoted, with_arguments
+from importers.traced.formulas import formula
 from importers.traced.table import spelled
 from ir.graph import Tensor
 
@@ -41,15 +42,6 @@ def pair(call: Call, kind: str) -> None:
 
 
 @parametrised
-def chain(call: Call, *kinds: str) -> None:
-    """Operators of one operand, one behind the other."""
-    value = call.cast(call.tensor("self"), call.result.dtype)
-    for kind in kinds[:-1]:
-        value = call.step(kind, [value])
-    call.emit(kinds[-1], [value])
-
-
-@parametrised
 def compared(call: Call, kind: str, *, negated: bool = False) -> None:
     """Two operands in the type that both fit in."""
     dtype = promoted([call.get("self"), call.get("other")])
@@ -78,17 +70,18 @@ def bitwise(call: Call, kind: str) -> None:
 
 _PAIR = "input as self, other"
 
-_ROOT = chain("Sqrt", "Reciprocal")
-spelled(aten="rsqrt(self)", mindir="Rsqrt(input as self)")(_ROOT)
+spelled(aten="rsqrt(self)", mindir="Rsqrt(input as self)")(
+    formula("Reciprocal(Sqrt(self))", same=True)
+)
 spelled(aten="ne.{Tensor,Scalar}(self, other)", mindir=f"NotEqual({_PAIR})")(
     compared("Equal", negated=True)
 )
 spelled(mindir="Round(input as self, decimals)")(one("Round"))
 
 
-@spelled(aten="square(self)", mindir="Square(input as self)", stablehlo="chlo.square(self)")
-def _square(call: Call) -> None:
-    call.emit("Mul", [call.tensor("self"), call.tensor("self")])
+spelled(aten="square(self)", mindir="Square(input as self)", stablehlo="chlo.square(self)")(
+    formula("self * self")
+)
 
 
 @parametrised
@@ -153,15 +146,9 @@ spelled(
 )(with_arguments(_divide, rounding_mode="floor"))
 
 
-@spelled(mindir="DivNoNan(x1 as self, x2 as other)")
-def _divide_or_zero(call: Call) -> None:
-    """Zero where the divisor is."""
-    dtype = call.result.dtype
-    left, right = call.operand("self", dtype), call.operand("other", dtype)
-    zero = call.scalar(0, dtype)
-    nothing = call.step("Equal", [right, zero], right.dims, "bool")
-    whole = call.step("Div", [left, right], call.result.dims)
-    call.emit("Where", [nothing, zero, whole])
+spelled(mindir="DivNoNan(x1 as self, x2 as other)")(
+    formula("Where(other == 0.0, 0.0, self / other)", same=True)
+)
 
 
 @spelled(
@@ -199,12 +186,9 @@ def power(call: Call) -> None:
     _emit(call, "Pow", "self", "exponent")
 
 
-@spelled(mindir="SquaredDifference(x as self, y as other)")
-def _squared_difference(call: Call) -> None:
-    dtype = call.result.dtype
-    operands = [call.operand("self", dtype), call.operand("other", dtype)]
-    rest = call.step("Sub", operands, call.result.dims)
-    call.emit("Mul", [rest, rest])
+spelled(mindir="SquaredDifference(x as self, y as other)")(
+    formula("rest = self - other; rest * rest", same=True)
+)
 
 
 @spelled(mindir="AddN(x as self); AccumulateNV2(inputs as self)")
@@ -282,30 +266,18 @@ def _clamp(call: Call) -> None:
         call.emit("Clip", [value, *bounds])
 
 
-@spelled(
+spelled(
     aten="log1p(self)", mindir="Log1p(input as self)", stablehlo="stablehlo.log_plus_one(self)"
-)
-def _log_of_more(call: Call) -> None:
-    value = call.cast(call.tensor("self"), call.result.dtype)
-    call.emit("Log", [call.step("Add", [value, call.scalar(1.0, value.dtype)])])
+)(formula("Log(self + 1.0)", same=True))
 
 
-@spelled(aten="expm1(self)", mindir="Expm1(input as self)")
-def _power_less_one(call: Call) -> None:
-    value = call.cast(call.tensor("self"), call.result.dtype)
-    less = call.scalar(-1.0, value.dtype)
-    call.emit("Add", [call.step("Exp", [value]), less])
+spelled(aten="expm1(self)", mindir="Expm1(input as self)")(formula("Exp(self) + -1.0", same=True))
 
 
-@parametrised
-def _logarithm(call: Call, base: float) -> None:
-    value = call.cast(call.tensor("self"), call.result.dtype)
-    log = call.step("Log", [value])
-    call.emit("Mul", [log, call.scalar(1 / math.log(base), value.dtype)])
-
-
-spelled(aten="log2(self)", mindir="Log2(input as self)")(_logarithm(2.0))
-spelled(aten="log10(self)", mindir="Log10(input as self)")(_logarithm(10.0))
+for _base in (2, 10):
+    spelled(aten=f"log{_base}(self)", mindir=f"Log{_base}(input as self)")(
+        formula(f"Log(self) * {1 / math.log(_base)}", same=True)
+    )
 
 
 @parametrised
@@ -330,37 +302,20 @@ spelled(
 )(_combined("Add", "Div"))
 
 
-@spelled(
+spelled(
     aten="lerp.{Scalar,Tensor}(self, end, weight)",
     mindir="Lerp LerpScalar(input as self, end, weight)",
+)(formula("self + (end - self) * weight", same=True))
+
+
+spelled(aten="nan_to_num(self, nan, posinf, neginf)")(
+    formula("Where(IsNaN(self), nan, self)", nan=0.0)
 )
-def _interpolated(call: Call) -> None:
-    """`self + weight * (end - self)`."""
-    dtype = call.result.dtype
-    start, end = call.operand("self", dtype), call.operand("end", dtype)
-    step = call.step("Sub", [end, start], call.result.dims)
-    part = call.step("Mul", [step, call.operand("weight", dtype)], call.result.dims)
-    call.emit("Add", [start, part])
 
 
-@spelled(aten="nan_to_num(self, nan, posinf, neginf)")
-def _nan_to_num(call: Call) -> None:
-    value = call.tensor("self")
-    zero = call.scalar(call.float("nan", 0.0), value.dtype)
-    bad = call.step("IsNaN", [value], dtype="bool")
-    call.emit("Where", [bad, zero, value])
-
-
-@parametrised
-def _finite(call: Call, *kinds: str) -> None:
-    """Neither infinite nor undefined."""
-    value = call.tensor("self")
-    bad = [call.step(kind, [value], dtype="bool") for kind in kinds]
-    call.emit("Not", [call.step("Or", bad)])
-
-
-spelled(mindir="IsFinite(input as self)")(_finite("IsNaN", "IsInf"))
-spelled(stablehlo="stablehlo.is_finite(self)")(_finite("IsInf", "IsNaN"))
+# Neither infinite nor undefined.
+spelled(mindir="IsFinite(input as self)")(formula("Not(Or(IsNaN(self), IsInf(self)))"))
+spelled(stablehlo="stablehlo.is_finite(self)")(formula("Not(Or(IsInf(self), IsNaN(self)))"))
 
 
 @parametrised
