@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from importers.errors import UnsupportedError
@@ -98,23 +99,44 @@ def _gelu(call: Call) -> None:
 
 
 @spelled(
-    aten="native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight,"
-    "bias, output_mask)",
+    aten="native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias,"
+    "output_mask)"
 )
 def _layer_norm(call: Call) -> None:
+    rank, inner = len(call.tensor("input").dims), len(call.ints("normalized_shape"))
+    _norm(call, list(range(rank - inner, rank)), list(range(rank - inner)), call.tensor)
+
+
+@spelled(
+    aten="native_batch_norm_backward(grad_out, input, weight, running_mean, running_var,"
+    "save_mean as mean, save_invstd as rstd, train, eps, output_mask)"
+)
+def _batch_norm(call: Call) -> None:
+    """As a layer normalisation, over all but the channels, with statistics of the batch."""
+    dims = call.tensor("input").dims
+    if not call.flag("train", default=True):
+        raise UnsupportedError(call.target)
+    axes = [i for i in range(len(dims)) if i != 1]
+    row = (1, dims[1], *[1] * (len(dims) - 2))
+    _norm(call, axes, axes, lambda name: reshaped(call, call.tensor(name), row))
+
+
+def _norm(call: Call, inner: list[int], outer: list[int], vector: Callable[[str], Tensor]) -> None:
     """With `u = (x - mean) * rstd` and `h = g * w`, of the operand
     `(h - mean(h) - u * mean(h * u)) * rstd`, of the weight `sum(g * u)`, of the bias `sum(g)`.
+
+    Args:
+        call: the backward operator.
+        inner: dimensions over which the statistics are.
+        outer: the others, or all but the channels.
+        vector: gives a statistic or the weight, to be multiplied with the operand.
     """
     gradient, value = call.tensor("grad_out"), call.tensor("input")
-    rank, inner = len(value.dims), len(call.ints("normalized_shape"))
-    mean, rstd = call.tensor("mean"), call.tensor("rstd")
-    unit = times(call, call.step("Sub", [value, mean]), rstd)
-    weight = call.optional("weight")
+    rstd = vector("rstd")
+    unit = times(call, call.step("Sub", [value, vector("mean")]), rstd)
     if call.wants(0):
-        scaled = gradient if weight is None else times(call, gradient, weight)
-        axes = list(range(rank - inner, rank))
-        call.alias(times(call, _centred(call, scaled, unit, axes), rstd))
-    outer = list(range(rank - inner))
+        scaled = times(call, gradient, vector("weight")) if call.has("weight") else gradient
+        call.alias(times(call, _centred(call, scaled, unit, inner), rstd))
     if call.wants(1):
         call.alias(_over(call, times(call, gradient, unit), outer), 1)
     if call.wants(2):
@@ -131,32 +153,6 @@ def _centred(call: Call, value: Tensor, unit: Tensor, axes: list[int]) -> Tensor
 def _over(call: Call, value: Tensor, axes: list[int]) -> Tensor:
     dims = tuple(d for i, d in enumerate(value.dims) if i not in axes)
     return call.step("ReduceSum", [value, call.shape(axes)], dims, keepdims=0)
-
-
-@spelled(
-    aten="native_batch_norm_backward(grad_out, input, weight, running_mean, running_var,"
-    "save_mean, save_invstd, train, eps, output_mask)",
-)
-def _batch_norm(call: Call) -> None:
-    """As a layer normalisation, over all but the channels, with statistics of the batch."""
-    gradient, value = call.tensor("grad_out"), call.tensor("input")
-    if not call.flag("train", default=True):
-        raise UnsupportedError(call.target)
-    axes = [i for i in range(len(value.dims)) if i != 1]
-    row = (1, value.dims[1], *[1] * (len(value.dims) - 2))
-
-    def wide(name: str) -> Tensor:
-        return reshaped(call, call.tensor(name), row)
-
-    rstd = wide("save_invstd")
-    unit = times(call, call.step("Sub", [value, wide("save_mean")]), rstd)
-    if call.wants(0):
-        scaled = times(call, gradient, wide("weight")) if call.has("weight") else gradient
-        call.alias(times(call, _centred(call, scaled, unit, axes), rstd))
-    if call.wants(1):
-        call.alias(_over(call, times(call, gradient, unit), axes), 1)
-    if call.wants(2):
-        call.alias(_over(call, gradient, axes), 2)
 
 
 @spelled(

@@ -131,24 +131,25 @@ def _transposed(call: Call) -> None:
 
 
 @parametrised
-def _pooled(call: Call, kind: str, rank: int) -> None:
-    """Windows over the last dimensions; a tensor without a batch gets one."""
+def _pooled(call: Call, kind: str, rank: int = 0) -> None:
+    """Windows over the last dimensions; where they were found is for the backward pass."""
     value = call.tensor("self")
+    check_channels_first(call)
+    rank = rank or len(value.dims) - 2
+    if len(value.dims) != rank + 2 or call.wants(1) or call.get("divisor_override"):
+        raise UnsupportedError(call.target)
     kernel = spread(call.ints("kernel_size"), rank)
     stride = spread(call.ints("stride"), rank) or kernel
-    attributes: dict[str, Any] = {
-        "kernel_shape": kernel, "strides": stride,
-        "pads": spread(call.ints("padding", (0,)), rank) * 2,
-        "ceil_mode": int(call.flag("ceil_mode")),
-    }  # fmt: skip
+    pads = _pads(call, value.dims[2:], kernel, stride)
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": pads}
+    by_mode = "pad_mode" in call.arguments
+    if call.flag("ceil_mode") or not by_mode:
+        attributes["ceil_mode"] = int(call.flag("ceil_mode"))
     if kind == "AveragePool":
-        if call.has("divisor_override"):
-            raise UnsupportedError(call.target)
-        attributes["count_include_pad"] = int(call.flag("count_include_pad", default=True))
-    else:
-        attributes["dilations"] = spread(call.ints("dilation", (1,)), rank)
-    if len(value.dims) != rank + 2 or call.wants(1):
-        raise UnsupportedError(call.target)
+        counted = call.flag("count_include_pad", default=not by_mode)
+        attributes["count_include_pad"] = int(counted)
+    elif not by_mode:
+        attributes["dilations"] = spread(call.ints("dilation") or (1,), rank)
     call.emit(kind, [value], count=1, **attributes)
 
 
@@ -167,55 +168,18 @@ spelled(
 spelled(aten=f"avg_pool3d({_MEAN}, divisor_override)")(_pooled("AveragePool", 3))
 
 
-@parametrised
-def _pooled_by_mode(call: Call, kind: str) -> None:
-    """Windows whose pads MindSpore tells by a mode."""
-    value = call.tensor("self")
-    check_channels_first(call)
-    if call.get("divisor_override"):
-        raise UnsupportedError(call.target)
-    rank = len(value.dims) - 2
-    kernel, stride = (spread(call.ints(n, (1,)), rank) for n in ("kernel_size", "strides"))
-    pads = _pads_by_mode(call, value.dims[2:], kernel, stride)
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": pads}
-    if call.get("ceil_mode"):
-        attributes["ceil_mode"] = 1
-    if kind == "AveragePool":
-        attributes["count_include_pad"] = int(call.flag("count_include_pad"))
-    call.emit(kind, [value], count=1, **attributes)
-
-
+_MODED = "kernel_size, strides as stride, pad_mode"
 spelled(
-    mindir="MaxPool(x as self, kernel_size, strides, pad_mode, data_format);"
-    "MaxPool3D(x as self, kernel_size, strides, pad_mode, pad_list as pad, ceil_mode, data_format)"
-)(_pooled_by_mode("MaxPool"))
+    mindir=f"MaxPool(x as self, {_MODED}, data_format);"
+    f"MaxPool3D(x as self, {_MODED}, pad_list as pad, ceil_mode, data_format);"
+    "MaxPool3DWithArgmax(x as self, ksize as kernel_size, strides as stride, pads as padding,"
+    "dilation, ceil_mode); MaxPoolWithMask MaxPoolWithIndices(x as self, kernel_size,"
+    "strides as stride, pads as padding, dilation, ceil_mode, argmax_type)"
+)(_pooled("MaxPool"))
 spelled(
-    mindir="AvgPool(x as self, kernel_size, strides, pad_mode, data_format);"
-    "AvgPool3D(input as self, kernel_size, strides, pad_mode, pad, ceil_mode, count_include_pad,"
-    "divisor_override, data_format)"
-)(_pooled_by_mode("AveragePool"))
-
-
-@spelled(
-    mindir="MaxPool3DWithArgmax(x as self, ksize as kernel_size, strides, pads, dilation,"
-    "ceil_mode); MaxPoolWithMask MaxPoolWithIndices(x as self, kernel_size, strides, pads,"
-    "dilation, ceil_mode, argmax_type)"
-)
-def _pooled_with_places(call: Call) -> None:
-    """The largest of each window; where it was is for the backward pass."""
-    value = call.tensor("self")
-    rank = len(value.dims) - 2
-    if call.wants(1):
-        raise UnsupportedError(call.target)
-    kernel = spread(call.ints("kernel_size"), rank)
-    stride, pads, dilation = (
-        spread(call.ints(n, d) or d, rank)
-        for n, d in (("strides", tuple(kernel)), ("pads", (0,)), ("dilation", (1,)))
-    )
-    call.emit(
-        "MaxPool", [value], count=1, kernel_shape=kernel, strides=stride, pads=pads * 2,
-        dilations=dilation, ceil_mode=int(call.flag("ceil_mode")),
-    )  # fmt: skip
+    mindir=f"AvgPool(x as self, {_MODED}, data_format); AvgPool3D(input as self, {_MODED}, pad,"
+    "ceil_mode, count_include_pad, divisor_override, data_format)"
+)(_pooled("AveragePool"))
 
 
 @parametrised

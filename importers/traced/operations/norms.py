@@ -58,22 +58,16 @@ spelled(mindir="LayerNormExt(input, normalized_shape, weight, bias, eps)")(alone
 
 
 @spelled(
-    mindir="LayerNorm(input_x as self, gamma as weight, beta as bias, begin_norm_axis,"
-    "begin_params_axis, epsilon)"
+    mindir="LayerNorm(input_x as input, gamma as weight, beta as bias, begin_norm_axis,"
+    "begin_params_axis, epsilon as eps)"
 )
 def _layer_norm_from(call: Call) -> None:
     """The statistics are of older networks' backward pass; nobody else reads them."""
-    value, scale = call.tensor("self"), call.tensor("weight")
-    axis = call.axis("begin_norm_axis", len(value.dims), 1)
-    if call.axis("begin_params_axis", len(value.dims), 1) != axis:
-        raise UnsupportedError(call.target)
-    count = max(i + 1 for i in range(3) if i == 0 or call.wants(i))
-    if call.wants(2):
+    dims = call.tensor("input").dims
+    axis = call.axis("begin_norm_axis", len(dims), 1)
+    if call.axis("begin_params_axis", len(dims), 1) != axis or call.wants(2):
         raise UnsupportedError(call.target)  # a variance, where ONNX has one over its root
-    call.emit(
-        "LayerNormalization", [value, scale, call.tensor("bias")], count=count,
-        axis=axis - len(value.dims), epsilon=call.float("epsilon", 1e-7),
-    )  # fmt: skip
+    with_arguments(_layer_norm, normalized_shape=dims[axis:])(call)
 
 
 _EPSILON: Mapping[str, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
