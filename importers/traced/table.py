@@ -55,15 +55,12 @@ def table(front_end: FrontEnd) -> Mapping[str, Entry]:
     return MappingProxyType(_TABLES[front_end])
 
 
-def spelled(
-    *, aten: str = "", mindir: str = "", stablehlo: str = ""
-) -> Callable[[_Converter], _Converter]:
-    """Enter a function with the lines of each front end."""
+def spelled(**lines: str) -> Callable[[_Converter], _Converter]:
+    """Enter a function with the lines of each front end, by its name: `spelled(aten="t(self)")`."""
 
     def entered(convert: _Converter) -> _Converter:
-        enter(FrontEnd.ATEN, entries_of(FrontEnd.ATEN, aten, convert))
-        enter(FrontEnd.MINDIR, entries_of(FrontEnd.MINDIR, mindir, convert))
-        enter(FrontEnd.STABLEHLO, entries_of(FrontEnd.STABLEHLO, stablehlo, convert))
+        for name, text in lines.items():
+            enter(FrontEnd(name), entries_of(FrontEnd(name), text, convert))
         return convert
 
     return entered

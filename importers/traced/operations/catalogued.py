@@ -38,11 +38,9 @@ _FORMS: Mapping[Form, tuple[Callable[[str], Converter], str]] = MappingProxyType
 def named(front_end: FrontEnd, kind: str, spelling: Spelling) -> dict[str, Entry]:
     """The calls of a front end that a kind of the catalogue names, by target."""
     make, arguments = _FORMS[spelling.form]
+    lines: str = getattr(spelling, front_end.value)
     if front_end is FrontEnd.MINDIR:
-        return entries_of(
-            front_end, spelling.mindir, make(kind), arguments.replace("self", "input as self")
-        )
-    lines = spelling.aten if front_end is FrontEnd.ATEN else spelling.stablehlo
+        arguments = arguments.replace("self", "input as self")
     return entries_of(front_end, lines, make(kind), arguments)
 
 
