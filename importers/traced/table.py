@@ -2,23 +2,24 @@
 
 A function is entered once, with what each front end calls it. A line is one signature: names with
 spaces between them, each with its overloads in braces, and the arguments in their order, `as` what
-the function calls them. Lines are separated by semicolons:
+the function calls them and `=` the number that one has where it is left out. Lines are separated by
+semicolons:
 
-    mm bmm(self, mat2); matmul(self, other as mat2)
+    mm bmm(self, mat2); matmul(self, other as mat2); leaky_relu(self, negative_slope as alpha=0.01)
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
 from importers.traced.call import Argument, Converter
 
-_LINE = re.compile(r"([\w.:{}, ]+?)\(([\w, ]*)\)")
+_LINE = re.compile(r"([\w.:{}, ]+?)\(([\w, =.]*)\)")
 _NAME = re.compile(r"(?:(\w+)::)?(\w+)(?:\.(\{[\w,]*\}|\w+))?")
 _Converter = TypeVar("_Converter", bound=Converter)
 
@@ -41,6 +42,8 @@ class Entry:
     names: Mapping[str, str]
     """Its arguments in order, and what the converter calls each."""
     convert: Converter
+    defaults: Mapping[str, float] = field(default_factory=dict)
+    """Numbers of arguments that are left out, by the names that the converter uses."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -98,11 +101,21 @@ def entries_of(
         match = _LINE.fullmatch(line if line.endswith(")") else f"{line}({arguments})")
         if match is None:
             raise ValueError(f"no line: {line}")
-        pairs = [p.split(" as ") for p in match[2].split(",") if p.strip()]
-        names = {pair[0].strip(): pair[-1].strip() for pair in pairs}
-        entry = Entry(MappingProxyType(names), convert)
+        entry = _entry(match[2], convert)
         found.update(dict.fromkeys(_targets(front_end, match[1]), entry))
     return found
+
+
+def _entry(arguments: str, convert: Converter) -> Entry:
+    names: dict[str, str] = {}
+    defaults: dict[str, float] = {}
+    for each in filter(None, map(str.strip, arguments.split(","))):
+        text, _, default = each.partition("=")
+        told, _, used = text.partition(" as ")
+        names[told.strip()] = used.strip() or told.strip()
+        if default:
+            defaults[names[told.strip()]] = float(default)
+    return Entry(MappingProxyType(names), convert, MappingProxyType(defaults))
 
 
 def _targets(front_end: FrontEnd, names: str) -> Iterator[str]:
@@ -125,4 +138,6 @@ def arguments_of(
         return MappingProxyType({f"#{i}": v for i, v in enumerate(positional)} | dict(named))
     given = {entry.names.get(key, key): value for key, value in named.items()}
     placed = dict(zip(entry.names.values(), positional, strict=False))
-    return MappingProxyType(placed | {k: v for k, v in given.items() if k not in placed})
+    told = placed | {k: v for k, v in given.items() if k not in placed}
+    left = {k: v for k, v in entry.defaults.items() if told.get(k) is None}
+    return MappingProxyType(told | left)

@@ -13,7 +13,9 @@ class Form(StrEnum):
     """
 
     ONE = "one operand"
-    """In the type of the result, as all but tests, comparisons and logic."""
+    """In the type of the result, as all but tests, comparisons and logic. What else a signature has
+    are numbers, which become attributes: `celu(self, alpha=1.0)`.
+    """
     TWO = "two operands"
     TEST = "a test of one operand"
     COMPARISON = "a comparison of two operands"

@@ -36,17 +36,7 @@ spelled(mindir="GeLU(input as self)")(with_arguments(_gelu, approximate="tanh"))
 spelled(mindir="FastGeLU(x as self)")(formula("self * Sigmoid(self * 1.702)"))
 
 
-@spelled(
-    aten="leaky_relu(self, negative_slope)", mindir="LeakyReLUExt(input as self, negative_slope)"
-)
-def _leaky(call: Call) -> None:
-    call.emit("LeakyRelu", [call.tensor("self")], alpha=call.float("negative_slope", 0.01))
-
-
-@spelled(
-    aten="elu(self, alpha, scale, input_scale)",
-    mindir="Elu(input_x as self, alpha); EluExt(input as self, alpha)",
-)
+@spelled(aten="elu(self, alpha, scale, input_scale)")
 def _elu(call: Call) -> None:
     """`scale` times the function; one more factor inside of it has no equal."""
     value, scale = call.tensor("self"), call.float("scale", 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from importers.traced.call import Converter
@@ -16,7 +17,7 @@ def _by_channel(kind: str) -> Converter:
 
 
 _ONE, _TWO = "self", "self, other"
-_FORMS: Mapping[Form, tuple[Callable[[str], Converter], str]] = MappingProxyType(
+_FORMS: Mapping[Form, tuple[Callable[..., Converter], str]] = MappingProxyType(
     {
         Form.ONE: (pointwise.one, _ONE),
         Form.TWO: (pointwise.pair, _TWO),
@@ -41,7 +42,10 @@ def named(front_end: FrontEnd, kind: str, spelling: Spelling) -> dict[str, Entry
     lines: str = getattr(spelling, front_end.value)
     if front_end is FrontEnd.MINDIR:
         arguments = arguments.replace("self", "input as self")
-    return entries_of(front_end, lines, make(kind), arguments)
+    found = entries_of(front_end, lines, make(kind), arguments)
+    return {
+        target: replace(each, convert=make(kind, *each.defaults)) for target, each in found.items()
+    }
 
 
 for _kind, _entry in catalogue().items():

@@ -23,10 +23,11 @@ def _emit(call: Call, kind: str, *names: str) -> None:
 
 
 @parametrised
-def one(call: Call, /, kind: str, **attributes: float) -> None:
-    """One operand, in the type of the result."""
+def one(call: Call, /, kind: str, *names: str, **attributes: float) -> None:
+    """One operand, in the type of the result; arguments of these names are attributes."""
+    more = {name: call.float(name, 0.0) for name in names}
     value = call.cast(call.tensor("self"), call.result.dtype)
-    call.emit(kind, [value], count=0, **attributes)
+    call.emit(kind, [value], count=0, **more, **attributes)
 
 
 @parametrised

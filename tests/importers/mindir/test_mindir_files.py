@@ -93,6 +93,14 @@ def test_primitives_of_newer_releases_are_those_of_older_ones(name: str, tmp_pat
     assert [op.kind for op in graph.ops] == [name]
 
 
+def test_numbers_of_a_primitive_are_attributes(tmp_path: Path) -> None:
+    slope = message("AttributeProto", name="alpha", type=1, f=0.5)
+    path = written(tmp_path, model([node("CeLU", ["x"], "y", slope, shape(4, 8))]))
+    assert [(op.kind, op.attributes) for op in import_mindir(path).ops] == [
+        ("Celu", {"alpha": 0.5})
+    ]
+
+
 def test_sizes_cannot_be_bound() -> None:
     with pytest.raises(ModelError, match="no dynamic dimension"):
         import_mindir(DATA / "mlp.mindir", {"batch": 3})

@@ -68,6 +68,16 @@ def test_a_kind_needs_nothing_but_its_names() -> None:
     assert [kinds_of(entry, Form.ONE) for entry in every] == [["Twist"]] * 5
 
 
+@pytest.mark.parametrize(("given", "alpha"), [((), 1.0), ((None,), 1.0), ((0.5,), 0.5)])
+def test_a_number_that_is_left_out_has_its_default(given: tuple[float], alpha: float) -> None:
+    writer, entry = Writer(), table(FrontEnd.ATEN)["aten.celu.default"]
+    operand, result = (writer.tensor(name, DIMS, "float32") for name in ("x", "y"))
+    arguments = arguments_of(entry, [operand, *given], {})
+    entry.convert(Call(writer, "call", "target", "", arguments, (result,), frozenset({0})))
+    (node,) = writer.graph.node
+    assert (node.op_type, [each.f for each in node.attribute]) == ("Celu", [alpha])
+
+
 @pytest.mark.parametrize("line", ["(self)", "a(b", "a-b(self)", "a{b}(self)"])
 def test_a_line_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="no "):
