@@ -21,7 +21,7 @@ _FORMS: Mapping[Form, tuple[Callable[..., Converter], str]] = MappingProxyType(
     {
         Form.ONE: (pointwise.one, _ONE),
         Form.TWO: (pointwise.pair, _TWO),
-        Form.TEST: (pointwise.test, _ONE),
+        Form.TEST: (pointwise.tested, _ONE),
         Form.COMPARISON: (pointwise.compared, _TWO),
         Form.NOT: (pointwise.logical, _ONE),
         Form.LOGIC: (pointwise.logical, _TWO),

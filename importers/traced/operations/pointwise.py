@@ -15,11 +15,14 @@ _FLAGS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
 """Operators of flags that mean the same."""
 
 
+def _own(kind: str, dtype: str) -> str:
+    return _FLAGS.get(kind, kind) if dtype == "bool" else kind
+
+
 def _emit(call: Call, kind: str, *names: str) -> None:
     """An operator of these arguments, in the type of the result."""
     dtype = call.result.dtype
-    own = _FLAGS.get(kind, kind) if dtype == "bool" else kind
-    call.emit(own, [call.operand(name, dtype) for name in names])
+    call.emit(_own(kind, dtype), [call.operand(name, dtype) for name in names])
 
 
 @parametrised
@@ -31,7 +34,7 @@ def one(call: Call, /, kind: str, *names: str, **attributes: float) -> None:
 
 
 @parametrised
-def test(call: Call, kind: str) -> None:
+def tested(call: Call, kind: str) -> None:
     """One operand of any type, a flag as result."""
     call.emit(kind, [call.tensor("self")])
 
@@ -95,8 +98,7 @@ def _scaled(call: Call, kind: str) -> None:
     if not isinstance(call.get("other"), Tensor) and call.get("other") == 0:
         call.finish(call.tensor("self"))
     else:
-        own = _FLAGS.get(kind, kind) if dtype == "bool" else kind
-        call.emit(own, [call.operand("self", dtype), other])
+        call.emit(_own(kind, dtype), [call.operand("self", dtype), other])
 
 
 spelled(
@@ -121,6 +123,10 @@ def _reversed(call: Call) -> None:
     call.emit("Sub", [other, own])
 
 
+_FLOORED = formula("Floor(self / other)", same=True)
+_TRUNCATED = formula("all = self / other; size = Floor(Abs(all)); Sign(all) * size", same=True)
+
+
 @spelled(
     aten="div.{Tensor,Scalar} true_divide.Tensor(self, other);"
     "div.{Tensor_mode,Scalar_mode}(self, other, rounding_mode)",
@@ -128,17 +134,11 @@ def _reversed(call: Call) -> None:
     stablehlo="stablehlo.divide(self, other)",
 )
 def _divide(call: Call) -> None:
-    dtype, mode = call.result.dtype, call.text("rounding_mode", "")
-    operands = [call.operand("self", dtype), call.operand("other", dtype)]
-    if "float" not in dtype or not mode:
-        call.emit("Div", operands)
-        return
-    quotient = call.step("Div", operands, call.result.dims)
-    if mode == "floor":
-        call.emit("Floor", [quotient])
+    mode = call.text("rounding_mode", "")
+    if "float" not in call.result.dtype or not mode:
+        _emit(call, "Div", "self", "other")
     else:
-        size = call.step("Floor", [call.step("Abs", [quotient])])
-        call.emit("Mul", [call.step("Sign", [quotient]), size])
+        (_FLOORED if mode == "floor" else _TRUNCATED)(call)
 
 
 spelled(
@@ -152,19 +152,20 @@ spelled(mindir="DivNoNan(x1 as self, x2 as other)")(
 )
 
 
+_OVER = formula("whole = Floor(self / other); self - whole * other", same=True)
+
+
 @spelled(
     aten="remainder.{Tensor,Scalar}(self, other)",
     mindir=f"RemainderTensorTensor RemainderTensorScalar({_PAIR}); FloorMod(x as self, y as other)",
 )
 def _remainder(call: Call) -> None:
     """With the sign of the divisor."""
-    dtype = call.result.dtype
-    left, right = call.operand("self", dtype), call.operand("other", dtype)
-    if "float" not in dtype:
-        call.emit("Mod", [left, right], fmod=0)
-        return
-    whole = call.step("Floor", [call.step("Div", [left, right], call.result.dims)])
-    call.emit("Sub", [left, call.step("Mul", [whole, right])])
+    if "float" in call.result.dtype:
+        _OVER(call)
+    else:
+        dtype = call.result.dtype
+        call.emit("Mod", [call.operand("self", dtype), call.operand("other", dtype)], fmod=0)
 
 
 @spelled(
