@@ -6,7 +6,7 @@ Equal steps are one, and what follows from small constants is computed at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,24 +15,12 @@ from numpy.typing import NDArray
 
 from importers.stablehlo.folding import folded, simplified
 from importers.stablehlo.numbers import numpy_type
-from importers.traced.writer import Attribute
-from ir.graph import Tensor, unused_name
+from importers.traced.writer import Attribute, Builder, Step
+from ir.graph import Tensor
 
 Array: TypeAlias = NDArray[Any]
 MAX_FOLDED = 1 << 16
 """Constants with more elements are left to steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operator."""
-
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +34,19 @@ class View(Tensor):
 
 
 @dataclass(slots=True)
-class Draft:
-    """Steps in order over a table of tensors."""
+class Draft(Builder):
+    """Steps of which equal ones are one; constants are known by their numbers."""
 
-    tensors: dict[str, Tensor] = field(default_factory=dict)
     numbers: dict[str, Array] = field(default_factory=dict)
     """Constants whose numbers are known."""
     outside: set[str] = field(default_factory=set)
     """Constants whose numbers are too many to be read."""
-    steps: list[Step] = field(default_factory=list)
     makers: dict[str, Step] = field(default_factory=dict)
     _same: dict[tuple[object, ...], str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def tensor(self, name: str, dims: tuple[int, ...], dtype: str) -> View:
-        """A new tensor under this name, or one like it that nobody has."""
-        made = Tensor(unused_name(name, self.tensors), dims, dtype)
-        self.tensors[made.name] = made
-        return self.plain(made.name)
+        return self.plain(Builder.tensor(self, name, dims, dtype).name)
 
     def view(self, name: str, dims: tuple[int, ...], axes: Sequence[int | None]) -> View:
         """A tensor as the program sees it."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from importers.stablehlo.draft import Draft, Step
-from importers.traced.writer import Writer, type_code
+from importers.stablehlo.draft import Draft
+from importers.traced.writer import Step, Writer, type_code
 from ir.graph import Tensor
 
 
@@ -28,16 +28,13 @@ class Emission:
             return None
         if name in self.draft.numbers:
             return self.writer.constant(self.draft.numbers[name], self.draft.tensors[name].dtype)
-        if name not in self.writer.known:
-            self.writer.known[name] = self.draft.tensors[name]
-        return self.writer.known[name]
+        if name not in self.writer.tensors:
+            self.writer.tensors[name] = self.draft.tensors[name]
+        return self.writer.tensors[name]
 
     def node(self, step: Step, kind: str, inputs: list[Tensor | None], **attributes: Any) -> None:
         outputs = [self.held(n) for n in step.outputs]
-        domain, _, plain = kind.rpartition("::")
-        self.writer.add(
-            plain, inputs, outputs, name=step.name, scope=step.scope, domain=domain, **attributes
-        )
+        self.writer.add(kind, inputs, outputs, name=step.name, scope=step.scope, **attributes)
 
     def between(self, step: Step, kind: str, inputs: list[Tensor | None]) -> Tensor:
         """A node on the way to a step's result, of the same dims."""
@@ -148,7 +145,9 @@ def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -
     """
     work = Emission(draft)
     work.writer.graph.name = producer
-    work.writer.known.update({n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers})
+    work.writer.tensors.update(
+        {n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers}
+    )
     for name in (*stored, *sorted(draft.outside)):
         work.writer.store(draft.tensors[name])
     for name in inputs:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from importers.stablehlo.draft import Draft, Step
+from importers.stablehlo.draft import Draft
+from importers.traced.writer import Step
 
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Max", "Min", "Tanh"})
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from importers.stablehlo.draft import Draft, Step
+from importers.stablehlo.draft import Draft
 from importers.stablehlo.groups import with_whole_heads
 from importers.stablehlo.patterns import Match, matches
-from importers.traced.writer import Attribute
+from importers.traced.writer import Attribute, Step
 
 
 @dataclass(frozen=True, slots=True)

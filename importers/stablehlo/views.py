@@ -153,11 +153,10 @@ class ViewDraft(Draft):
         *,
         name: str,
         scope: str = "",
-        domain: str = "",
         **attributes: Attribute,
     ) -> Sequence[Tensor | None]:
         """A step over values of equal dims, or numbers beside them; it is called as drafts do."""
-        del name, domain
+        del name
         views = [v for v in inputs if isinstance(v, View)]
         dims = max((v.dims for v in views), key=len)
         every = [v if v.dims == dims else repeated(v, dims, range(len(v.dims))) for v in views]

@@ -156,12 +156,12 @@ class _Translation(Translation):
             notes=(note,) if dropped else (),
             gradients=gradients,
             state=stored.intersection(i.name for i in self.writer.graph.input),
-            tensors=self.writer.known,
+            tensors=self.writer.tensors,
         )
 
     def _deliver(self, outputs: Sequence[Output]) -> dict[str, str]:
         """Name the results; one that is an input, or two results at once, is copied."""
-        made = {n for node in self.writer.graph.node for n in node.output}
+        made = {n for step in self.writer.steps for n in step.outputs}
         names: dict[str, str] = {}
         gradients: dict[str, str] = {}
         finals: list[tuple[str, Tensor]] = []

@@ -206,10 +206,7 @@ class Call:
     ) -> Sequence[Tensor | None]:
         name = f"{self.name}/{kind}_{self._steps}" if self._steps else self.name
         self._steps += 1
-        domain, _, plain = kind.rpartition("::")
-        return self.writer.add(
-            plain, inputs, outputs, name=name, scope=self.scope, domain=domain, **attributes
-        )
+        return self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, **attributes)
 
     def write(
         self,
@@ -221,7 +218,7 @@ class Call:
     ) -> None:
         """A node named after the call, with these results."""
         name = self.name + ending
-        self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, domain="", **attributes)
+        self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, **attributes)
 
     def scalar(self, value: Argument, dtype: str) -> Tensor:
         """One number as a tensor."""

@@ -43,7 +43,7 @@ def kinds_of(entry: Entry, form: Form) -> list[str]:
     if "dim" in entry.names.values():
         call.arguments = {**given, "dim": 0}
     entry.convert(call)
-    return [node.op_type for node in writer.graph.node]
+    return [step.kind for step in writer.steps]
 
 
 @pytest.mark.parametrize("front_end", FrontEnd)
@@ -74,8 +74,8 @@ def test_a_number_that_is_left_out_has_its_default(given: tuple[float], alpha: f
     operand, result = (writer.tensor(name, DIMS, "float32") for name in ("x", "y"))
     arguments = arguments_of(entry, [operand, *given], {})
     entry.convert(Call(writer, "call", "target", "", arguments, (result,), frozenset({0})))
-    (node,) = writer.graph.node
-    assert (node.op_type, [each.f for each in node.attribute]) == ("Celu", [alpha])
+    (step,) = writer.steps
+    assert (step.kind, step.attributes) == ("Celu", {"alpha": alpha})
 
 
 @pytest.mark.parametrize("line", ["(self)", "a(b", "a-b(self)", "a{b}(self)"])
