@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from importers.errors import ModelError
-from importers.mindir.flattening import Flat, Group, Ref, Step, Value, live
+from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value, live
 from importers.mindir.program import Opaque, Stored, TensorType
 from importers.onnx_checks import check_dims
 from importers.onnx_values import Array
@@ -18,8 +18,7 @@ from importers.traced.call import Argument, Call
 from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
-from importers.traced.writer import Step as Emitted
-from importers.traced.writer import Writer, type_code
+from importers.traced.writer import Step, Writer, type_code
 from ir.graph import Tensor
 from ir.wire import Data
 
@@ -73,7 +72,7 @@ class _Translation(Translation):
         self.values[value] = self.writer.tensor(name, _sizes(kind, name), kind.dtype)
         return self.values[value]
 
-    def _step(self, step: Step, used: frozenset[int]) -> None:
+    def _step(self, step: Primitive, used: frozenset[int]) -> None:
         entry = table(FrontEnd.MINDIR).get(step.target)
         results = tuple(
             None if kind is None else self._result(step, index, kind)
@@ -88,11 +87,11 @@ class _Translation(Translation):
         first = self.write(call, entry, f"{DOMAIN}::{step.target}", values)
         self.writer.steps[first:] = _named(call, self.writer.steps[first:])
 
-    def _result(self, step: Step, index: int, kind: TensorType) -> Tensor:
+    def _result(self, step: Primitive, index: int, kind: TensorType) -> Tensor:
         name = f"{step.name}:{index}" if index else step.name
         return self.writer.tensor(name, _sizes(kind, name), kind.dtype)
 
-    def _arguments(self, step: Step, entry: Entry | None) -> Mapping[str, Argument]:
+    def _arguments(self, step: Primitive, entry: Entry | None) -> Mapping[str, Argument]:
         """By the names that the line's converter uses."""
         given = {key: self._argument(value, step) for key, value in step.attributes.items()}
         operands = [self._argument(value, step) for value in step.inputs]
@@ -104,7 +103,7 @@ class _Translation(Translation):
             )
         return arguments_of(entry, operands, given)
 
-    def _argument(self, value: Value, step: Step) -> Argument:
+    def _argument(self, value: Value, step: Primitive) -> Argument:
         if isinstance(value, Ref):
             return self.held(value.name, step.name)
         if isinstance(value, Group):
@@ -178,7 +177,7 @@ class _Translation(Translation):
         )
 
 
-def _named(call: Call, steps: Sequence[Emitted]) -> list[Emitted]:
+def _named(call: Call, steps: Sequence[Step]) -> list[Step]:
     """The step that makes the result has MindSpore's name, those on the way longer ones."""
     made = {tensor.name for tensor in call.made.values()}
     final = next((s for s in reversed(steps) if made.intersection(s.outputs)), None)
@@ -237,7 +236,7 @@ def _without_narrow_places(writer: Writer) -> None:
     only = _only_looked_up(writer.steps, {output.name for output in writer.graph.output})
     places = {n: _places(step) for step in writer.steps for n in step.outputs}
     renamed: dict[str, str] = {}
-    kept: list[Emitted] = []
+    kept: list[Step] = []
     for step in writer.steps:
         source = step.inputs[0] if step.kind == "Cast" else ""
         if source and step.outputs[0] in only and source == places.get(source):
@@ -247,14 +246,14 @@ def _without_narrow_places(writer: Writer) -> None:
     writer.steps[:] = kept
 
 
-def _places(step: Emitted) -> str:
+def _places(step: Step) -> str:
     """The result that holds places."""
     if step.kind not in _MAKERS:
         return ""
     return step.outputs[-1 if step.kind == "TopK" else 0]
 
 
-def _only_looked_up(steps: Sequence[Emitted], delivered: set[str]) -> set[str]:
+def _only_looked_up(steps: Sequence[Step], delivered: set[str]) -> set[str]:
     """Tensors that are indices of a look-up, or become such, and nothing else."""
     used_otherwise = set(delivered)
     for step in reversed(steps):

@@ -19,9 +19,6 @@ class Emission:
     draft: Draft
     writer: Writer = field(default_factory=Writer)
 
-    def constant(self, values: object, dtype: str) -> Tensor:
-        return self.writer.constant(values, dtype)
-
     def held(self, name: str) -> Tensor | None:
         """A tensor of the draft as one of the model."""
         if not name:
@@ -52,11 +49,11 @@ def _reshape(work: Emission, step: Step) -> None:
     more = _ones(before, after)
     less = _ones(after, before)
     if more:
-        work.node(step, "Unsqueeze", [source, work.constant(more, "int64")])
+        work.node(step, "Unsqueeze", [source, work.writer.constant(more, "int64")])
     elif less:
-        work.node(step, "Squeeze", [source, work.constant(less, "int64")])
+        work.node(step, "Squeeze", [source, work.writer.constant(less, "int64")])
     else:
-        work.node(step, "Reshape", [source, work.constant(list(after), "int64")])
+        work.node(step, "Reshape", [source, work.writer.constant(list(after), "int64")])
 
 
 def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
@@ -75,7 +72,9 @@ def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
 
 def _expand(work: Emission, step: Step) -> None:
     dims = work.draft.tensors[step.outputs[0]].dims
-    work.node(step, "Expand", [work.held(step.inputs[0]), work.constant(list(dims), "int64")])
+    work.node(
+        step, "Expand", [work.held(step.inputs[0]), work.writer.constant(list(dims), "int64")]
+    )
 
 
 def _rsqrt(work: Emission, step: Step) -> None:
@@ -86,7 +85,7 @@ def _rsqrt(work: Emission, step: Step) -> None:
 def _erfc(work: Emission, step: Step) -> None:
     tensor = work.draft.tensors[step.outputs[0]]
     made = work.between(step, "Erf", [work.held(step.inputs[0])])
-    work.node(step, "Sub", [work.constant(1, tensor.dtype), made])
+    work.node(step, "Sub", [work.writer.constant(1, tensor.dtype), made])
 
 
 def _lists(*names: str) -> Callable[[Emission, Step], None]:
@@ -95,7 +94,7 @@ def _lists(*names: str) -> Callable[[Emission, Step], None]:
     def write(work: Emission, step: Step) -> None:
         rest = {k: v for k, v in step.attributes.items() if k not in names}
         operands: list[Tensor | None] = [work.held(n) for n in step.inputs]
-        operands += [work.constant(step.attributes[n], "int64") for n in names]
+        operands += [work.writer.constant(step.attributes[n], "int64") for n in names]
         work.node(step, step.kind, operands, **rest)
 
     return write
@@ -103,7 +102,7 @@ def _lists(*names: str) -> Callable[[Emission, Step], None]:
 
 def _pad(work: Emission, step: Step) -> None:
     value, fill = (work.held(n) for n in step.inputs)
-    work.node(step, "Pad", [value, work.constant(step.attributes["pads"], "int64"), fill])
+    work.node(step, "Pad", [value, work.writer.constant(step.attributes["pads"], "int64"), fill])
 
 
 def _wide_places(work: Emission, step: Step) -> None:
