@@ -104,7 +104,7 @@ class _Translation(Translation):
             raise ModelError(what, f"node {node.name!r}", self.again)
         named = arguments_of(entry, positional, arguments)
         call = Call(self.writer, node.name, node.target, node.scope, named, results, used)
-        self.write(call, entry, _unknown(node.target), node.results)
+        self.write(call, entry, unknown_kind(node.target), node.results)
         self._track_memory(node, call)
 
     def _argument(self, value: Value, node: Node) -> Argument:
@@ -224,7 +224,7 @@ def _first_reference(node: Node) -> str | None:
     return next((v.name for v in values if isinstance(v, Reference)), None)
 
 
-def _unknown(target: str) -> str:
+def unknown_kind(target: str) -> str:
     """Kind of the operator that stands for a call that no table has."""
     space, _, name = target.partition(".")
     return f"{space}::{name.removesuffix('.default')}" if name else f"call::{space}"
