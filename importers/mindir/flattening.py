@@ -57,7 +57,7 @@ Value: TypeAlias = Ref | Group | Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Primitive:
     """One primitive."""
 
     name: str
@@ -77,7 +77,7 @@ class Flat:
     producer: str
     inputs: dict[str, TensorType] = field(default_factory=dict)
     parameters: dict[str, Stored] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Primitive] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
     effects: int = 0
     """Primitives that nothing but the order of side effects depends on."""
@@ -205,7 +205,7 @@ class _Flattening:
         plain = node.scope_name if "/" in node.scope_name else node.name.partition(":")[2]
         kept = tuple(i for i in inputs if not _is_monad(i))
         self.flat.steps.append(
-            Step(plain or node.name, node.target, kept, node.attributes, tuple(results))
+            Primitive(plain or node.name, node.target, kept, node.attributes, tuple(results))
         )
         return value
 
@@ -269,10 +269,10 @@ def _leaves(value: Value) -> list[Ref]:
     return [value] if isinstance(value, Ref) else []
 
 
-def live(flat: Flat) -> list[tuple[Step, frozenset[int]]]:
+def live(flat: Flat) -> list[tuple[Primitive, frozenset[int]]]:
     """Steps that some output depends on, each with the results that are read."""
     wanted = {ref.name for ref in flat.outputs}
-    kept: list[tuple[Step, frozenset[int]]] = []
+    kept: list[tuple[Primitive, frozenset[int]]] = []
     for step in reversed(flat.steps):
         used = frozenset(i for i, (name, _) in enumerate(step.results) if name in wanted)
         if used:

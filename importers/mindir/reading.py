@@ -19,12 +19,12 @@ from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
 from importers.mindir.sizes import open_dimensions, sized
-from importers.mindir.table import table
 from importers.mindir.translation import DOMAIN, translated
 from importers.onnx import blamed
 from importers.onnx_constants import model_values
 from importers.onnx_ranges import PROPERTY, ranges_in
 from importers.onnx_values import Array
+from importers.traced.operations import FrontEnd, table
 from importers.traced.translation import MAX_BYTES, with_numbers
 from importers.traced.writer import type_code
 from ir.dtypes import dtype_bytes
@@ -73,14 +73,16 @@ def mindir_facts(path: Path) -> FileFacts:
     """
     with _opened(path) as (flat, data):
         kinds = Counter(
-            step.target if step.target in table() else f"{DOMAIN}::{step.target}"
+            step.target if step.target in table(FrontEnd.MINDIR) else f"{DOMAIN}::{step.target}"
             for step in flat.steps
         )
         dims = tuple(open_dimensions(flat))
         becomes: Mapping[str, tuple[str, ...]] = {}
         if not dims:
             found = translated(flat, data)[0].becomes
-            becomes = {target: each for target, each in found.items() if target in table()}
+            becomes = {
+                target: each for target, each in found.items() if target in table(FrontEnd.MINDIR)
+            }
         return FileFacts(flat.producer, kinds, dims, becomes)
 
 

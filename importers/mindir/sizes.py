@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from importers.errors import ModelError, UnboundError, check_bound, unknown_dimension
 from importers.facts import OpenDim
-from importers.mindir.flattening import Flat, Group, Ref, Step, Value
+from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value
 from importers.mindir.program import Stored, TensorType
 from importers.onnx_checks import MAX_DIM
 
@@ -86,7 +86,7 @@ class _Sizing:
     flat: Flat
     bind: Mapping[str, int]
     inputs: dict[str, TensorType] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Primitive] = field(default_factory=list)
     known: dict[str, _Operand] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -105,7 +105,7 @@ class _Sizing:
         self.known[value] = _Operand(dims, tuple(size == OPEN for size in kind.dims))
         return replace(kind, dims=dims)
 
-    def _step(self, step: Step) -> Step:
+    def _step(self, step: Primitive) -> Primitive:
         operands = list(self._operands(step.inputs))
         results = []
         for value, kind in step.results:
@@ -125,7 +125,7 @@ class _Sizing:
             elif isinstance(value, Stored):
                 yield _Operand(value.type.dims, (False,) * len(value.type.dims))
 
-    def _followed(self, step: Step, kind: TensorType, operands: Sequence[_Operand]) -> Dims:
+    def _followed(self, step: Primitive, kind: TensorType, operands: Sequence[_Operand]) -> Dims:
         for found in _guesses(step, kind.dims, operands):
             fits = len(found) == len(kind.dims) and OPEN not in found
             if fits and all(
@@ -139,7 +139,7 @@ class _Sizing:
         )
 
 
-def _guesses(step: Step, dims: Dims, operands: Sequence[_Operand]) -> Iterator[Dims]:
+def _guesses(step: Primitive, dims: Dims, operands: Sequence[_Operand]) -> Iterator[Dims]:
     """What a result may be, the best guess first."""
     if not operands:
         return
@@ -186,7 +186,7 @@ def _aligned(dims: Dims, operands: Sequence[_Operand]) -> Dims:
     return tuple(out)
 
 
-def _product(step: Step, left: Dims, right: Dims) -> Dims:
+def _product(step: Primitive, left: Dims, right: Dims) -> Dims:
     flags = [v for v in step.inputs if isinstance(v, bool)]
     turned = [
         bool(step.attributes.get(name, flags[place] if place < len(flags) else False))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 
 from importers.errors import ModelError
-from importers.mindir.calls import MindCall
-from importers.mindir.flattening import Flat, Group, Ref, Step, Value, live
+from importers.mindir.flattening import Flat, Group, Primitive, Ref, Value, live
 from importers.mindir.program import Opaque, Stored, TensorType
-from importers.mindir.table import table
 from importers.onnx_checks import check_dims
 from importers.onnx_values import Array
-from importers.traced.call import Argument
+from importers.traced.call import Argument, Call
+from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
-from importers.traced.writer import type_code
+from importers.traced.writer import Step, Writer, type_code
 from ir.graph import Tensor
 from ir.wire import Data
 
@@ -73,26 +72,26 @@ class _Translation(Translation):
         self.values[value] = self.writer.tensor(name, _sizes(kind, name), kind.dtype)
         return self.values[value]
 
-    def _step(self, step: Step, used: frozenset[int]) -> None:
-        entry = table().get(step.target)
+    def _step(self, step: Primitive, used: frozenset[int]) -> None:
+        entry = table(FrontEnd.MINDIR).get(step.target)
         results = tuple(
             None if kind is None else self._result(step, index, kind)
             for index, (_, kind) in enumerate(step.results)
         )
         arguments = self._arguments(step, entry)
-        call = MindCall(
+        call = Call(
             self.writer, step.name, step.target, cell_path(step.name), arguments, results, used,
             known=self.known,
         )  # fmt: skip
-        converter = None if entry is None else entry.convert
         values = [value for value, _ in step.results]
-        _name_nodes(call, self.write(call, converter, f"{DOMAIN}::{step.target}", values))
+        first = self.write(call, entry, f"{DOMAIN}::{step.target}", values)
+        self.writer.steps[first:] = _named(call, self.writer.steps[first:])
 
-    def _result(self, step: Step, index: int, kind: TensorType) -> Tensor:
+    def _result(self, step: Primitive, index: int, kind: TensorType) -> Tensor:
         name = f"{step.name}:{index}" if index else step.name
         return self.writer.tensor(name, _sizes(kind, name), kind.dtype)
 
-    def _arguments(self, step: Step, entry: Entry | None) -> Mapping[str, Argument]:
+    def _arguments(self, step: Primitive, entry: Entry | None) -> Mapping[str, Argument]:
         """By the names that the line's converter uses."""
         given = {key: self._argument(value, step) for key, value in step.attributes.items()}
         operands = [self._argument(value, step) for value in step.inputs]
@@ -104,7 +103,7 @@ class _Translation(Translation):
             )
         return arguments_of(entry, operands, given)
 
-    def _argument(self, value: Value, step: Step) -> Argument:
+    def _argument(self, value: Value, step: Primitive) -> Argument:
         if isinstance(value, Ref):
             return self.held(value.name, step.name)
         if isinstance(value, Group):
@@ -139,20 +138,20 @@ class _Translation(Translation):
 
     def finished(self) -> Translated:
         self._deliver()
-        _without_narrow_places(self.writer.graph)
+        _without_narrow_places(self.writer)
         note = f"{self.flat.effects} primitives that no result depends on were left out"
         return Translated(
             model=self.writer.model(self.flat.producer),
             trained=self._trained(),
             becomes=self.all_becomes(),
             notes=(note,) if self.flat.effects else (),
-            tensors=self.writer.known,
+            tensors=self.writer.tensors,
         )
 
     def _deliver(self) -> None:
         """Note the results; one that is an input, or two results at once, is copied."""
         graph, delivered = self.writer.graph, set[str]()
-        made = {name for node in graph.node for name in node.output}
+        made = {name for step in self.writer.steps for name in step.outputs}
         for held in self.results([ref.name for ref in self.flat.outputs], self.flat.name):
             if held.name not in made or held.name in delivered:
                 result = self.writer.tensor(f"{held.name}/result", held.dims, held.dtype)
@@ -178,12 +177,16 @@ class _Translation(Translation):
         )
 
 
-def _name_nodes(call: MindCall, nodes: Sequence[onnx.NodeProto]) -> None:
-    """The node that makes the result has MindSpore's name, those on the way longer ones."""
+def _named(call: Call, steps: Sequence[Step]) -> list[Step]:
+    """The step that makes the result has MindSpore's name, those on the way longer ones."""
     made = {tensor.name for tensor in call.made.values()}
-    final = next((n for n in reversed(nodes) if made.intersection(n.output)), None)
-    for index, node in enumerate(nodes):
-        node.name = call.name if node is final else f"{call.name}/{node.op_type}_{index}"
+    final = next((s for s in reversed(steps) if made.intersection(s.outputs)), None)
+    return [
+        replace(
+            s, name=call.name if s is final else f"{call.name}/{s.kind.rpartition('::')[2]}_{i}"
+        )
+        for i, s in enumerate(steps)
+    ]
 
 
 def _sizes(kind: TensorType, name: str) -> tuple[int, ...]:
@@ -224,41 +227,38 @@ _CARRIERS = frozenset({"Reshape", "Unsqueeze", "Squeeze", "Transpose", "Expand",
 _LOOKUPS = frozenset({("Gather", 1), ("GatherElements", 1), ("OneHot", 0)})
 
 
-def _without_narrow_places(graph: onnx.GraphProto) -> None:
-    """Take casts between places of 32 bits and of 64 out of a graph whose nodes are in order.
+def _without_narrow_places(writer: Writer) -> None:
+    """Take casts between places of 32 bits and of 64 out of steps in order.
 
     MindSpore counts places in 32 bits, `TopK` and `ArgMax` of ONNX in 64. Where the places only say
     what to look up, they stay so, as they do in the same network from elsewhere.
     """
-    delivered = {output.name for output in graph.output}
-    only = _only_looked_up(graph, delivered)
-    places = {n: _places(node) for node in graph.node for n in node.output}
+    only = _only_looked_up(writer.steps, {output.name for output in writer.graph.output})
+    places = {n: _places(step) for step in writer.steps for n in step.outputs}
     renamed: dict[str, str] = {}
-    for node in list(graph.node):
-        if node.op_type == "Cast" and node.output[0] in only:
-            source = node.input[0]
-            if source == places.get(source):
-                renamed[node.output[0]] = source
-                graph.node.remove(node)
-                continue
-        for place, name in enumerate(node.input):
-            node.input[place] = renamed.get(name, name)
+    kept: list[Step] = []
+    for step in writer.steps:
+        source = step.inputs[0] if step.kind == "Cast" else ""
+        if source and step.outputs[0] in only and source == places.get(source):
+            renamed[step.outputs[0]] = source
+        else:
+            kept.append(replace(step, inputs=tuple(renamed.get(n, n) for n in step.inputs)))
+    writer.steps[:] = kept
 
 
-def _places(node: onnx.NodeProto) -> str:
+def _places(step: Step) -> str:
     """The result that holds places."""
-    if node.op_type not in _MAKERS:
+    if step.kind not in _MAKERS:
         return ""
-    return str(node.output[-1] if node.op_type == "TopK" else node.output[0])
+    return step.outputs[-1 if step.kind == "TopK" else 0]
 
 
-def _only_looked_up(graph: onnx.GraphProto, delivered: set[str]) -> set[str]:
+def _only_looked_up(steps: Sequence[Step], delivered: set[str]) -> set[str]:
     """Tensors that are indices of a look-up, or become such, and nothing else."""
     used_otherwise = set(delivered)
-    for node in reversed(graph.node):
-        carries = node.op_type in _CARRIERS and node.output[0] not in used_otherwise
-        for place, name in enumerate(node.input):
-            if not (carries and place == 0) and (node.op_type, place) not in _LOOKUPS:
+    for step in reversed(steps):
+        carries = step.kind in _CARRIERS and step.outputs[0] not in used_otherwise
+        for place, name in enumerate(step.inputs):
+            if not (carries and place == 0) and (step.kind, place) not in _LOOKUPS:
                 used_otherwise.add(name)
-    every = {name for node in graph.node for name in node.output}
-    return every - used_otherwise
+    return {name for step in steps for name in step.outputs} - used_otherwise

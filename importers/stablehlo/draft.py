@@ -6,7 +6,7 @@ Equal steps are one, and what follows from small constants is computed at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,54 +14,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from importers.stablehlo.folding import folded, simplified
-from ir.graph import Tensor, unused_name
+from importers.stablehlo.numbers import numpy_type
+from importers.traced.writer import Attribute, Builder, Step
+from ir.graph import Tensor
 
 Array: TypeAlias = NDArray[Any]
-Value: TypeAlias = int | float | str | tuple[int, ...]
 MAX_FOLDED = 1 << 16
 """Constants with more elements are left to steps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One operator."""
+class View(Tensor):
+    """A value of the program: a tensor, by its name, with the dims that the program sees."""
 
-    name: str
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Value] = field(default_factory=dict)
-    scope: str = ""
+    axes: tuple[int | None, ...] = ()
+    """Dimension of the tensor for each; None where the tensor has none and is repeated. A dimension
+    of the tensor that is not named here has size one.
+    """
 
 
 @dataclass(slots=True)
-class Draft:
-    """Steps in order over a table of tensors."""
+class Draft(Builder):
+    """Steps of which equal ones are one; constants are known by their numbers."""
 
-    tensors: dict[str, Tensor] = field(default_factory=dict)
     numbers: dict[str, Array] = field(default_factory=dict)
     """Constants whose numbers are known."""
     outside: set[str] = field(default_factory=set)
     """Constants whose numbers are too many to be read."""
-    steps: list[Step] = field(default_factory=list)
     makers: dict[str, Step] = field(default_factory=dict)
     _same: dict[tuple[object, ...], str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
-    def tensor(self, name: str, dims: tuple[int, ...], dtype: str) -> str:
-        """A new tensor under this name, or one like it that nobody has."""
-        made = Tensor(unused_name(name, self.tensors), dims, dtype)
-        self.tensors[made.name] = made
-        return made.name
+    def tensor(self, name: str, dims: tuple[int, ...], dtype: str) -> View:
+        return self.plain(Builder.tensor(self, name, dims, dtype).name)
 
-    def constant(self, array: Array, dtype: str) -> str:
+    def view(self, name: str, dims: tuple[int, ...], axes: Sequence[int | None]) -> View:
+        """A tensor as the program sees it."""
+        return View(name, dims, self.tensors[name].dtype, axes=tuple(axes))
+
+    def plain(self, name: str) -> View:
+        """A tensor as it is."""
+        dims = self.tensors[name].dims
+        return self.view(name, dims, range(len(dims)))
+
+    def constant(self, values: object, dtype: str) -> View:
         """A tensor with these numbers; equal ones are one."""
+        array = np.asarray(values).astype(numpy_type(dtype))
         key = ("constant", dtype, array.shape, array.tobytes())
         if key not in self._same:
-            name = self.tensor(self._numbered("constant"), array.shape, dtype)
-            self.numbers[name] = array
-            self._same[key] = name
-        return self._same[key]
+            made = self.tensor(self._numbered("constant"), array.shape, dtype)
+            self.numbers[made.name] = array
+            self._same[key] = made.name
+        return self.plain(self._same[key])
 
     def scalar(self, name: str) -> float | None:
         """The number that a constant has throughout; None if it has several or is none."""
@@ -80,7 +84,7 @@ class Draft:
         dims: tuple[int, ...],
         dtype: str,
         scope: str = "",
-        **attributes: Value,
+        **attributes: Attribute,
     ) -> str:
         """A step with one result, or what has the same numbers already."""
 
@@ -95,7 +99,7 @@ class Draft:
             arrays = [self.numbers[n] for n in inputs]
             array = folded(kind, arrays, dims, dtype, attributes)
             if array is not None:
-                return self.constant(array, dtype)
+                return self.constant(array, dtype).name
         key = (kind, tuple(inputs), tuple(sorted(attributes.items())), dims, dtype)
         if key not in self._same:
             self._same[key] = self.steps_of(kind, inputs, [(dims, dtype)], scope, **attributes)[0]
@@ -107,24 +111,23 @@ class Draft:
         inputs: Sequence[str],
         results: Sequence[tuple[tuple[int, ...], str]],
         scope: str = "",
-        **attributes: Value,
+        **attributes: Attribute,
     ) -> list[str]:
         """A step with several results."""
         name = self._numbered(f"{scope}/{kind}" if scope else kind)
         ends = [""] if len(results) == 1 else [f".{i}" for i in range(len(results))]
-        outputs = [
-            self.tensor(f"{name}{end}", *result) for end, result in zip(ends, results, strict=True)
-        ]
+        pairs = zip(ends, results, strict=True)
+        outputs = [self.tensor(f"{name}{end}", *result).name for end, result in pairs]
         made = Step(name, kind, tuple(inputs), tuple(outputs), attributes, scope)
         self.steps.append(made)
         self.makers.update(dict.fromkeys(outputs, made))
         return outputs
 
-    def mark(self) -> tuple[int, int]:
+    def mark(self) -> tuple[int, ...]:
         """A place to go back to."""
         return len(self.steps), len(self._same)
 
-    def forget(self, mark: tuple[int, int]) -> None:
+    def forget(self, mark: tuple[int, ...]) -> None:
         """Take the steps from a place on away, and find none of them again."""
         count, same = mark
         for step in self.steps[count:]:

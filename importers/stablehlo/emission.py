@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from importers.stablehlo.draft import Draft, Step
-from importers.traced.writer import Writer, type_code
+from importers.stablehlo.draft import Draft
+from importers.traced.writer import Step, Writer, type_code
 from ir.graph import Tensor
 
 
@@ -19,25 +19,19 @@ class Emission:
     draft: Draft
     writer: Writer = field(default_factory=Writer)
 
-    def constant(self, values: object, dtype: str) -> Tensor:
-        return self.writer.constant(values, dtype)
-
     def held(self, name: str) -> Tensor | None:
         """A tensor of the draft as one of the model."""
         if not name:
             return None
         if name in self.draft.numbers:
             return self.writer.constant(self.draft.numbers[name], self.draft.tensors[name].dtype)
-        if name not in self.writer.known:
-            self.writer.known[name] = self.draft.tensors[name]
-        return self.writer.known[name]
+        if name not in self.writer.tensors:
+            self.writer.tensors[name] = self.draft.tensors[name]
+        return self.writer.tensors[name]
 
     def node(self, step: Step, kind: str, inputs: list[Tensor | None], **attributes: Any) -> None:
         outputs = [self.held(n) for n in step.outputs]
-        domain, _, plain = kind.rpartition("::")
-        self.writer.add(
-            plain, inputs, outputs, name=step.name, scope=step.scope, domain=domain, **attributes
-        )
+        self.writer.add(kind, inputs, outputs, name=step.name, scope=step.scope, **attributes)
 
     def between(self, step: Step, kind: str, inputs: list[Tensor | None]) -> Tensor:
         """A node on the way to a step's result, of the same dims."""
@@ -55,11 +49,11 @@ def _reshape(work: Emission, step: Step) -> None:
     more = _ones(before, after)
     less = _ones(after, before)
     if more:
-        work.node(step, "Unsqueeze", [source, work.constant(more, "int64")])
+        work.node(step, "Unsqueeze", [source, work.writer.constant(more, "int64")])
     elif less:
-        work.node(step, "Squeeze", [source, work.constant(less, "int64")])
+        work.node(step, "Squeeze", [source, work.writer.constant(less, "int64")])
     else:
-        work.node(step, "Reshape", [source, work.constant(list(after), "int64")])
+        work.node(step, "Reshape", [source, work.writer.constant(list(after), "int64")])
 
 
 def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
@@ -78,7 +72,9 @@ def _ones(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
 
 def _expand(work: Emission, step: Step) -> None:
     dims = work.draft.tensors[step.outputs[0]].dims
-    work.node(step, "Expand", [work.held(step.inputs[0]), work.constant(list(dims), "int64")])
+    work.node(
+        step, "Expand", [work.held(step.inputs[0]), work.writer.constant(list(dims), "int64")]
+    )
 
 
 def _rsqrt(work: Emission, step: Step) -> None:
@@ -89,7 +85,7 @@ def _rsqrt(work: Emission, step: Step) -> None:
 def _erfc(work: Emission, step: Step) -> None:
     tensor = work.draft.tensors[step.outputs[0]]
     made = work.between(step, "Erf", [work.held(step.inputs[0])])
-    work.node(step, "Sub", [work.constant(1, tensor.dtype), made])
+    work.node(step, "Sub", [work.writer.constant(1, tensor.dtype), made])
 
 
 def _lists(*names: str) -> Callable[[Emission, Step], None]:
@@ -98,7 +94,7 @@ def _lists(*names: str) -> Callable[[Emission, Step], None]:
     def write(work: Emission, step: Step) -> None:
         rest = {k: v for k, v in step.attributes.items() if k not in names}
         operands: list[Tensor | None] = [work.held(n) for n in step.inputs]
-        operands += [work.constant(step.attributes[n], "int64") for n in names]
+        operands += [work.writer.constant(step.attributes[n], "int64") for n in names]
         work.node(step, step.kind, operands, **rest)
 
     return write
@@ -106,12 +102,7 @@ def _lists(*names: str) -> Callable[[Emission, Step], None]:
 
 def _pad(work: Emission, step: Step) -> None:
     value, fill = (work.held(n) for n in step.inputs)
-    work.node(step, "Pad", [value, work.constant(step.attributes["pads"], "int64"), fill])
-
-
-def _cast(work: Emission, step: Step) -> None:
-    to = type_code(str(step.attributes["to"]))
-    work.node(step, "Cast", [work.held(step.inputs[0])], to=to)
+    work.node(step, "Pad", [value, work.writer.constant(step.attributes["pads"], "int64"), fill])
 
 
 def _wide_places(work: Emission, step: Step) -> None:
@@ -129,7 +120,7 @@ def _wide_places(work: Emission, step: Step) -> None:
 _WRITTEN: Mapping[str, Callable[[Emission, Step], None]] = MappingProxyType(
     {
         "Reshape": _reshape, "Expand": _expand, "Rsqrt": _rsqrt, "Erfc": _erfc, "Pad": _pad,
-        "Cast": _cast, "GatherND": _wide_places, "ScatterND": _wide_places,
+        "GatherND": _wide_places, "ScatterND": _wide_places,
         "Slice": _lists("starts", "ends", "axes", "steps"),
         **dict.fromkeys(
             ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"), _lists("axes")
@@ -153,7 +144,9 @@ def emitted(draft: Draft, inputs: list[str], stored: list[str], producer: str) -
     """
     work = Emission(draft)
     work.writer.graph.name = producer
-    work.writer.known.update({n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers})
+    work.writer.tensors.update(
+        {n: draft.tensors[n] for n in draft.tensors if n not in draft.numbers}
+    )
     for name in (*stored, *sorted(draft.outside)):
         work.writer.store(draft.tensors[name])
     for name in inputs:

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from importers.onnx_values import EVALUATORS
 from importers.stablehlo.numbers import numpy_type
 
-_FOLDED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+_FOLDED = frozenset(
     {
-        "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum,
-        "Min": np.minimum, "Neg": np.negative, "Sqrt": np.sqrt, "Exp": np.exp, "Log": np.log,
-        "Abs": np.abs, "And": np.logical_and, "Or": np.logical_or, "Not": np.logical_not,
-        "Xor": np.logical_xor, "Less": np.less, "LessOrEqual": np.less_equal,
-        "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "Equal": np.equal,
-        "Where": np.where, "Floor": np.floor, "Pow": np.power, "Reciprocal": np.reciprocal,
-        "Rsqrt": lambda x: 1 / np.sqrt(x), "Identity": np.asarray, "Cast": np.asarray,
+        "Add", "Sub", "Mul", "Div", "Max", "Min", "Neg", "Sqrt", "Exp", "Log", "Abs", "And", "Or",
+        "Not", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Where", "Floor", "Pow",
+        "Identity", "Reshape", "Transpose", "Expand", "Slice",
+    }
+)  # fmt: skip
+"""Kinds that are computed as those of ONNX are."""
+_MORE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "Xor": np.logical_xor, "Reciprocal": np.reciprocal, "Rsqrt": lambda x: 1 / np.sqrt(x),
+        "Cast": np.asarray,
     }
 )  # fmt: skip
 
@@ -32,41 +36,16 @@ def folded(
     attributes: Mapping[str, Any],
 ) -> NDArray[Any] | None:
     """The result of a step on constants; None where it is left to be computed later."""
-    made: Any
+    shape = [np.array(dims, np.int64)] if kind in {"Reshape", "Expand"} else []
     with np.errstate(all="ignore"):
-        if kind == "Reshape":
-            made = arrays[0].reshape(dims)
-        elif kind == "Transpose":
-            made = arrays[0].transpose(attributes["perm"])
-        elif kind == "Expand":
-            made = np.broadcast_to(arrays[0], dims)
-        elif kind == "Slice":
-            made = arrays[0][_slices(arrays[0].ndim, attributes)]
-        elif kind == "Div":
-            made = _quotient(*arrays)
+        if kind in _MORE:
+            made = np.asarray(_MORE[kind](*arrays))
         elif kind in _FOLDED:
-            made = _FOLDED[kind](*arrays)
+            made = EVALUATORS[kind]([*arrays, *shape], {**attributes, "allowzero": 1})
         else:
             return None
-        wanted = numpy_type(dtype)
-        found = np.ascontiguousarray(np.asarray(made).astype(wanted)).reshape(np.shape(made))
+        found = np.ascontiguousarray(made.astype(numpy_type(dtype))).reshape(made.shape)
     return found if found.shape == dims else None
-
-
-def _slices(rank: int, attributes: Mapping[str, Any]) -> tuple[slice, ...]:
-    found = [slice(None)] * rank
-    keys = ("axes", "starts", "ends", "steps")
-    for axis, start, end, step in zip(*(attributes[k] for k in keys), strict=True):
-        found[axis] = slice(start, end if end >= 0 else None, step)
-    return tuple(found)
-
-
-def _quotient(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers are divided towards zero."""
-    if left.dtype.kind not in "iu":
-        return np.asarray(left / right)
-    safe = np.where(right == 0, 1, right)
-    return np.asarray(np.trunc(left / safe).astype(left.dtype))
 
 
 _RIGHT = MappingProxyType({"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from importers.stablehlo.draft import Draft, Step
+from importers.stablehlo.draft import Draft
+from importers.traced.writer import Step
 
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Max", "Min", "Tanh"})
 
@@ -61,13 +62,13 @@ def _again(draft: Draft, step: Step, whole: dict[str, str]) -> list[Step]:
             inputs.append(name)
         elif len(dims) == 5 and dims[1:3] == (1, 1):
             dtype = draft.tensors[name].dtype
-            other = draft.tensor(f"{name}/heads", (dims[0], *dims[2:]), dtype)
+            other = draft.tensor(f"{name}/heads", (dims[0], *dims[2:]), dtype).name
             added.append(Step(other, "Reshape", (name,), (other,), {}, step.scope))
             inputs.append(other)
         else:
             return []
     shape = (result.dims[0], result.dims[1] * result.dims[2], *result.dims[3:])
-    made = draft.tensor(f"{step.outputs[0]}/heads", shape, result.dtype)
+    made = draft.tensor(f"{step.outputs[0]}/heads", shape, result.dtype).name
     attributes = {**step.attributes, "axis": 3} if softmax else step.attributes
     whole[step.outputs[0]] = made
     name = f"{step.name}/heads"

@@ -8,10 +8,11 @@ is recognised in; the repetition is part of it and costs nothing there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from importers.stablehlo.call import Call
-from importers.stablehlo.views import View, plain, tensor_of
+from importers.stablehlo.call import ViewCall
+from importers.stablehlo.draft import View
+from importers.stablehlo.views import picked, tensor_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Grouped:
     """Queries in a group."""
 
 
-def grouped_heads(call: Call, left: Side, right: Side) -> Grouped | None:
+def grouped_heads(call: ViewCall, left: Side, right: Side) -> Grouped | None:
     """The operands of a product of grouped queries; None where it is another product."""
     view = left.view
     real = [i for i in left.free if view.dims[i] != 1]
@@ -74,39 +75,37 @@ def grouped_heads(call: Call, left: Side, right: Side) -> Grouped | None:
     return Grouped(merged, repeated, *places, view.dims[group])
 
 
-def _merged(call: Call, side: Side, head: int, group: int) -> Side:
+def _merged(call: ViewCall, side: Side, head: int, group: int) -> Side:
     """The queries with their heads and groups in one dimension, as they are in memory."""
     view = side.view
     at = view.axes[head] or 0
-    tensor = call.draft.tensors[view.tensor]
+    tensor = call.draft.tensors[view.name]
     dims = (*tensor.dims[:at], tensor.dims[at] * tensor.dims[at + 1], *tensor.dims[at + 2 :])
-    name = call.step("Reshape", [view.tensor], dims, tensor.dtype)
+    name = call.node("Reshape", [view.name], dims, tensor.dtype)
     sizes = [d * view.dims[group] if i == head else d for i, d in enumerate(view.dims)]
     axes = [a if a is None or a <= at else a - 1 for a in view.axes]
     sizes[group], axes[group] = 1, None
-    return Side(
-        View(name, tuple(sizes), tuple(axes)), side.batch, side.free, side.inner, side.places
-    )
+    return replace(side, view=call.draft.view(name, tuple(sizes), axes))
 
 
-def _repeated(call: Call, side: Side, head: int, column: int, count: int) -> Side:
+def _repeated(call: ViewCall, side: Side, head: int, column: int, count: int) -> Side:
     """Keys or values with every head repeated for its group: batch, heads, rows, width."""
     view, inner = side.view, side.inner[0]
     batch = [b for b in side.batch if view.dims[b] != 1]
     at = batch.index(side.batch[head])
     rest = (inner, column) if side.turned else (column, inner)
     order = (*batch, *rest)
-    part = View(view.tensor, tuple(view.dims[i] for i in order), tuple(view.axes[i] for i in order))
+    part = picked(view, order)
     name = tensor_of(call.draft, part, call.scope)
-    dims, dtype = part.dims, call.dtype(view)
+    dims, dtype = part.dims, view.dtype
     apart = (*dims[: at + 1], 1, *dims[at + 1 :])
     wide = (*dims[: at + 1], count, *dims[at + 1 :])
     whole = (*dims[:at], dims[at] * count, *dims[at + 1 :])
-    name = call.step("Reshape", [name], apart, dtype)
-    name = call.step("Expand", [name], wide, dtype)
-    name = call.step("Reshape", [name], whole, dtype)
+    name = call.node("Reshape", [name], apart, dtype)
+    name = call.node("Expand", [name], wide, dtype)
+    name = call.node("Reshape", [name], whole, dtype)
     own = {old: new for new, old in enumerate(order)}
     return Side(
-        plain(call.draft, name), tuple(own[b] for b in batch), (own[column],), (own[inner],),
+        call.draft.plain(name), tuple(own[b] for b in batch), (own[column],), (own[inner],),
         {own[i]: side.places[i] for i in (*batch, column)},
     )  # fmt: skip

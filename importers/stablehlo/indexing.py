@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from importers.errors import UnsupportedError
-from importers.stablehlo.call import Call, Converter
-from importers.stablehlo.draft import Draft
+from importers.stablehlo.call import ViewCall
+from importers.stablehlo.draft import Draft, View
 from importers.stablehlo.program import Attribute
 from importers.stablehlo.reductions import body_kind
-from importers.stablehlo.views import View, permuted, plain, reshaped
+from importers.stablehlo.views import permuted, reshaped
+from importers.traced.table import spelled
 
 
-def _record(call: Call, name: str) -> Mapping[str, Attribute]:
+def _record(call: ViewCall, name: str) -> Mapping[str, Attribute]:
     found = call.operation.attributes.get(name)
     if not isinstance(found, dict):
         raise call.fault(f"{name} is no record")
@@ -39,13 +41,14 @@ def without_guard(draft: Draft, name: str) -> str:
     return name
 
 
-def _places(call: Call, view: View) -> View:
-    name = without_guard(call.draft, view.tensor)
-    return View(name, view.dims, view.axes)
+def _places(call: ViewCall, view: View) -> View:
+    name = without_guard(call.draft, view.name)
+    return replace(view, name=name)
 
 
-def _gather(call: Call) -> None:
-    value, places = call.operand(0), _places(call, call.operand(1))
+@spelled(stablehlo="stablehlo.gather()")
+def _gather(call: ViewCall) -> None:
+    value, places = call.view(0), _places(call, call.view(1))
     record = _record(call, "dimension_numbers")
     axes, gone = _axes(record, "start_index_map"), _axes(record, "collapsed_slice_dims")
     batch = _axes(record, "operand_batching_dims")
@@ -67,17 +70,17 @@ def _gather(call: Call) -> None:
         axis = axes[0]
         dims = (*value.dims[:axis], *shape, *value.dims[axis + 1 :])
         names = [call.whole(value), call.whole(index)]
-        made = call.step("Gather", names, dims, call.dtype(value), axis=axis)
+        made = call.node("Gather", names, dims, value.dtype, axis=axis)
     else:
         axis = 0
         value = permuted(value, (*axes, *(i for i in range(rank) if i not in axes)))
         dims = (*shape, *value.dims[len(axes) :])
         names = [call.whole(value), call.whole(index)]
-        made = call.step("GatherND", names, dims, call.dtype(value))
-    call.finish(_spread(call, made, dims, len(shape), axis, offsets))
+        made = call.node("GatherND", names, dims, value.dtype)
+    call.deliver(_spread(call, made, dims, len(shape), axis, offsets))
 
 
-def _without_vector(call: Call, places: View, vector: int, count: int) -> View:
+def _without_vector(call: ViewCall, places: View, vector: int, count: int) -> View:
     """Places with the numbers of one place last; one number alone needs no dimension."""
     rank = len(places.dims)
     if vector > rank or (vector == rank and count != 1):
@@ -92,7 +95,12 @@ def _without_vector(call: Call, places: View, vector: int, count: int) -> View:
 
 
 def _spread(
-    call: Call, name: str, dims: tuple[int, ...], count: int, axis: int, offsets: tuple[int, ...]
+    call: ViewCall,
+    name: str,
+    dims: tuple[int, ...],
+    count: int,
+    axis: int,
+    offsets: tuple[int, ...],
 ) -> View:
     """The result with the dimensions of places where the file has them."""
     heads = list(range(axis, axis + count))
@@ -106,20 +114,20 @@ def _spread(
         raise call.fault("its dimensions do not match")
     for place, own in [*zip(offsets, rest, strict=True), *zip(others, heads, strict=True)]:
         perm[place] = own
-    return permuted(plain(call.draft, name), perm)
+    return permuted(call.draft.plain(name), perm)
 
 
 def _along(
-    call: Call, value: View, index: View, axes: tuple[int, ...], batch: tuple[int, ...],
+    call: ViewCall, value: View, index: View, axes: tuple[int, ...], batch: tuple[int, ...],
     index_batch: tuple[int, ...],
 ) -> None:  # fmt: skip
     """Elements along one dimension, with all others in step."""
     order = _lined(value, index, axes, batch, index_batch)
     lined = permuted(index, order)
     names = [call.whole(value), call.whole(lined)]
-    made = call.step("GatherElements", names, lined.dims, call.dtype(value), axis=axes[0])
+    made = call.node("GatherElements", names, lined.dims, value.dtype, axis=axes[0])
     back = [order.index(i) for i in range(len(order))]
-    call.finish(permuted(plain(call.draft, made), back))
+    call.deliver(permuted(call.draft.plain(made), back))
 
 
 def _lined(
@@ -142,11 +150,12 @@ def _lined(
 _UPDATES = MappingProxyType({"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"})
 
 
-def _scatter(call: Call) -> None:
+@spelled(stablehlo="stablehlo.scatter()")
+def _scatter(call: ViewCall) -> None:
     """Whole slices are written at the coordinates of leading dimensions, or added."""
-    if len(call.operands) != 3 or len(call.operation.regions) != 1:
+    if len(call.views) != 3 or len(call.operation.regions) != 1:
         raise UnsupportedError
-    value, places, updates = (call.operand(i) for i in range(3))
+    value, places, updates = (call.view(i) for i in range(3))
     record = _record(call, "scatter_dimension_numbers")
     axes = _axes(record, "scatter_dims_to_operand_dims")
     gone, windows = _axes(record, "inserted_window_dims"), _axes(record, "update_window_dims")
@@ -163,11 +172,11 @@ def _scatter(call: Call) -> None:
         if updates.dims != index.dims:
             raise UnsupportedError
         names = [call.whole(v) for v in (value, permuted(index, lined), permuted(updates, lined))]
-        made = call.step(
-            "ScatterElements", names, value.dims, call.dtype(value), axis=axes[0],
+        made = call.node(
+            "ScatterElements", names, value.dims, value.dtype, axis=axes[0],
             reduction=_reduction(call),
         )  # fmt: skip
-        call.finish_with(made)
+        call.deliver(call.draft.plain(made))
         return
     rank = len(value.dims)
     order = (*axes, *(i for i in range(rank) if i not in axes))
@@ -182,11 +191,11 @@ def _scatter(call: Call) -> None:
         raise UnsupportedError
     names = [call.whole(v) for v in (rows, index, news)]
     how = _reduction(call)
-    made = call.step("ScatterND", names, rows.dims, call.dtype(value), reduction=how)
-    call.finish(permuted(plain(call.draft, made), [order.index(i) for i in range(rank)]))
+    made = call.node("ScatterND", names, rows.dims, value.dtype, reduction=how)
+    call.deliver(permuted(call.draft.plain(made), [order.index(i) for i in range(rank)]))
 
 
-def _reduction(call: Call) -> str:
+def _reduction(call: ViewCall) -> str:
     region = call.operation.regions[0]
     last = region.operations[-1] if region.operations else None
     if last is not None and len(region.operations) == 1 and last.operands == region.arguments[1:]:
@@ -195,11 +204,3 @@ def _reduction(call: Call) -> str:
     if kind not in _UPDATES:
         raise UnsupportedError
     return _UPDATES[kind]
-
-
-INDEXING: Mapping[str, Converter] = MappingProxyType(
-    {
-        "stablehlo.gather": _gather,
-        "stablehlo.scatter": _scatter,
-    }
-)

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from importers.stablehlo.draft import Draft, Step
+from importers.stablehlo.draft import Draft
+from importers.traced.writer import Step
 
 _COMMUTE = frozenset({"Add", "Mul", "Max", "Min", "And", "Or"})
 _CLOSE = 4e-3

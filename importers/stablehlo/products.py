@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from importers.errors import UnsupportedError
-from importers.stablehlo.call import Call, Converter
+from importers.stablehlo.call import ViewCall
+from importers.stablehlo.draft import View
 from importers.stablehlo.heads import Grouped, Side, grouped_heads
-from importers.stablehlo.views import View, permuted, tensor_of
+from importers.stablehlo.views import permuted, picked, tensor_of
+from importers.traced.table import spelled
 
 
-def _dot(call: Call) -> None:
-    call.operands = _of_one_type(call)
+@spelled(stablehlo="stablehlo.dot_general()")
+def _dot(call: ViewCall) -> None:
+    call.views = _of_one_type(call)
     left, right = _sides(call)
     order = [left, right]
     if _effort(right, left) < _effort(left, right):
@@ -26,20 +28,17 @@ def _dot(call: Call) -> None:
     for axis, place in enumerate(places):
         if place is not None:
             axes[place] = axis
-    found = View(made, dims, tuple(axes))
-    wanted = call.result.dtype
-    call.finish(call.pointwise("Cast", [found], wanted, to=wanted))
+    call.finish(call.draft.view(made, dims, axes))
 
 
-def _of_one_type(call: Call) -> list[View]:
+def _of_one_type(call: ViewCall) -> list[View]:
     """Operands of different types in that of the result; sums of short numbers may be longer."""
-    if len({call.dtype(v) for v in call.operands}) == 1:
-        return list(call.operands)
-    wanted = call.result.dtype
-    return [call.pointwise("Cast", [v], wanted, to=wanted) for v in call.operands]
+    if len({v.dtype for v in call.views}) == 1:
+        return list(call.views)
+    return [call.cast(view, call.result.dtype) for view in call.views]
 
 
-def _sides(call: Call) -> tuple[Side, Side]:
+def _sides(call: ViewCall) -> tuple[Side, Side]:
     """Both operands; the result has the batch, then the free dimensions of the first, then those of
     the second.
     """
@@ -49,7 +48,7 @@ def _sides(call: Call) -> tuple[Side, Side]:
         raise UnsupportedError
     sides: list[Side] = []
     base = len(batch[0])
-    for view, own_batch, own_inner in zip(call.operands, batch, inner, strict=False):
+    for view, own_batch, own_inner in zip(call.views, batch, inner, strict=False):
         rest = [i for i in range(len(view.dims)) if i not in {*own_batch, *own_inner}]
         places = {axis: index for index, axis in enumerate(own_batch)}
         places.update({axis: base + index for index, axis in enumerate(rest)})
@@ -73,7 +72,7 @@ def _effort(left: Side, right: Side) -> int:
     return cost
 
 
-def _product(call: Call, left: Side, right: Side) -> tuple[str, list[int | None]]:
+def _product(call: ViewCall, left: Side, right: Side) -> tuple[str, list[int | None]]:
     """The product, and for each of its dimensions the one of the result that it is."""
     batch = [i for i, b in enumerate(left.batch) if left.view.dims[b] != 1]
     rows, columns = (_real(s, s.free) for s in (left, right))
@@ -84,8 +83,8 @@ def _product(call: Call, left: Side, right: Side) -> tuple[str, list[int | None]
     ]
     dims_of = call.draft.tensors
     dims = (*dims_of[names[0]].dims[:-1], dims_of[names[1]].dims[-1])
-    dtype = call.dtype(left.view)
-    made = call.step("MatMul", names, dims, dtype)
+    dtype = left.view.dtype
+    made = call.node("MatMul", names, dims, dtype)
     sizes = [left.view.dims[left.batch[i]] for i in batch]
     apart = [*sizes, *_sizes(left, rows), *_sizes(right, columns)]
     places: list[int | None] = [
@@ -95,17 +94,17 @@ def _product(call: Call, left: Side, right: Side) -> tuple[str, list[int | None]
     if tuple(d for d in dims if d != 1) == tuple(apart):
         rest = iter(places)
         return made, [None if d == 1 else next(rest) for d in dims]
-    return call.step("Reshape", [made], tuple(apart), dtype), places
+    return call.node("Reshape", [made], tuple(apart), dtype), places
 
 
-def _apart(call: Call, grouped: Grouped) -> tuple[str, list[int | None]]:
+def _apart(call: ViewCall, grouped: Grouped) -> tuple[str, list[int | None]]:
     """The product of all heads, with the groups of heads as a dimension of their own."""
     made, places = _product(call, grouped.left, grouped.right)
     at = places.index(grouped.place)
     dims = call.draft.tensors[made].dims
     size = grouped.count
     apart = (*dims[:at], dims[at] // size, size, *dims[at + 1 :])
-    name = call.step("Reshape", [made], apart, call.dtype(grouped.left.view))
+    name = call.node("Reshape", [made], apart, grouped.left.view.dtype)
     return name, [*places[: at + 1], grouped.group_place, *places[at + 1 :]]
 
 
@@ -122,7 +121,7 @@ def _sizes(side: Side, axes: Sequence[int]) -> list[int]:
 
 
 def _matrix(
-    call: Call, side: Side, batch: Sequence[int], *, merge_free: bool, columns: bool
+    call: ViewCall, side: Side, batch: Sequence[int], *, merge_free: bool, columns: bool
 ) -> str:
     """The operand as batch, rows, inner; for the second one as batch, inner, columns."""
     heads = [side.batch[i] for i in batch]
@@ -143,31 +142,30 @@ def _matrix(
     rank = len(shape)
     perm = (*range(rank - 2), rank - 1, rank - 2)
     dims = tuple(shape[p] for p in perm)
-    return call.step("Transpose", [name], dims, call.dtype(side.view), perm=perm)
+    return call.node("Transpose", [name], dims, side.view.dtype, perm=perm)
 
 
-def _shaped(call: Call, view: View, groups: Sequence[int], shape: tuple[int, ...]) -> str:
+def _shaped(call: ViewCall, view: View, groups: Sequence[int], shape: tuple[int, ...]) -> str:
     """A tensor of a shape from dimensions of a view in an order, others of which have size one."""
-    part = View(
-        view.tensor, tuple(view.dims[i] for i in groups), tuple(view.axes[i] for i in groups)
-    )
-    tensor = call.draft.tensors[view.tensor]
+    part = picked(view, groups)
+    tensor = call.draft.tensors[view.name]
     if tensor.dims == shape and [a for a in part.axes if a is not None] == sorted(
         a for a in part.axes if a is not None
     ) and None not in part.axes:  # fmt: skip
-        return view.tensor
+        return view.name
     name = tensor_of(call.draft, part, call.scope)
-    return call.step("Reshape", [name], shape, tensor.dtype)
+    return call.node("Reshape", [name], shape, tensor.dtype)
 
 
-def _convolution(call: Call) -> None:
+@spelled(stablehlo="stablehlo.convolution()")
+def _convolution(call: ViewCall) -> None:
     """With batch and channels in front; the values are seen in the order of the program."""
     letters = _letters(call)
     window = call.operation.attributes.get("window", {})
     if not isinstance(window, dict):
         raise call.fault("its window is no record")
-    call.operands = _of_one_type(call)
-    value, kernel = call.operand(0), call.operand(1)
+    call.views = _of_one_type(call)
+    value, kernel = call.view(0), call.view(1)
     places = [_places(call, letters[n], *pair) for n, pair in _ROLES.items()]
     rank = len(value.dims) - 2
     if any(len(p) != rank + 2 for p in places) or call.int("batch_group_count", 1) != 1:
@@ -189,16 +187,15 @@ def _convolution(call: Call) -> None:
         "kernel_shape": size, "strides": strides, "dilations": dilations, "pads": flat,
         "group": call.int("feature_group_count", 1),
     }  # fmt: skip
-    made = call.step("Conv", inputs, dims, call.dtype(value), **attributes)
+    made = call.node("Conv", inputs, dims, value.dtype, **attributes)
     back = [places[2].index(i) for i in range(rank + 2)]
-    found, wanted = permuted(View(made, dims, tuple(range(rank + 2))), back), call.result.dtype
-    call.finish(call.pointwise("Cast", [found], wanted, to=wanted))
+    call.finish(permuted(call.draft.plain(made), back))
 
 
 _ROLES = {"input": ("b", "f"), "kernel": ("o", "i"), "output": ("b", "f")}
 
 
-def _letters(call: Call) -> dict[str, tuple[str, ...]]:
+def _letters(call: ViewCall) -> dict[str, tuple[str, ...]]:
     given = call.operation.attributes.get("dim_numbers")
     if not isinstance(given, dict):
         raise UnsupportedError
@@ -209,7 +206,7 @@ def _letters(call: Call) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _places(call: Call, letters: tuple[str, ...], first: str, second: str) -> tuple[int, ...]:
+def _places(call: ViewCall, letters: tuple[str, ...], first: str, second: str) -> tuple[int, ...]:
     """Dimensions of an operand: batch, channels, space."""
     space = [str(i) for i in range(len(letters) - 2)]
     wanted = [first, second, *space]
@@ -223,16 +220,8 @@ def _raw_list(window: Mapping[str, Any], key: str) -> list[Any]:
     return list(value) if isinstance(value, tuple) else []
 
 
-def _list(call: Call, window: Mapping[str, Any], key: str, rank: int) -> tuple[int, ...]:
+def _list(call: ViewCall, window: Mapping[str, Any], key: str, rank: int) -> tuple[int, ...]:
     values = _raw_list(window, key) or [1] * rank
     if len(values) != rank or not all(isinstance(v, int) for v in values):
         raise call.fault(f"{key} of its window is no list of {rank} numbers")
     return tuple(values)
-
-
-PRODUCTS: Mapping[str, Converter] = MappingProxyType(
-    {
-        "stablehlo.dot_general": _dot,
-        "stablehlo.convolution": _convolution,
-    }
-)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from importers.stablehlo.draft import Draft, Step, Value
+from importers.stablehlo.draft import Draft
 from importers.stablehlo.groups import with_whole_heads
 from importers.stablehlo.patterns import Match, matches
+from importers.traced.writer import Attribute, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Found:
 
     kind: str
     inputs: tuple[str, ...]
-    attributes: Mapping[str, Value]
+    attributes: Mapping[str, Attribute]
 
 
 Builder = Callable[[Draft, Match], Found | None]
@@ -56,7 +57,7 @@ def _mean(draft: Draft, match: Match) -> Found | None:
     return Found("ReduceMean", total.inputs, total.attributes)
 
 
-def _renamed(kind: str, **attributes: Value) -> Builder:
+def _renamed(kind: str, **attributes: Attribute) -> Builder:
     """An operator of `x` alone."""
     return lambda _, match: Found(kind, (match.names["x"],), attributes)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-import numpy as np
-
 from importers.errors import UnsupportedError
-from importers.stablehlo.call import Call, Converter
+from importers.stablehlo.call import ViewCall
+from importers.stablehlo.draft import View
 from importers.stablehlo.program import Operation, Region
-from importers.stablehlo.views import View, permuted, plain, tensor_of
+from importers.stablehlo.views import permuted, picked, tensor_of
+from importers.traced.table import spelled
 
 _BODIES = MappingProxyType(
     {
@@ -40,21 +40,22 @@ def _kind(operation: Operation) -> str:
     return body_kind(operation.regions[0]) if len(operation.regions) == 1 else ""
 
 
-def _reduce(call: Call) -> None:
+@spelled(stablehlo="stablehlo.reduce()")
+def _reduce(call: ViewCall) -> None:
     axes = call.ints("dimensions")
-    if len(call.operation.types) == 2 and len(call.operands) == 4:
+    if len(call.operation.types) == 2 and len(call.views) == 4:
         _place_of_best(call, axes)
         return
     kind = _kind(call.operation)
-    if not kind or len(call.operands) != 2:
+    if not kind or len(call.views) != 2:
         raise UnsupportedError
-    view = reduced(call, call.operand(0), kind, axes)
-    start = call.scalar(call.operand(1))
+    view = reduced(call, call.view(0), kind, axes)
+    start = call.number(call.view(1))
     neutral = _NEUTRAL[kind]
-    exact = start == neutral[0] or (call.dtype(view) == "bool" and start in neutral)
-    if not exact and not _is_lowest(start, call.dtype(view), kind):
-        view = call.pointwise(_COMBINED[kind], [view, call.operand(1)], call.dtype(view))
-    call.finish(view)
+    exact = start == neutral[0] or (view.dtype == "bool" and start in neutral)
+    if not exact and not _is_lowest(start, view.dtype, kind):
+        view = call.step(_COMBINED[kind], [view, call.view(1)], dtype=view.dtype)
+    call.deliver(view)
 
 
 def _is_lowest(start: float | None, dtype: str, kind: str) -> bool:
@@ -64,25 +65,25 @@ def _is_lowest(start: float | None, dtype: str, kind: str) -> bool:
     return start <= -(2**31) if kind == "Max" else kind == "Min" and start >= 2**31 - 1
 
 
-def reduced(call: Call, view: View, kind: str, axes: tuple[int, ...]) -> View:
+def reduced(call: ViewCall, view: View, kind: str, axes: tuple[int, ...]) -> View:
     """A value with dimensions reduced; the tensor keeps them with size one."""
     for axis in axes:
-        call.axis(axis, len(view.dims))
+        call.inside(axis, len(view.dims))
     if any(view.axes[a] is None and view.dims[a] != 1 for a in axes):
-        view = plain(call.draft, tensor_of(call.draft, view, call.scope))
-    tensor = call.draft.tensors[view.tensor]
+        view = call.draft.plain(tensor_of(call.draft, view, call.scope))
+    tensor = call.draft.tensors[view.name]
     own = tuple(sorted(a for a in (view.axes[i] for i in axes) if a is not None))
     rest = [i for i in range(len(view.dims)) if i not in axes]
-    name = view.tensor
+    name = view.name
     if any(tensor.dims[a] != 1 for a in own):
         dims = tuple(1 if i in own else d for i, d in enumerate(tensor.dims))
-        name = call.step(f"Reduce{kind}", [name], dims, tensor.dtype, axes=own, keepdims=1)
-    return View(name, tuple(view.dims[i] for i in rest), tuple(view.axes[i] for i in rest))
+        name = call.node(f"Reduce{kind}", [name], dims, tensor.dtype, axes=own, keepdims=1)
+    return picked(replace(view, name=name), rest)
 
 
-def _place_of_best(call: Call, axes: tuple[int, ...]) -> None:
+def _place_of_best(call: ViewCall, axes: tuple[int, ...]) -> None:
     """The largest number and where it is: both sides of a reduction that compares."""
-    view, places = call.operand(0), call.operand(1)
+    view, places = call.view(0), call.view(1)
     compared = [
         word
         for region in call.operation.regions
@@ -97,26 +98,27 @@ def _place_of_best(call: Call, axes: tuple[int, ...]) -> None:
     best = reduced(call, view, side, axes)
     whole = call.whole(view)
     dims = tuple(1 if i in axes else d for i, d in enumerate(view.dims))
-    found = call.step(f"Arg{side}", [whole], dims, "int64", axis=axes[0], keepdims=1)
-    wanted = call.dtype(places)
-    index = plain(call.draft, call.step("Cast", [found], dims, wanted, to=wanted))
+    found = call.node(f"Arg{side}", [whole], dims, "int64", axis=axes[0], keepdims=1)
+    wanted = places.dtype
+    index = call.cast(call.draft.plain(found), wanted)
     rest = [i for i in range(len(dims)) if i not in axes]
-    call.finish(best, View(index.tensor, best.dims, tuple(index.axes[i] for i in rest)))
+    call.deliver(best, picked(index, rest))
 
 
-def _counts(call: Call, view: View) -> bool:
+def _counts(call: ViewCall, view: View) -> bool:
     """Whether a value is the numbers from 0 on along one dimension."""
-    array = call.draft.numbers.get(view.tensor)
+    array = call.draft.numbers.get(view.name)
     if array is None:
-        maker = call.draft.makers.get(view.tensor)
+        maker = call.draft.makers.get(view.name)
         return maker is not None and maker.kind in {"Range", "Cast"}
     flat = array.reshape(-1)
     return bool((flat == range(flat.size)).all())
 
 
-def _window(call: Call) -> None:
+@spelled(stablehlo="stablehlo.reduce_window()")
+def _window(call: ViewCall) -> None:
     """Pooling; a running sum is one over a window as long as the dimension."""
-    view = call.operand(0)
+    view = call.view(0)
     rank = len(view.dims)
     size = call.ints("window_dimensions")
     strides = call.ints("window_strides", (1,) * rank)
@@ -129,9 +131,9 @@ def _window(call: Call) -> None:
     lows, highs = pads[::2], pads[1::2]
     running = [i for i in range(rank) if size[i] == view.dims[i] == lows[i] + 1 > 1]
     if kind == "Sum" and len(running) == 1 and math.prod(size) == size[running[0]]:
-        axis = call.number(running[0], "int64").tensor
+        axis = call.scalar(running[0], "int64").name
         whole = call.whole(view)
-        call.finish_with(call.step("CumSum", [whole, axis], view.dims, call.dtype(view)))
+        call.deliver(call.draft.plain(call.node("CumSum", [whole, axis], view.dims, view.dtype)))
         return
     space = [i for i in range(rank) if (size[i], strides[i], lows[i], highs[i]) != (1, 1, 0, 0)]
     order = [*(i for i in range(rank) if i not in space), *space]
@@ -142,25 +144,26 @@ def _window(call: Call) -> None:
     shape = tuple(size[i] for i in space)
     flat = (*(lows[i] for i in space), *(highs[i] for i in space))
     steps = tuple(strides[i] for i in space)
-    dtype = call.dtype(view)
+    dtype = view.dtype
     if kind == "Max":
         wide = tuple(spread[i] for i in space)
-        made = call.step(
+        made = call.node(
             "MaxPool", [whole], dims, dtype, kernel_shape=shape, strides=steps, pads=flat,
             dilations=wide,
         )  # fmt: skip
     else:
-        mean = call.step(
+        mean = call.node(
             "AveragePool", [whole], dims, dtype, kernel_shape=shape, strides=steps, pads=flat,
             count_include_pad=1,
         )  # fmt: skip
-        factor = call.number(math.prod(shape), dtype).tensor
-        made = call.step("Mul", [mean, factor], dims, dtype)
+        factor = call.scalar(math.prod(shape), dtype).name
+        made = call.node("Mul", [mean, factor], dims, dtype)
     back = [order.index(i) for i in range(rank)]
-    call.finish(permuted(plain(call.draft, made), back))
+    call.deliver(permuted(call.draft.plain(made), back))
 
 
-def _top(call: Call) -> None:
+@spelled(stablehlo="chlo.top_k()")
+def _top(call: ViewCall) -> None:
     """The largest `k` along the last dimension, and where they are."""
     count = call.operation.attributes.get("k")
     if not isinstance(count, int):
@@ -168,44 +171,35 @@ def _top(call: Call) -> None:
         count = given.get("k") if isinstance(given, dict) else None
     if not isinstance(count, int) or not 0 < count <= 2**31:
         raise call.fault("it names no number of results")
-    _ordered(call, call.operand(0), len(call.operand(0).dims) - 1, count, largest=1)
+    _ordered(call, call.view(0), len(call.view(0).dims) - 1, count, largest=1)
 
 
-def _ordered(call: Call, view: View, axis: int, count: int, *, largest: int) -> None:
+def _ordered(call: ViewCall, view: View, axis: int, count: int, *, largest: int) -> None:
     whole = call.whole(view)
     dims = (*view.dims[:axis], count, *view.dims[axis + 1 :])
     wanted = call.operation.types[-1].dtype
-    number = call.draft.constant(np.array([count], dtype=np.int64), "int64")
-    results = [(dims, call.dtype(view)), (dims, "int64")]
+    number = call.draft.constant([count], "int64").name
+    results = [(dims, view.dtype), (dims, "int64")]
     best, index = call.draft.steps_of(
         "TopK", [whole, number], results, call.scope, axis=axis, largest=largest, sorted=1
     )
-    places = call.step("Cast", [index], dims, wanted, to=wanted) if "int" in wanted else index
-    found = [plain(call.draft, best), plain(call.draft, places)]
-    call.finish(*found[: len(call.operation.types)])
+    places = call.draft.plain(index)
+    found = [call.draft.plain(best), call.cast(places, wanted) if "int" in wanted else places]
+    call.deliver(*found[: len(call.operation.types)])
 
 
-def _sort(call: Call) -> None:
+@spelled(stablehlo="stablehlo.sort()")
+def _sort(call: ViewCall) -> None:
     """Numbers in order, alone or with where they were."""
-    axis = call.axis(call.int("dimension"), len(call.result.dims))
+    axis = call.inside(call.int("dimension"), len(call.result.dims))
     regions = call.operation.regions
     compared = [o for r in regions for o in r.operations if o.name == "stablehlo.compare"]
-    if not compared or len(call.operands) > 2:
+    if not compared or len(call.views) > 2:
         raise UnsupportedError
-    if len(call.operands) == 2 and not _counts(call, call.operand(1)):
+    if len(call.views) == 2 and not _counts(call, call.view(1)):
         raise UnsupportedError
     direction = compared[-1].words[0] if compared[-1].words else ""
     if direction not in {"LT", "GT", "LE", "GE"}:
         raise UnsupportedError
-    view = call.operand(0)
+    view = call.view(0)
     _ordered(call, view, axis, view.dims[axis], largest=int(direction.startswith("G")))
-
-
-REDUCTIONS: Mapping[str, Converter] = MappingProxyType(
-    {
-        "stablehlo.reduce": _reduce,
-        "stablehlo.reduce_window": _window,
-        "stablehlo.sort": _sort,
-        "chlo.top_k": _top,
-    }
-)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from importers.stablehlo.call import Converter
-from importers.stablehlo.indexing import INDEXING
-from importers.stablehlo.moves import MOVES
-from importers.stablehlo.pointwise import POINTWISE
-from importers.stablehlo.products import PRODUCTS
-from importers.stablehlo.reductions import REDUCTIONS
-
-TABLE: Mapping[str, Converter] = MappingProxyType(
-    {**POINTWISE, **MOVES, **REDUCTIONS, **PRODUCTS, **INDEXING}
+from importers.stablehlo import (  # noqa: F401  each enters its operations when it is read
+    indexing,
+    moves,
+    pointwise,
+    products,
+    reductions,
 )
+from importers.traced.operations import FrontEnd, table
+
+TABLE = table(FrontEnd.STABLEHLO)
 """By name, with the dialect."""
 CONTROL = frozenset(
     {

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from importers.errors import ModelError
-from importers.stablehlo.draft import Draft
+from importers.stablehlo.draft import Draft, View
 from importers.stablehlo.emission import SPELLED, emitted
 from importers.stablehlo.program import Function, Module
 from importers.stablehlo.recognition import recognised
 from importers.stablehlo.roles import Signature, distinct
-from importers.stablehlo.views import View, plain, tensor_of
+from importers.stablehlo.views import tensor_of
 from importers.stablehlo.walk import Walk
 from importers.traced.translation import Translated
 from ir.graph import unused_name
@@ -67,8 +67,7 @@ def translated(program: Program) -> tuple[Translated, Counter[str]]:
 def _operands(draft: Draft, program: Program) -> list[View]:
     found = []
     for given, argument in zip(program.signature.arguments, program.main.arguments, strict=True):
-        name = draft.tensor(given.name, argument.type.dims, argument.type.dtype)
-        found.append(plain(draft, name))
+        found.append(draft.tensor(given.name, argument.type.dims, argument.type.dtype))
     return found
 
 
@@ -81,7 +80,7 @@ def _deliver(draft: Draft, program: Program, results: list[View]) -> None:
         if name not in draft.makers or name in taken:
             (name,) = draft.steps_of("Identity", [name], [(tensor.dims, tensor.dtype)])
         taken.add(name)
-        results[index] = plain(draft, name)
+        results[index] = draft.plain(name)
     if not results:
         raise ModelError("the program returns nothing", program.where, "return what it computes")
 
@@ -96,4 +95,4 @@ def _final_names(draft: Draft, program: Program, results: list[View]) -> list[tu
         parameter = gradient_of.get(index)
         wanted.append(f"grad.{parameter}" if parameter else known or f"result.{index}")
     names = [unused_name(name, draft.tensors) for name in distinct(wanted)]
-    return list(zip((view.tensor for view in results), names, strict=True))
+    return list(zip((view.name for view in results), names, strict=True))

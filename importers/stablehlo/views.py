@@ -12,39 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from importers.errors import UnsupportedError
-from importers.stablehlo.draft import Draft
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A value of the program."""
-
-    tensor: str
-    dims: tuple[int, ...]
-    """As the program sees it."""
-    axes: tuple[int | None, ...]
-    """Dimension of the tensor for each; None where the tensor has none and is repeated. A dimension
-    of the tensor that is not named here has size one.
-    """
-
+from importers.stablehlo.draft import Draft, View
+from importers.traced.writer import Attribute
+from ir.graph import Tensor
 
 Order = tuple[int, ...]
 """Dimensions of a value in the order of a tensor's; -1 for one of size one that it lacks."""
-
-
-def plain(draft: Draft, name: str) -> View:
-    """A tensor as it is."""
-    dims = draft.tensors[name].dims
-    return View(name, dims, tuple(range(len(dims))))
 
 
 def permuted(view: View, perm: Sequence[int]) -> View:
     """The view with its dimensions in another order."""
     if sorted(perm) != list(range(len(view.dims))):
         raise UnsupportedError
-    return replace(
-        view, dims=tuple(view.dims[p] for p in perm), axes=tuple(view.axes[p] for p in perm)
-    )
+    return picked(view, perm)
+
+
+def picked(view: View, places: Sequence[int]) -> View:
+    """Some dimensions of a view, in this order; the others have size one."""
+    axes = tuple(view.axes[p] for p in places)
+    return View(view.name, tuple(view.dims[p] for p in places), view.dtype, axes=axes)
 
 
 def repeated(view: View, dims: tuple[int, ...], places: Sequence[int]) -> View:
@@ -56,7 +42,7 @@ def repeated(view: View, dims: tuple[int, ...], places: Sequence[int]) -> View:
         if own != dims[place] and own != 1:
             raise UnsupportedError
         axes[place] = axis if own == dims[place] else None
-    return View(view.tensor, dims, tuple(axes))
+    return replace(view, dims=dims, axes=tuple(axes))
 
 
 def reshaped(draft: Draft, view: View, dims: tuple[int, ...], scope: str) -> View:
@@ -64,10 +50,10 @@ def reshaped(draft: Draft, view: View, dims: tuple[int, ...], scope: str) -> Vie
     own = [a for d, a in zip(view.dims, view.axes, strict=True) if d != 1]
     if [d for d in view.dims if d != 1] == [d for d in dims if d != 1]:
         rest = iter(own)
-        return View(view.tensor, dims, tuple(None if d == 1 else next(rest) for d in dims))
+        return replace(view, dims=dims, axes=tuple(None if d == 1 else next(rest) for d in dims))
     whole = tensor_of(draft, view, scope)
     made = draft.step("Reshape", [whole], dims, draft.tensors[whole].dtype, scope)
-    return plain(draft, made)
+    return draft.plain(made)
 
 
 def tensor_of(draft: Draft, view: View, scope: str) -> str:
@@ -86,10 +72,10 @@ def order_of(draft: Draft, views: Sequence[View]) -> Order:
     """
     rank = len(views[0].dims)
     full = [v for v in views if _is_full(v)]
-    leader = next((v for v in full if v.tensor not in draft.numbers), full[0] if full else None)
+    leader = next((v for v in full if v.name not in draft.numbers), full[0] if full else None)
     if leader is None:
         return tuple(i for i in range(rank) if any(v.axes[i] is not None for v in views))
-    order = [-1] * len(draft.tensors[leader.tensor].dims)
+    order = [-1] * len(draft.tensors[leader.name].dims)
     for index, axis in enumerate(leader.axes):
         if axis is not None:
             order[axis] = index
@@ -102,11 +88,11 @@ def _is_full(view: View) -> bool:
 
 def arranged(draft: Draft, view: View, order: Order, scope: str) -> str:
     """The view's tensor with its dimensions in an order, without ones in front."""
-    tensor = draft.tensors[view.tensor]
+    tensor = draft.tensors[view.name]
     axes = [None if place < 0 else view.axes[place] for place in order]
     target = tuple(1 if a is None else tensor.dims[a] for a in axes)
     kept = [a for a in axes if a is not None and tensor.dims[a] != 1]
-    name = view.tensor
+    name = view.name
     if kept != sorted(kept):
         rest = [a for a in range(len(tensor.dims)) if a not in kept]
         perm = (*kept, *rest)
@@ -144,7 +130,7 @@ def viewed(draft: Draft, name: str, order: Order, dims: tuple[int, ...]) -> View
     for position, place in enumerate(order):
         if place >= 0 and position >= skip and own[position - skip] == dims[place]:
             axes[place] = position - skip
-    return View(name, dims, tuple(axes))
+    return draft.view(name, dims, axes)
 
 
 def step_dims(draft: Draft, names: Sequence[str]) -> tuple[int, ...]:
@@ -153,3 +139,29 @@ def step_dims(draft: Draft, names: Sequence[str]) -> tuple[int, ...]:
     rank = max(len(d) for d in every)
     wide = [(*(1,) * (rank - len(d)), *d) for d in every]
     return tuple(max(sizes) if min(sizes) else 0 for sizes in zip(*wide, strict=True))
+
+
+@dataclass(slots=True)
+class ViewDraft(Draft):
+    """A draft whose element-wise steps are over views, in the order that these have in memory."""
+
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor | None],
+        outputs: Sequence[Tensor | None],
+        *,
+        name: str,
+        scope: str = "",
+        **attributes: Attribute,
+    ) -> Sequence[Tensor | None]:
+        """A step over values of equal dims, or numbers beside them; it is called as drafts do."""
+        del name
+        views = [v for v in inputs if isinstance(v, View)]
+        dims = max((v.dims for v in views), key=len)
+        every = [v if v.dims == dims else repeated(v, dims, range(len(v.dims))) for v in views]
+        order = order_of(self, every)
+        names = [arranged(self, v, order, scope) for v in every]
+        dtype = next(t.dtype for t in outputs if t is not None)
+        made = self.step(kind, names, step_dims(self, names), dtype, scope, **attributes)
+        return [viewed(self, made, order, dims)]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from importers.errors import ModelError, UnsupportedError
-from importers.stablehlo.call import Call
-from importers.stablehlo.draft import Draft, Value
+from importers.stablehlo.call import view_call
+from importers.stablehlo.draft import View
 from importers.stablehlo.locations import scope_of
 from importers.stablehlo.program import Function, Module, Operation, Symbol
 from importers.stablehlo.table import NOTHING, TABLE
 from importers.stablehlo.tokens import AGAIN
-from importers.stablehlo.views import View, plain, repeated, tensor_of
+from importers.stablehlo.views import ViewDraft, repeated, tensor_of
+from importers.traced.writer import Attribute
 
 MAX_OPERATIONS = 200_000
 MAX_DEPTH = 120
@@ -29,7 +30,7 @@ class Walk:
 
     module: Module
     where: str
-    draft: Draft = field(default_factory=Draft)
+    draft: ViewDraft = field(default_factory=ViewDraft)
     notes: dict[str, None] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     """Operations by what the file, or the graph for what it does not know, calls them."""
@@ -145,7 +146,7 @@ class Walk:
         state = operands
         for index in range(MAX_ROUNDS):
             (going,) = self._region(condition.arguments, condition.operations, state, values, scope)
-            known = self.draft.scalar(going.tensor)
+            known = self.draft.scalar(going.name)
             if known is None:
                 self.draft.forget(mark)
                 return self._unknown(operation, operands, scope)
@@ -171,7 +172,7 @@ class Walk:
         regions = operation.regions
         if not regions or len(operands) != 1:
             raise self._fault("a choice has no branches", operation.line)
-        known = self.draft.scalar(operands[0].tensor)
+        known = self.draft.scalar(operands[0].name)
         if operation.name == "stablehlo.if":
             regions = regions[::-1]
         if known is not None:
@@ -183,10 +184,10 @@ class Walk:
             return self._unknown(operation, operands, scope)
         no, yes = (self._region((), r.operations, [], values, scope) for r in regions)
         self.notes["both branches of a choice are computed"] = None
-        call = Call(self.draft, operation, operands, scope, self._place(operation))
-        flag = call.pointwise("Cast", operands, "bool", to="bool")
+        call = view_call(self.draft, operation, operands, scope, self._place(operation))
+        flag = call.cast(operands[0], "bool")
         return [
-            call.pointwise("Where", [repeated(flag, y.dims, ()), y, n], call.dtype(y))
+            call.step("Where", [repeated(flag, y.dims, ()), y, n], dtype=y.dtype)
             for y, n in zip(yes, no, strict=True)
         ]
 
@@ -201,16 +202,17 @@ class Walk:
         """What the table makes of an operation; None where it has no equal."""
         if name not in TABLE:
             return None
-        call = Call(self.draft, operation, operands, scope, self._place(operation))
+        entry, place = TABLE[name], self._place(operation)
+        call = view_call(self.draft, operation, operands, scope, place, entry)
         mark = self.draft.mark()
         try:
-            TABLE[name](call)
+            entry.convert(call)
         except UnsupportedError:
             self.draft.forget(mark)
             return None
         kinds = (step.kind for step in self.draft.steps[mark[0] :])
         self.becomes.setdefault(name, {}).update(dict.fromkeys(kinds))
-        return call.made
+        return call.results_made()
 
     def _unknown(self, operation: Operation, operands: list[View], scope: str) -> list[View]:
         """An operation that the table lacks keeps its name, and is described with `--rule`."""
@@ -220,7 +222,7 @@ class Walk:
         kind = f"{space or 'mlir'}::{name}"
         self.kinds[kind] += 1
         names = [tensor_of(self.draft, v, scope) for v in operands]
-        attributes: dict[str, Value] = {
+        attributes: dict[str, Attribute] = {
             k: v
             for k, v in operation.attributes.items()
             if isinstance(v, int | float | str) and k.isidentifier() and len(str(v)) <= MAX_TEXT
@@ -230,7 +232,7 @@ class Walk:
         if not results:
             return []
         made = self.draft.steps_of(kind, names, results, scope, **attributes)
-        return [plain(self.draft, n) for n in made]
+        return [self.draft.plain(n) for n in made]
 
     def _place(self, operation: Operation) -> str:
         return f"{self.where}, line {operation.line}"

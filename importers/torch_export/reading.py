@@ -22,7 +22,7 @@ from importers.torch_export.json_text import MAX_JSON_BYTES, read_json
 from importers.torch_export.program import Program
 from importers.torch_export.pt2_program import pt2_program
 from importers.torch_export.sizes import number_of, size_of, symbols_in
-from importers.torch_export.translation import translated
+from importers.torch_export.translation import translated, unknown_kind
 from importers.traced.translation import with_numbers
 from ir.graph import OpGraph, Role
 from ir.pairing import pairs
@@ -222,7 +222,8 @@ def program_facts(path: Path) -> FileFacts:
         ModelError: it cannot be read.
     """
     program = read_program(path)
-    kinds = Counter(_kind(node.target) for node in program.nodes)
+    targets = (node.target for node in program.nodes)
+    kinds = Counter(t if entry_of(t) else unknown_kind(t) for t in targets)
     return FileFacts(program.producer, kinds, tuple(_open_dims(program)), _becomes(program))
 
 
@@ -251,14 +252,7 @@ def _becomes(program: Program) -> dict[str, tuple[str, ...]]:
         found = translated(program, program.hints).becomes
     except ModelError:
         return {}
-    return {_kind(target): kinds for target, kinds in found.items() if entry_of(target)}
-
-
-def _kind(target: str) -> str:
-    if entry_of(target) is not None:
-        return target
-    space, _, name = target.partition(".")
-    return f"{space}::{name.removesuffix('.default')}"
+    return {target: kinds for target, kinds in found.items() if entry_of(target)}
 
 
 def _open_dims(program: Program) -> Iterator[OpenDim]:

@@ -104,8 +104,7 @@ class _Translation(Translation):
             raise ModelError(what, f"node {node.name!r}", self.again)
         named = arguments_of(entry, positional, arguments)
         call = Call(self.writer, node.name, node.target, node.scope, named, results, used)
-        converter = None if entry is None else entry.convert
-        self.write(call, converter, _unknown(node.target), node.results)
+        self.write(call, entry, unknown_kind(node.target), node.results)
         self._track_memory(node, call)
 
     def _argument(self, value: Value, node: Node) -> Argument:
@@ -157,12 +156,12 @@ class _Translation(Translation):
             notes=(note,) if dropped else (),
             gradients=gradients,
             state=stored.intersection(i.name for i in self.writer.graph.input),
-            tensors=self.writer.known,
+            tensors=self.writer.tensors,
         )
 
     def _deliver(self, outputs: Sequence[Output]) -> dict[str, str]:
         """Name the results; one that is an input, or two results at once, is copied."""
-        made = {n for node in self.writer.graph.node for n in node.output}
+        made = {n for step in self.writer.steps for n in step.outputs}
         names: dict[str, str] = {}
         gradients: dict[str, str] = {}
         finals: list[tuple[str, Tensor]] = []
@@ -225,7 +224,7 @@ def _first_reference(node: Node) -> str | None:
     return next((v.name for v in values if isinstance(v, Reference)), None)
 
 
-def _unknown(target: str) -> str:
+def unknown_kind(target: str) -> str:
     """Kind of the operator that stands for a call that no table has."""
     space, _, name = target.partition(".")
     return f"{space}::{name.removesuffix('.default')}" if name else f"call::{space}"

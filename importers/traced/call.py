@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from importers.errors import ModelError, UnsupportedError
 from importers.parameters import parametrised
-from importers.traced.writer import Attribute, Writer, type_code
+from importers.traced.writer import Attribute, Builder, type_code
 from ir.dtypes import dtype_bits
 from ir.graph import Tensor
 
@@ -42,7 +42,7 @@ Argument: TypeAlias = (
 class Call:
     """A call in the program, and the ONNX nodes that it becomes."""
 
-    writer: Writer
+    writer: Builder
     name: str
     target: str
     """What is called, as the program has it: `"aten.add.Tensor"`."""
@@ -54,14 +54,19 @@ class Call:
     """What the tracer noted of the results; None for what is no tensor."""
     used: frozenset[Int]
     """Results that somebody reads."""
+    where: str = ""
+    again: str = "export the program again"
+    """Where the call stands and what mends it, for messages; the first by its name unless told."""
+    known: Mapping[str, Argument] = field(default_factory=dict)
+    """Numbers of small constant tensors, by their names: a shape may be one."""
     made: dict[Int, Tensor] = field(default_factory=dict)
     """Tensors that hold the results."""
     _steps: Int = 0
 
     def get(self, name: str, default: Argument = None) -> Argument:
-        """An argument, the default where it is absent or None."""
+        """An argument, or the numbers of a constant in its place; the default where it is None."""
         value = self.arguments.get(name)
-        return default if value is None else value
+        return default if value is None else self.known.get(getattr(value, "name", ""), value)
 
     def has(self, name: str) -> bool:
         return self.arguments.get(name) is not None
@@ -95,7 +100,10 @@ class Call:
         return [v if isinstance(v, Tensor) else None for v in value]
 
     def int(self, name: str, default: Int | None = None) -> Int:
+        """A number, or a tuple of one."""
         value = self.get(name, default)
+        if isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
         if not isinstance(value, int):
             raise self.fault(f"its argument {name!r} is no integer")
         return int(value)
@@ -150,8 +158,8 @@ class Call:
     def fault(self, what: str) -> ModelError:
         return ModelError(
             f"the call does not fit its operator: {what}",
-            f"{self.target} {self.name!r}",
-            "export the program again",
+            f"{self.target}, {self.where}" if self.where else f"{self.target} {self.name!r}",
+            self.again,
         )
 
     def alias(self, tensor: Tensor, index: Int = 0) -> None:
@@ -162,9 +170,17 @@ class Call:
         self, kind: str, inputs: Sequence[Tensor | None], *, count: Int = 0, **attributes: Attribute
     ) -> None:
         """A node that makes the results, the first `count` of them if told."""
-        outputs = list(self.results[: count or len(self.results)])
-        self.made.update({i: t for i, t in enumerate(outputs) if t is not None})
-        self._add(kind, inputs, outputs, attributes)
+        made = self._add(kind, inputs, self.results[: count or len(self.results)], attributes)
+        self.made.update({i: t for i, t in enumerate(made) if t is not None})
+
+    def emit_as(
+        self, dtype: str, kind: str, inputs: Sequence[Tensor | None], **attributes: Attribute
+    ) -> None:
+        """As `emit`, of an operator that makes this type; a cast follows if need be."""
+        if self.result.dtype == dtype:
+            self.emit(kind, inputs, count=0, **attributes)
+        else:
+            self.finish(self.step(kind, inputs, self.result.dims, dtype, **attributes))
 
     def step(
         self,
@@ -176,13 +192,10 @@ class Call:
     ) -> Tensor:
         """A node on the way, with one result like the first operand unless told."""
         like = next(t for t in inputs if t is not None)
-        made = self.writer.tensor(
-            f"{self.name}/{self._steps}",
-            like.dims if dims is None else dims,
-            dtype or like.dtype,
-        )
-        self._add(kind, inputs, [made], attributes)
-        return made
+        own = like.dims if dims is None else dims
+        wanted = Tensor(f"{self.name}/{self._steps}", own, dtype or like.dtype)
+        (made,) = self._add(kind, inputs, [wanted], attributes)
+        return made or wanted
 
     def _add(
         self,
@@ -190,13 +203,10 @@ class Call:
         inputs: Sequence[Tensor | None],
         outputs: Sequence[Tensor | None],
         attributes: Mapping[str, Attribute],
-    ) -> None:
+    ) -> Sequence[Tensor | None]:
         name = f"{self.name}/{kind}_{self._steps}" if self._steps else self.name
         self._steps += 1
-        domain, _, plain = kind.rpartition("::")
-        self.writer.add(
-            plain, inputs, outputs, name=name, scope=self.scope, domain=domain, **attributes
-        )
+        return self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, **attributes)
 
     def write(
         self,
@@ -208,7 +218,7 @@ class Call:
     ) -> None:
         """A node named after the call, with these results."""
         name = self.name + ending
-        self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, domain="", **attributes)
+        self.writer.add(kind, inputs, outputs, name=name, scope=self.scope, **attributes)
 
     def scalar(self, value: Argument, dtype: str) -> Tensor:
         """One number as a tensor."""
@@ -231,6 +241,8 @@ class Call:
         value = self.arguments.get(name)
         if isinstance(value, Unmade):
             raise UnsupportedError(value.name)
+        if value is None:
+            raise self.fault(f"its argument {name!r} is missing")
         return self.cast(value, dtype) if isinstance(value, Tensor) else self.scalar(value, dtype)
 
     def finish(self, tensor: Tensor, index: Int = 0) -> None:
@@ -239,7 +251,8 @@ class Call:
         self.alias(tensor if wanted is None else self.cast(tensor, wanted.dtype), index)
 
 
-Converter: TypeAlias = Callable[[Call], None]
+Converter: TypeAlias = Callable[[Any], None]
+"""What writes a call: a function of a `Call`, or of what a front end makes of one."""
 
 
 @parametrised
@@ -278,25 +291,26 @@ def _order(dtype: str) -> tuple[int, int]:
     return _category(dtype), dtype_bits(dtype)
 
 
-def convert(call: Call, converter: Converter | None, kind: str) -> None:
+def convert(call: Call, converter: Converter | None, kind: str, own: Mapping[str, str]) -> None:
     """Write the nodes of a call.
 
     Args:
         call: what is called, with what.
-        converter: its line in a table; `None` if no table has it.
+        converter: what writes it; None if no table has it.
         kind: name of the operator that stands for a call that cannot be said in ONNX, to be
             described with `--rule`.
+        own: what the tracer calls the arguments, by the names that the converter uses.
     """
-    count = len(call.writer.graph.node)
+    mark = call.writer.mark()
     try:
         if converter is not None:
             converter(call)
             return
     except UnsupportedError:
-        del call.writer.graph.node[count:]
+        call.writer.forget(mark)
         call.made.clear()
     attributes: dict[str, Any] = {
-        key: value
+        own.get(key, key): value
         for key, value in call.arguments.items()
         if isinstance(value, int | float | str) and key.isidentifier()
     }

@@ -9,7 +9,8 @@ import onnx
 
 from importers.errors import ModelError
 from importers.onnx import import_model
-from importers.traced.call import Call, Converter, Unmade, convert
+from importers.traced.call import Call, Unmade, convert
+from importers.traced.table import Entry
 from importers.traced.writer import Writer
 from ir.graph import OpGraph, Role, Tensor
 
@@ -103,27 +104,29 @@ class Translation:
             raise ModelError(f"{value!r} is read before it is made", where, self.again)
         return self.values[value]
 
-    def write(
-        self, call: Call, converter: Converter | None, kind: str, values: Sequence[str]
-    ) -> Sequence[onnx.NodeProto]:
-        """Write the nodes of a call, and note what holds its results.
+    def write(self, call: Call, entry: Entry | None, kind: str, values: Sequence[str]) -> int:
+        """Write the steps of a call, and note what holds its results.
 
         Args:
             call: what is called, with what.
-            converter: its line in a table; None if no table has it.
+            entry: its line in the table; None if it has none.
             kind: name of the operator that stands for it where it has no equal.
             values: its results in the program, `""` for what is no tensor.
+
+        Returns:
+            Where the steps begin.
         """
-        first = len(self.writer.graph.node)
-        convert(call, converter, kind)
-        nodes = self.writer.graph.node[first:]
-        self.becomes.setdefault(call.target, {}).update(dict.fromkeys(n.op_type for n in nodes))
+        first = len(self.writer.steps)
+        own = {} if entry is None else {used: told for told, used in entry.names.items()}
+        convert(call, entry.convert if entry else None, kind, own)
+        kinds = (step.kind.rpartition("::")[2] for step in self.writer.steps[first:])
+        self.becomes.setdefault(call.target, {}).update(dict.fromkeys(kinds))
         for index, value in enumerate(values):
             if value and index in call.made:
                 self.values[value] = call.made[index]
             elif value:
                 self.unmade.add(value)
-        return nodes
+        return first
 
     def results(self, values: Sequence[str], where: str) -> Iterator[Tensor]:
         """What holds the results of the program.

@@ -34,14 +34,17 @@ from ir.ops.registry import (
     nearest_kind,
     operator,
 )
+from ir.ops.spelling import Form, Spelling
 from ir.ops.verification import check_operators
 
 __all__ = [
     "RULE_ATTRIBUTE",
     "Engine",
+    "Form",
     "Needs",
     "OpView",
     "OperatorEntry",
+    "Spelling",
     "annotation",
     "catalogue",
     "check_operators",

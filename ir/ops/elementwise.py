@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, operator, per_result
+from ir.ops.registry import Needs, OpView, enter, operator, per_result, spell
+from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -84,3 +85,85 @@ enter("BiasAdd", rule=bias_add_rule, flops=per_result(1), parameter_operands=(1,
 )  # fmt: skip
 def _linear_flops(view: OpView) -> int:
     return view.outputs[0].elements * max(1, len(view.op.inputs) - 1)
+
+
+spell(
+    Form.ONE,
+    Abs=("abs", "Abs", "stablehlo.abs"),
+    Acos=("acos", "ACos AcosExt", "chlo.acos"),
+    Acosh=("acosh", "Acosh AcoshExt", "chlo.acosh"),
+    Asin=("asin", "Asin AsinExt", "chlo.asin"),
+    Asinh=("asinh", "Asinh AsinhExt", "chlo.asinh"),
+    Atan=("atan", "Atan AtanExt", "chlo.atan"),
+    Atanh=("atanh", "Atanh", "chlo.atanh"),
+    Ceil=("ceil", "Ceil", "stablehlo.ceil"),
+    Celu=("celu(self, alpha=1.0)", "CeLU(x as self, alpha=1.0)"),
+    Cos=("cos", "Cos", "stablehlo.cosine"),
+    Cosh=("cosh", "Cosh", "chlo.cosh"),
+    Elu=("", "Elu(input_x as self, alpha=1.0); EluExt(input as self, alpha=1.0)"),
+    Erf=("erf", "Erf", "chlo.erf"),
+    Exp=("exp", "Exp", "stablehlo.exponential"),
+    Floor=("floor", "Floor", "stablehlo.floor"),
+    HardSwish=("hardswish", "HSwish"),
+    LeakyRelu=(
+        "leaky_relu(self, negative_slope as alpha=0.01)",
+        "LeakyReLUExt(input as self, negative_slope as alpha=0.01)",
+    ),
+    Log=("log", "Log", "stablehlo.log"),
+    Mish=("mish", "Mish(x as self); MishExt"),
+    Neg=("neg", "Neg", "stablehlo.negate"),
+    Reciprocal=("reciprocal", "Reciprocal; Inv(x as self)"),
+    Relu=("relu", "ReLU"),
+    Round=("round", "Rint(x as self)", "stablehlo.round_nearest_even"),
+    Selu=("selu", "SeLU(input_x as self); SeLUExt"),
+    Sigmoid=("sigmoid", "Sigmoid", "stablehlo.logistic"),
+    Sign=("sign sgn", "Sign", "stablehlo.sign"),
+    Sin=("sin", "Sin", "stablehlo.sine"),
+    Sinh=("sinh", "Sinh", "chlo.sinh"),
+    Softplus=("", "Softplus(x as self)"),
+    Softsign=("", "Softsign(x as self)"),
+    Sqrt=("sqrt", "Sqrt(x as self)", "stablehlo.sqrt"),
+    Tan=("tan", "Tan", "stablehlo.tan chlo.tan"),
+    Tanh=("tanh", "Tanh", "stablehlo.tanh"),
+)
+spell(
+    Form.TWO,
+    Max=("maximum max.other", "Maximum", "stablehlo.maximum"),
+    Min=("minimum min.other", "Minimum", "stablehlo.minimum"),
+    Mul=("mul.{Tensor,Scalar}", "Mul Muls", "stablehlo.multiply"),
+)
+spell(Form.TEST, IsNaN=("isnan", "IsNan(x as self)"), IsInf=("isinf", "IsInf", "chlo.is_inf"))
+spell(
+    Form.COMPARISON,
+    Equal=("eq.{Tensor,Scalar}", "Equal EqScalar"),
+    Greater=("gt.{Tensor,Scalar}", "Greater"),
+    GreaterOrEqual=("ge.{Tensor,Scalar}", "GreaterEqual GreaterEqualScalar"),
+    Less=("lt.{Tensor,Scalar}", "Less LessScalar"),
+    LessOrEqual=("le.{Tensor,Scalar}", "LessEqual"),
+)
+spell(Form.NOT, Not=("logical_not", "LogicalNot"))
+spell(
+    Form.LOGIC,
+    And=("logical_and", "LogicalAnd(x as self, y as other)"),
+    Or=("logical_or", "LogicalOr(x as self, y as other)"),
+    Xor=("logical_xor", "LogicalXor"),
+)
+spell(Form.BITS, BitwiseNot=("bitwise_not", "BitwiseNot; Invert(x as self)", "stablehlo.not"))
+spell(
+    Form.BITWISE,
+    BitwiseAnd=(
+        "bitwise_and.{Tensor,Scalar} __and__.{Tensor,Scalar}",
+        "BitwiseAnd(x as self, y as other); BitwiseAndTensor BitwiseAndScalar",
+        "stablehlo.and",
+    ),
+    BitwiseOr=(
+        "bitwise_or.{Tensor,Scalar} __or__.{Tensor,Scalar}",
+        "BitwiseOr(x as self, y as other); BitwiseOrTensor BitwiseOrScalar",
+        "stablehlo.or",
+    ),
+    BitwiseXor=(
+        "bitwise_xor.{Tensor,Scalar} __xor__.{Tensor,Scalar}",
+        "BitwiseXor(x as self, y as other); BitwiseXorTensor BitwiseXorScalar",
+        "stablehlo.xor",
+    ),
+)

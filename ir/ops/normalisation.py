@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result
+from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result, spell
+from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 MEAN_VARIANCE_EPSILON = 1e-9
@@ -126,3 +127,21 @@ enter("MeanVarianceNormalization", rule=mean_variance_rule, flops=per_result(8),
 @operator("LRN", rule=local_response_rule, needs=Needs.OPERANDS_AND_RESULT)
 def _local_response_flops(view: OpView) -> int:
     return view.outputs[0].elements * (2 * view.int("size", 5) + 4)
+
+
+_GROUPED = "input, num_groups, weight, bias, eps"
+_NATIVE = "input, weight, bias, N, C, HxW, group as num_groups, eps"
+_TRACKED = "running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled"
+_MINDSPORE = "gamma as weight, beta as bias, mean, variance, epsilon as eps, momentum"
+
+spell(
+    Form.BY_CHANNEL,
+    GroupNormalization=(
+        f"group_norm({_GROUPED}, cudnn_enabled); native_group_norm({_NATIVE})",
+        f"GroupNorm({_GROUPED})",
+    ),
+    InstanceNormalization=(
+        f"instance_norm(input, weight, bias, {_TRACKED})",
+        f"InstanceNorm(x as input, {_MINDSPORE})",
+    ),
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_operand, per_result
+from ir.ops.registry import Needs, OpView, enter, per_operand, per_result, spell
+from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -137,3 +138,47 @@ enter(
 )
 enter("CumSum", rule=locked_axis_rule, differentiable=(0,), flops=per_operand(1))
 enter("Hardmax", rule=locked_axis_rule, differentiable=(), flops=per_operand(1))
+
+
+_DIMS = "axis as dim, keep_dims as keepdim"
+_TYPED = "input as self, dim, keepdim, dtype"
+_SCANNED = "axis as dim, exclusive, reverse"
+"""Arguments of MindSpore's reductions, older and newer ones, and of its scans."""
+
+spell(
+    Form.REDUCTION,
+    ReduceMax=("amax; max(self)", f"ReduceMax(x as self, {_DIMS}); Max(input as self)"),
+    ReduceMin=("amin; min(self)", f"ReduceMin(x as self, {_DIMS}); Min(input as self)"),
+    ReduceMean=(
+        "mean(self, dtype); mean.dim(self, dim, keepdim, dtype)",
+        f"ReduceMean(x as self, {_DIMS}); MeanExt({_TYPED})",
+    ),
+    ReduceProd=(
+        "prod(self, dtype); prod.dim_int(self, dim, keepdim, dtype)",
+        f"ReduceProd(x as self, {_DIMS}); ProdExt({_TYPED})",
+    ),
+    ReduceSum=(
+        "sum(self, dtype); sum.dim_IntList(self, dim, keepdim, dtype)",
+        f"ReduceSum(x as self, {_DIMS}, skip_mode); SumExt({_TYPED})",
+    ),
+    ReduceLogSumExp=("logsumexp", "LogSumExp"),
+)
+spell(
+    Form.ALONG,
+    Softmax=(
+        "softmax.int _safe_softmax(self, dim, dtype); _softmax(self, dim, half_to_float)",
+        "Softmax(input as self, axis as dim)",
+    ),
+    LogSoftmax=(
+        "log_softmax.int(self, dim, dtype); _log_softmax(self, dim, half_to_float)",
+        "LogSoftmax(logits as self, axis as dim); LogSoftmaxExt(input as self, dim, dtype)",
+    ),
+)
+spell(
+    Form.SCAN,
+    CumSum=(
+        "cumsum(self, dim, dtype)",
+        f"CumSum(input as self, {_SCANNED}); CumsumExt(input as self, dim, dtype)",
+    ),
+    CumProd=("", f"CumProd(x as self, {_SCANNED})"),
+)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
+from ir.ops.spelling import Form, Spelling
 from ir.rule import ShardingRule, parse_rule
 
 
@@ -116,6 +117,8 @@ class OperatorEntry:
     """Bytes moved by the whole operator, where that is not operands plus results."""
     family: str = ""
     """The file of `ir/ops` that enters it."""
+    spelling: Spelling | None = None
+    """What tracers call it, where its calls have one of a few forms."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -166,6 +169,18 @@ def operator(
         return flops
 
     return entered
+
+
+def spell(form: Form, **names: tuple[str, ...]) -> None:
+    """Tell what tracers call kinds whose calls have a form.
+
+    Args:
+        form: of the calls.
+        names: for each kind its names in PyTorch, in MindSpore and in StableHLO, see `Spelling`;
+            the last ones may be left out.
+    """
+    for kind, each in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], spelling=Spelling(form, *each))
 
 
 def per_result(count: int) -> CountFunction:

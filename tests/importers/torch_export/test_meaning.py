@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from importers.torch_export.aten import entry_of, table
+from importers.torch_export.aten import entry_of
 from importers.torch_export.fx_program import fx_program
 from importers.torch_export.reading import graph_at
+from importers.traced.operations import FrontEnd, table
 from ir.normalise import use_stored_statistics
 from ir.ops import is_known
 from tests.importers.imported import run_graph
@@ -53,5 +54,5 @@ def test_the_cases_call_no_operator_that_the_table_lacks() -> None:
 def test_arguments_stand_where_pytorch_has_them() -> None:
     """What a line leaves out is at the end: arguments are bound by position too."""
     schemas = recorded("schemas")
-    for target, entry in table().items():
+    for target, entry in table(FrontEnd.ATEN).items():
         assert tuple(schemas[target])[: len(entry.parameters)] == entry.parameters, target

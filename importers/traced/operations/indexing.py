@@ -4,47 +4,107 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from importers.errors import UnsupportedError
 from importers.parameters import parametrised
-from importers.traced.call import Call, Converter
+from importers.traced.call import Call
+from importers.traced.operations.moves import expanded, reshaped, unsqueezed
+from importers.traced.operations.slices import bounds
+from importers.traced.table import spelled
 from ir.graph import Tensor
 
 
+@spelled(
+    aten="embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)",
+    mindir="Embedding(input as indices, weight, padding_idx, max_norm, norm_type,"
+    "scale_grad_by_freq)",
+)
 def _embedding(call: Call) -> None:
     call.emit("Gather", [call.tensor("weight"), call.tensor("indices")], axis=0)
 
 
+@spelled(
+    aten="index_select(self, dim, index)",
+    mindir="IndexSelect(input as self, dim, index);"
+    "Gather(input_params as self, input_indices as index, axis as dim, batch_dims)",
+)
 def _select(call: Call) -> None:
     value = call.tensor("self")
+    if call.int("batch_dims", 0):
+        raise UnsupportedError(call.target)
     call.emit("Gather", [value, call.tensor("index")], axis=call.axis("dim", len(value.dims)))
 
 
+@spelled(mindir="GatherNd(input_x as self, indices)")
+def _rows(call: Call) -> None:
+    call.emit("GatherND", [call.tensor("self"), call.cast(call.tensor("indices"), "int64")])
+
+
+@spelled(
+    aten="gather(self, dim, index, sparse_grad); take_along_dim(self, indices as index, dim)",
+    mindir="GatherD(x as self, dim, index)",
+)
 def _elements(call: Call) -> None:
-    value = call.tensor("self")
-    index = call.tensor("indices" if call.has("indices") else "index")
+    value, index = call.tensor("self"), call.tensor("index")
     if len(index.dims) != len(value.dims) or not call.has("dim"):
         raise UnsupportedError(call.target)
     call.emit("GatherElements", [value, index], axis=call.axis("dim", len(value.dims)))
 
 
+_REDUCTIONS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul",
+                                  "amax": "max", "amin": "min", "1": "add"}  # fmt: skip
+"""By PyTorch's word, or MindSpore's number."""
+
+
 @parametrised
-def _scattered(call: Call, reduction: str, source: str) -> None:
+def _scattered(call: Call, reduction: str = "") -> None:
+    """One number, or a tensor of which the leading part counts, at places along a dimension."""
     value, index = call.tensor("self"), call.tensor("index")
-    axis = call.axis("dim", len(value.dims))
-    updates = call.arguments.get(source)
+    axis = call.axis("dim", len(value.dims), 0)
+    updates = call.arguments.get("src")
     if not isinstance(updates, Tensor):
-        one = call.scalar(updates, value.dtype)
-        updates = call.step("Expand", [one, call.shape(index.dims)], index.dims)
+        updates = expanded(call, call.scalar(updates, value.dtype), index.dims)
     elif updates.dims != index.dims:
         updates = _leading(call, updates, index.dims)
     kind = reduction or _REDUCTIONS.get(call.text("reduce", ""), "none")
     call.emit("ScatterElements", [value, index, updates], axis=axis, reduction=kind)
 
 
-_REDUCTIONS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul",
-                                  "amax": "max", "amin": "min"}  # fmt: skip
+spelled(aten="scatter.src(self, dim, index, src); scatter.value(self, dim, index, value as src)")(
+    _scattered("none")
+)
+spelled(
+    aten="scatter_add(self, dim, index, src)",
+    mindir="ScatterAddExt(input as self, dim, index, src)",
+)(_scattered("add"))
+spelled(
+    aten="scatter_reduce.two(self, dim, index, src, reduce, include_self)",
+    mindir="TensorScatterElements(data as self, indices as index, updates as src, axis as dim,"
+    "reduce)",
+)(_scattered())
+
+
+@parametrised
+def _scattered_rows(call: Call, reduction: str) -> None:
+    places = call.cast(call.tensor("indices"), "int64")
+    operands = [call.tensor("self"), places, call.tensor("updates")]
+    call.emit("ScatterND", operands, reduction=reduction)
+
+
+for _name, _kind in (
+    ("Update", "none"), ("Add", "add"), ("Mul", "mul"), ("Max", "max"), ("Min", "min")
+):  # fmt: skip
+    spelled(mindir=f"TensorScatter{_name}(input_x as self, indices, updates)")(
+        _scattered_rows(_kind)
+    )
+
+
+@spelled(mindir="ScatterNd(indices, updates, shape)")
+def _scatter_nd(call: Call) -> None:
+    """Into zeros; what falls on one place is added."""
+    zeros = expanded(call, call.scalar(0, call.result.dtype), call.result.dims)
+    places = call.cast(call.tensor("indices"), "int64")
+    call.emit("ScatterND", [zeros, places, call.tensor("updates")], reduction="add")
 
 
 def _leading(call: Call, value: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -54,13 +114,10 @@ def _leading(call: Call, value: Tensor, dims: tuple[int, ...]) -> Tensor:
     return call.step("Slice", [value, *ends], dims)
 
 
-def _indices(call: Call) -> list[Tensor | None]:
-    return call.tensors("indices")
-
-
+@spelled(aten="index.Tensor _unsafe_index.Tensor(self, indices)")
 def _index(call: Call) -> None:
     """Tensors as indices of some dimensions: one alone is a Gather, several are coordinates."""
-    value, indices = call.tensor("self"), _indices(call)
+    value, indices = call.tensor("self"), call.tensors("indices")
     used = [i for i, t in enumerate(indices) if t is not None]
     if any(t is not None and t.dtype in {"bool", "uint8"} for t in indices):
         raise UnsupportedError(call.target)
@@ -97,16 +154,17 @@ def _coordinates(call: Call, indices: Sequence[Tensor]) -> tuple[Tensor, int]:
     for index in indices:
         whole = call.cast(index, "int64")
         if whole.dims != shape:
-            whole = call.step("Expand", [whole, call.shape(shape)], shape)
-        parts.append(call.step("Unsqueeze", [whole, call.shape([rank])], (*shape, 1)))
+            whole = expanded(call, whole, shape)
+        parts.append(unsqueezed(call, whole, rank))
     if len(parts) == 1:
         return parts[0], 1
     return call.step("Concat", parts, (*shape, len(parts)), axis=rank), len(parts)
 
 
+@spelled(aten="index_put _unsafe_index_put(self, indices, values, accumulate)")
 def _index_put(call: Call) -> None:
     """Rows at the coordinates of the leading dimensions are written, or added."""
-    value, indices = call.tensor("self"), _indices(call)
+    value, indices = call.tensor("self"), call.tensors("indices")
     used = [t for t in indices if t is not None]
     leading = indices[: len(used)] == used
     if not used or not leading or any(t.dtype in {"bool", "uint8"} for t in used):
@@ -115,31 +173,27 @@ def _index_put(call: Call) -> None:
     dims = (*places.dims[:-1], *value.dims[width:])
     updates = call.operand("values", value.dtype)
     if updates.dims != dims:
-        updates = call.step("Expand", [updates, call.shape(dims)], dims)
+        updates = expanded(call, updates, dims)
     reduction = "add" if call.flag("accumulate") else "none"
     call.emit("ScatterND", [value, places, updates], reduction=reduction)
 
 
+@spelled(aten="slice_scatter(self, src, dim, start, end, step)")
 def _slice_scatter(call: Call) -> None:
     """A part of a tensor replaced: what is before, the part, and what is behind."""
     value, part = call.tensor("self"), call.tensor("src")
     axis = call.axis("dim", len(value.dims), 0)
-    size, step = value.dims[axis], call.int("step", 1)
-    start, end = call.int("start", 0), call.int("end", size)
-    start = min(max(start + size if start < 0 else start, 0), size)
-    end = min(max(end + size if end < 0 else end, start), size)
-    if step != 1:
+    if call.int("step", 1) != 1:
         raise UnsupportedError(call.target)
-    _replaced(call, value, part, axis, (start, end))
+    _replaced(call, value, part, axis, bounds(call, value.dims[axis]))
 
 
+@spelled(aten="select_scatter(self, src, dim, index)")
 def _select_scatter(call: Call) -> None:
     value, part = call.tensor("self"), call.tensor("src")
     axis = call.axis("dim", len(value.dims))
     index = call.normal(call.int("index"), value.dims[axis])
-    dims = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
-    wide = call.step("Unsqueeze", [part, call.shape([axis])], dims)
-    _replaced(call, value, wide, axis, (index, index + 1))
+    _replaced(call, value, unsqueezed(call, part, axis), axis, (index, index + 1))
 
 
 def _replaced(call: Call, value: Tensor, part: Tensor, axis: int, span: tuple[int, int]) -> None:
@@ -156,6 +210,7 @@ def _replaced(call: Call, value: Tensor, part: Tensor, axis: int, span: tuple[in
         call.emit("Concat", pieces, axis=axis)
 
 
+@spelled(aten="index_add(self, dim, index, source, alpha)")
 def _index_add(call: Call) -> None:
     """Rows along one dimension are added where the index says."""
     value, index, source = call.tensor("self"), call.tensor("index"), call.tensor("source")
@@ -164,11 +219,11 @@ def _index_add(call: Call) -> None:
         raise UnsupportedError(call.target)
     shape = [1] * len(source.dims)
     shape[axis] = math.prod(index.dims)
-    row = call.step("Reshape", [index, call.shape(shape)], tuple(shape))
-    wide = call.step("Expand", [row, call.shape(source.dims)], source.dims)
+    wide = expanded(call, reshaped(call, index, tuple(shape)), source.dims)
     call.emit("ScatterElements", [value, wide, source], axis=axis, reduction="add")
 
 
+@spelled(aten="one_hot(self, num_classes)")
 def _one_hot(call: Call) -> None:
     value = call.tensor("self")
     depth = call.result.dims[-1]
@@ -176,23 +231,14 @@ def _one_hot(call: Call) -> None:
     call.emit("OneHot", [value, call.writer.constant(depth, "int64"), pair], axis=-1)
 
 
-INDEXING: Mapping[str, Converter] = MappingProxyType(
-    {
-        "embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)": _embedding,
-        "index_select(self, dim, index)": _select,
-        "gather(self, dim, index, sparse_grad)": _elements,
-        "take_along_dim(self, indices, dim)": _elements,
-        "index.Tensor(self, indices)": _index,
-        "_unsafe_index.Tensor(self, indices)": _index,
-        "index_put(self, indices, values, accumulate)": _index_put,
-        "_unsafe_index_put(self, indices, values, accumulate)": _index_put,
-        "index_add(self, dim, index, source, alpha)": _index_add,
-        "scatter.src(self, dim, index, src)": _scattered("none", "src"),
-        "scatter.value(self, dim, index, value)": _scattered("none", "value"),
-        "scatter_add(self, dim, index, src)": _scattered("add", "src"),
-        "scatter_reduce.two(self, dim, index, src, reduce, include_self)": _scattered("", "src"),
-        "slice_scatter(self, src, dim, start, end, step)": _slice_scatter,
-        "select_scatter(self, src, dim, index)": _select_scatter,
-        "one_hot(self, num_classes)": _one_hot,
-    }
+@spelled(
+    mindir="OneHot(indices as self, depth, on_value, off_value, axis);"
+    "OneHotExt(tensor as self, num_classes, on_value, off_value, axis)"
 )
+def _one_of(call: Call) -> None:
+    """In the type of the two values."""
+    indices, dtype = call.tensor("self"), call.result.dtype
+    pair = [call.operand(n, dtype) for n in ("off_value", "on_value")]
+    values = call.step("Concat", [reshaped(call, v, (1,)) for v in pair], (2,), axis=0)
+    depth = call.writer.constant(call.result.dims[call.int("axis", -1)], "int64")
+    call.emit("OneHot", [indices, depth, values], axis=call.int("axis", -1))

@@ -1,0 +1,134 @@
+"""Activations and dropout."""
+
+from __future__ import annotations
+
+from importers.errors import UnsupportedError
+from importers.traced.call import Call, with_arguments
+from importers.traced.formulas import formula
+from importers.traced.operations.pointwise import one
+from importers.traced.table import spelled
+from ir.graph import Tensor
+
+spelled(aten="hardsigmoid(self)", mindir="HSigmoid(input as self)")(
+    one("HardSigmoid", alpha=1 / 6, beta=0.5)
+)
+spelled(aten="log_sigmoid(self)", mindir="LogSigmoid(input as self)")(
+    formula("Log(Sigmoid(self))", same=True)
+)
+
+
+spelled(aten="silu(self)", mindir="SiLU(input as self)")(formula("self * Sigmoid(self)"))
+
+
+_APPROXIMATIONS: dict[object, str] = {0: "none", 1: "tanh"}
+"""MindSpore's numbers."""
+
+
+@spelled(aten="gelu(self, approximate)", mindir="GeluExt(input as self, approximate)")
+def _gelu(call: Call) -> None:
+    form = call.get("approximate", "none")
+    call.emit("Gelu", [call.tensor("self")], approximate=_APPROXIMATIONS.get(form, str(form)))
+
+
+spelled(mindir="GeLU(input as self)")(with_arguments(_gelu, approximate="tanh"))
+
+
+spelled(mindir="FastGeLU(x as self)")(formula("self * Sigmoid(self * 1.702)"))
+
+
+@spelled(aten="elu(self, alpha, scale, input_scale)")
+def _elu(call: Call) -> None:
+    """`scale` times the function; one more factor inside of it has no equal."""
+    value, scale = call.tensor("self"), call.float("scale", 1.0)
+    alpha = call.float("alpha", 1.0)
+    if call.float("input_scale", 1.0) != 1.0:
+        raise UnsupportedError(call.target)
+    if scale == 1.0:
+        call.emit("Elu", [value], alpha=alpha)
+    else:
+        made = call.step("Elu", [value], alpha=alpha)
+        call.emit("Mul", [made, call.scalar(scale, value.dtype)])
+
+
+@spelled(
+    aten="softplus(self, beta, threshold)", mindir="SoftplusExt(input as self, beta, threshold)"
+)
+def _softplus(call: Call) -> None:
+    value, beta = call.tensor("self"), call.float("beta", 1.0)
+    if beta == 1.0:
+        call.emit("Softplus", [value])
+        return
+    wide = call.step("Mul", [value, call.scalar(beta, value.dtype)])
+    soft = call.step("Softplus", [wide])
+    call.emit("Div", [soft, call.scalar(beta, value.dtype)])
+
+
+@spelled(
+    aten="hardtanh(self, min_val, max_val)", mindir="Hardtanh(input as self, min_val, max_val)"
+)
+def _between(call: Call) -> None:
+    """`hardtanh`."""
+    dtype = call.result.dtype
+    bounds = [
+        call.scalar(call.float(n, d), dtype) for n, d in (("min_val", -1.0), ("max_val", 1.0))
+    ]
+    call.emit("Clip", [call.tensor("self"), *bounds])
+
+
+spelled(aten="relu6(self)", mindir="ReLU6(x as self)")(
+    with_arguments(_between, min_val=0.0, max_val=6.0)
+)
+
+
+@spelled(aten="prelu(self, weight)", mindir="PReLU(input as self, weight)")
+def _slopes(call: Call) -> None:
+    """A slope for each channel, the second dimension."""
+    value, weight = call.tensor("self"), call.tensor("weight")
+    if len(value.dims) > 2:
+        shape = (weight.dims[0], *[1] * (len(value.dims) - 2))
+        weight = call.step("Reshape", [weight, call.shape(shape)], shape)
+    call.emit("PRelu", [value, weight])
+
+
+@spelled(aten="dropout native_dropout(input, p, train)")
+def _dropout(call: Call) -> None:
+    """Nothing is dropped while no one trains."""
+    value = call.tensor("input")
+    if not call.flag("train", default=True) or call.float("p", 0.5) == 0.0:
+        call.alias(value)
+        return
+    _drop(call, value, call.float("p", 0.5))
+
+
+@spelled(mindir="Dropout(x as self, keep_prob, Seed0, Seed1)")
+def _dropout_less(call: Call) -> None:
+    """In training only: a network that is exported to predict has none."""
+    _drop(call, call.tensor("self"), 1.0 - call.float("keep_prob", 0.5))
+
+
+def _drop(call: Call, value: Tensor, share: float) -> None:
+    ratio, training = call.scalar(share, "float32"), call.scalar(True, "bool")
+    call.emit("Dropout", [value, ratio, training], count=2 if call.wants(1) else 1)
+
+
+def _halves(call: Call) -> list[Tensor]:
+    """The halves of an operand, each with the dims of the result."""
+    value, dims = call.tensor("self"), call.result.dims
+    axis = call.axis("dim", len(value.dims), -1)
+    parts = [call.writer.tensor(f"{call.name}/half{i}", dims, value.dtype) for i in (0, 1)]
+    call.write("Split", [value], parts, "/halves", axis=axis, num_outputs=2)
+    return parts
+
+
+@spelled(aten="glu(self, dim)", mindir="GLU(x as self, axis as dim)")
+def _glu(call: Call) -> None:
+    first, second = _halves(call)
+    call.emit("Mul", [first, call.step("Sigmoid", [second])])
+
+
+@spelled(mindir="Swiglu(input as self, dim)")
+def _gated(call: Call) -> None:
+    """The first half through SiLU, times the second."""
+    first, second = _halves(call)
+    gate = call.step("Mul", [first, call.step("Sigmoid", [first])])
+    call.emit("Mul", [gate, second])

@@ -1,0 +1,49 @@
+"""What tracers call operators of the catalogue whose calls have one of a few forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Form(StrEnum):
+    """How a call gives an operator its operands and attributes, and its result a type.
+
+    Operands are named as PyTorch names them: `self`, `other`, `dim`, `weight`.
+    """
+
+    ONE = "one operand"
+    """In the type of the result, as all but tests, comparisons and logic. What else a signature has
+    are numbers, which become attributes: `celu(self, alpha=1.0)`.
+    """
+    TWO = "two operands"
+    TEST = "a test of one operand"
+    COMPARISON = "a comparison of two operands"
+    """In the type that both fit in."""
+    NOT = "logic of one flag"
+    LOGIC = "logic of two flags"
+    BITS = "logic of the bits of one operand"
+    """Flags have an operator of their own, without `Bitwise` in front."""
+    BITWISE = "logic of the bits of two operands"
+    REDUCTION = "a reduction over `dim`, which stays where `keepdim` says so"
+    ALONG = "over one dimension, which stays"
+    SCAN = "each result of all elements so far, along one dimension"
+    BY_CHANNEL = "a norm with a scale and a shift for each channel"
+    """Attributes: `epsilon`, and `num_groups` where the call has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What each tracer calls an operator.
+
+    Names stand with spaces between them. A name with arguments in parentheses has another signature
+    than its form; semicolons stand behind such a line.
+    """
+
+    form: Form
+    aten: str = ""
+    """Of PyTorch, with overloads: `mul.{Tensor,Scalar}`."""
+    mindir: str = ""
+    """Primitives of MindSpore."""
+    stablehlo: str = ""
+    """With their dialect: `chlo.erf`."""
