@@ -59,6 +59,10 @@ Report = Callable[[str], None]
 """Receives one line of progress."""
 
 
+FAR_BEYOND = 3
+"""Times the memory of all devices."""
+
+
 @dataclass(frozen=True, slots=True)
 class Micro:
     """The network at one size of micro-batch."""
@@ -117,6 +121,15 @@ class PipelineSearch:
     def is_small(self) -> bool:
         """Whether the network is cut anywhere and solved exactly within its memory."""
         return len(self.micro(self.first_micro_batch).graph.ops) <= SMALL_NETWORK
+
+    @cached_property
+    def is_whole_far_beyond(self) -> bool:
+        """Whether what the whole batch saves for its backward pass is far beyond the memory of all
+        devices.
+        """
+        liveness = self.micro(self.batch).liveness
+        saved = sum(liveness.graph.tensors[name].nbytes for name in liveness.saved_by)
+        return saved > FAR_BEYOND * self.limit_bytes * self.cluster.devices
 
     def micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch."""
