@@ -90,6 +90,7 @@ def plan_pipeline(
     report: Report = lambda _: None,
     *,
     tries_one_batch: bool = True,
+    one_batch: Plan | None = None,
     any_will_do: bool = False,
 ) -> Plan:
     """The same without a look for remedies where nothing fits.
@@ -100,6 +101,7 @@ def plan_pipeline(
         request: with a global batch.
         report: receives progress.
         tries_one_batch: a step may be one micro-batch: the batch may fit as one.
+        one_batch: the plan of that, where it is known; it is the answer unless another is faster.
         any_will_do: the first plan that is found to fit is enough.
 
     Raises:
@@ -112,7 +114,7 @@ def plan_pipeline(
 
     def fastest(asked: SearchRequest) -> Plan:
         search = PipelineSearch(graph, cluster, asked, any_will_do)
-        return _Search(search, report, tries_one_batch).plan()
+        return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
 
     if request.cost == MEMORY and not any_will_do:
         return least_memory(request, fastest)
@@ -120,13 +122,20 @@ def plan_pipeline(
 
 
 class _Search:
-    def __init__(self, task: PipelineSearch, report: Report, tries_one_batch: bool) -> None:
+    def __init__(
+        self,
+        task: PipelineSearch,
+        report: Report,
+        one_batch: Plan | None,
+        *,
+        tries_one_batch: bool,
+    ) -> None:
         self.task, self.report, self.tries_one_batch = task, report, tries_one_batch
         self.tried: set[Configuration] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
-        self.one_batch: Plan | None = None
-        self.is_one_batch_known = False
+        self.one_batch = one_batch
+        self.is_one_batch_known = one_batch is not None
         self.refused: Solved | None = None
 
     def plan(self) -> Plan:

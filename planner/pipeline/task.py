@@ -368,9 +368,15 @@ class PipelineSearch:
         given = self.request.micro_batch
         return self.micro(self.batch if given == "auto" else int(given)).graph
 
-    def solve(self, problem: Problem) -> Solution:
-        request = self.request
-        budget = Budget(request.effort, self.deadline.solver_s, request.seed, request.threads)
+    def solve(self, problem: Problem, enough: float = 0.0) -> Solution:
+        """The answer of the solver asked for.
+
+        Args:
+            problem: of some pieces.
+            enough: relative gap with which it may be left as it is.
+        """
+        request, left_s = self.request, self.deadline.solver_s
+        budget = Budget(request.effort, left_s, request.seed, request.threads, enough)
         found = solver_by_name(request.solver).solve(problem, budget, None)
         self.truncated |= found.truncated
         return found
