@@ -7,15 +7,19 @@ from dataclasses import replace
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
+from planner.lowering.pricing import TIME
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.pipeline.infeasibility import check_states
-from planner.pipeline.one_batch import PreparedModel, prepared_model, search_batch
+from planner.pipeline.one_batch import BatchAnswer, PreparedModel, batch_answer, prepared_model
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.task import Report
 from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
-from topology.units import format_memory
+from topology.units import format_memory, format_seconds
+
+PROMISED = 0.01
+"""Share of a step that the memory of a whole batch must cost before micro-batches are tried."""
 
 __all__ = ["PreparedModel", "Report", "in_micro_batches", "prepared_model", "search"]
 
@@ -29,8 +33,8 @@ def search(
 ) -> Plan:
     """The fastest plan within memory.
 
-    A batch that does not fit as one is split into micro-batches whose gradients are added up; a
-    global batch may be cut into stages too.
+    A batch that does not fit as one, or pays for its memory, is split into micro-batches whose
+    gradients are added up, where that is faster; a global batch may be cut into stages too.
 
     Args:
         graph: as imported.
@@ -48,23 +52,62 @@ def search(
         return search_pipeline(graph, cluster, request, report)
     deadline = Deadline.after(request.time_limit_s)
     ready = ready or prepared_model(graph, cluster, request)
+    planned = ready.liveness.graph
+    asked = in_micro_batches(planned, request)
     try:
-        return search_batch(graph, cluster, request, report, ready)
+        whole = batch_answer(graph, cluster, request, report, ready)
     except InfeasibleError as error:
-        asked = in_micro_batches(ready.liveness.graph, request)
         if asked is None or error.interrupted:
             raise
-        check_states(ready.liveness.graph, cluster, request)
-        needed = format_memory(error.needed_bytes)
-        report(f"the whole batch needs {needed}: it is split into micro-batches")
+        check_states(planned, cluster, request)
         asked = replace(asked, time_limit_s=deadline.left_s)
-        try:
-            plan = plan_pipeline(graph, cluster, asked, report, tries_one_batch=False)
-        except (RequestError, BatchError):
-            raise error from None
-        except InfeasibleError as smaller:
-            raise _with_stages_named(error, smaller, asked) from error
-        return replace(plan, whole_batch_bytes=error.needed_bytes)
+        return _split(error, graph, cluster, asked, report)
+    if asked is None or not _pays_for_memory(whole, request):
+        return whole.plan
+    asked = replace(asked, time_limit_s=deadline.left_s)
+    return _faster(whole, graph, cluster, asked, report)
+
+
+def _split(
+    error: InfeasibleError, graph: OpGraph, cluster: Cluster, asked: SearchRequest, report: Report
+) -> Plan:
+    """The plan in micro-batches of a batch that does not fit as one."""
+    needed = format_memory(error.needed_bytes)
+    report(f"the whole batch needs {needed}: it is split into micro-batches")
+    try:
+        plan = plan_pipeline(graph, cluster, asked, report, tries_one_batch=False)
+    except (RequestError, BatchError):
+        raise error from None
+    except InfeasibleError as smaller:
+        raise _with_stages_named(error, smaller, asked) from error
+    return replace(plan, whole_batch_bytes=error.needed_bytes)
+
+
+def _pays_for_memory(whole: BatchAnswer, request: SearchRequest) -> bool:
+    """Whether the plan of one batch may be slower than one of micro-batches: these save memory,
+    and cost time otherwise. Whoever chooses how to search, or what for, has the batch as one.
+    """
+    is_usual = (request.solver, request.cost) == (SearchRequest().solver, TIME)
+    is_bound = request.soft_pins or request.max_changes is not None
+    over = whole.plan.estimate.step_time_s > whole.free_s * (1 + PROMISED)
+    return is_usual and not is_bound and over
+
+
+def _faster(
+    whole: BatchAnswer, graph: OpGraph, cluster: Cluster, asked: SearchRequest, report: Report
+) -> Plan:
+    """The plan of one batch, or that with micro-batches and ZeRO if it is faster."""
+    as_one, free = map(format_seconds, (whole.plan.estimate.step_time_s, whole.free_s))
+    report(f"the whole batch takes {as_one}, {free} with more memory: micro-batches are tried")
+    try:
+        found = plan_pipeline(graph, cluster, asked, report, one_batch=whole.plan)
+    except (RequestError, BatchError):
+        return whole.plan
+    if found.pipeline.is_single:
+        return found
+    now = format_seconds(found.estimate.step_time_s)
+    note = f"micro-batches and ZeRO are decided for the memory: {now}; without them {as_one}"
+    return replace(found, notes=(note, *found.notes))
 
 
 def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:

@@ -89,6 +89,13 @@ def batch_objective_note(objective: Objective) -> str:
     return f"minimised by --cost {objective.cost}: {value}; times and bounds are the planner's"
 
 
+def with_objective(plan: Plan, cost: str, solution: Solution, bounds_s: Sequence[float]) -> Plan:
+    """The plan of a batch with what was minimised, its bound, and a note on it."""
+    bound = min(solution.cost_s, *bounds_s)
+    objective = Objective(cost, solution.cost_s, bound, solution.proof)
+    return replace(plan, objective=objective, notes=(batch_objective_note(objective), *plan.notes))
+
+
 def _least(objective: Objective) -> str:
     return "the least" if objective.proof == "optimal" else f"at least {objective.bound:.6g}"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ir.graph import OpGraph
-from ir.plan import Baseline, Objective, Plan
+from ir.plan import Baseline, Plan
 from planner.candidates.dialects import Dialect
 from planner.constraints.pinning import first_meshes, meshes_for, pinned
 from planner.constraints.pins import held_pins, pin_notes
@@ -21,11 +22,11 @@ from planner.mindspore_searches.recursive_programming import with_recursive_pins
 from planner.pipeline.baselines import baselines, batch_places, with_baselines
 from planner.pipeline.infeasibility import check_states, infeasible
 from planner.pipeline.objectives import (
-    batch_objective_note,
     completed,
     least_memory,
     offered,
     same_splits,
+    with_objective,
 )
 from planner.pipeline.preparation import dialect_for, input_layouts, input_notes, prepare
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
@@ -66,6 +67,15 @@ def prepared_model(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> 
     return PreparedModel(liveness, tuple(notes), batch_places(ready))
 
 
+class BatchAnswer(NamedTuple):
+    """The plan of a batch that is computed as one."""
+
+    plan: Plan
+    free_s: float
+    """Seconds that a step takes at least with memory enough; infinite where memory is not short,
+    or the plan is not meant to be the fastest."""
+
+
 def search_batch(
     graph: OpGraph,
     cluster: Cluster,
@@ -73,6 +83,17 @@ def search_batch(
     report: Report = lambda _: None,
     ready: PreparedModel | None = None,
 ) -> Plan:
+    """The plan of `batch_answer`."""
+    return batch_answer(graph, cluster, request, report, ready).plan
+
+
+def batch_answer(
+    graph: OpGraph,
+    cluster: Cluster,
+    request: SearchRequest,
+    report: Report = lambda _: None,
+    ready: PreparedModel | None = None,
+) -> BatchAnswer:
     """The fastest plan within memory of a batch that is computed as one.
 
     Args:
@@ -88,9 +109,10 @@ def search_batch(
         InfeasibleError: nothing fits into memory.
     """
     if request.cost == MEMORY:
-        return least_memory(
+        least = least_memory(
             request, lambda asked: search_batch(graph, cluster, asked, report, ready)
         )
+        return BatchAnswer(least, math.inf)
     ready = ready or prepared_model(graph, cluster, request)
     planned = ready.liveness.graph
     request = with_recursive_pins(request, planned, cluster.devices)
@@ -109,7 +131,8 @@ def search_batch(
         in_time, fastest = search.in_time(best)
         priced = tuple(baseline for baseline, _ in baselines(in_time.lowered, ready.batch))
         plan = _plan(in_time, fastest, request, notes, priced)
-        return _with_objective(plan, request.cost, best.solution, outcomes)
+        bounds_s = [o.solution.bound_s for o in outcomes]
+        return BatchAnswer(with_objective(plan, request.cost, best.solution, bounds_s), math.inf)
     priced = ()
     if request.cost == TIME and search.soft.allow_baselines:
         solution, priced = with_baselines(best.lowered, best.solution, ready.batch)
@@ -121,7 +144,8 @@ def search_batch(
         )
     plan = _plan(best, outcomes, request, notes, priced)
     bound_s = min(o.solution.bound_s for o in outcomes)
-    return search.soft.noted(plan, best.lowered, best.choice, bound_s)
+    plan = search.soft.noted(plan, best.lowered, best.choice, bound_s)
+    return BatchAnswer(plan, best.free_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +154,8 @@ class Outcome:
 
     lowered: Lowered
     solution: Solution
+    free_s: float = math.inf
+    """The bound with memory enough, if memory is short."""
 
     @property
     def choice(self) -> tuple[int, ...]:
@@ -177,25 +203,8 @@ def _plan(
     said = (
         *notes,
         *input_notes(graph, setting.mesh, setting.input_layouts),
-        *_order_notes(setting.mesh),
     )
     return plan_of(draft, request, said, space_of([o.lowered for o in outcomes]), bound, priced)
-
-
-def _order_notes(mesh: Mesh) -> tuple[str, ...]:
-    """That ranks are placed otherwise than devices are numbered, if they are."""
-    order = mesh.rank_order()
-    if order == tuple(range(mesh.size)):
-        return ()
-    first = ", ".join(map(str, order[:8])) + (", ..." if mesh.size > 8 else "")
-    return (f"ranks are placed on devices {first}: the job needs the rank table of this order",)
-
-
-def _with_objective(plan: Plan, cost: str, solution: Solution, outcomes: Sequence[Outcome]) -> Plan:
-    """The plan with what was minimised, its bound, and a note on it."""
-    bound = min(solution.cost_s, *(o.solution.bound_s for o in outcomes))
-    objective = Objective(cost, solution.cost_s, bound, solution.proof)
-    return replace(plan, objective=objective, notes=(batch_objective_note(objective), *plan.notes))
 
 
 class BatchSearch:
@@ -315,7 +324,7 @@ class BatchSearch:
             if not outcome.fits or outcome.lowered.problem.fits(peak):
                 break
             if not left:
-                return Outcome(outcome.lowered, replace(outcome.solution, peak_bytes=peak))
+                return replace(outcome, solution=replace(outcome.solution, peak_bytes=peak))
             outcome = self._limited(outcome, limit - excess)
         return outcome
 
@@ -334,7 +343,8 @@ class BatchSearch:
             lowered = self._lower(replace(setting, recompute=True), lowered.basis)
         tight = self._solve(lowered, limit)
         bound_s = max(tight.bound_s, free.solution.bound_s)
-        return Outcome(lowered, replace(tight, bound_s=bound_s))
+        free_s = min(free.free_s, free.solution.bound_s)
+        return Outcome(lowered, replace(tight, bound_s=bound_s), free_s)
 
     def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
         """What was found at another cost, in seconds, and the fastest plans beside it.

@@ -90,6 +90,7 @@ def plan_pipeline(
     report: Report = lambda _: None,
     *,
     tries_one_batch: bool = True,
+    one_batch: Plan | None = None,
     any_will_do: bool = False,
 ) -> Plan:
     """The same without a look for remedies where nothing fits.
@@ -100,6 +101,7 @@ def plan_pipeline(
         request: with a global batch.
         report: receives progress.
         tries_one_batch: a step may be one micro-batch: the batch may fit as one.
+        one_batch: the plan of that, where it is known; it is the answer unless another is faster.
         any_will_do: the first plan that is found to fit is enough.
 
     Raises:
@@ -112,7 +114,7 @@ def plan_pipeline(
 
     def fastest(asked: SearchRequest) -> Plan:
         search = PipelineSearch(graph, cluster, asked, any_will_do)
-        return _Search(search, report, tries_one_batch).plan()
+        return _Search(search, report, one_batch, tries_one_batch=tries_one_batch).plan()
 
     if request.cost == MEMORY and not any_will_do:
         return least_memory(request, fastest)
@@ -120,12 +122,20 @@ def plan_pipeline(
 
 
 class _Search:
-    def __init__(self, task: PipelineSearch, report: Report, tries_one_batch: bool) -> None:
+    def __init__(
+        self,
+        task: PipelineSearch,
+        report: Report,
+        one_batch: Plan | None,
+        *,
+        tries_one_batch: bool,
+    ) -> None:
         self.task, self.report, self.tries_one_batch = task, report, tries_one_batch
         self.tried: set[Configuration] = set()
         self.fitting: list[Draft] = []
         self.searched: list[Lowered] = []
-        self.one_batch: Plan | None = None
+        self.one_batch = one_batch
+        self.is_one_batch_known = one_batch is not None
         self.refused: Solved | None = None
 
     def plan(self) -> Plan:
@@ -141,6 +151,8 @@ class _Search:
             f"a batch of {self.task.batch} on {devices} devices of {name}"
         )
         bounds = NetworkBounds(self.task)
+        if Configuration(1, self.task.batch, 1) in shapes and not self.task.is_whole_far_beyond:
+            self._find_one_batch()
         bound_s = min(self._equal(shapes, bounds), self._unequal(bounds))
         best = self._best(bound_s)
         context = context_notes(
@@ -153,12 +165,24 @@ class _Search:
         if not shapes:
             return math.inf
         search = ConfigurationSearch(self.task, shapes, bounds, self.report)
+        first = self._one_stage(search)
         priced, left_s = search.run()
-        self._solve(priced)
+        self._solve(priced, more=first)
         while search.reopened(self._least_s()):
             priced, left_s = search.run()
-            self._solve(priced)
+            self._solve(priced, more=first)
         return min([left_s, *(item.bound_s for item in priced)])
+
+    def _one_stage(self, search: ConfigurationSearch) -> int:
+        """A plan of one stage before all others, so that no time limit comes before it; how many
+        shapes were solved for it.
+        """
+        if self.one_batch is None and not self.task.any_will_do:
+            best = search.one_stage()
+            if best is not None:
+                self._solve([best])
+        search.least_s = min(search.least_s, self._least_s())
+        return len(self.tried)
 
     def _unequal(self, bounds: NetworkBounds) -> float:
         """The same of stages that differ in their devices, if they may."""
@@ -168,7 +192,7 @@ class _Search:
         micro = None if best is None else best.solved.shape.micro_batch
         search, bound_s = UnequalSearch(self.task, bounds, self.report), math.inf
         for priced in search.run(micro, self._least_s):
-            self._solve(priced, more=SOLVED)
+            self._solve(priced, more=SOLVED * self.task.request.effort)
             bound_s = min([bound_s, *(item.bound_s for item in priced)])
         return min(bound_s, search.left_s)
 
@@ -185,13 +209,13 @@ class _Search:
     def _solve(self, priced: Sequence[Priced], more: int = 0) -> None:
         """Shapes are solved in the order of what is expected of them; some more of them."""
         for item in sorted(priced, key=lambda p: (p.expected_s, p.bound_s, p.shape)):
-            if self.tried and self.task.is_late:
+            if (self.tried or self.one_batch) and self.task.is_late:
                 self.task.truncated = True
                 return
             least_s = self._least_s()
             if self.task.any_will_do and self.fitting:
                 return
-            most = (SOLVED + more) * self.task.request.effort
+            most = SOLVED * self.task.request.effort + more
             several = len(self.tried) >= most * (1 if math.isfinite(least_s) else 2)
             enough = several and not self.task.is_small
             hoped_s = item.bound_s if item.every else item.expected_s
@@ -203,9 +227,8 @@ class _Search:
 
     def _try(self, item: Priced, least_s: float) -> None:
         self.tried.add(item.shape)
-        is_one_batch = item.shape == Configuration(1, self.task.batch, 1)
-        if is_one_batch and self.task.request.is_open and self.task.all_can_stay:
-            self.one_batch = self._one_batch_plan()
+        if item.shape == Configuration(1, self.task.batch, 1):
+            self._find_one_batch()
         found = self._best_cut(item, least_s)
         self.searched += [group.lowered for group in found.solved.groups]
         self.report(
@@ -227,7 +250,7 @@ class _Search:
         if plain is None or shorter < self._one_batch_s(plain):
             return best
         paid = self._one_batch_s(plain) - plain.estimate.step_time_s
-        return _within(plain, max(bound_s - paid, 0.0))
+        return _within(plain, max(bound_s - paid, 0.0), truncated=self.task.truncated)
 
     def _best_cut(self, item: Priced, least_s: float) -> Draft:
         """The best layouts of a shape: at the cuts expected to be best, or at any if few."""
@@ -242,6 +265,13 @@ class _Search:
                 if not best.solved.fits or _worth_s(draft) < _worth_s(best):
                     best = draft
         return best
+
+    def _find_one_batch(self) -> None:
+        """Look once for the plan of one batch on one mesh, unless what is asked rules it out."""
+        task = self.task
+        if not self.is_one_batch_known and task.request.is_open and task.all_can_stay:
+            self.is_one_batch_known = True
+            self.one_batch = self._one_batch_plan()
 
     def _one_batch_plan(self) -> Plan | None:
         """The plan of one batch on one mesh, as it is found without a global batch."""
@@ -309,10 +339,11 @@ def _worth_s(draft: Draft) -> float:
     return draft.step_s + draft.solved.paid_s
 
 
-def _within(plan: Plan, bound_s: float) -> Plan:
+def _within(plan: Plan, bound_s: float, *, truncated: bool) -> Plan:
     """A plan of one batch on one mesh among all shapes."""
     own, step_s = plan.bound, plan.estimate.step_time_s
+    truncated |= own.truncated
     if bound_s >= own.bound_s:
-        return plan
-    bound = bound_of(step_s, bound_s, own.solver, truncated=own.truncated, proof="bounded")
+        return replace(plan, bound=replace(own, truncated=truncated))
+    bound = bound_of(step_s, bound_s, own.solver, truncated=truncated, proof="bounded")
     return replace(plan, bound=bound)

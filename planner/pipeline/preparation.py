@@ -287,7 +287,7 @@ def input_layouts(
 
 
 def input_notes(graph: OpGraph, mesh: Mesh, layouts: Mapping[str, Layout]) -> list[str]:
-    """Inputs whose rows do not divide by all devices."""
+    """Inputs whose rows do not divide by all devices, and ranks that are placed in an order."""
     out: list[str] = []
     for name, layout in layouts.items():
         dims = graph.tensors[name].dims
@@ -298,7 +298,16 @@ def input_notes(graph: OpGraph, mesh: Mesh, layouts: Mapping[str, Layout]) -> li
         out.append(
             f"input {name} of {dims[0]} rows arrives {how} over {mesh.size // pieces} devices"
         )
-    return out
+    return [*out, *_order_notes(mesh)]
+
+
+def _order_notes(mesh: Mesh) -> tuple[str, ...]:
+    """That ranks are placed otherwise than devices are numbered, if they are."""
+    order = mesh.rank_order()
+    if order == tuple(range(mesh.size)):
+        return ()
+    first = ", ".join(map(str, order[:8])) + (", ..." if mesh.size > 8 else "")
+    return (f"ranks are placed on devices {first}: the job needs the rank table of this order",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,10 @@ Report = Callable[[str], None]
 """Receives one line of progress."""
 
 
+FAR_BEYOND = 3
+"""Times the memory of all devices."""
+
+
 @dataclass(frozen=True, slots=True)
 class Micro:
     """The network at one size of micro-batch."""
@@ -117,6 +121,15 @@ class PipelineSearch:
     def is_small(self) -> bool:
         """Whether the network is cut anywhere and solved exactly within its memory."""
         return len(self.micro(self.first_micro_batch).graph.ops) <= SMALL_NETWORK
+
+    @cached_property
+    def is_whole_far_beyond(self) -> bool:
+        """Whether what the whole batch saves for its backward pass is far beyond the memory of all
+        devices.
+        """
+        liveness = self.micro(self.batch).liveness
+        saved = sum(liveness.graph.tensors[name].nbytes for name in liveness.saved_by)
+        return saved > FAR_BEYOND * self.limit_bytes * self.cluster.devices
 
     def micro(self, samples: int) -> Micro:
         """The network at a size of micro-batch."""
@@ -356,9 +369,15 @@ class PipelineSearch:
         given = self.request.micro_batch
         return self.micro(self.batch if given == "auto" else int(given)).graph
 
-    def solve(self, problem: Problem) -> Solution:
-        request = self.request
-        budget = Budget(request.effort, self.deadline.solver_s, request.seed, request.threads)
+    def solve(self, problem: Problem, enough: float = 0.0) -> Solution:
+        """The answer of the solver asked for.
+
+        Args:
+            problem: of some pieces.
+            enough: relative gap with which it may be left as it is.
+        """
+        request, left_s = self.request, self.deadline.solver_s
+        budget = Budget(request.effort, left_s, request.seed, request.threads, enough)
         found = solver_by_name(request.solver).solve(problem, budget, None)
         self.truncated |= found.truncated
         return found

@@ -22,6 +22,8 @@ STEPS = 6
 """Prices on memory tried where the fastest layouts do not fit."""
 NEAR, NEAR_STEPS = 4.0, 3
 """Around a price that is expected to do, and how many are tried there."""
+NEARLY = 0.005
+"""Relative gap with which one stage of a large network is left as it is."""
 SMALL = 300
 """Decisions up to which a shape is solved within its memory by the solver asked for."""
 
@@ -33,18 +35,43 @@ def within_memory(
     price: float,
     posed: Posing = lambda own: own,
 ) -> Solution:
-    """Small problems exactly, large ones by a price on the memory of every piece."""
-    if len(lowered.nodes) > SMALL:
-        return _Ladder(task, lowered, free).lowest(price)
+    """Small problems exactly, one stage of a large network nearly, several stages by a price on
+    the memory of every piece. One stage gets the price too where its answer may be far off.
+    """
+    if len(lowered.nodes) <= SMALL:
+        return _limited(task, lowered, posed)
+    priced = _Ladder(task, lowered, free)
+    if len(piece_ranges(lowered.liveness)) > 1 or not task.soft.is_empty:
+        return priced.lowest(price)
+    found = _limited(task, lowered, posed, NEARLY)
+    near = found.cost_s - found.bound_s <= NEARLY * found.cost_s
+    if near and fits_memory(lowered, found.choice):
+        return found
+
+    def rank(each: Solution) -> tuple[bool, float]:
+        fits = fits_memory(lowered, each.choice)
+        return not fits, each.cost_s if fits else lowered.problem.peak_bytes(each.choice or ())
+
+    return min((priced.lowest(price), found) if found.choice else (priced.lowest(price),), key=rank)
+
+
+def _limited(
+    task: PipelineSearch, lowered: Lowered, posed: Posing, enough: float = 0.0
+) -> Solution:
+    """By the solver asked for, with the limit of the memory and the buffers of its messages."""
+
+    def at(limit: float) -> Solution:
+        return task.solve(posed(replace(lowered.problem, memory_limit_bytes=limit)), enough)
+
     limit = task.limit_bytes
-    found = task.solve(posed(replace(lowered.problem, memory_limit_bytes=limit)))
+    found = at(limit)
     for _ in range(BUFFER_ROUNDS):
         if not found.choice or fits_memory(lowered, found.choice):
             break
         if lowered.problem.peak_bytes(found.choice) > limit:
             break
         limit = task.limit_bytes - Group(lowered, found.choice).buffer_excess_bytes()
-        found = task.solve(posed(replace(lowered.problem, memory_limit_bytes=limit)))
+        found = at(limit)
     return found
 
 

@@ -26,7 +26,7 @@ from planner.requests.plan_json import found
 from planner.search import search
 from tests.builders import attention_block, mlp
 from topology.catalogue import named_cluster
-from topology.units import format_memory
+from topology.units import format_memory, format_seconds
 
 CLUSTER = named_cluster("atlas-800t-a2", 4)
 GRAPHS = {"mlp": mlp(2, batch=2048), "attention": attention_block(batch=16, rows=64, heads=4)}
@@ -68,7 +68,46 @@ def test_it_is_what_a_global_batch_of_one_stage_finds(name: str, target: str) ->
     assert plan.whole_batch_bytes == needed > plan.estimate.memory_limit_bytes
 
 
-def test_a_batch_that_fits_is_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share", [0.95, 0.9, 0.7])
+@pytest.mark.parametrize("target", ["mindspore", "jax"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_no_batch_is_slower_as_one_than_in_micro_batches(
+    name: str, target: str, share: float
+) -> None:
+    graph = GRAPHS[name]
+    asked = tight(graph, target, share)
+    cut = replace(asked, global_batch=BATCHES[name], pipeline="off")
+    step_s = search(graph, CLUSTER, asked).estimate.step_time_s
+    assert step_s <= plan_pipeline(graph, CLUSTER, cut).estimate.step_time_s * (1 + 1e-9)
+
+
+def test_a_batch_that_pays_for_its_memory_is_split_and_the_plan_says_so() -> None:
+    graph = GRAPHS["mlp"]
+    asked = tight(graph, "jax", 0.95)
+    as_one = search_batch(graph, CLUSTER, asked)
+    plan = search(graph, CLUSTER, asked)
+    assert plan.pipeline.micro_batches > 1
+    assert plan.estimate.step_time_s < as_one.estimate.step_time_s
+    assert plan.whole_batch_bytes is None
+    assert format_seconds(as_one.estimate.step_time_s) in plan.notes[0]
+    assert plan_from_json(plan_to_json(plan)) == plan
+    again = search(source_of(plan), CLUSTER, whole_request_of(plan))
+    assert again.estimate == plan.estimate
+
+
+@pytest.mark.parametrize("changes", [{"solver": "local_search"}, {"cost": "mindspore"}])
+def test_a_search_that_is_told_how_or_for_what_keeps_its_batch(
+    changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "plan_pipeline", None)
+    asked = tight(GRAPHS["attention"], "mindspore", 0.7)
+    plan = search(GRAPHS["attention"], CLUSTER, replace(asked, **changes))  # type: ignore[arg-type]
+    assert plan.pipeline.is_single
+
+
+def test_a_batch_that_pays_nothing_for_its_memory_is_never_split(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(searching, "plan_pipeline", None)
     for graph in GRAPHS.values():
         plan = search(graph, CLUSTER, SearchRequest())
@@ -180,7 +219,7 @@ def test_one_time_limit_is_of_both_searches(monkeypatch: pytest.MonkeyPatch) -> 
         told.extend(each.time_limit_s for each in given if isinstance(each, SearchRequest))
         raise InfeasibleError("no plan fits", 5e6, 4e6, {}, ())
 
-    monkeypatch.setattr(searching, "search_batch", late)
+    monkeypatch.setattr(searching, "batch_answer", late)
     monkeypatch.setattr(searching, "plan_pipeline", limited)
     with pytest.raises(InfeasibleError):
         search(GRAPHS["mlp"], CLUSTER, SearchRequest(time_limit_s=30.0))

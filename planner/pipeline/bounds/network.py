@@ -320,13 +320,15 @@ class NetworkBounds:
     def _wholes(
         self, shape: Configuration, cluster: Cluster, mesh: Mesh
     ) -> tuple[_WholeNetwork, _WholeNetwork]:
-        """The whole network as one piece, and without what happens once in a step; equal layers
-        stand there once.
+        """The whole network as one piece, and without what happens once in a step; on a stage of
+        several equal layers stand there once. What they take by the best layouts of few of them
+        may be more than with layouts that pay only for many: one stage has all.
         """
         micro = self.task.micro(shape.micro_batch)
         segments = micro.segments
         every = (0, segments.count)
-        _, spare = segments.shortened(every)
+        is_whole = shape.stages == 1 and cluster.devices > 1
+        spare = 0 if is_whole else segments.shortened(every)[1]
         taken_out = (spare, spare + 1) if spare else (0,)
         spans = [segments.span(every, out) for out in taken_out]
         pieces = pieces_of(micro.liveness, micro.by_position, spans)

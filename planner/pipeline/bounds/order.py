@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from planner.pipeline.bounds.configurations import Priced, price_shapes
@@ -15,8 +16,6 @@ WORK = 1_500_000
 """Candidates in the problems of shapes that are priced, per unit of effort."""
 LITTLE_WORK = 400_000
 """The same where any plan that fits will do."""
-FAR_BEYOND = 3
-"""Times the memory of all devices."""
 ALIKE = 0.02
 """Floors of one number of stages that lie so near that one answer settles them."""
 
@@ -69,13 +68,28 @@ class ConfigurationSearch:
             groups = [g for g in (*seeds, *near, *self._climbing(), *self.left) if g in self.left]
             used_up = self.work + self.bounds.work > work * self.task.request.effort
             done = used_up and (not near or beyond >= self.task.request.effort)
-            if not groups or (self.priced and (late or done)):
+            known = bool(self.priced) or math.isfinite(self.least_s)
+            if not groups or (known and (late or done)):
                 break
             beyond += used_up
             self._price(groups[0])
         if not self.task.any_will_do:
             self._settle()
         return self.priced, min(map(self.bound_s, self.left), default=math.inf)
+
+    def one_stage(self) -> Priced | None:
+        """The best shape of one stage by what is expected: first the whole batch, then the smallest
+        micro-batch with a sample for each server, then the neighbours of the best one.
+        """
+        seeds = [group for group in self._seeds() if group.stages == 1]
+        while not (self.priced and self.task.is_late):
+            near = [*seeds, *self._neighbours()]
+            groups = [group for group in near if group in self.left and group.stages == 1]
+            if not groups:
+                break
+            self._price(groups[0])
+        fitting = (item for item in self.priced if math.isfinite(item.expected_s))
+        return min(fitting, key=lambda item: item.expected_s, default=None)
 
     def _drop(self) -> None:
         for group in [g for g in self.left if self.bound_s(g) >= self.least_s]:
@@ -107,12 +121,25 @@ class ConfigurationSearch:
         del self.left[group]
         found, work = price_shapes(self.task, shapes, self.least_s)
         self.work += work
+        if group.stages == 1 and self._repeats(group):
+            found = [self._bounded(item) for item in found]
         for item in found:
             self.report(
                 f"{item.shape}: at least {item.bound_s:.6g} s, expected {item.expected_s:.6g} s"
             )
             self.least_s = min(self.least_s, item.expected_s)
         self.priced += found
+
+    def _repeats(self, group: Group) -> bool:
+        """Whether intervals are priced by few of the equal layers that they have."""
+        segments = self.task.micro(group.micro_batch).segments
+        return segments.shortened((0, segments.count))[1] > 0
+
+    def _bounded(self, item: Priced) -> Priced:
+        """A shape of one stage, bounded by all of its layers."""
+        if not self.bounds.is_refined(item.shape):
+            self.bounds.refine([item.shape])
+        return replace(item, bound_s=min(item.bound_s, self.bounds.of(item.shape)))
 
     def _settle(self) -> None:
         """Better bounds for what is left, until the lowest is as good as it gets."""
@@ -152,11 +179,8 @@ class ConfigurationSearch:
 
     def _whole_batch(self) -> Iterator[Group]:
         """The whole batch on one stage, unless what it saves is far beyond the memory."""
-        batch, cluster = self.task.batch, self.task.cluster
-        liveness = self.task.micro(batch).liveness
-        saved = sum(liveness.graph.tensors[name].nbytes for name in liveness.saved_by)
-        if saved <= FAR_BEYOND * self.task.limit_bytes * cluster.devices:
-            yield Group(1, batch)
+        if not self.task.is_whole_far_beyond:
+            yield Group(1, self.task.batch)
 
     def _climbing(self) -> Iterator[Group]:
         """Larger and smaller micro-batches beside the best one of every number of stages, the most

@@ -11,6 +11,7 @@ from costmodel.simulation.step_in_order import in_order_s
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json, read_plan
+from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.stage_plan import drafted
@@ -123,6 +124,27 @@ def _held(graph: OpGraph, cluster: Cluster, request: SearchRequest) -> float | N
         return search(graph, cluster, request).estimate.peak_memory_bytes
     except InfeasibleError:
         return None
+
+
+@pytest.mark.parametrize("asked", [{}, {"zero": "1"}, {"memory_limit_bytes": 2.2e9}])
+def test_a_time_limit_never_comes_before_the_plan_of_one_stage(
+    asked: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock stands still until stages are looked at, and then it is over."""
+    clock = [0.0]
+    monkeypatch.setattr("planner.request.now_s", lambda: clock[0])
+    one_s = whole(6, machine(8), pipeline="off", **asked).estimate.step_time_s
+    run = ConfigurationSearch.run
+
+    def late(self: ConfigurationSearch) -> object:
+        clock[0] = 1e3
+        return run(self)
+
+    monkeypatch.setattr(ConfigurationSearch, "run", late)
+    plan = whole(6, machine(8), time_limit_s=30.0, **asked)
+    assert len(plan.pipeline.stages) == 1
+    assert plan.estimate.step_time_s <= one_s * (1 + 1e-9)
+    assert plan.bound.truncated
 
 
 def test_more_memory_is_never_slower() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.schedules.in_flight import on_the_way
+from importers.onnx import import_onnx
 from planner.pipeline.bounds.network import NetworkBounds, kept
+from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration, in_flight, moments_of
@@ -18,8 +21,10 @@ from planner.pipeline.task import PipelineSearch
 from planner.request import SearchRequest
 from tests.builders import mlp
 from tests.planner.pipeline.test_pipeline_search import machine
+from topology.catalogue import named_cluster
 
 BATCH = 32768
+MODELS = Path(__file__).parents[3] / "data" / "models"
 
 
 @cache
@@ -46,6 +51,20 @@ def floor_s(own: PipelineSearch, shape: Configuration) -> float:
     floors = NetworkBounds(own)
     floors.refine([shape])
     return floors.of(shape)
+
+
+def test_few_equal_layers_do_not_stand_for_many_in_the_bound_of_one_stage() -> None:
+    """Where layers repeat, the best layouts of two of them are not those of twelve."""
+    graph = import_onnx(MODELS / "gpt2_small.onnx.gz")
+    request = SearchRequest(global_batch=16, target="torch", dtype="bf16")
+    own = PipelineSearch(graph, named_cluster("dgx-a100", 16), request)
+    shape = Configuration(1, 16, 1)
+    found = solved(own, shape, (own.micro(16).segments.count,))
+    assert found.fits
+    assert 0.9 * found.step_s < floor_s(own, shape) <= found.step_s * (1 + 1e-9)
+    search = ConfigurationSearch(own, [shape], NetworkBounds(own), lambda _: None)
+    (priced,), _ = search.run()
+    assert priced.bound_s <= found.step_s * (1 + 1e-9)
 
 
 @st.composite
