@@ -330,7 +330,8 @@ class NetworkBounds:
         is_whole = shape.stages == 1 and cluster.devices > 1
         spare = 0 if is_whole else segments.shortened(every)[1]
         taken_out = (spare, spare + 1) if spare else (0,)
-        spans = [segments.span(every, out) for out in taken_out]
+        again = is_whole and self.task.request.recompute == "full"
+        spans = [segments.span(every, out, again=again) for out in taken_out]
         pieces = pieces_of(micro.liveness, micro.by_position, spans)
         setting = replace(
             self.task.setting(micro, cluster, mesh, shape.micro_batches),
