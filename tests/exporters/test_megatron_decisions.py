@@ -67,7 +67,7 @@ OWN: dict[type, dict[str, str]] = {
 OTHERS: dict[type, str] = {
     Plan: "graph digest cluster request collectives estimate space bound baselines notes objective "
           "memory_bytes whole_batch_bytes",
-    PlannedOperator: "name kind label scope compute_s backward_s recompute_s",
+    PlannedOperator: "name kind label scope compute_s backward_s recompute_s waits_s",
     PlannedTensor: "name role dims dtype update_s recompute_s host_s",
     Pipeline: "sends",
     PipelineStage: "forward_s backward_s once_s peak_memory_bytes in_flight sync_s update_s",
