@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, percent, table
+from cli.text import fitted, table
 from ir.causes import cause_text, links_between
+from report.tables import percent
 from topology.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, percent, table
+from cli.text import fitted, table
+from report.tables import percent
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.text import percent, table
+from cli.text import table
 from ir.causes import cause_text
 from planner.requests.simulations import variation
+from report.tables import percent
 from topology.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from report.tables import Part, Table, Unit
 
 WIDTH = 100
 """Columns where the output is no terminal."""
@@ -36,7 +39,7 @@ def page(stream: TextIO | None = None) -> Iterator[Console]:
     out.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> Table:
+def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> RichTable:
     """An empty table of the one style.
 
     Args:
@@ -44,7 +47,7 @@ def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> Table:
         columns: their headings; the first holds names, which are not broken.
         right: columns with numbers.
     """
-    made = Table(
+    made = RichTable(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
@@ -63,11 +66,6 @@ def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> Table:
     return made
 
 
-def percent(part: float, whole: float) -> str:
-    """A share, without the sign."""
-    return f"{100 * part / whole:.1f}" if whole > 0 else "-"
-
-
 def fitted(name: str, out: Console) -> str:
     """A name that fits into the first column of a table; a long one loses its middle."""
     width = int(NAME_SHARE * out.width)
@@ -75,3 +73,31 @@ def fitted(name: str, out: Console) -> str:
         return name
     head = (width - 2) // 2
     return f"{name[:head]}..{name[head + 2 - width :]}"
+
+
+def show(parts: Iterable[Part], out: Console) -> None:
+    """Tables and lines, one below the other; empty ones are left out."""
+    for part in parts:
+        if isinstance(part, Table):
+            _show_table(part, out)
+            continue
+        if part.title and part.lines:
+            out.print(RichText(f"\n{part.title}", style="bold"))
+        for line in part.lines:
+            out.print(RichText(part.bullet + line), soft_wrap=part.soft_wrap)
+
+
+def _show_table(found: Table, out: Console) -> None:
+    if found.rows:
+        right = [i for i, (_, unit) in enumerate(found.columns) if not unit.is_text]
+        made = table(found.title, [heading for heading, _ in found.columns], right=right)
+        for number, row in enumerate(found.texts):
+            units = [unit for _, unit in found.columns]
+            cells = [
+                fitted(cell, out) if unit is Unit.NAME else cell
+                for cell, unit in zip(row, units, strict=True)
+            ]
+            made.add_row(*cells, style="bold" if number == found.total else None)
+        out.print(made)
+    for line in found.after:
+        out.print(line)

@@ -11,6 +11,7 @@ from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
 from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text
+from report.operators import rest_and_use
 
 _T = TypeVar("_T")
 
@@ -173,16 +174,10 @@ def _parameter_changes(
     axes = Axes.of(first), Axes.of(second)
     changes = []
     for a, b in pairs:
-        before, after = _rest_and_use(a, axes[0]), _rest_and_use(b, axes[1])
+        before, after = rest_and_use(a, axes[0]), rest_and_use(b, axes[1])
         if before != after:
             changes.append(Change(folded(a.name).removeprefix(prefix), 1, 0.0, before, after))
     return _folded(changes)
-
-
-def _rest_and_use(tensor: PlannedTensor, axes: Axes) -> str:
-    rest = axes.layout(tensor.layout)
-    used = "not read" if tensor.used is None else axes.layout(tensor.used)
-    return rest if used == rest else f"{rest} -> {used}"
 
 
 def _folded(changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -10,12 +10,12 @@ import pytest
 
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.space import Configuration
+from report.operators import operator_facts
 from service.views.blocks import blocks_of
 from service.views.cluster import cluster_view, mesh_view
 from service.views.comparison import comparison_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
-from service.views.operator_facts import operator_facts
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
