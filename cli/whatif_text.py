@@ -71,7 +71,7 @@ def _print_point(title: str, point: Point, report: Report, out: Console) -> None
     rate = f"{rate_of(point):,.4g} {_unit(report)}/s"
     used = f", MFU {100 * result.utilisation:.1f} % of {result.peak}" if result.utilisation else ""
     out.print(f"{title}: {point.place}")
-    out.print(f"  {rate}{used}, step {result.best_s:.4g} s, {result.outline}")
+    out.print(f"  {rate}{used}, step {result.step_s:.4g} s, {result.outline}")
 
 
 def _print_rows(title: str, points: Sequence[Point], report: Report, out: Console) -> None:
@@ -90,7 +90,7 @@ def _print_rows(title: str, points: Sequence[Point], report: Report, out: Consol
             continue
         hour = bill(report.prices, result.chip, point.devices, 3600.0).step_price
         rows.add_row(
-            _at(point.place, report), f"{result.best_s:.4g}", f"{rate_of(point):,.4g}",
+            _at(point.place, report), f"{result.step_s:.4g}", f"{rate_of(point):,.4g}",
             _gib(result.peak_bytes), "-" if hour is None else f"{hour:,.0f}", result.outline,
         )  # fmt: skip
     out.print(rows)

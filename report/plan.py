@@ -158,6 +158,25 @@ class PlanReport:
             row[item.cause] = row.get(item.cause, 0.0) + item.exposed_s
         return {c: dict(sorted(row.items(), key=lambda kv: -kv[1])) for c, row in found.items()}
 
+    def _sum(self, *causes: str) -> float:
+        return math.fsum(self.estimate.time_by_cause.get(cause, 0.0) for cause in causes)
+
+    @property
+    def computing_s(self) -> float:
+        """Of a step, in which the slowest part of the machine computes."""
+        return self._sum(*COMPUTE)
+
+    @property
+    def waiting_s(self) -> float:
+        """Of a step, in which it waits for other stages."""
+        return self._sum(Cause.OTHER_STAGES)
+
+    @property
+    def exposed_s(self) -> float:
+        """Of a step, in which it does nothing but send, receive and copy."""
+        others = [cause for cause in self.estimate.time_by_cause if cause not in COMPUTE]
+        return self._sum(*others) - self.waiting_s
+
     @property
     def overlap(self) -> str:
         """What the step counts of communication, and how much of it hides."""
