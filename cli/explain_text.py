@@ -215,10 +215,13 @@ def _candidates(shown: Sequence[Candidate], out: Console) -> None:
 
 def _candidate(number: int, each: Candidate, out: Console) -> None:
     name = f"{_letter(number)}: {', '.join(each.inputs)} -> {', '.join(each.outputs)}"
-    made = table(name, ["cause", "what moves", "time"], right=(2,))
+    hides = any(part.hidden_s for part in each.parts)
+    columns = ["cause", "what moves", "time", *(["hidden"] if hides else [])]
+    made = table(name, columns, right=(2, 3))
     for part in each.parts[:_MOST_PARTS]:
         what = f"{part.tensor}, {part.neighbour}: {part.purpose}" if part.tensor else part.purpose
-        made.add_row(cause_text(part.cause), what, format_seconds(part.time_s))
+        beside = [format_seconds(part.hidden_s) if part.hidden_s else ""] if hides else []
+        made.add_row(cause_text(part.cause), what, format_seconds(part.time_s), *beside)
     out.print(made)
     if each.memory_charge_s:
         charge = format_seconds(each.memory_charge_s)

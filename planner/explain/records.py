@@ -47,7 +47,9 @@ class CostPart(Record):
     neighbour: str
     """Operator or tensor at the other end; empty for the operator's own work."""
     time_s: float
-    """Seconds of one step."""
+    """Seconds that a step is longer for it."""
+    hidden_s: float = 0.0
+    """Seconds more of it beside computation, which cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Candidate(Record):
     """Layouts of the results; of a tensor its own one."""
     is_chosen: bool
     local_s: float
-    """Its own work and the edges at it, everything else as planned but what cannot but follow."""
+    """Its own work and what is exposed at its edges, everything else as planned but what cannot but
+    follow."""
     parts: tuple[CostPart, ...]
     """What `local_s` consists of, the largest first."""
     fixed_delta_s: float
@@ -118,9 +121,9 @@ class Neighbour(Record):
     layout: str
     """Of the tensor at the neighbour's end, as planned."""
     time_s: float
-    """What the edge costs in the plan."""
+    """What is exposed of the edge in the plan."""
     costs_s: tuple[float, ...]
-    """What it would cost with each candidate shown, the plan's first, the neighbour as planned."""
+    """The same with each candidate shown, the plan's first, the neighbour as planned."""
     wants: str
     """Cuts (or the layout) that would cost least at this edge, the neighbour as planned."""
     least_s: float

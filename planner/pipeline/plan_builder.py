@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.plan_overlap import StageWork, hides, with_hidden
+from costmodel.plan_overlap import StageWindows, StageWork, hides, windows_of, with_hidden
 from ir.graph import Op, Role
 from ir.plan import (
     Estimate,
@@ -39,17 +39,33 @@ class PlanBuilder(MeshCollectives):
         if self._seen.overlapped is None:
             found = MeshCollectives.collectives(self)
             if self.lowered.problem.overlap is not None:
-                found = with_hidden(found, self._works(), self.micro_batches)
+                found = with_hidden(found, self._stages(found))
             self._seen.overlapped = found
         return self._seen.overlapped
 
-    def _works(self) -> dict[int, StageWork]:
+    def hidden_share(self, counted: int = 1) -> Callable[[PlannedCollective], float]:
+        """The share of a message that computation hides beside the choice.
+
+        Args:
+            counted: micro-batches that the numbers of the problem are of.
+        """
+        if self.lowered.problem.overlap is None:
+            return lambda _: 0.0
+        stages = self._stages(MeshCollectives.collectives(self), counted)
+        return lambda item: stages[item.stage].hidden_share(item)
+
+    def _stages(
+        self, items: Iterable[PlannedCollective], counted: int = 1
+    ) -> dict[int, StageWindows]:
+        return windows_of(items, self._works(counted), self.micro_batches)
+
+    def _works(self, counted: int) -> dict[int, StageWork]:
         """What the stages of the mesh compute in a micro-batch, layer by layer."""
         problem, axes = self.lowered.problem, self.lowered.setting.mesh.axes
         overlap = problem.overlap
         if overlap is None:
             return {}
-        loads, tensors = problem.loads(self.choice), self.lowered.liveness.graph.tensors
+        loads, tensors = problem.loads(self.choice) / counted, self.lowered.liveness.graph.tensors
         tiers = {axis.name: axis.tier for axis in axes if axis.size > 1}
         firsts: dict[int, int] = {}
         layers: dict[int, list[int]] = {}

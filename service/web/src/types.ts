@@ -210,7 +210,7 @@ export interface ComparisonView {
 }
 
 export interface CostPart {
-  cause: string; purpose: string; tensor: string; neighbour: string; time_s: number;
+  cause: string; purpose: string; tensor: string; neighbour: string; time_s: number; hidden_s: number;
 }
 
 export interface Candidate {
