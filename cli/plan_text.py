@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
-from cli.text import show
+from cli.text import head, show
 from report.plan import PlanReport, beside
 from report.plan_tables import (
     baseline_table,
@@ -64,12 +63,9 @@ def _headline(report: PlanReport, first: Sequence[str], out: Console) -> None:
     certainty = report.certainty
     told = " (uncalibrated)" if certainty == "uncalibrated" else f", {certainty}"
     step = f"{what} in {format_seconds(report.step_s)}{told}"
-    out.print(Text(f"{report.plan.graph.name}: {step}", style="bold"))
     lines = [", ".join(report.work), ", ".join(report.rates.words), report.split, report.place]
     lines += [f"most products and attention: {report.degrees}", *first, *beside(report)]
-    for line in lines:
-        if line:
-            out.print(f"  {line}")
+    head(f"{report.plan.graph.name}: {step}", lines, out)
 
 
 def _parts(report: PlanReport) -> Iterator[Part]:

@@ -6,25 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topology.units import format_bytes, format_seconds
-
-
-def print_simulation(found: Mapping[str, Any], files: Sequence[Path]) -> None:
-    """The figures of a simulation."""
-    print(f"{found['name']}: a step takes {format_seconds(found['step_time_s'])} "
-          f"on {found['devices']} devices")  # fmt: skip
-    if found["estimate_s"] is not None:
-        print(f"  estimated                {format_seconds(found['estimate_s'])}")
-    for name, label in (
-        ("exposed_communication_s", "communication in sight"),
-        ("hidden_communication_s", "communication hidden"),
-        ("waiting_s", "waiting"),
-    ):
-        print(f"  {label:<24} {format_seconds(found[name])}")
-    verb = "fits" if found["fits"] else "does not fit"
-    print(f"  peak memory              {format_bytes(found['peak_memory_bytes'])}, which {verb}")
-    for line in (*found["notes"], *map(str, files)):
-        print(f"  {line}")
+from topology.units import format_seconds
 
 
 def print_verification(found: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cli import options
 from cli import simulation_options as choices
@@ -87,17 +87,23 @@ def simulate(  # noqa: PLR0913  one parameter per option
         found = given.simulated_layout(subject, asked)
     with reported():
         files = _written(found, trace, plot)
+    from planner.requests.simulations import answer  # noqa: PLC0415
+
+    _say(answer(found, files), files, found.estimate_means, as_json=as_json)
+
+
+def _say(found: Mapping[str, Any], files: list[Path], means: str, *, as_json: bool) -> None:
+    """A simulation as JSON or as text, wherever it was made."""
     if as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
-        from planner.requests.simulations import answer  # noqa: PLC0415
 
-        print(dumps(answer(found, files)))
+        print(dumps(found))
         return
     from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
-        print_simulation(found, files, out)
+        print_simulation(found, files, out, means)
 
 
 def _layout(given: Given, layout: str | None, said: Mapping[str, str]) -> LayoutOptions | None:
@@ -125,9 +131,6 @@ def _simulate_there(
     *,
     as_json: bool,
 ) -> None:
-    from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
-    from planner.requests.plan_json import dumps  # noqa: PLC0415
-
     kind = None if plot is None else plot.suffix.lstrip(".").lower()
     result, timeline, picture = remote_simulation(
         server, subject, asdict(given), layout, trace=trace is not None, plot=kind
@@ -138,10 +141,7 @@ def _simulate_there(
     if plot is not None:
         writers[plot] = writer_of(picture)
     files = write_paths(writers)
-    if as_json:
-        print(dumps({**result, "files": [str(path) for path in files]}))
-    else:
-        print_figures(result, files)
+    _say({**result, "files": [str(path) for path in files]}, files, "", as_json=as_json)
 
 
 def _served(

@@ -75,6 +75,13 @@ def fitted(name: str, out: Console) -> str:
     return f"{name[:head]}..{name[head + 2 - width :]}"
 
 
+def head(first: str, lines: Iterable[str], out: Console) -> None:
+    """The first line of an output, and what belongs to it; empty lines are left out."""
+    out.print(RichText(first, style="bold"))
+    for line in filter(None, lines):
+        out.print(f"  {line}")
+
+
 def show(parts: Iterable[Part], out: Console) -> None:
     """Tables and lines, one below the other; empty ones are left out."""
     for part in parts:

@@ -23,6 +23,7 @@ class Unit(Enum):
     SECONDS = "s"
     CHANGE_S = "+s"
     """Seconds more or less, with their sign."""
+    CHANGE_BYTES = "+B"
     BYTES = "B"
     SHARE = "%"
     """Of one, in percent."""
@@ -37,6 +38,7 @@ class Unit(Enum):
 _WRITERS = {
     Unit.SECONDS: format_seconds,
     Unit.CHANGE_S: lambda s: f"{'-' if s < 0 else '+'}{format_seconds(abs(s))}",
+    Unit.CHANGE_BYTES: lambda n: f"{'-' if n < 0 else '+'}{format_bytes(abs(n))}",
     Unit.BYTES: format_bytes,
     Unit.SHARE: lambda part: f"{100 * part:.1f}",
     Unit.BANDWIDTH: format_bandwidth,

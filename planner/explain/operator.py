@@ -22,14 +22,6 @@ from planner.explain.reasons import (
     node_name,
     reason_of,
 )
-from planner.explain.records import (
-    Candidate,
-    CostPart,
-    MemoryStatus,
-    Neighbour,
-    OperatorExplanation,
-    Reason,
-)
 from planner.explain.restricted_problem import (
     Answer,
     MemoryPrices,
@@ -39,6 +31,14 @@ from planner.explain.restricted_problem import (
 )
 from planner.problem import FloatArray
 from planner.reduction.restriction import IndexArray
+from report.explanation import (
+    Candidate,
+    CostPart,
+    MemoryStatus,
+    Neighbour,
+    OperatorExplanation,
+    Reason,
+)
 
 RIVALS = 3
 """Next best candidates that are shown."""

@@ -21,7 +21,6 @@ from planner.constraints.pins import cuts_text
 from planner.explain.causes import EQUAL, Obstacle, ObstacleKind
 from planner.explain.difference_by_cause import FASTER
 from planner.explain.plan_problem import PlanProblem
-from planner.explain.records import Reason
 from planner.explain.restricted_problem import Answer
 from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.lowering.parameters import host_bytes, host_s
@@ -29,6 +28,7 @@ from planner.pipeline.mesh_collectives import MeshCollectives
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.reduction.restriction import IndexArray
 from planner.request import Cuts
+from report.explanation import Reason
 from topology.units import format_bytes, format_seconds
 
 ROUNDING = 1e-12

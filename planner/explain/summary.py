@@ -20,7 +20,10 @@ from planner.explain.causes import EQUAL, Contest, causes
 from planner.explain.operator import delta_by_cause, guided, memory_status
 from planner.explain.plan_problem import PlanProblem, problem_of, step_s
 from planner.explain.reasons import Subject, does_not_fit, is_missed, missed, node_name, reason_of
-from planner.explain.records import (
+from planner.explain.restricted_problem import Answer, memory_prices
+from planner.repricing.other_machine import repriced
+from planner.request import Cuts
+from report.explanation import (
     FasterLink,
     MemoryHolder,
     MemoryStatus,
@@ -29,9 +32,6 @@ from planner.explain.records import (
     Rival,
     StageStatus,
 )
-from planner.explain.restricted_problem import Answer, memory_prices
-from planner.repricing.other_machine import repriced
-from planner.request import Cuts
 from topology.cluster import Cluster, Tier
 from topology.units import format_bytes, format_seconds
 

@@ -292,3 +292,57 @@ class PlanExplanation(Record):
     memory."""
     stages: tuple[StageStatus, ...] = ()
     """Of a plan with micro-batches, in the order of the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseDelta(Record):
+    """One cause of time, or of memory, in both plans."""
+
+    group: str
+    """`compute`, `collective`, `bubble` or `memory`."""
+    cause: str
+    """As the plans have it: `compute forward`, `all_reduce in card`, `activations`."""
+    collective: str
+    """Kind of the collective; empty for others."""
+    tier: str
+    """Outermost tier that the collective crosses; empty for others."""
+    before: float
+    """Seconds of a step, or bytes per device, in the plan."""
+    after: float
+    """The same with the restriction."""
+    delta: float
+    """`after` less `before`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot(Record):
+    """A plan beside the best one under a restriction."""
+
+    asked: str
+    """The restriction, such as `tp=8,dp=2`."""
+    verdict: str
+    """`slower`, `faster`, `equal`, `does not fit` or `impossible`."""
+    text: str
+    """The same as a sentence."""
+    step_time_s: float
+    """Of the plan."""
+    restricted_s: float | None
+    """Of the best plan under the restriction; None where there is none."""
+    delta_s: float | None
+    """Seconds that it takes more."""
+    bound_s: float | None
+    """No plan under the restriction takes less."""
+    time: tuple[CauseDelta, ...]
+    """The difference by cause, the largest first; sums to `delta_s`."""
+    memory: tuple[CauseDelta, ...]
+    """The difference of the peaks by cause, the largest first."""
+    peak_memory_bytes: float
+    restricted_peak_bytes: float | None
+    """Where nothing fits, the least that was found."""
+    memory_limit_bytes: float
+    changed: int
+    """Operators that are split otherwise."""
+    changes: tuple[str, ...]
+    """The first of them."""
+    notes: tuple[str, ...]
+    """What the restricted search assumed."""
