@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cli.text import table
+from cli.text import show
 from cli.verdict_text import print_outputs, print_unverified
 from planner.requests.verification import shown_outputs
+from report.tables import Lines, Table, Unit
 from topology.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from executors.judgement import Comparison, Judgement
+    from executors.judgement import Judgement
     from ir.plan import Plan
 
 
@@ -41,28 +42,20 @@ def print_judgement(judgement: Judgement, plan: Plan, notes: Sequence[str], out:
         out.print(f"  {note}")
     if judgement.outputs:
         print_outputs(judgement.outputs, out)
-    columns = ("kind", "group", "predicted", "sent", "messages predicted", "sent", "")
-    rows = table("Messages, predicted beside sent, each device in one step", columns,
-                 right=(1, 2, 3, 4, 5))  # fmt: skip
-    for item in judgement.comparisons:
-        rows.add_row(*_cells(item, agrees=item not in judgement.differences))
-    if judgement.comparisons:
-        out.print(rows)
-    else:
-        out.print("\nMessages\nnone predicted, none sent")
+    number = Unit.NUMBER
+    columns = (
+        "kind", ("group", number), ("predicted", Unit.BYTES), ("sent", Unit.BYTES),
+        ("messages predicted", number), ("sent", number), "",
+    )  # fmt: skip
+    rows = [
+        (c.kind.replace("_", "-"), c.group_size, c.predicted_bytes, c.emitted_bytes,
+         c.predicted_count, c.emitted_count, "differs" if c in judgement.differences else "")
+        for c in judgement.comparisons
+    ]  # fmt: skip
+    title = "Messages, predicted beside sent, each device in one step"
+    none = Lines("", ("\nMessages\nnone predicted, none sent",))
+    show((Table.of(title, columns, rows) if rows else none,), out)
     if judgement.memory_bytes is not None:
         out.print(f"\nMemory of a device, as {judgement.judge} counts it\n"
                   f"{format_bytes(judgement.memory_bytes)}")  # fmt: skip
     print_unverified(judgement.not_run, out)
-
-
-def _cells(item: Comparison, *, agrees: bool) -> tuple[str, ...]:
-    return (
-        item.kind.replace("_", "-"),
-        str(item.group_size),
-        format_bytes(item.predicted_bytes),
-        format_bytes(item.emitted_bytes),
-        str(item.predicted_count),
-        str(item.emitted_count),
-        "" if agrees else "differs",
-    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
@@ -37,33 +37,6 @@ def page(stream: TextIO | None = None) -> Iterator[Console]:
     with console.capture() as captured:
         yield console
     out.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
-
-
-def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> RichTable:
-    """An empty table of the one style.
-
-    Args:
-        title: the line above it.
-        columns: their headings; the first holds names, which are not broken.
-        right: columns with numbers.
-    """
-    made = RichTable(
-        title=f"\n{title}",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
-    for index, column in enumerate(columns):
-        number = index in right
-        made.add_column(
-            column,
-            justify="right" if number else "left",
-            no_wrap=number or index == 0,
-            overflow="fold",
-        )
-    return made
 
 
 def fitted(name: str, out: Console) -> str:
@@ -96,15 +69,26 @@ def show(parts: Iterable[Part], out: Console) -> None:
 
 def _show_table(found: Table, out: Console) -> None:
     if found.rows:
-        right = [i for i, (_, unit) in enumerate(found.columns) if not unit.is_text]
-        made = table(found.title, [heading for heading, _ in found.columns], right=right)
-        for number, row in enumerate(found.texts):
-            units = [unit for _, unit in found.columns]
-            cells = [
-                fitted(cell, out) if unit is Unit.NAME else cell
-                for cell, unit in zip(row, units, strict=True)
-            ]
-            made.add_row(*cells, style="bold" if number == found.total else None)
-        out.print(made)
+        out.print(_drawn(found, out))
     for line in found.after:
         out.print(line)
+
+
+def _drawn(found: Table, out: Console) -> RichTable:
+    """A table of the one style; the first column holds names, which are not broken."""
+    made = RichTable(
+        title=f"\n{found.title}", title_justify="left", title_style="bold", box=None,
+        pad_edge=False, header_style="dim",
+    )  # fmt: skip
+    units = [unit for _, unit in found.columns]
+    for index, (heading, unit) in enumerate(found.columns):
+        justify: JustifyMethod = "left" if unit.is_text else "right"
+        whole = not unit.is_text or index == 0
+        made.add_column(heading, justify=justify, no_wrap=whole, overflow="fold")
+    for number, row in enumerate(found.texts):
+        cells = [
+            fitted(cell, out) if unit is Unit.NAME else cell
+            for cell, unit in zip(row, units, strict=True)
+        ]
+        made.add_row(*cells, style="bold" if number == found.total else None)
+    return made

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
-from cli.text import table
+from cli.text import show
+from report.tables import Lines, Table, Unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +34,12 @@ def print_verdict(verdict: Verdict, plan: Plan, notes: Sequence[str], out: Conso
 
 def print_outputs(outputs: Sequence[Output], out: Console) -> None:
     """The first outputs with their errors."""
-    rows = table("Outputs, split against whole", ("output", "dims", "largest error"), right=(2,))
-    for output in outputs[:MOST_ROWS]:
-        dims = "x".join(map(str, output.dims)) or "a scalar"
-        rows.add_row(output.name, dims, _error(output.error))
-    out.print(rows)
-    if len(outputs) > MOST_ROWS:
-        out.print(f"and {len(outputs) - MOST_ROWS} others")
+    rows = [
+        (o.name, "x".join(map(str, o.dims)) or "a scalar", _error(o.error))
+        for o in outputs[:MOST_ROWS]
+    ]
+    columns = ("output", "dims", ("largest error", Unit.NUMBER))
+    show((Table.of("Outputs, split against whole", columns, rows, after=_others(outputs)),), out)
 
 
 def print_unverified(reasons: Mapping[str, str], out: Console) -> None:
@@ -47,18 +47,21 @@ def print_unverified(reasons: Mapping[str, str], out: Console) -> None:
     if not reasons:
         return
     out.print("\nNot verified")
-    for name, reason in list(reasons.items())[:MOST_ROWS]:
-        out.print(f"{name}: {reason}")
-    if len(reasons) > MOST_ROWS:
-        out.print(f"and {len(reasons) - MOST_ROWS} others")
+    lines = [f"{name}: {reason}" for name, reason in list(reasons.items())[:MOST_ROWS]]
+    show((Lines("", (*lines, *_others(reasons))),), out)
+
+
+def _others(found: Sized) -> tuple[str, ...]:
+    """How many more there are than are shown."""
+    more = len(found) - MOST_ROWS
+    return (f"and {more} others",) if more > 0 else ()
 
 
 def _print_mismatches(verdict: Verdict, out: Console) -> None:
     for item in verdict.mismatches[:MOST_ROWS]:
         where = " for ".join(x for x in (item.tensor, item.operator) if x)
         out.print(f"- {where}: planned {item.planned or 'nothing'}; sent {item.sent or 'nothing'}")
-    if len(verdict.mismatches) > MOST_ROWS:
-        out.print(f"and {len(verdict.mismatches) - MOST_ROWS} others")
+    show((Lines("", _others(verdict.mismatches)),), out)
 
 
 def _error(error: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.text import table
+from cli.text import show
 from cli.whatif_progress import span
 from planner.whatif.analysis import Deadline, bill, planned, rate_of
 from planner.whatif.axes import Place, shown
@@ -15,6 +15,7 @@ from planner.whatif.goodput import Aftermath
 from planner.whatif.report import Around, Report
 from planner.whatif.shapes import Shapes
 from planner.whatif.sweep import Point
+from report.tables import Table, numbers
 
 MOST_ROWS = 40
 """Points of which each has a row; of more, the front stands for all."""
@@ -33,12 +34,11 @@ def print_report(report: Report, files: Sequence[Path], out: Console) -> None:
         _print_reasons(report, out)
         return
     _print_point("most work per second", report.best, report, out)
-    if len(report.points) <= MOST_ROWS:
-        _print_rows("Points", report.points, report, out)
-    _print_scaling(report, out)
     title = "No other plan beats these in time, devices, memory, price; better machines cost"
-    _print_rows(title, report.front[:MOST_ROWS], report, out)
-    _print_changes(report, out)
+    parts = [_scaling(report), _points(title, report.front[:MOST_ROWS], report), _changes(report)]
+    if len(report.points) <= MOST_ROWS:
+        parts.insert(0, _points("Points", report.points, report))
+    show(parts, out)
     for lines in _more(report):
         out.print()
         for line in lines:
@@ -74,61 +74,44 @@ def _print_point(title: str, point: Point, report: Report, out: Console) -> None
     out.print(f"  {rate}{used}, step {result.step_s:.4g} s, {result.outline}")
 
 
-def _print_rows(title: str, points: Sequence[Point], report: Report, out: Console) -> None:
-    rows = table(
-        title,
-        ("point", "step s", f"{_unit(report)}/s", "GiB", "price/h", "plan"),
-        right=(1, 2, 3, 4),
-    )
+def _points(title: str, points: Sequence[Point], report: Report) -> Table:
+    rows = []
     for point in points:
-        result = point.result
+        result, at = point.result, _at(point.place, report)
+        gib = f"{result.peak_bytes / GIB:.1f}" if result.peak_bytes < float("inf") else "-"
         if not result.is_planned:
-            rows.add_row(
-                _at(point.place, report), "-", "-", _gib(result.peak_bytes), "-",
-                f"{result.status}: {result.message}",
-            )  # fmt: skip
+            rows.append((at, "-", "-", gib, "-", f"{result.status}: {result.message}"))
             continue
         hour = bill(report.prices, result.chip, point.devices, 3600.0).step_price
-        rows.add_row(
-            _at(point.place, report), f"{result.step_s:.4g}", f"{rate_of(point):,.4g}",
-            _gib(result.peak_bytes), "-" if hour is None else f"{hour:,.0f}", result.outline,
-        )  # fmt: skip
-    out.print(rows)
+        price = "-" if hour is None else f"{hour:,.0f}"
+        step, rate = f"{result.step_s:.4g}", f"{rate_of(point):,.4g}"
+        rows.append((at, step, rate, gib, price, result.outline))
+    columns = ("point", *numbers("step s", f"{_unit(report)}/s", "GiB", "price/h"), "plan")
+    return Table.of(title, columns, rows)
 
 
-def _gib(nbytes: float) -> str:
-    return f"{nbytes / GIB:.1f}" if nbytes < float("inf") else "-"
-
-
-def _print_scaling(report: Report, out: Console) -> None:
+def _scaling(report: Report) -> Table:
     curves = [curve for curve in report.curves if len(curve.points) > 1]
-    if not curves:
-        return
-    rows = table(
-        "Scaling", ("at", "devices", f"{_unit(report)}/s", "speed-up", "efficiency %"),
-        right=(1, 2, 3, 4),
-    )  # fmt: skip
-    for curve in curves[:MOST_CHANGES]:
-        for scaled in curve.points:
-            rows.add_row(
-                _at(curve.place, report), str(scaled.devices), f"{scaled.rate:,.4g}",
-                f"{scaled.speedup:.2f}", f"{100 * scaled.efficiency:.1f}",
-            )  # fmt: skip
-    out.print(rows)
-    if len(curves) > MOST_CHANGES:
-        out.print(f"... and {len(curves) - MOST_CHANGES} more curves: --json or --csv has all")
+    rows = [
+        (_at(curve.place, report), p.devices, f"{p.rate:,.4g}", f"{p.speedup:.2f}",
+         f"{100 * p.efficiency:.1f}")
+        for curve in curves[:MOST_CHANGES]
+        for p in curve.points
+    ]  # fmt: skip
+    more = len(curves) - MOST_CHANGES
+    after = [f"... and {more} more curves: --json or --csv has all"] if more > 0 else []
+    columns = ("at", *numbers("devices", f"{_unit(report)}/s", "speed-up", "efficiency %"))
+    return Table.of("Scaling", columns, rows, after=after)
 
 
-def _print_changes(report: Report, out: Console) -> None:
-    if not report.changes:
-        return
-    rows = table("Where the plan changes", ("between", "at", "from", "to"), right=())
-    for change in report.changes[:MOST_CHANGES]:
-        between = f"{change.axis} {shown(change.before)} and {shown(change.after)}"
-        rows.add_row(between, _at(change.place, report), *change.plans)
-    out.print(rows)
-    if len(report.changes) > MOST_CHANGES:
-        out.print(f"... and {len(report.changes) - MOST_CHANGES} more: --json has all")
+def _changes(report: Report) -> Table:
+    rows = [
+        (f"{c.axis} {shown(c.before)} and {shown(c.after)}", _at(c.place, report), *c.plans)
+        for c in report.changes[:MOST_CHANGES]
+    ]
+    more = len(report.changes) - MOST_CHANGES
+    after = [f"... and {more} more: --json has all"] if more > 0 else []
+    return Table.of("Where the plan changes", ("between", "at", "from", "to"), rows, after=after)
 
 
 def _deadline_lines(found: Deadline, unit: str) -> Iterator[str]:

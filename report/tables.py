@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 from topology.units import format_bandwidth, format_bytes, format_flops, format_seconds
 
-__all__ = ["Cell", "Column", "Lines", "Part", "Table", "Unit", "percent", "share", "shown"]
+__all__ = [
+    "Cell", "Column", "Lines", "Part", "Table", "Unit", "numbers", "percent", "share", "shown",
+]  # fmt: skip
 
 
 class Unit(Enum):
@@ -49,6 +51,11 @@ Cell: TypeAlias = object
 """A number in the unit of its column, text as it is, or None for what is not known."""
 Column: TypeAlias = str | tuple[str, Unit]
 """Heading and unit; a heading alone is of text."""
+
+
+def numbers(*names: str) -> tuple[Column, ...]:
+    """Columns of counts and of numbers that are text already."""
+    return tuple((name, Unit.NUMBER) for name in names)
 
 
 def shown(value: Cell, unit: Unit) -> str:

@@ -22,6 +22,7 @@ from ir.plan_enums import Cause, MemoryCause
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
 from planner.candidates.operators import FloatArray
 from planner.lowering.calibration_class import compared
+from planner.lowering.held import held_of
 from planner.lowering.lowered import Node, NodeKind
 from planner.lowering.parameters import host_bytes, host_s
 from planner.pipeline.mesh_collectives import MeshCollectives, communicators_of
@@ -315,25 +316,10 @@ class PlanBuilder(MeshCollectives):
 
     def memory_by_cause(self) -> dict[str, float]:
         """Bytes at the peak, buffers of groups aside, the largest first."""
-        problem = self.lowered.problem
         profile = self._profile()
         peak = int(profile.argmax()) if len(profile) else 0
         causes: dict[str, float] = {}
-        for index, node in enumerate(self.lowered.nodes):
-            table = problem.node_tables[problem.node_table_of[index]]
-            for vector, (start, end), cause in zip(
-                table.memory_bytes, problem.node_intervals[index], node.memory_causes, strict=True
-            ):
-                if start <= peak < end:
-                    causes[cause] = causes.get(cause, 0.0) + float(vector[self.choice[index]])
-        for edge, table_index, spans in zip(
-            self.lowered.edges, problem.edge_table_of, problem.edge_intervals, strict=True
-        ):
-            for matrix, (start, end) in zip(
-                problem.edge_tables[table_index].memory_bytes, spans, strict=True
-            ):
-                if start <= peak < end:
-                    causes[MemoryCause.GATHERED_COPIES] = causes.get(
-                        MemoryCause.GATHERED_COPIES, 0.0
-                    ) + float(matrix[self.choice[edge.source], self.choice[edge.target]])
+        for item in held_of(self.lowered, self.choice):
+            if item.start <= peak < item.end:
+                causes[item.cause] = causes.get(item.cause, 0.0) + item.nbytes
         return dict(sorted(((k, v) for k, v in causes.items() if v > 0), key=lambda kv: -kv[1]))
