@@ -70,11 +70,11 @@ def _headline(report: PlanReport, first: Sequence[str], out: Console) -> None:
 
 def _parts(report: PlanReport) -> Iterator[Part]:
     yield time_table(report)
-    if not report.pipeline.is_single:
+    if not report.plan.pipeline.is_single:
         yield stage_table(report)
     yield memory_table(report)
     yield quality(report)
-    yield baseline_table(report.baselines, report.step_s)
+    yield baseline_table(report.plan.baselines, report.step_s)
     yield operator_table(report, report.operators[:HEAVIEST])
     yield Lines("", (LEGEND,))
     yield parameter_table(report, report.parameters[:HEAVIEST])

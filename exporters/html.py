@@ -46,9 +46,9 @@ class _Page:
         self._axes, self._tiers = Axes.of(plan), tier_names(plan)
 
     def markup(self) -> str:
-        report, single = self._report, self._report.pipeline.is_single
+        report, single = self._report, self._report.plan.pipeline.is_single
         traffic, recomputed = traffic_table(report), recomputed_lines(report, _MOST_ROWS)
-        schemes = baseline_table(report.baselines, report.step_s)
+        schemes = baseline_table(report.plan.baselines, report.step_s)
         body = "".join(
             (
                 self._header(),
@@ -112,7 +112,7 @@ class _Page:
         return drawn, table(memory_table(self._report), keys=len(parts))
 
     def _schemes(self) -> Markup:
-        timed = [b for b in self._report.baselines if b.step_time_s is not None]
+        timed = [b for b in self._report.plan.baselines if b.step_time_s is not None]
         own = [Bar("this plan", self._report.step_s)] if timed else []
         others = [Bar(b.name, b.step_time_s or 0.0, 2 if b.fits else 9) for b in timed]
         return bars([*own, *others], format_seconds)

@@ -11,7 +11,7 @@ from functools import cached_property
 from ir.causes import cause_text
 from ir.degrees import Degrees
 from ir.normalise import main_dtype
-from ir.plan import Baseline, Bound, Estimate, Pipeline, Plan, Space
+from ir.plan import Estimate, Plan
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import Cause
 from ir.plan_stages import mesh_text, overlap_text, split_text, tier_names
@@ -67,22 +67,6 @@ class PlanReport:
         return self.plan.estimate
 
     @property
-    def pipeline(self) -> Pipeline:
-        return self.plan.pipeline
-
-    @property
-    def bound(self) -> Bound:
-        return self.plan.bound
-
-    @property
-    def space(self) -> Space:
-        return self.plan.space
-
-    @property
-    def baselines(self) -> tuple[Baseline, ...]:
-        return self.plan.baselines
-
-    @property
     def step_s(self) -> float:
         return self.estimate.step_time_s
 
@@ -127,7 +111,7 @@ class PlanReport:
     @property
     def place(self) -> str:
         """Devices, target and mesh."""
-        plan, stages = self.plan, len(self.pipeline.stages)
+        plan, stages = self.plan, len(self.plan.pipeline.stages)
         mesh = f"{stages} stages of mesh" if stages > 1 else "mesh"
         return (
             f"{plan.devices} x {self.chip or 'device'} ({plan.cluster.get('name')}), "
@@ -212,7 +196,7 @@ class PlanReport:
     @property
     def operators_s(self) -> float:
         """What the times of operators are parts of: a step of every part of the machine."""
-        return self.step_s * self.pipeline.parts
+        return self.step_s * self.plan.pipeline.parts
 
     @cached_property
     def parameters(self) -> tuple[ParameterGroup, ...]:
@@ -233,7 +217,7 @@ class PlanReport:
     @property
     def host_bytes(self) -> float:
         """What each device keeps in the memory of its host at most."""
-        found = [0.0] * self.pipeline.parts
+        found = [0.0] * self.plan.pipeline.parts
         for tensor in self.plan.parameters:
             found[tensor.stage % len(found)] += tensor.host_bytes
         return max(found)
@@ -241,9 +225,10 @@ class PlanReport:
     @property
     def gap(self) -> str:
         """How far the step may be above the fastest of the space."""
-        if self.bound.proof == "optimal":
+        bound = self.plan.bound
+        if bound.proof == "optimal":
             return "0 %"
-        return f"{100 * self.bound.gap:.2g} %" if math.isfinite(self.bound.gap) else "unknown"
+        return f"{100 * bound.gap:.2g} %" if math.isfinite(bound.gap) else "unknown"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -265,7 +250,7 @@ def faster(time_s: float | None, step_s: float | None) -> str:
 
 def beside(report: PlanReport) -> Sequence[str]:
     """How the plan compares with the first scheme that has a time."""
-    plain = next((b for b in report.baselines if b.step_time_s is not None), None)
+    plain = next((b for b in report.plan.baselines if b.step_time_s is not None), None)
     if plain is None or plain.step_time_s is None:
         return ()
     if not plain.fits:

@@ -34,7 +34,7 @@ def time_table(report: PlanReport) -> Table:
 def _purposes(report: PlanReport, each: TimeCause) -> str:
     """What a cause is for; with seconds where these are those of the table, not of one stage."""
     exposed = {name: time_s for name, time_s in each.purposes.items() if time_s > 0}
-    if not report.pipeline.is_single or len(each.purposes) < 2 or not exposed:
+    if not report.plan.pipeline.is_single or len(each.purposes) < 2 or not exposed:
         return ", ".join(each.purposes)
     return ", ".join(f"{name} {format_seconds(time_s)}" for name, time_s in exposed.items())
 
@@ -56,7 +56,7 @@ def memory_table(report: PlanReport) -> Table:
 
 def stage_table(report: PlanReport) -> Table:
     """Stages, what each takes for one micro-batch, and what is sent."""
-    pipeline = report.pipeline
+    pipeline = report.plan.pipeline
     count = len(pipeline.stages)
     turns = f", {pipeline.chunks} taking turns on each part" if pipeline.chunks > 1 else ""
     title = (
@@ -78,7 +78,7 @@ def stage_table(report: PlanReport) -> Table:
 
 def _of_stages(report: PlanReport) -> Iterator[str]:
     """What is sent from stage to stage, and how parameters and their states are kept."""
-    pipeline = report.pipeline
+    pipeline = report.plan.pipeline
     if len(pipeline.stages) > MOST_STAGES:
         yield f"and {len(pipeline.stages) - MOST_STAGES} stages between them"
     if pipeline.sends:
@@ -108,7 +108,7 @@ def _of_stages(report: PlanReport) -> Iterator[str]:
 
 def quality(report: PlanReport) -> Lines:
     """The bound, how far the plan is from it, and the space that it is over."""
-    bound, space = report.bound, report.space
+    bound, space = report.plan.bound, report.plan.space
     if bound.proof == "optimal":
         told = f"No plan of the space below is faster: proven by {bound.solver}."
     elif math.isfinite(bound.bound_s) and bound.bound_s > 0:

@@ -49,7 +49,7 @@ def found(plan: Plan, files: Sequence[object] = (), first: Sequence[str] = ()) -
 
 def _split(report: PlanReport) -> dict[str, object]:
     """How a batch that does not fit as one was split; nothing where it fits."""
-    pipeline = report.pipeline
+    pipeline = report.plan.pipeline
     if not report.split:
         return {}
     return {
