@@ -9,22 +9,6 @@ from typing import Any
 from topology.units import format_seconds
 
 
-def print_verification(found: Mapping[str, Any]) -> None:
-    """The verdict, and what is wrong."""
-    print(found["status"])
-    for output in found["outputs"]:
-        error = "no bound" if output["error"] is None else f"{output['error']:.3g}"
-        print(f"  {output['name']}: error {error}")
-    for name in found["missing"]:
-        print(f"  missing: {name}")
-    for name, why in found["not_verified"].items():
-        print(f"  not verified: {name}: {why}")
-    for each in found["mismatches"]:
-        print(f"  other than promised: {', '.join(f'{k} {v}' for k, v in each.items())}")
-    for note in found["notes"]:
-        print(f"  {note}")
-
-
 def print_sweep(found: Mapping[str, Any], files: Sequence[Path]) -> None:
     """Every point on a line, the best one marked."""
     for number, point in enumerate(found["points"]):
