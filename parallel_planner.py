@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 PACKAGES = frozenset({
-    "cli", "service", "planner", "importers", "exporters", "executors", "costmodel", "ir",
+    "cli", "service", "planner", "importers", "exporters", "executors", "costmodel", "report", "ir",
     "topology", "data",
 })  # fmt: skip
 _HERE = [str(Path(__file__).resolve().parent)]

@@ -88,7 +88,8 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
 
 
 def _print(found: Sequence[FamilyRefit], skipped: dict[str, str], out: Console) -> None:
-    from cli.text import table  # noqa: PLC0415  brings in rich
+    from cli.text import show  # noqa: PLC0415  brings in rich
+    from report.tables import Table, numbers  # noqa: PLC0415
 
     for family in found:
         out.print(
@@ -98,12 +99,11 @@ def _print(found: Sequence[FamilyRefit], skipped: dict[str, str], out: Console) 
         if not family.constants:
             out.print("no constant moved: rows left out are predicted best with the shipped ones")
             continue
-        made = table(
-            "Constants", ["constant", "shipped", "fitted", "90 % interval"], right=(1, 2, 3)
-        )
-        for item in family.constants:
-            interval = f"{item.low:.3g} .. {item.high:.3g}"
-            made.add_row(item.name, f"{item.shipped:.3g}", f"{item.fitted:.3g}", interval)
-        out.print(made)
+        rows = [
+            (c.name, f"{c.shipped:.3g}", f"{c.fitted:.3g}", f"{c.low:.3g} .. {c.high:.3g}")
+            for c in family.constants
+        ]
+        columns = ("constant", *numbers("shipped", "fitted", "90 % interval"))
+        show((Table.of("Constants", columns, rows),), out)
     for name, reason in skipped.items():
         out.print(f"skipped {short(name)}: {printable(reason)}", markup=False)

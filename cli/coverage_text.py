@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, table
+from cli.text import show
 from importers.onnx_coverage import by_family
+from report.tables import Table, Unit, numbers
 
 if TYPE_CHECKING:
     from cli.coverage_facts import ModelKind
@@ -26,19 +27,19 @@ whole, 1 a dimension without a factor, `(a=4 b)` one of two factors, `_` an oper
 device has, nothing between two commas a single number. What follows from constants alone is
 computed when a model is read."""
 _SPLIT = {True: "yes", False: "no", None: ""}
-_COLUMNS = ["kind", "since", "split", "gradient", "rule"]
 
 
 def print_catalogue(found: Sequence[KindCoverage], out: Console) -> None:
     """Every kind: those with a rule by family, then what becomes of the others."""
     out.print(Text(f"{len(found)} kinds: {_counts(found)}", style="bold"))
-    for family, kinds in by_family(found).items():
-        _table(family, kinds, out)
-    converted = [each for each in found if each.treatment == "converted"]
-    made = table("Converted when a model is read", ["kind", "since", "becomes"], right=(1,))
-    for each in converted:
-        made.add_row(each.kind, version_text(each), ", ".join(each.becomes) or "others")
-    out.print(made)
+    show((_family(family, kinds) for family, kinds in by_family(found).items()), out)
+    converted = [
+        (each.kind, version_text(each), ", ".join(each.becomes) or "others")
+        for each in found
+        if each.treatment == "converted"
+    ]
+    columns = ("kind", ("since", Unit.NUMBER), "becomes")
+    show((Table.of("Converted when a model is read", columns, converted),), out)
     for treatment, title in LEFT.items():
         kinds = [each for each in found if each.treatment == treatment]
         out.print(Text(f"\n{title}", style="bold"))
@@ -49,12 +50,10 @@ def print_catalogue(found: Sequence[KindCoverage], out: Console) -> None:
     out.print(f"\n{LEGEND}")
 
 
-def _table(family: str, kinds: Sequence[KindCoverage], out: Console) -> None:
-    made = table(family, _COLUMNS, right=(1,))
-    for each in kinds:
-        row = (version_text(each), _SPLIT[each.splits], each.gradient, shown_rule(each))
-        made.add_row(fitted(each.kind, out), *row)
-    out.print(made)
+def _family(family: str, kinds: Sequence[KindCoverage]) -> Table:
+    columns = (("kind", Unit.NAME), ("since", Unit.NUMBER), "split", "gradient", "rule")
+    rows = [(k.kind, version_text(k), _SPLIT[k.splits], k.gradient, shown_rule(k)) for k in kinds]
+    return Table.of(family, columns, rows)
 
 
 def version_text(each: KindCoverage) -> str:
@@ -81,12 +80,12 @@ def print_model_kinds(name: str, kinds: Sequence[ModelKind], out: Console) -> No
     """The kinds of a model, those without a rule first."""
     unknown = [each for each in kinds if not each.known]
     out.print(Text(f"{name}: {_known(kinds, unknown)}", style="bold"))
-    made = table("Kinds", ["kind", "nodes", "operators", "split", "gradient", "rule"], right=(1, 2))
-    for each in kinds:
-        counts = (str(each.nodes or "-"), str(each.operators or "-"))
-        row = (*counts, _split_text(each), each.gradient, _of_model(each))
-        made.add_row(fitted(each.kind, out), *row)
-    out.print(made)
+    columns = (("kind", Unit.NAME), *numbers("nodes", "operators"), "split", "gradient", "rule")
+    rows = [
+        (k.kind, k.nodes or None, k.operators or None, _split_text(k), k.gradient, _of_model(k))
+        for k in kinds
+    ]
+    show((Table.of("Kinds", columns, rows),), out)
     out.print(f"\n{LEGEND}")
     if unknown:
         rule = f"--rule '{unknown[0].kind}: RULE'"

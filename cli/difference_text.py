@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, table
+from cli.text import show
 from ir.causes import cause_text
-from planner.difference import Amount, Change, Difference
-from topology.units import format_bytes, format_seconds, without_rounding
+from report.comparison import Amount, Change, Difference
+from report.tables import Lines, Part, Table, Unit, shown
+from topology.units import format_seconds, without_rounding
 
 _MOST_SHOWN = 15
 
@@ -23,21 +24,13 @@ def print_difference(found: Difference, names: tuple[str, str], out: Console) ->
         names: what to call the plans.
         out: where to print.
     """
-    out.print(f"A: {names[0]}", soft_wrap=True)
-    out.print(f"B: {names[1]}", soft_wrap=True)
+    plans = tuple(f"{letter}: {name}" for letter, name in zip("AB", names, strict=True))
+    show((Lines("", plans, soft_wrap=True),), out)
     if found.is_empty:
         out.print(f"The plans are equal: {found.shared} operators and parameters, time, memory.")
         return
     out.print(Text(_headline(found.step_time_s), style="bold"))
-    _facts(found, out)
-    _amounts("Time", (*found.time_by_cause, found.step_time_s), format_seconds, out)
-    _amounts(
-        "Peak memory of a device", (*found.memory_by_cause, found.peak_memory_bytes),
-        format_bytes, out,
-    )  # fmt: skip
-    _changes("Operators with other layouts", found.operators, out)
-    _changes("Parameters with other layouts", found.parameters, out)
-    _missing(found, out)
+    show(_parts(found), out)
 
 
 def _headline(step: Amount) -> str:
@@ -52,48 +45,38 @@ def _headline(step: Amount) -> str:
     return f"A takes {first}, B {second}: {faster} is {ratio:.3g} x faster"
 
 
-def _facts(found: Difference, out: Console) -> None:
-    if not found.facts:
-        return
-    made = table("Asked and found", ["", "A", "B"], right=())
-    for fact in found.facts:
-        made.add_row(fact.name, fact.first, fact.second)
-    out.print(made)
-
-
-def _amounts(
-    title: str, amounts: Sequence[Amount], unit: Callable[[float], str], out: Console
-) -> None:
-    if all(a.first == a.second for a in amounts):
-        return
-    made = table(title, ["cause", "A", "B", "B - A"], right=(1, 2, 3))
-    for each in amounts:
-        delta = without_rounding(each.second - each.first, max(each.first, each.second))
-        sign = "+" if delta > 0 else "-"
-        made.add_row(
-            cause_text(each.name),
-            unit(each.first) if each.first else "-",
-            unit(each.second) if each.second else "-",
-            f"{sign}{unit(abs(delta))}" if delta else "same",
-            style="bold" if each is amounts[-1] else None,
-        )
-    out.print(made)
-
-
-def _changes(title: str, changes: Sequence[Change], out: Console) -> None:
-    if not changes:
-        return
-    made = table(title, ["pattern", "count", "", "layouts"], right=(1,))
-    for each in changes[:_MOST_SHOWN]:
-        made.add_row(fitted(each.name, out), str(each.count), "A", each.first)
-        made.add_row("", "", "B", each.second)
-    out.print(made)
-    rest = changes[_MOST_SHOWN:]
-    if rest:
-        out.print(f"and {sum(c.count for c in rest)} others in {len(rest)} groups")
-
-
-def _missing(found: Difference, out: Console) -> None:
+def _parts(found: Difference) -> Iterator[Part]:
+    facts = [(fact.name, fact.first, fact.second) for fact in found.facts]
+    yield Table.of("Asked and found", ("", "A", "B"), facts)
+    yield _amounts("Time", (*found.time_by_cause, found.step_time_s), Unit.SECONDS)
+    memory = (*found.memory_by_cause, found.peak_memory_bytes)
+    yield _amounts("Peak memory of a device", memory, Unit.BYTES)
+    yield _changes("Operators with other layouts", found.operators)
+    yield _changes("Parameters with other layouts", found.parameters)
     for name, other, count in (("A", "B", found.only_first), ("B", "A", found.only_second)):
         if count:
-            out.print(f"\n{count} operators and parameters of {name} are not in {other}.")
+            told = f"{count} operators and parameters of {name} are not in {other}."
+            yield Lines("", (f"\n{told}",))
+
+
+def _amounts(title: str, amounts: Sequence[Amount], unit: Unit) -> Table:
+    change = Unit.CHANGE_S if unit is Unit.SECONDS else Unit.CHANGE_BYTES
+    rows = []
+    for each in amounts:
+        delta = without_rounding(each.second - each.first, max(each.first, each.second))
+        told = shown(delta, change) if delta else "same"
+        rows.append((cause_text(each.name), each.first or None, each.second or None, told))
+    if all(each.first == each.second for each in amounts):
+        rows = []
+    columns = ("cause", ("A", unit), ("B", unit), ("B - A", Unit.NUMBER))
+    return Table.of(title, columns, rows, total=len(rows) - 1)
+
+
+def _changes(title: str, changes: Sequence[Change]) -> Table:
+    rows = []
+    for each in changes[:_MOST_SHOWN]:
+        rows += [(each.name, each.count, "A", each.first), ("", "", "B", each.second)]
+    rest = changes[_MOST_SHOWN:]
+    told = f"and {sum(c.count for c in rest)} others in {len(rest)} groups"
+    columns = (("pattern", Unit.NAME), ("count", Unit.NUMBER), "", "layouts")
+    return Table.of(title, columns, rows, after=(told,) if rest else ())

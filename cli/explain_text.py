@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, percent, table
+from cli.text import show
 from ir.causes import cause_text, links_between
+from report.tables import Column, Lines, Part, Table, Unit, share
 from topology.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from planner.explain import (
-        Breakpoint,
+    from planner.explain import Breakpoint, Range, Sensitivity
+    from report.explanation import (
         Candidate,
         CauseDelta,
-        FasterLink,
         MemoryStatus,
         OperatorExplanation,
         PlanExplanation,
-        Range,
-        Rival,
-        Sensitivity,
         StageStatus,
         WhyNot,
     )
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
 _MOST_PARTS = 12
 _MOST_RIVALS = 8
 _MOST_STAGES = 16
+_TIME, _NUMBER, _BYTES = Unit.SECONDS, Unit.NUMBER, Unit.BYTES
 
 
 def print_explanation(
@@ -41,81 +39,101 @@ def print_explanation(
     from planner.explain import OperatorExplanation, Sensitivity  # noqa: PLC0415
 
     if isinstance(found, Sensitivity):
-        _sensitivity(found, out)
+        out.print(Text(f"A step takes {format_seconds(found.step_time_s)}", style="bold"))
+        show(_sensitivity(found), out)
     elif isinstance(found, OperatorExplanation):
         _operator(found, out)
     else:
-        _summary(found, out)
+        step = format_seconds(found.step_time_s)
+        out.print(Text(f"A step takes {step}; {_proof(found)}", style="bold"))
+        show(_summary(found), out)
 
 
-def _summary(found: PlanExplanation, out: Console) -> None:
+def _proof(found: PlanExplanation) -> str:
+    if found.proof == "optimal":
+        return "nothing in the space is faster"
+    return f"nothing in the space takes less than {format_seconds(found.bound_s)}"
+
+
+def _summary(found: PlanExplanation) -> Iterator[Part]:
     """What costs most, what limits, what comes next."""
-    step = format_seconds(found.step_time_s)
-    out.print(Text(f"A step takes {step}; {_proof(found)}", style="bold"))
-    for text in found.limits:
-        out.print(Text(f"- {text}"))
+    yield Lines("", found.limits, "- ")
     if len(found.stages) > 1:
-        _stages(found.stages, out)
-    parts = 1 + max((stage.part for stage in found.stages), default=0)
-    made = table("Dearest operators", ["operators", "count", "compute", "moving", "%", "cuts"],
-                 right=(1, 2, 3, 4))  # fmt: skip
-    for each in found.operators:
-        made.add_row(
-            fitted(f"{each.label} {each.name}", out), str(each.count),
-            format_seconds(each.compute_s), format_seconds(each.communication_s),
-            percent(each.time_s, found.step_time_s * parts), each.cuts,
-        )  # fmt: skip
-    out.print(made)
-    _memory(found.memory, out)
-    holders = table("Memory at the peak", ["cause", "bytes", "largest"], right=(1,))
-    for holder in found.holders:
-        largest = f"{holder.largest} ({format_bytes(holder.largest_bytes)})"
-        holders.add_row(holder.cause, format_bytes(holder.nbytes), largest)
-    out.print(holders)
-    _rivals(found.rivals, out)
-    _links(found.links, out)
+        yield _stages(found.stages)
+    whole = found.step_time_s * (1 + max((stage.part for stage in found.stages), default=0))
+    yield Table.of(
+        "Dearest operators",
+        (("operators", Unit.NAME), ("count", _NUMBER), ("compute", _TIME), ("moving", _TIME),
+         ("%", Unit.SHARE), "cuts"),
+        [
+            (f"{o.label} {o.name}", o.count, o.compute_s, o.communication_s,
+             share(o.time_s, whole), o.cuts)
+            for o in found.operators
+        ],
+        after=(_memory(found.memory),),
+    )  # fmt: skip
+    yield Table.of(
+        "Memory at the peak",
+        ("cause", ("bytes", _BYTES), "largest"),
+        [
+            (h.cause, h.nbytes, f"{h.largest} ({format_bytes(h.largest_bytes)})")
+            for h in found.holders
+        ],
+    )
+    yield Table.of(
+        "Closest rivals",
+        (("plan", Unit.NAME), ("step", Unit.CHANGE_S), "why not"),
+        [(r.name, _delta(r.delta_s), r.reason) for r in found.rivals[:_MOST_RIVALS]],
+    )
+    yield Table.of(
+        "Links twice as fast",
+        ("links", ("this plan", _TIME), ("the best plan there", _NUMBER)),
+        [
+            (links_between(link.tier), link.same_plan_s,
+             format_seconds(link.best_s) + (" (another plan)" if link.plan_changes else ""))
+            for link in found.links
+        ],
+    )  # fmt: skip
 
 
-def _stages(stages: Sequence[StageStatus], out: Console) -> None:
+def _stages(stages: Sequence[StageStatus]) -> Table:
     """What each stage does; of many alike the first ones and the last."""
-    columns = ["stage", "part", "works", "waits", "moving", "memory", "dearest operators"]
-    made = table("Stages, in a step", columns, right=(0, 1, 2, 3, 4, 5))
+    columns = (
+        ("stage", _NUMBER), ("part", _NUMBER), ("works", _TIME), ("waits", _TIME),
+        ("moving", _TIME), ("memory", _BYTES), "dearest operators",
+    )  # fmt: skip
     left_out = len(stages) - _MOST_STAGES
     shown = stages if left_out <= 0 else (*stages[: _MOST_STAGES - 1], stages[-1])
-    for each in shown:
-        dearest = ", ".join(f"{o.count} x {o.label}" for o in each.dearest)
-        made.add_row(
-            str(each.stage), str(each.part), format_seconds(each.work_s),
-            format_seconds(each.waits_s), format_seconds(each.communication_s),
-            format_bytes(each.peak_memory_bytes), dearest,
-        )  # fmt: skip
-    out.print(made)
-    if left_out > 0:
-        out.print(f"and {left_out} more; --json has all")
+    rows = [
+        (s.stage, s.part, s.work_s, s.waits_s, s.communication_s, s.peak_memory_bytes,
+         ", ".join(f"{o.count} x {o.label}" for o in s.dearest))
+        for s in shown
+    ]  # fmt: skip
+    after = [f"and {left_out} more; --json has all"] if left_out > 0 else []
+    return Table.of("Stages, in a step", columns, rows, after=after)
 
 
 def _operator(found: OperatorExplanation, out: Console) -> None:
     """One operator or tensor: its candidates, their costs, its neighbours."""
-    head = (
-        f"{found.label} {found.name}" if found.kind == "operator" else f"{found.kind} {found.name}"
+    is_operator = found.kind == "operator"
+    out.print(
+        Text(f"{found.label if is_operator else found.kind} {found.name}", style="bold"),
+        soft_wrap=True,
     )
-    out.print(Text(head, style="bold"), soft_wrap=True)
-    if found.scope:
-        out.print(found.scope, soft_wrap=True)
-    out.print(f"{found.candidates} ways; the step takes {format_seconds(found.step_time_s)}")
+    lines = [found.scope] if found.scope else []
+    lines.append(f"{found.candidates} ways; the step takes {format_seconds(found.step_time_s)}")
     if found.place is not None:
         place = found.place
-        out.print(
+        lines.append(
             f"in stage {place.stage} of {place.stages}; times are those of its devices in a step "
-            f"of {place.micro_batches} micro-batches, {format_seconds(place.work_s)} of work",
-            soft_wrap=True,
+            f"of {place.micro_batches} micro-batches, {format_seconds(place.work_s)} of work"
         )
-    _memory(found.memory, out)
+    show((Lines("", tuple(lines), soft_wrap=True), Lines("", (_memory(found.memory),))), out)
     shown = (found.chosen, *found.rivals)
-    _candidates(shown, out)
+    show((_candidates(shown),), out)
     for number, each in enumerate(shown):
-        _candidate(number, each, out)
-    _neighbours(found, out)
+        show(_candidate(number, each), out)
+    show((_neighbours(found),), out)
 
 
 def print_why_not(found: WhyNot, out: Console) -> None:
@@ -127,43 +145,36 @@ def print_why_not(found: WhyNot, out: Console) -> None:
             f"a step takes {after} in place of {before}; {found.changed} operators are split "
             "otherwise"
         )
-    _deltas("Time", found.time, format_seconds, out)
-    _deltas("Peak memory of a device", found.memory, format_bytes, out)
-    for note in found.notes:
-        out.print(f"note: {note}", soft_wrap=True)
+    notes = Lines("", found.notes, "note: ", soft_wrap=True)
+    memory = _deltas("Peak memory of a device", found.memory, Unit.BYTES, Unit.CHANGE_BYTES)
+    show((_deltas("Time", found.time, _TIME, Unit.CHANGE_S), memory, notes), out)
 
 
-def _deltas(
-    title: str, deltas: Sequence[CauseDelta], unit: Callable[[float], str], out: Console
-) -> None:
-    if not deltas:
-        return
-    made = table(title, ["cause", "the plan", "held to it", "difference"], right=(1, 2, 3))
-    for each in deltas:
-        sign = "-" if each.delta < 0 else "+"
-        made.add_row(
-            cause_text(each.cause), unit(each.before), unit(each.after),
-            f"{sign}{unit(abs(each.delta))}",
-        )  # fmt: skip
-    out.print(made)
+def _deltas(title: str, deltas: Sequence[CauseDelta], unit: Unit, change: Unit) -> Table:
+    columns = ("cause", ("the plan", unit), ("held to it", unit), ("difference", change))
+    return Table.of(
+        title, columns, [(cause_text(d.cause), d.before, d.after, d.delta) for d in deltas]
+    )
 
 
-def _sensitivity(found: Sensitivity, out: Console) -> None:
+def _sensitivity(found: Sensitivity) -> Iterator[Part]:
     """Between which values the plan stays the best."""
-    out.print(Text(f"A step takes {format_seconds(found.step_time_s)}", style="bold"))
-    made = table("The plan stays the best", ["", "now", "down to", "up to"], right=(1, 2, 3))
-    for each in found.ranges:
-        made.add_row(
-            each.quantity, _amount(each, each.value),
-            _edge(each, each.below, each.lowest), _edge(each, each.above, each.highest),
-        )  # fmt: skip
-    out.print(made)
+    yield Table.of(
+        "The plan stays the best",
+        ("", ("now", _NUMBER), ("down to", _NUMBER), ("up to", _NUMBER)),
+        [
+            (r.quantity, _amount(r, r.value), _edge(r, r.below, r.lowest),
+             _edge(r, r.above, r.highest))
+            for r in found.ranges
+        ],
+    )  # fmt: skip
+    lines = []
     for each in found.ranges:
         for turn in (each.below, each.above):
             if turn is not None:
                 more = f": {', '.join(turn.changes)}" if turn.changes else ""
-                place = f"{each.quantity} {_amount(each, turn.value)}"
-                out.print(f"{place}: {turn.text}{more}", soft_wrap=True)
+                lines.append(f"{each.quantity} {_amount(each, turn.value)}: {turn.text}{more}")
+    yield Lines("", tuple(lines), soft_wrap=True)
 
 
 def _edge(found: Range, turn: Breakpoint | None, farthest: float) -> str:
@@ -178,90 +189,64 @@ def _amount(found: Range, value: float) -> str:
     return format_bytes(value) if found.unit == "B" else format_bandwidth(value)
 
 
-def signed_seconds(time_s: float) -> str:
-    """With its sign."""
-    return f"{'-' if time_s < 0 else '+'}{format_seconds(abs(time_s))}"
-
-
-def _proof(found: PlanExplanation) -> str:
-    if found.proof == "optimal":
-        return "nothing in the space is faster"
-    return f"nothing in the space takes less than {format_seconds(found.bound_s)}"
-
-
-def _memory(memory: MemoryStatus, out: Console) -> None:
+def _memory(memory: MemoryStatus) -> str:
     peak, limit = format_bytes(memory.peak_bytes), format_bytes(memory.limit_bytes)
     if not memory.is_binding:
-        out.print(f"Memory has no say: {peak} of {limit} per device, and the fastest plan fits.")
-        return
+        return f"Memory has no say: {peak} of {limit} per device, and the fastest plan fits."
     price = format_seconds(memory.price_s_per_gib)
-    out.print(f"Memory binds: {peak} of {limit} per device; a GiB more would save {price} a step.")
+    return f"Memory binds: {peak} of {limit} per device; a GiB more would save {price} a step."
 
 
-def _candidates(shown: Sequence[Candidate], out: Console) -> None:
-    title = "Candidates, the chosen one first"
-    made = table(title, ["", "layouts", "here", "all else as planned", "all else anew"],
-                 right=(2, 3, 4))  # fmt: skip
-    for number, each in enumerate(shown):
-        anew = "does not fit" if each.delta_s is None else signed_seconds(each.delta_s)
-        made.add_row(
-            _letter(number), each.cuts or each.outputs[0], format_seconds(each.local_s),
-            "-" if each.is_chosen else signed_seconds(each.fixed_delta_s),
-            "-" if each.is_chosen else anew,
-        )  # fmt: skip
-    out.print(made)
+def _delta(delta_s: float | None) -> float | str:
+    return "does not fit" if delta_s is None else delta_s
 
 
-def _candidate(number: int, each: Candidate, out: Console) -> None:
-    name = f"{_letter(number)}: {', '.join(each.inputs)} -> {', '.join(each.outputs)}"
-    made = table(name, ["cause", "what moves", "time"], right=(2,))
-    for part in each.parts[:_MOST_PARTS]:
-        what = f"{part.tensor}, {part.neighbour}: {part.purpose}" if part.tensor else part.purpose
-        made.add_row(cause_text(part.cause), what, format_seconds(part.time_s))
-    out.print(made)
+def _candidates(shown: Sequence[Candidate]) -> Table:
+    change = Unit.CHANGE_S
+    columns = (
+        "", "layouts", ("here", _TIME), ("all else as planned", change), ("all else anew", change),
+    )  # fmt: skip
+    rows = [
+        (_letter(number), each.cuts or each.outputs[0], each.local_s,
+         *((None, None) if each.is_chosen else (each.fixed_delta_s, _delta(each.delta_s))))
+        for number, each in enumerate(shown)
+    ]  # fmt: skip
+    return Table.of("Candidates, the chosen one first", columns, rows)
+
+
+def _candidate(number: int, each: Candidate) -> Iterator[Part]:
+    hides = any(part.hidden_s for part in each.parts)
+    hidden = (("hidden", _TIME),) if hides else ()
+    rows = [
+        (cause_text(part.cause),
+         f"{part.tensor}, {part.neighbour}: {part.purpose}" if part.tensor else part.purpose,
+         part.time_s, *((part.hidden_s or "",) if hides else ()))
+        for part in each.parts[:_MOST_PARTS]
+    ]  # fmt: skip
+    title = f"{_letter(number)}: {', '.join(each.inputs)} -> {', '.join(each.outputs)}"
+    yield Table.of(title, ("cause", "what moves", ("time", _TIME), *hidden), rows)
+    lines = []
     if each.memory_charge_s:
         charge = format_seconds(each.memory_charge_s)
-        out.print(f"its memory, {format_bytes(each.memory_bytes)}, costs others {charge}")
-    for reason in each.reasons[:2]:
-        out.print(Text(f"not chosen: {reason.text}"), soft_wrap=True)
+        lines.append(f"its memory, {format_bytes(each.memory_bytes)}, costs others {charge}")
+    lines += [f"not chosen: {reason.text}" for reason in each.reasons[:2]]
     if each.also_changed:
-        out.print(f"changes with it: {', '.join(each.also_changed)}", soft_wrap=True)
+        lines.append(f"changes with it: {', '.join(each.also_changed)}")
+    yield Lines("", tuple(lines), soft_wrap=True)
 
 
-def _neighbours(found: OperatorExplanation, out: Console) -> None:
-    letters = [_letter(i) for i in range(1 + len(found.rivals))]
-    columns = ["tensor, neighbour", *letters, "wants"]
-    numbers = tuple(range(1, 1 + len(letters)))
-    made = table("What the neighbours, as planned, make of each", columns, right=numbers)
-    for each in found.neighbours:
-        name = (
-            f"{each.tensor}, {each.name}"
-            if each.tensor != each.name
-            else f"{each.kind} {each.name}"
+def _neighbours(found: OperatorExplanation) -> Table:
+    letters = [(_letter(i), _NUMBER) for i in range(1 + len(found.rivals))]
+    rows = [
+        (
+            f"{n.tensor}, {n.name}" if n.tensor != n.name else f"{n.kind} {n.name}",
+            *("cannot" if cost >= 1e3 else format_seconds(cost) for cost in n.costs_s),
+            n.wants,
         )
-        costs = [_cost(cost) for cost in each.costs_s]
-        made.add_row(fitted(name, out), *costs, each.wants)
-    out.print(made)
-
-
-def _cost(time_s: float) -> str:
-    return "cannot" if time_s >= 1e3 else format_seconds(time_s)
-
-
-def _rivals(rivals: Sequence[Rival], out: Console) -> None:
-    made = table("Closest rivals", ["plan", "step", "why not"], right=(1,))
-    for each in rivals[:_MOST_RIVALS]:
-        delta = "does not fit" if each.delta_s is None else signed_seconds(each.delta_s)
-        made.add_row(fitted(each.name, out), delta, each.reason)
-    out.print(made)
-
-
-def _links(links: Sequence[FasterLink], out: Console) -> None:
-    made = table("Links twice as fast", ["links", "this plan", "the best plan there"], right=(1, 2))
-    for each in links:
-        best = format_seconds(each.best_s) + (" (another plan)" if each.plan_changes else "")
-        made.add_row(links_between(each.tier), format_seconds(each.same_plan_s), best)
-    out.print(made)
+        for n in found.neighbours
+    ]
+    columns: tuple[Column, ...] = (("tensor, neighbour", Unit.NAME), *letters, "wants")
+    return Table.of("What the neighbours, as planned, make of each", columns, rows)
 
 
 def _letter(number: int) -> str:

@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.text import table
+from cli.text import show
 from costmodel.memory import Optimizer
 from planner.whatif.layout_ranking import layout_text
 from planner.whatif.layouts import COLUMNS
+from report.tables import Table, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,23 +34,23 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
             f"with layers that predict further tokens: {found.job.model.further} (--hold mtp=0 for "
             "none); the last stage has fewer others for them"
         )
-    rows = table(
-        f"Fastest layouts; `planner simulate --layout` takes them with {_taken_with(found)}",
-        ("step s", "low to high", "tokens/s", "each", "MFU", "GiB", "layout"),
-        right=(0, 1, 2, 3, 4, 5),
-    )
-    for each in found.best:
-        own = each.prediction
-        rows.add_row(
-            f"{own.step_s:.4g}",
-            "-" if own.unlike else f"{own.low_s:.4g} to {own.high_s:.4g}",
+    rows = [
+        (
+            f"{each.prediction.step_s:.4g}",
+            "-" if each.prediction.unlike
+            else f"{each.prediction.low_s:.4g} to {each.prediction.high_s:.4g}",
             f"{each.rates.tokens_per_s or 0:,.0f}",
             f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
             f"{100 * each.rates.utilisation:.1f} %",
             f"{each.memory_bytes / GIB:.1f}",
             layout_text(each.layout, ""),
         )
-    out.print(rows)
+        for each in found.best
+    ]  # fmt: skip
+    title = f"Fastest layouts; `planner simulate --layout` takes them with {_taken_with(found)}"
+    names = ("step s", "low to high", "tokens/s", "each", "MFU", "GiB")
+    columns = (*numbers(*names), "layout")
+    show((Table.of(title, columns, rows),), out)
     for each in found.best[:1]:
         out.print(f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}")
         for remark in filter(None, (each.prediction.unlike, each.prediction.inherited)):

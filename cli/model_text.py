@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from cli.text import fitted, percent, table
+from cli.text import show
+from report.tables import Lines, Table, Unit, numbers, share
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
@@ -22,13 +23,7 @@ MOST_ROWS = 20
 def print_facts(facts: ModelFacts, out: Console) -> None:
     """The whole report."""
     _headline(facts, out)
-    _kinds(facts, out)
-    _blocks(facts, out)
-    _unknown(facts, out)
-    if facts.notes:
-        out.print(Text("\nNotes", style="bold"))
-    for note in facts.notes:
-        out.print(f"- {note}")
+    show((_kinds(facts), _blocks(facts), *_unknown(facts), Lines("Notes", facts.notes, "- ")), out)
 
 
 def _headline(facts: ModelFacts, out: Console) -> None:
@@ -97,45 +92,41 @@ def _activations(facts: ModelFacts) -> str:
     return f"{nbytes} kept for the backward pass, nothing recomputed"
 
 
-def _kinds(facts: ModelFacts, out: Console) -> None:
+def _kinds(facts: ModelFacts) -> Table:
+    rows = [
+        (kind.kind, kind.count, format_flops(kind.flops).removesuffix("/s"),
+         share(kind.flops, facts.forward_flops),
+         "recognised as one operator" if kind.kind in facts.composites else "")
+        for kind in facts.kinds[:MOST_ROWS]
+    ]  # fmt: skip
+    rest = facts.kinds[MOST_ROWS:]
+    after = [f"and {sum(k.count for k in rest)} others of {len(rest)} kinds"] if rest else []
+    columns = (
+        ("kind", Unit.NAME), ("count", Unit.NUMBER), ("forward FLOP", Unit.NUMBER),
+        ("%", Unit.SHARE), "",
+    )  # fmt: skip
     title = f"{facts.operators} operators in normal form{_at(facts)}"
-    columns = ["kind", "count", "forward FLOP", "%", ""]
-    made = table(title, columns, right=(1, 2, 3))
-    for kind in facts.kinds[:MOST_ROWS]:
-        flops = format_flops(kind.flops).removesuffix("/s")
-        remark = "recognised as one operator" if kind.kind in facts.composites else ""
-        share = percent(kind.flops, facts.forward_flops)
-        made.add_row(fitted(kind.kind, out), str(kind.count), flops, share, remark)
-    out.print(made)
-    if len(facts.kinds) > MOST_ROWS:
-        rest = facts.kinds[MOST_ROWS:]
-        out.print(f"and {sum(k.count for k in rest)} others of {len(rest)} kinds")
+    return Table.of(title, columns, rows, after=after)
 
 
-def _blocks(facts: ModelFacts, out: Console) -> None:
-    columns = ["module", "count", "operators each", "parameters each"]
-    made = table("Blocks", columns, right=(1, 2, 3))
-    for block in facts.blocks[:MOST_ROWS]:
-        each = f"{block.operators / block.count:,.4g}"
-        made.add_row(
-            fitted(block.name, out),
-            str(block.count),
-            each,
-            f"{block.parameters / block.count:,.0f}",
-        )
-    out.print(made)
-    if len(facts.blocks) > MOST_ROWS:
-        out.print(f"and {len(facts.blocks) - MOST_ROWS} others")
+def _blocks(facts: ModelFacts) -> Table:
+    rows = [
+        (b.name, b.count, f"{b.operators / b.count:,.4g}", f"{b.parameters / b.count:,.0f}")
+        for b in facts.blocks[:MOST_ROWS]
+    ]
+    more = len(facts.blocks) - MOST_ROWS
+    after = [f"and {more} others"] if more > 0 else []
+    columns = (("module", Unit.NAME), *numbers("count", "operators each", "parameters each"))
+    return Table.of("Blocks", columns, rows, after=after)
 
 
-def _unknown(facts: ModelFacts, out: Console) -> None:
-    if facts.given_rules:
-        out.print(Text("\nOperators with a given rule", style="bold"))
-    for kind, rule in facts.given_rules.items():
-        out.print(f"{kind}: {rule}")
-    if not facts.unknown:
-        out.print("\nEvery operator has a sharding rule.")
-        return
-    out.print(Text("\nOperators without a sharding rule", style="bold"))
-    for item in facts.unknown:
-        out.print(f"{item.count} x {item.kind}, such as {item.example}: {item.treatment}")
+def _unknown(facts: ModelFacts) -> Iterator[Lines]:
+    given = tuple(f"{kind}: {rule}" for kind, rule in facts.given_rules.items())
+    yield Lines("Operators with a given rule", given)
+    lines = tuple(
+        f"{item.count} x {item.kind}, such as {item.example}: {item.treatment}"
+        for item in facts.unknown
+    )
+    yield Lines("Operators without a sharding rule", lines)
+    if not lines:
+        yield Lines("", ("\nEvery operator has a sharding rule.",))

@@ -2,64 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from cli.operator_facts import OperatorFacts, Port
-from cli.text import table
-from topology.units import format_bytes, format_seconds
+from cli.text import head, show
+from report.tables import Lines, Part, Table, Unit
+from topology.units import format_seconds
 
 _MOST_NEIGHBOURS = 8
 
 
 def print_operator(facts: OperatorFacts, out: Console) -> None:
     """What it is, how it is split, what it costs, and what stands around it."""
-    out.print(Text(f"{facts.label} {facts.name}", style="bold"))
-    if facts.scope:
-        out.print(f"  at {facts.scope}")
-    out.print(
-        f"  computes {format_seconds(facts.compute_s)} in a step, "
-        f"{100 * facts.compute_share:.1f} % of all operators"
-    )
-    for line in facts.split:
-        out.print(f"  {line}")
-    _ports("Operands", facts.operands, out)
-    _ports("Results", facts.results, out)
-    _collectives(facts, out)
+    place = f"at {facts.scope}" if facts.scope else ""
+    share = f"{100 * facts.compute_share:.1f} % of all operators"
+    computes = f"computes {format_seconds(facts.compute_s)} in a step, {share}"
+    head(f"{facts.label} {facts.name}", (place, computes, *facts.split), out)
+    show(_parts(facts), out)
 
 
-def _ports(title: str, ports: Sequence[Port], out: Console) -> None:
-    if not ports:
+def _parts(facts: OperatorFacts) -> Iterator[Part]:
+    yield Lines("Operands", tuple(_ports(facts.operands)))
+    yield Lines("Results", tuple(_ports(facts.results)))
+    if not facts.collectives:
+        yield Lines("", ("\nNo collectives",))
         return
-    out.print(Text(f"\n{title}", style="bold"))
+    columns = (
+        "collective", ("count", Unit.NUMBER), ("bytes", Unit.BYTES), ("exposed", Unit.SECONDS),
+        ("hidden", Unit.SECONDS), "over", "for",
+    )  # fmt: skip
+    rows = [
+        (c.kind.replace("_", "-"), c.count, c.nbytes, c.exposed_s, c.hidden_s,
+         f"{'*'.join(c.axes)} ({c.group_size})", f"{c.cause} {c.tensor}".rstrip())
+        for c in facts.collectives
+    ]  # fmt: skip
+    yield Table.of("Collectives", columns, rows)
+
+
+def _ports(ports: Sequence[Port]) -> Iterator[str]:
     for port in ports:
         layout = f"{port.layout} of {_dims(port.shard)}" if port.layout else port.role
-        out.print(f"{port.tensor} {_dims(port.dims)} {port.dtype}: {layout}")
-        for line in port.neighbours[:_MOST_NEIGHBOURS]:
-            out.print(f"  {line}")
+        yield f"{port.tensor} {_dims(port.dims)} {port.dtype}: {layout}"
+        yield from (f"  {line}" for line in port.neighbours[:_MOST_NEIGHBOURS])
         if len(port.neighbours) > _MOST_NEIGHBOURS:
-            out.print(f"  and {len(port.neighbours) - _MOST_NEIGHBOURS} others")
+            yield f"  and {len(port.neighbours) - _MOST_NEIGHBOURS} others"
 
 
 def _dims(dims: Sequence[int]) -> str:
     return "x".join(str(d) for d in dims) or "1"
-
-
-def _collectives(facts: OperatorFacts, out: Console) -> None:
-    if not facts.collectives:
-        out.print(Text("\nNo collectives", style="bold"))
-        return
-    columns = ["collective", "count", "bytes", "time", "over", "for"]
-    made = table("Collectives", columns, right=(1, 2, 3))
-    for item in facts.collectives:
-        made.add_row(
-            item.kind.replace("_", "-"),
-            str(item.count),
-            format_bytes(item.nbytes),
-            format_seconds(item.time_s),
-            f"{'*'.join(item.axes)} ({item.group_size})",
-            f"{item.cause} {item.tensor}".rstrip(),
-        )
-    out.print(made)

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.text import page, table
+from cli.text import page, show
 from costmodel.transfers import TransferSchedule, scheduled, tier_distance
 from executors.checkpoint.pairing import needs
 from ir.transfers import Traffic, traffic
 from planner.repricing.migration_cost import changeover
+from report.tables import Table
 from topology.cluster import Cluster
 from topology.units import format_bytes, format_seconds
 
@@ -68,12 +69,10 @@ def print_dry_run(move: Move, cluster: Cluster | None, *, as_json: bool) -> None
         )
         for line in _traffic_lines(found, schedule, cluster):
             console.print(line)
-        shown = table("Files needed", ("rank", "source ranks"), right=())
-        for rank, sources in list(ranks.items())[:_MOST_SHOWN]:
-            shown.add_row(str(rank), ", ".join(map(str, sources)))
-        console.print(shown)
-        if len(ranks) > _MOST_SHOWN:
-            console.print(f"and {len(ranks) - _MOST_SHOWN} more; all of them with --json")
+        rows = [(rank, ", ".join(map(str, own))) for rank, own in ranks.items()][:_MOST_SHOWN]
+        more = len(ranks) - _MOST_SHOWN
+        after = [f"and {more} more; all of them with --json"] if more > 0 else []
+        show((Table.of("Files needed", ("rank", "source ranks"), rows, after=after),), console)
 
 
 def print_changeover(

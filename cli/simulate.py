@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -16,6 +16,8 @@ from cli.remote import remote_simulation
 from planner.requests.options.simulations import DEFAULT_CLUSTER, LayoutOptions, SimulationOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from costmodel.simulation.result import Simulation
 
 Subject: TypeAlias = Annotated[
@@ -69,17 +71,23 @@ def simulate(
         found = layout_simulation(asked, subject, layout)
     with reported():
         written = _written(found, here.trace, here.plot)
-    if here.as_json:
-        from planner.requests.plan_json import dumps  # noqa: PLC0415
-        from planner.requests.simulations import answer  # noqa: PLC0415
+    from planner.requests.simulations import answer  # noqa: PLC0415
 
-        print(dumps(answer(found, written)))
+    _say(answer(found, written), written, found.estimate_means, as_json=here.as_json)
+
+
+def _say(found: Mapping[str, Any], files: list[Path], means: str, *, as_json: bool) -> None:
+    """A simulation as JSON or as text, wherever it was made."""
+    if as_json:
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+
+        print(dumps(found))
         return
     from cli.simulation_text import print_simulation  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
-        print_simulation(found, written, out)
+        print_simulation(found, files, out, means)
 
 
 def _layout(asked: SimulationOptions, said: Said[LayoutOptions]) -> LayoutOptions | None:
@@ -103,9 +111,6 @@ def _simulate_there(
     layout: LayoutOptions | None,
     here: SimulateCommand,
 ) -> None:
-    from cli.remote_text import print_simulation as print_figures  # noqa: PLC0415
-    from planner.requests.plan_json import dumps  # noqa: PLC0415
-
     kind = None if here.plot is None else here.plot.suffix.lstrip(".").lower()
     result, timeline, picture = remote_simulation(
         server, subject, asdict(asked), layout, trace=here.trace is not None, plot=kind
@@ -116,10 +121,8 @@ def _simulate_there(
     if here.plot is not None:
         writers[here.plot] = writer_of(picture)
     files = write_paths(writers)
-    if here.as_json:
-        print(dumps({**result, "files": [str(path) for path in files]}))
-    else:
-        print_figures(result, files)
+    found = {**result, "files": [str(path) for path in files]}
+    _say(found, files, "", as_json=here.as_json)
 
 
 def _served(

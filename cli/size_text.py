@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
-from cli.text import table
+from cli.text import head, show
+from report.tables import Lines, Table, Unit, numbers
 from topology.units import format_bytes, format_flops
 
 if TYPE_CHECKING:
@@ -19,32 +19,25 @@ if TYPE_CHECKING:
 
 def print_list(models: Sequence[Published], out: Console) -> None:
     """The published models."""
-    rows = table("Published models", ("model", "parameters", "kind", "sizes from"), right=(1,))
-    for each in models:
-        rows.add_row(each.name, each.parameters, str(each.config["model_type"]), each.page)
-    out.print(rows)
+    rows = [(m.name, m.parameters, m.config["model_type"], m.page) for m in models]
+    columns = ("model", ("parameters", Unit.NUMBER), "kind", "sizes from")
+    show((Table.of("Published models", columns, rows),), out)
 
 
 def print_sizes(
     facts: SizeFacts, config: Mapping[str, object], output: Path | None, out: Console
 ) -> None:
     """What the sizes amount to, and the sizes."""
-    out.print(Text(facts.name, style="bold"))
-    for name, dims in facts.inputs.items():
-        out.print(f"  input       {name} {'x'.join(map(str, dims))}")
+    lines = [f"input       {name} {'x'.join(map(str, d))}" for name, d in facts.inputs.items()]
     passed = facts.parameters_per_token
     share = "" if passed == facts.parameters else f", {passed:,} of them for a token"
     size = format_bytes(facts.parameter_bytes)
-    out.print(f"  parameters  {facts.parameters:,}{share}, {size} ({facts.dtype})")
+    lines.append(f"parameters  {facts.parameters:,}{share}, {size} ({facts.dtype})")
     flops = format_flops(facts.forward_flops).removesuffix("/s")
-    out.print(f"  forward     {flops}, batch 1")
-    rows = table("Sizes", ("field of config.json", "value"), right=(1,))
-    for field, value in config.items():
-        rows.add_row(field, str(value))
-    out.print(rows)
-    if facts.notes:
-        out.print(Text("\nNotes", style="bold"))
-    for note in facts.notes:
-        out.print(f"- {note}")
+    lines.append(f"forward     {flops}, batch 1")
+    head(facts.name, lines, out)
+    rows = [(field, str(value)) for field, value in config.items()]
+    sizes = Table.of("Sizes", ("field of config.json", *numbers("value")), rows)
+    show((sizes, Lines("Notes", facts.notes, "- ")), out)
     if output is not None:
         out.print(f"\nwrote {output}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, JustifyMethod
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from report.tables import Part, Table, Unit
 
 WIDTH = 100
 """Columns where the output is no terminal."""
@@ -36,38 +39,6 @@ def page(stream: TextIO | None = None) -> Iterator[Console]:
     out.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
-def table(title: str, columns: Sequence[str], *, right: Sequence[int]) -> Table:
-    """An empty table of the one style.
-
-    Args:
-        title: the line above it.
-        columns: their headings; the first holds names, which are not broken.
-        right: columns with numbers.
-    """
-    made = Table(
-        title=f"\n{title}",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
-    for index, column in enumerate(columns):
-        number = index in right
-        made.add_column(
-            column,
-            justify="right" if number else "left",
-            no_wrap=number or index == 0,
-            overflow="fold",
-        )
-    return made
-
-
-def percent(part: float, whole: float) -> str:
-    """A share, without the sign."""
-    return f"{100 * part / whole:.1f}" if whole > 0 else "-"
-
-
 def fitted(name: str, out: Console) -> str:
     """A name that fits into the first column of a table; a long one loses its middle."""
     width = int(NAME_SHARE * out.width)
@@ -75,3 +46,49 @@ def fitted(name: str, out: Console) -> str:
         return name
     head = (width - 2) // 2
     return f"{name[:head]}..{name[head + 2 - width :]}"
+
+
+def head(first: str, lines: Iterable[str], out: Console) -> None:
+    """The first line of an output, and what belongs to it; empty lines are left out."""
+    out.print(RichText(first, style="bold"))
+    for line in filter(None, lines):
+        out.print(f"  {line}")
+
+
+def show(parts: Iterable[Part], out: Console) -> None:
+    """Tables and lines, one below the other; empty ones are left out."""
+    for part in parts:
+        if isinstance(part, Table):
+            _show_table(part, out)
+            continue
+        if part.title and part.lines:
+            out.print(RichText(f"\n{part.title}", style="bold"))
+        for line in part.lines:
+            out.print(RichText(part.bullet + line), soft_wrap=part.soft_wrap)
+
+
+def _show_table(found: Table, out: Console) -> None:
+    if found.rows:
+        out.print(_drawn(found, out))
+    for line in found.after:
+        out.print(line)
+
+
+def _drawn(found: Table, out: Console) -> RichTable:
+    """A table of the one style; the first column holds names, which are not broken."""
+    made = RichTable(
+        title=f"\n{found.title}", title_justify="left", title_style="bold", box=None,
+        pad_edge=False, header_style="dim",
+    )  # fmt: skip
+    units = [unit for _, unit in found.columns]
+    for index, (heading, unit) in enumerate(found.columns):
+        justify: JustifyMethod = "left" if unit.is_text else "right"
+        whole = not unit.is_text or index == 0
+        made.add_column(heading, justify=justify, no_wrap=whole, overflow="fold")
+    for number, row in enumerate(found.texts):
+        cells = [
+            fitted(cell, out) if unit is Unit.NAME else cell
+            for cell, unit in zip(row, units, strict=True)
+        ]
+        made.add_row(*cells, style="bold" if number == found.total else None)
+    return made

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cli.text import table
-from topology.units import format_bandwidth, format_bytes, format_flops, format_seconds
+from cli.text import show
+from report.tables import Table, Unit, numbers
+from topology.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,23 +17,24 @@ Facts = Mapping[str, Any]
 
 def print_list(facts: Facts, out: Console) -> None:
     """Tables of machines and chips."""
-    machines = table("Machines", ("name", "devices", "server", "chip"), right=(1,))
+    machines = []
     for each in facts["clusters"]:
-        most = each["max_devices"]
-        count = f"{each['devices_per_server']} a server" + (f", up to {most}" if most else "")
-        machines.add_row(each["name"], count, each["server"], each["chip"])
-    out.print(machines)
-    chips = table("Chips", ("name", "16 bit", "memory", "bandwidth", "family"), right=(1, 2, 3))
-    for each in facts["chips"]:
-        flops = each["flops_16_bit"]
-        chips.add_row(
-            each["name"],
-            "-" if flops is None else format_flops(flops),
-            format_bytes(each["memory_bytes"]),
-            format_bandwidth(each["memory_bandwidth_bytes_per_s"]),
-            each["family"],
-        )
-    out.print(chips)
+        most = f", up to {each['max_devices']}" if each["max_devices"] else ""
+        count = f"{each['devices_per_server']} a server{most}"
+        machines.append((each["name"], count, each["server"], each["chip"]))
+    keys = ("flops_16_bit", "memory_bytes", "memory_bandwidth_bytes_per_s")
+    chips = [(c["name"], *(c[key] for key in keys), c["family"]) for c in facts["chips"]]
+    columns = (
+        "name", ("16 bit", Unit.FLOPS), ("memory", Unit.BYTES), ("bandwidth", Unit.BANDWIDTH),
+        "family",
+    )  # fmt: skip
+    show(
+        (
+            Table.of("Machines", ("name", ("devices", Unit.NUMBER), "server", "chip"), machines),
+            Table.of("Chips", columns, chips),
+        ),
+        out,
+    )
     out.print("\n`planner topology show NAME` prints one of them with the sources of its numbers.")
 
 
@@ -67,22 +69,17 @@ def _print_server(server: Facts, out: Console) -> None:
             out.print(f"  {server[key]}")
     for name, groups in server["groups"].items():
         out.print(f"  {name}: " + " ".join(f"({', '.join(map(str, g))})" for g in groups))
-    columns = ("links", "between", "bandwidth", "eff.", "latency", "trust")
-    wires = table("Links and network ports, per direction", columns, right=(2, 3, 4))
+    rows = []
     for wire in (*server["links"], *server["nics"]):
-        lanes = wire.get("lanes", 1)
-        rate = wire["bandwidth"]["value"]
-        wires.add_row(
-            f"{wire['name']} ({wire['kind']})",
-            wire["between"] + (f", via {wire['via']}" if "via" in wire else ""),
-            f"{lanes} x {rate}" if lanes > 1 else rate,
-            wire["efficiency"]["value"],
-            wire["latency"]["value"],
-            ", ".join(
-                dict.fromkeys(wire[k]["confidence"] for k in ("bandwidth", "efficiency", "latency"))
-            ),
-        )
-    out.print(wires)
+        lanes, keys = wire.get("lanes", 1), ("bandwidth", "efficiency", "latency")
+        rate, *others = (wire[key]["value"] for key in keys)
+        trust = dict.fromkeys(wire[key]["confidence"] for key in keys)
+        between = wire["between"] + (f", via {wire['via']}" if "via" in wire else "")
+        lane_rate = f"{lanes} x {rate}" if lanes > 1 else rate
+        name = f"{wire['name']} ({wire['kind']})"
+        rows.append((name, between, lane_rate, *others, ", ".join(trust)))
+    columns = ("links", "between", *numbers("bandwidth", "eff.", "latency"), "trust")
+    show((Table.of("Links and network ports, per direction", columns, rows),), out)
     for name, shared in server["shared"].items():
         rate = shared["bandwidth"]
         out.print(f"  shared {name}: {rate['value']} per {shared['per']} ({rate['confidence']})")
@@ -93,7 +90,7 @@ def _print_server(server: Facts, out: Console) -> None:
 
 
 def _print_placement(rule: Facts, out: Console) -> None:
-    out.print(f"  a job takes {_numbers(rule['on_one_server'])} devices of one server")
+    out.print(f"  a job takes {_counts(rule['on_one_server'])} devices of one server")
     if rule["job"]:
         out.print(f"    which: {'; '.join(_rules(rule['job']))}")
     if rule["group"]:
@@ -114,26 +111,21 @@ def _rules(rules: list[Facts]) -> Iterator[str]:
 
 
 def _print_view(view: Facts, out: Console) -> None:
-    columns = ("tier", "size", "wiring", "achieved", "stated", "shared", "latency")
-    tiers = table(
-        f"The planner's view of {view['devices']} devices, outermost first, per direction",
-        columns,
-        right=(1, 3, 4, 5, 6),
-    )
+    rate = Unit.BANDWIDTH
+    columns = (
+        "tier", ("size", Unit.NUMBER), "wiring", ("achieved", rate), ("stated", rate),
+        ("shared", rate), ("latency", Unit.SECONDS),
+    )  # fmt: skip
+    keys = ("bandwidth_bytes_per_s", "nominal_bandwidth_bytes_per_s", "shared_capacity_bytes_per_s")
+    rows = []
     for tier in view["tiers"]:
-        shared = tier["shared_capacity_bytes_per_s"]
         extra = " in-network reduction" if tier["in_network_reduction"] else ""
         line = "" if tier["wrap"] else " open"
-        tiers.add_row(
-            tier["name"],
-            str(tier["size"]),
-            f"{tier['kind']}{line} {tier['transport']}{extra}".rstrip(),
-            format_bandwidth(tier["bandwidth_bytes_per_s"]),
-            format_bandwidth(tier["nominal_bandwidth_bytes_per_s"]),
-            "-" if shared is None else format_bandwidth(shared),
-            format_seconds(tier["latency_s"]),
-        )
-    out.print(tiers)
+        wiring = f"{tier['kind']}{line} {tier['transport']}{extra}".rstrip()
+        values = (tier[key] for key in (*keys, "latency_s"))
+        rows.append((tier["name"], tier["size"], wiring, *values))
+    title = f"The planner's view of {view['devices']} devices, outermost first, per direction"
+    show((Table.of(title, columns, rows),), out)
     chip = view["chip"]
     out.print(
         f"each device: {chip['name']} ({chip['family']}), "
@@ -145,22 +137,11 @@ def _print_chip(chip: Facts, out: Console) -> None:
     out.print(f"{chip['name']}  {chip['family']}")
     if chip["aliases"]:
         out.print(f"  also {', '.join(chip['aliases'])}")
-    numbers = table(
-        "Numbers and where they come from", ("what", "value", "trust", "from"), right=(1,)
-    )
-    notes = []
-    for path, quantity in _quantities(chip, ""):
-        numbers.add_row(
-            path,
-            quantity["value"],
-            quantity["confidence"],
-            ", ".join(quantity["source"]),
-        )
-        if "note" in quantity:
-            notes.append(f"  {path}: {quantity['note']}")
-    out.print(numbers)
-    for note in notes:
-        out.print(note)
+    found = list(_quantities(chip, ""))
+    rows = [(path, q["value"], q["confidence"], ", ".join(q["source"])) for path, q in found]
+    columns = ("what", ("value", Unit.NUMBER), "trust", "from")
+    notes = [f"  {path}: {q['note']}" for path, q in found if "note" in q]
+    show((Table.of("Numbers and where they come from", columns, rows, after=notes),), out)
     if "note" in chip:
         out.print(f"\n{chip['note']}")
 
@@ -175,7 +156,7 @@ def _quantities(record: Facts, path: str) -> Iterator[tuple[str, Facts]]:
             yield from _quantities(value, here)
 
 
-def _numbers(counts: list[int]) -> str:
+def _counts(counts: list[int]) -> str:
     return ", ".join(map(str, counts))
 
 

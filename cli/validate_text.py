@@ -124,36 +124,35 @@ def _percent(value: float) -> str:
 
 
 def _print_times(times: Sequence[BlockSummary], out: Console) -> None:
-    from cli.text import table  # noqa: PLC0415  brings in rich
-
-    headings = ["block", "used / all", "mean", "median", "90 %", "bias", "rank", "in interval"]
-    made = table("Step time, error in percent", headings, right=range(1, 8))
-    for row in times:
-        rank = "-" if row.rank_correlation is None else f"{row.rank_correlation:.3f}"
-        made.add_row(
+    names = ("used / all", "mean", "median", "90 %", "bias", "rank", "in interval")
+    rows = [
+        (
             row.block,
             f"{row.used} / {row.available}",
-            _percent(row.mean),
-            _percent(row.median),
-            _percent(row.ninetieth),
+            *map(_percent, (row.mean, row.median, row.ninetieth)),
             f"{100 * row.bias:+.1f}",
-            rank,
+            None if row.rank_correlation is None else f"{row.rank_correlation:.3f}",
             _percent(row.inside),
         )
-    out.print(made)
+        for row in times
+    ]
+    _show("Step time, error in percent", ("block", *names), rows, out)
+
+
+def _show(title: str, names: Sequence[str], rows: Sequence[Sequence[object]], out: Console) -> None:
+    """A table of names and numbers."""
+    from cli.text import show  # noqa: PLC0415  brings in rich
+    from report.tables import Table, numbers  # noqa: PLC0415
+
+    first, *others = names
+    show((Table.of(title, (first, *numbers(*others)), rows),), out)
 
 
 def _print_memory(memories: Sequence[MemorySummary], confusion: Confusion, out: Console) -> None:
-    from cli.text import table  # noqa: PLC0415  brings in rich
-
-    if memories:
-        made = table(
-            "Memory, error in percent", ["block", "rows", "median", "90 %"], right=(1, 2, 3)
-        )
-        for row in memories:
-            values = (str(row.used), _percent(row.median), _percent(row.ninetieth))
-            made.add_row(row.block, *values)
-        out.print(made)
+    rows = [
+        (row.block, row.used, _percent(row.median), _percent(row.ninetieth)) for row in memories
+    ]
+    _show("Memory, error in percent", ("block", "rows", "median", "90 %"), rows, out)
     out.print(
         f"\nFits in memory: of runs that ran, {confusion.ran_fits} predicted to fit and "
         f"{confusion.ran_does_not} not; of runs that ran out of memory, "
@@ -164,14 +163,9 @@ def _print_memory(memories: Sequence[MemorySummary], confusion: Confusion, out: 
 def _print_sweeps(
     entries: Sequence[Entry], predictions: Sequence[Prediction | None], out: Console
 ) -> None:
-    from cli.text import table  # noqa: PLC0415  brings in rich
-
-    found = sweeps(entries, predictions)
-    if not found:
-        return
-    headings = ["sweep", "layouts", "rank", "best is slower by"]
-    made = table("Layouts of one model on one machine", headings, right=(1, 2, 3))
-    for sweep in found:
-        values = (f"{sweep.rank_correlation:.3f}", f"{100 * sweep.best:.1f} %")
-        made.add_row(sweep.name, str(sweep.layouts), *values)
-    out.print(made)
+    rows = [
+        (sweep.name, sweep.layouts, f"{sweep.rank_correlation:.3f}", f"{100 * sweep.best:.1f} %")
+        for sweep in sweeps(entries, predictions)
+    ]
+    names = ("sweep", "layouts", "rank", "best is slower by")
+    _show("Layouts of one model on one machine", names, rows, out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,10 +16,9 @@ from planner.requests.option_texts import one_of
 from planner.requests.verification import VerificationOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from executors.judgement import Judgement
-    from executors.verdict import Verdict
     from ir.plan import Plan
 
 EPILOG = """\b
@@ -58,7 +56,13 @@ def verify(  # noqa: PLR0913  one parameter per option
         return
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
     from planner.requests.sources import model_file  # noqa: PLC0415
-    from planner.requests.verification import given_numbers, judged, scaled  # noqa: PLC0415
+    from planner.requests.verification import (  # noqa: PLC0415
+        given_numbers,
+        judged,
+        judgement_record,
+        scaled,
+        verdict_record,
+    )
 
     found = read_plan(plan, staged=executor == REFERENCE)
     _check_devices(found, devices)
@@ -68,13 +72,13 @@ def verify(  # noqa: PLR0913  one parameter per option
         values = given_numbers(model_file(model), found, smaller, seed)
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
-        verdict: Verdict | Judgement = (
-            judged(smaller, values)
+        record = (
+            verdict_record(judged(smaller, values), notes)
             if executor == REFERENCE
-            else judgement(executor, smaller, values, mindspore_python)
+            else judgement_record(judgement(executor, smaller, values, mindspore_python), notes)
         )
-    _print(verdict, found, notes, as_json=as_json)
-    if not verdict.passed:
+    _print(record, found, as_json=as_json)
+    if record["status"] != "verified":
         raise typer.Exit(NOT_VERIFIED)
 
 
@@ -87,15 +91,11 @@ def _verify_there(
             "a service has the reference executor alone", f"--executor {executor}",
             "leave --server out",
         )  # fmt: skip
-    from cli.remote_text import print_verification  # noqa: PLC0415
-    from planner.requests.plan_json import dumps  # noqa: PLC0415
+    from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     with Progress() as progress:
         found = remote_verification(server, model, plan, asdict(asked), progress)
-    if as_json:
-        print(dumps(found))
-    else:
-        print_verification(found)
+    _print(found, read_plan(plan), as_json=as_json)
     if not found["passed"]:
         raise typer.Exit(NOT_VERIFIED)
 
@@ -109,20 +109,15 @@ def _check_devices(plan: Plan, devices: int | None) -> None:
         )
 
 
-def _print(verdict: Verdict | Judgement, plan: Plan, notes: list[str], *, as_json: bool) -> None:
-    from cli.judgement_text import judgement_record, print_judgement  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415  brings in rich
-    from cli.verdict_text import print_verdict  # noqa: PLC0415
-    from executors.verdict import Verdict  # noqa: PLC0415
-    from planner.requests.plan_json import dumps  # noqa: PLC0415
-    from planner.requests.verification import verdict_record  # noqa: PLC0415
-
-    if isinstance(verdict, Verdict):
-        record, show = verdict_record(verdict, notes), partial(print_verdict, verdict)
-    else:
-        record, show = judgement_record(verdict, notes), partial(print_judgement, verdict)
+def _print(record: Mapping[str, object], plan: Plan, *, as_json: bool) -> None:
+    """A verdict as JSON or as text, whoever gave it."""
     if as_json:
+        from planner.requests.plan_json import dumps  # noqa: PLC0415
+
         print(dumps(record))
         return
+    from cli.text import page, show  # noqa: PLC0415  brings in rich
+    from report.verification import parts  # noqa: PLC0415
+
     with page() as out:
-        show(plan, notes, out)
+        show(parts(record, plan.graph.name, plan.devices), out)

@@ -67,19 +67,10 @@ def whatif(
     with Progress() as progress:
         report = given.report(progress)
     files = _written(report, here.csv, here.plot)
-    if here.as_json:
-        from planner.requests.plan_json import dumps  # noqa: PLC0415
-        from planner.whatif.report import answer  # noqa: PLC0415
+    from planner.whatif.report import answer  # noqa: PLC0415
 
-        print(dumps(answer(report, files)))
-    else:
-        from cli.text import page  # noqa: PLC0415  brings in rich
-        from cli.whatif_text import print_report  # noqa: PLC0415
-
-        with page() as out:
-            print_report(report, files, out)
-    if report.best is None:
-        raise typer.Exit(NO_PLAN_FITS)
+    peak = "" if report.best is None else report.best.result.peak
+    _tell(answer(report), files, peak, as_json=here.as_json)
 
 
 def _sweep_there(
@@ -89,7 +80,8 @@ def _sweep_there(
     _check_there(server, here.engine, here.address)
     with Progress() as progress:
         told, made = remote_sweep(server, model, common, swept, _wishes(here), progress)
-    _tell(told, _written_there(made, here.output, here.csv, here.plot), as_json=here.as_json)
+    files = _written_there(made, here.output, here.csv, here.plot)
+    _tell(told, files, "", as_json=here.as_json)
 
 
 def _check_there(server: str, engine: str, address: str | None) -> None:
@@ -127,15 +119,21 @@ def _written_there(
     return out
 
 
-def _tell(found: Mapping[str, Any], files: Sequence[Path], *, as_json: bool) -> None:
+def _tell(found: Mapping[str, Any], files: Sequence[Path], peak: str, *, as_json: bool) -> None:
+    """A sweep as JSON or as text, wherever it was made."""
+    written = tuple(map(str, files))
     if as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-        print(dumps({**found, "files": [str(path) for path in files]}))
+        print(dumps({**found, "files": list(written)}))
     else:
-        from cli.remote_text import print_sweep  # noqa: PLC0415
+        from cli.text import page, show  # noqa: PLC0415  brings in rich
+        from report.sweep import parts  # noqa: PLC0415
+        from report.tables import Lines  # noqa: PLC0415
 
-        print_sweep(found, files)
+        wrote = tuple(f"wrote {path}" for path in written)
+        with page() as out:
+            show((*parts(found, peak), Lines("", ("", *wrote) if wrote else ())), out)
     if found["best"] is None:
         raise typer.Exit(NO_PLAN_FITS)
 

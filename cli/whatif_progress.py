@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from report.sweep import span
+
 if TYPE_CHECKING:
     from planner.whatif.sweep import Count
 
@@ -38,16 +40,3 @@ class Remaining:
             return f", {count.known} known" if count.known else ""
         each_s = (self._clock() - self._started) / own
         return f", {span(each_s * (count.whole - count.done))} left"
-
-
-def span(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> span(59.2), span(600), span(9000)
-    ('1 min', '10 min', '2.5 h')
-    """
-    if seconds < 45:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"

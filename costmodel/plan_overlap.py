@@ -78,28 +78,33 @@ def kind_of(item: PlannedCollective, micro_batches: int) -> Kind | None:
     return None
 
 
-def with_hidden(
+def windows_of(
     items: Iterable[PlannedCollective],
     works: Mapping[int, StageWork],
     micro_batches: int,
     software: SoftwareProfile = GENERIC,
-) -> tuple[PlannedCollective, ...]:
-    """Messages with how much of them computation hides.
+) -> dict[int, StageWindows]:
+    """What each layer of some stages computes and sends.
 
     Args:
-        items: of all stages; those of other stages than `works` has stay as they are.
+        items: messages of all stages.
         works: by stage.
         micro_batches: of a step.
         software: what of them shows.
     """
-    items = tuple(items)
     own: dict[int, list[PlannedCollective]] = {}
     for item in items:
         own.setdefault(item.stage, []).append(item)
-    stages = {
-        stage: _Stage(work, own.get(stage, ()), micro_batches, software)
+    return {
+        stage: StageWindows(work, own.get(stage, ()), micro_batches, software)
         for stage, work in works.items()
     }
+
+
+def with_hidden(
+    items: Iterable[PlannedCollective], stages: Mapping[int, StageWindows]
+) -> tuple[PlannedCollective, ...]:
+    """Messages with how much of them computation hides; those of other stages as they are."""
     return tuple(
         replace(item, hidden_s=item.time_s * stages[item.stage].hidden_share(item))
         if item.stage in stages
@@ -132,8 +137,8 @@ def overlapped(plan: Plan) -> Plan:
         return plan
     pipeline = plan.pipeline
     works = {stage: _work(plan, stage) for stage in range(len(pipeline.stages))}
-    software = software_of(plan)
-    found = with_hidden(plan.collectives, works, pipeline.micro_batches, software)
+    stages = windows_of(plan.collectives, works, pipeline.micro_batches, software_of(plan))
+    found = with_hidden(plan.collectives, stages)
     return replace(plan, collectives=found)
 
 
@@ -191,7 +196,7 @@ def _work(plan: Plan, stage: int) -> StageWork:
     )
 
 
-class _Stage:
+class StageWindows:
     """What each layer of a stage computes and sends."""
 
     def __init__(

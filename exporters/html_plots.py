@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from exporters.html_text import Markup, escaped, table
+from exporters.html_text import Markup, escaped
 
 COLOURS = 10
 _WIDTH = 1000
@@ -18,18 +18,19 @@ _NAME_WIDTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a whole."""
+class Bar:
+    """One part of a whole, or one thing beside others."""
 
     name: str
     amount: float
-    remark: str = ""
+    colour: int = 0
+    """Of bars that stand beside each other."""
 
 
 def stacked(
-    parts: Sequence[Part], unit: Callable[[float], str], *, limit: float = math.inf
+    parts: Sequence[Bar], unit: Callable[[float], str], *, limit: float = math.inf
 ) -> Markup:
-    """A bar cut into parts, with a table that explains them.
+    """A bar cut into parts.
 
     Args:
         parts: what the whole consists of, in order.
@@ -40,10 +41,10 @@ def stacked(
     if not whole > 0 or not math.isfinite(whole):
         return ""
     scale = _WIDTH / max(whole, limit if math.isfinite(limit) else whole)
-    return _bar(parts, scale, unit, limit) + _legend(parts, whole, unit)
+    return _bar(parts, scale, unit, limit)
 
 
-def _bar(parts: Sequence[Part], scale: float, unit: Callable[[float], str], limit: float) -> Markup:
+def _bar(parts: Sequence[Bar], scale: float, unit: Callable[[float], str], limit: float) -> Markup:
     x, drawn = 0.0, []
     for index, part in enumerate(parts):
         width = part.amount * scale
@@ -67,29 +68,8 @@ def _bar(parts: Sequence[Part], scale: float, unit: Callable[[float], str], limi
     return f'<svg role="img" viewBox="0 0 {_WIDTH} {height}">{"".join(drawn)}</svg>'
 
 
-def _legend(parts: Sequence[Part], whole: float, unit: Callable[[float], str]) -> Markup:
-    told = any(part.remark for part in parts)
-    rows = [
-        (
-            f'<span class="key c{index % COLOURS}"></span>{escaped(part.name)}',
-            escaped(unit(part.amount)),
-            f"{100 * part.amount / whole:.1f} %",
-            *([escaped(part.remark)] if told else []),
-        )
-        for index, part in enumerate(parts)
-    ]
-    columns = ["cause", "amount", "share", *(["for"] if told else [])]
-    return table(columns, rows, right=(1, 2))
-
-
-def bars(parts: Sequence[Part], unit: Callable[[float], str], colours: Mapping[str, int]) -> Markup:
-    """One bar for each part, on a common scale.
-
-    Args:
-        parts: what is compared; the remark of each decides its colour.
-        unit: text of an amount.
-        colours: colour of each remark.
-    """
+def bars(parts: Sequence[Bar], unit: Callable[[float], str]) -> Markup:
+    """One bar for each part, on a common scale."""
     longest = max((p.amount for p in parts), default=0.0)
     if not longest > 0:
         return ""
@@ -97,7 +77,7 @@ def bars(parts: Sequence[Part], unit: Callable[[float], str], colours: Mapping[s
     for index, part in enumerate(parts):
         y = index * _ROW
         width = part.amount / longest * (_WIDTH - _NAME_WIDTH - 110)
-        colour = colours.get(part.remark, 0) % COLOURS
+        colour = part.colour % COLOURS
         drawn.append(
             f'<text x="0" y="{y + 17}">{escaped(_fitted(part.name))}</text>'
             f'<rect class="c{colour}" x="{_NAME_WIDTH}" y="{y + 4}" width="{max(width, 1):.1f}" '

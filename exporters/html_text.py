@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 from ir.texts import visible
+from report.tables import Lines, Table
 
 Markup = str
 """Text that is markup already."""
@@ -20,29 +21,41 @@ def escaped(text: object) -> Markup:
     return html.escape(visible(str(text)), quote=True)
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[Markup]], right: Sequence[int] = ()
-) -> Markup:
-    """A table of cells that are markup already.
+def table(made: Table, last: Sequence[Markup] | None = None, keys: int = 0) -> Markup:
+    """A table; nothing where it has no rows.
 
     Args:
-        columns: headings, as text.
-        rows: cells, as markup.
-        right: columns with numbers.
+        made: its values.
+        last: the last cell of each row as markup, in place of the table's own.
+        keys: rows that begin with the colour that a plot gives them.
     """
+    right = [not unit.is_text for _, unit in made.columns]
 
     def cells(tag: str, values: Iterable[Markup]) -> str:
         return "".join(
-            f'<{tag} class="number">{v}</{tag}>' if i in right else f"<{tag}>{v}</{tag}>"
-            for i, v in enumerate(values)
+            f'<{tag} class="number">{v}</{tag}>' if number else f"<{tag}>{v}</{tag}>"
+            for v, number in zip(values, right, strict=True)
         )
 
-    head = cells("th", (escaped(c) for c in columns))
+    rows = [list(map(escaped, row)) for row in made.texts]
+    if last is not None:
+        rows = [[*row[:-1], own] for row, own in zip(rows, last, strict=True)]
+    for number, row in enumerate(rows[:keys]):
+        row[0] = f'<span class="key c{number % 10}"></span>{row[0]}'
+    if made.total is not None:
+        rows[made.total] = [f"<b>{cell}</b>" for cell in rows[made.total]]
+    head = cells("th", (escaped(heading) for heading, _ in made.columns))
     body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return (
+    drawn = (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
+    return (drawn if rows else "") + "".join(map(paragraph, made.after))
+
+
+def lines(told: Lines) -> Markup:
+    """Each sentence as a paragraph."""
+    return "\n".join(map(paragraph, told.lines))
 
 
 def section(title: str, *parts: Markup) -> Markup:
@@ -51,9 +64,21 @@ def section(title: str, *parts: Markup) -> Markup:
     return f"<section><h2>{escaped(title)}</h2>\n{body}\n</section>\n" if body else ""
 
 
-def paragraph(text: str, kind: str = "") -> Markup:
+def paragraph(text: str) -> Markup:
     """A paragraph of text."""
-    return f'<p class="{kind}">{escaped(text)}</p>' if kind else f"<p>{escaped(text)}</p>"
+    return f"<p>{escaped(text)}</p>"
+
+
+def page(title: str, body: Markup) -> str:
+    """A whole page that loads nothing."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escaped(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+        f"<body>\n{body}</body>\n</html>\n"
+    )
 
 
 STYLE = """\

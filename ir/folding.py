@@ -1,10 +1,9 @@
-"""Equal things brought together: numbers in names folded, operators and parameters in groups."""
+"""Equal things told once: numbers in names folded, axes in short."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from ir.plan_stages import tier_names
 
 if TYPE_CHECKING:
-    from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
+    from ir.plan import NamedLayout, Plan
 
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
@@ -24,11 +23,6 @@ def folded(name: str) -> str:
     ('model.layers.*.mlp.up_proj', 'layer1.*.conv1', 'node_linear_*')
     """
     return _NUMBER.sub("*", name)
-
-
-def _shown(names: Sequence[str]) -> str:
-    """The name of a group: folded if the names differ."""
-    return names[0] if len(set(names)) == 1 else folded(names[0])
 
 
 def common_scope(names: Iterable[str]) -> str:
@@ -97,77 +91,3 @@ class Axes:
             else:
                 out.append((text, 1))
         return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in out)
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorGroup:
-    """Operators of one label at one place of the model, split alike."""
-
-    label: str
-    where: str
-    count: int
-    compute_s: float
-    example: PlannedOperator
-
-
-def operator_groups(operators: Sequence[PlannedOperator]) -> list[OperatorGroup]:
-    """Groups of equal operators, the heaviest first."""
-    members: dict[Hashable, list[PlannedOperator]] = {}
-    for op in operators:
-        key = (op.label, folded(op.scope or op.name), op.inputs, op.outputs)
-        members.setdefault(key, []).append(op)
-    prefix = common_scope(op.scope for op in operators)
-    groups = [
-        OperatorGroup(
-            ops[0].label,
-            _shown([op.scope or op.name for op in ops]).removeprefix(prefix),
-            len(ops),
-            sum(op.compute_s for op in ops),
-            ops[0],
-        )
-        for ops in members.values()
-    ]
-    return sorted(groups, key=lambda g: -g.compute_s)
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterGroup:
-    """Parameters of one name pattern, stored and used alike."""
-
-    where: str
-    count: int
-    elements: int
-    example: PlannedTensor
-
-
-def parameter_groups(plan: Plan) -> list[ParameterGroup]:
-    """Groups of equal parameters, the largest first."""
-    members: dict[Hashable, list[PlannedTensor]] = {}
-    for tensor in plan.parameters:
-        key = (folded(tensor.name), tensor.dims, tensor.dtype, tensor.layout, tensor.used)
-        members.setdefault(key, []).append(tensor)
-    scopes = [op.scope for op in plan.operators]
-    prefix = common_scope([*scopes, *(t.name for t in plan.parameters)])
-    groups = [
-        ParameterGroup(
-            _shown([t.name for t in tensors]).removeprefix(prefix),
-            len(tensors),
-            len(tensors) * math.prod(tensors[0].dims),
-            tensors[0],
-        )
-        for tensors in members.values()
-    ]
-    return sorted(groups, key=lambda g: -g.elements)
-
-
-def recomputed_groups(plan: Plan) -> list[tuple[str, int]]:
-    """What the backward pass computes again: operator and place, and how many tensors."""
-    makers = plan.graph.producers()
-    prefix = common_scope(op.scope for op in plan.graph.ops)
-    counts: dict[str, int] = {}
-    for name in plan.recomputed:
-        maker = makers.get(name)
-        where = folded(maker.scope or maker.name).removeprefix(prefix) if maker else folded(name)
-        text = f"{maker.label if maker else 'tensor'} at {where}"
-        counts[text] = counts.get(text, 0) + 1
-    return sorted(counts.items(), key=lambda kv: (-kv[1], kv[0]))

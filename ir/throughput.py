@@ -11,7 +11,9 @@ Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ir.dtypes import short_name
 from ir.graph import OpGraph
@@ -20,7 +22,7 @@ from ir.ops import Engine, OpView, lookup
 from ir.plan import Plan
 from topology.cluster import Cluster
 
-__all__ = ["RATE_NAMES", "Load", "Rates", "load_of", "rates_of", "tokens_of"]
+__all__ = ["RATE_NAMES", "Load", "Rates", "load_of", "rate_words", "rates_of", "tokens_of"]
 
 _COUNTED = frozenset({Engine.MATRIX, Engine.CONVOLUTION, Engine.ATTENTION})
 RATE_NAMES = (
@@ -86,16 +88,7 @@ class Rates:
     @property
     def words(self) -> tuple[str, ...]:
         """What is known, a phrase each, such as `MFU 57.4 % of 989 TFLOP/s bf16`."""
-        rates = (
-            (self.samples_per_s if self.load.samples else None, "samples/s"),
-            (self.tokens_per_s, "tokens/s"),
-            (self.tokens_per_s_per_device if self.load.devices > 1 else None,
-             "tokens/s per device"),
-        )  # fmt: skip
-        found = [f"{_amount(value)} {unit}" for value, unit in rates if value is not None]
-        if self.utilisation > 0:
-            found.append(f"MFU {100 * self.utilisation:.1f} % of {self.load.peak_text}")
-        return tuple(found)
+        return rate_words(self.record(), self.load.devices)
 
     def record(self) -> dict[str, object]:
         """The same as values of JSON; None where something is not known."""
@@ -105,6 +98,19 @@ class Rates:
             load.flops, self.utilisation, load.peak_flops, load.precision,
         )  # fmt: skip
         return dict(zip(RATE_NAMES, values, strict=True))
+
+
+def rate_words(record: Mapping[str, Any], devices: int) -> tuple[str, ...]:
+    """What JSON says of a speed, a phrase for each value that is known."""
+    names = (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s")) + (
+        (("tokens_per_s_per_device", "tokens/s per device"),) if devices > 1 else ()
+    )
+    found = [f"{_amount(record[name])} {unit}" for name, unit in names if record[name]]
+    used = record["model_flops_utilisation"]
+    if used > 0:
+        peak = f"{_amount(record['peak_flops'] / 1e12)} TFLOP/s {record['precision']}".rstrip()
+        found.append(f"MFU {100 * used:.1f} % of {peak}")
+    return tuple(found)
 
 
 def _amount(value: float) -> str:

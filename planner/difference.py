@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ir.folding import Axes, common_scope, folded
@@ -11,68 +10,10 @@ from ir.normalise import main_dtype
 from ir.plan import Pipeline, Plan, PlannedOperator, PlannedTensor
 from ir.plan_degrees import degrees_of
 from ir.plan_stages import mesh_text
+from report.comparison import Amount, Change, Difference, Fact
+from report.operators import rest_and_use
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that two plans say differently."""
-
-    name: str
-    first: str
-    second: str
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A time or a memory in both plans; 0 where a plan lacks the cause."""
-
-    name: str
-    first: float
-    second: float
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Operators or parameters of one pattern that lie differently in the same way."""
-
-    name: str
-    count: int
-    compute_s: float
-    """Of the operators in the first plan; 0 for parameters."""
-    first: str
-    second: str
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Two plans compared."""
-
-    facts: tuple[Fact, ...]
-    """Only what differs."""
-    step_time_s: Amount
-    time_by_cause: tuple[Amount, ...]
-    peak_memory_bytes: Amount
-    memory_by_cause: tuple[Amount, ...]
-    operators: tuple[Change, ...]
-    """The heaviest first."""
-    parameters: tuple[Change, ...]
-    only_first: int
-    """Operators and parameters that the second plan lacks."""
-    only_second: int
-    shared: int
-    """Operators and parameters that both have."""
-
-    @property
-    def is_empty(self) -> bool:
-        whole = (self.step_time_s, self.peak_memory_bytes)
-        amounts = (*whole, *self.time_by_cause, *self.memory_by_cause)
-        changed = self.facts or self.operators or self.parameters
-        return not (
-            changed or self.only_first or self.only_second
-            or any(a.first != a.second for a in amounts)
-        )  # fmt: skip
 
 
 def difference(first: Plan, second: Plan) -> Difference:
@@ -173,16 +114,10 @@ def _parameter_changes(
     axes = Axes.of(first), Axes.of(second)
     changes = []
     for a, b in pairs:
-        before, after = _rest_and_use(a, axes[0]), _rest_and_use(b, axes[1])
+        before, after = rest_and_use(a, axes[0]), rest_and_use(b, axes[1])
         if before != after:
             changes.append(Change(folded(a.name).removeprefix(prefix), 1, 0.0, before, after))
     return _folded(changes)
-
-
-def _rest_and_use(tensor: PlannedTensor, axes: Axes) -> str:
-    rest = axes.layout(tensor.layout)
-    used = "not read" if tensor.used is None else axes.layout(tensor.used)
-    return rest if used == rest else f"{rest} -> {used}"
 
 
 def _folded(changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -2,11 +2,15 @@
 
 from planner.explain.breakpoints import Breakpoint, Range, Sensitivity
 from planner.explain.causes import Obstacle, ObstacleKind, why_candidate
-from planner.explain.difference_by_cause import CauseDelta, WhyNot
 from planner.explain.infeasible import Blame, Fix, Infeasibility, why_infeasible
 from planner.explain.questions import why, why_tensor
-from planner.explain.records import (
+from planner.explain.restricted_problem import Hold
+from planner.explain.sensitivity import sensitivity
+from planner.explain.summary import summary
+from planner.explain.why_not import why_not, why_not_search
+from report.explanation import (
     Candidate,
+    CauseDelta,
     CostPart,
     FasterLink,
     InStage,
@@ -19,11 +23,8 @@ from planner.explain.records import (
     Reason,
     Rival,
     StageStatus,
+    WhyNot,
 )
-from planner.explain.restricted_problem import Hold
-from planner.explain.sensitivity import sensitivity
-from planner.explain.summary import summary
-from planner.explain.why_not import why_not, why_not_search
 
 __all__ = [
     "Blame",

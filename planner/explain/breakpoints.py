@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.explain.records import Record
+from report.explanation import Record
 
 BISECTIONS = 6
 """The place of a change is found to a 64th of a doubling, about 1 %."""

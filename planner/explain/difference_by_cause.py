@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ir.causes import cause_text
 from ir.plan import Plan
 from ir.plan_enums import Cause
 from ir.plan_stages import has_equal_stages
 from planner.candidates.operators import splits_in
-from planner.explain.records import Record
+from report.explanation import CauseDelta, WhyNot
 from topology.units import format_seconds
 
 MOST_CHANGES = 20
@@ -20,60 +19,6 @@ MOST_CHANGES = 20
 FASTER = "it is faster: the search for the plan ended too early"
 
 COMPUTE = (Cause.COMPUTE_FORWARD, Cause.COMPUTE_BACKWARD, Cause.UPDATE, Cause.RECOMPUTE)
-
-
-@dataclass(frozen=True, slots=True)
-class CauseDelta(Record):
-    """One cause of time, or of memory, in both plans."""
-
-    group: str
-    """`compute`, `collective`, `bubble` or `memory`."""
-    cause: str
-    """As the plans have it: `compute forward`, `all_reduce in card`, `activations`."""
-    collective: str
-    """Kind of the collective; empty for others."""
-    tier: str
-    """Outermost tier that the collective crosses; empty for others."""
-    before: float
-    """Seconds of a step, or bytes per device, in the plan."""
-    after: float
-    """The same with the restriction."""
-    delta: float
-    """`after` less `before`."""
-
-
-@dataclass(frozen=True, slots=True)
-class WhyNot(Record):
-    """A plan beside the best one under a restriction."""
-
-    asked: str
-    """The restriction, such as `tp=8,dp=2`."""
-    verdict: str
-    """`slower`, `faster`, `equal`, `does not fit` or `impossible`."""
-    text: str
-    """The same as a sentence."""
-    step_time_s: float
-    """Of the plan."""
-    restricted_s: float | None
-    """Of the best plan under the restriction; None where there is none."""
-    delta_s: float | None
-    """Seconds that it takes more."""
-    bound_s: float | None
-    """No plan under the restriction takes less."""
-    time: tuple[CauseDelta, ...]
-    """The difference by cause, the largest first; sums to `delta_s`."""
-    memory: tuple[CauseDelta, ...]
-    """The difference of the peaks by cause, the largest first."""
-    peak_memory_bytes: float
-    restricted_peak_bytes: float | None
-    """Where nothing fits, the least that was found."""
-    memory_limit_bytes: float
-    changed: int
-    """Operators that are split otherwise."""
-    changes: tuple[str, ...]
-    """The first of them."""
-    notes: tuple[str, ...]
-    """What the restricted search assumed."""
 
 
 def difference_of(plan: Plan, other: Plan, asked: str) -> WhyNot:

@@ -18,12 +18,12 @@ from ir.plan import Estimate
 from planner.candidates.dialects import TARGETS, Dialect
 from planner.constraints.degrees import degrees_text
 from planner.constraints.pins import pin_text
-from planner.explain.records import Record
 from planner.explain.trials import Trials
 from planner.pipeline.feasibility_probe import FeasibilityProbe
 from planner.pipeline.infeasibility import next_job_size
 from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
 from planner.requests.errors import UserError
+from report.explanation import Record
 from topology.cluster import Cluster
 from topology.errors import TopologyError
 from topology.units import format_bytes

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.explain.causes import Contest, ObstacleKind, causes
-from planner.explain.guided import Guide, at_prices, edge_s, local_s
+from planner.explain.guided import Guide, at_prices
 from planner.explain.plan_problem import PlanProblem
 from planner.explain.reasons import (
+    HiddenShare,
     Subject,
-    Term,
     Terms,
     by_label,
     does_not_fit,
@@ -21,14 +21,6 @@ from planner.explain.reasons import (
     missed,
     node_name,
     reason_of,
-)
-from planner.explain.records import (
-    Candidate,
-    CostPart,
-    MemoryStatus,
-    Neighbour,
-    OperatorExplanation,
-    Reason,
 )
 from planner.explain.restricted_problem import (
     Answer,
@@ -39,6 +31,14 @@ from planner.explain.restricted_problem import (
 )
 from planner.problem import FloatArray
 from planner.reduction.restriction import IndexArray
+from report.explanation import (
+    Candidate,
+    CostPart,
+    MemoryStatus,
+    Neighbour,
+    OperatorExplanation,
+    Reason,
+)
 
 RIVALS = 3
 """Next best candidates that are shown."""
@@ -209,7 +209,7 @@ class _Explaining:
         moved = self._moved(shown.candidate)
         plan_s = case.plan_answer.cost_s
         answer = shown.answer if shown.answer is not None and shown.answer.fits else None
-        local = local_s(problem, moved, self.number, shown.candidate)
+        parts = parts_of(case, self.number, moved)
         inputs, outputs = self.subject.layouts(shown.candidate)
         cuts = self.subject.cuts(shown.candidate)
         return Candidate(
@@ -217,8 +217,8 @@ class _Explaining:
             inputs=inputs,
             outputs=outputs,
             is_chosen=shown.candidate == self.planned,
-            local_s=local,
-            parts=self._parts(moved),
+            local_s=math.fsum(part.time_s for part in parts),
+            parts=parts,
             fixed_delta_s=problem.cost_s(moved) - plan_s,
             delta_s=None if answer is None else answer.cost_s - plan_s,
             step_time_s=None if answer is None else case.step_s(answer.cost_s),
@@ -229,19 +229,6 @@ class _Explaining:
             also_changed=() if answer is None else self._changed(answer.choice),
             reasons=reasons,
         )
-
-    def _parts(self, choice: Sequence[int]) -> tuple[CostPart, ...]:
-        terms = Terms(self.case.lowered).near(choice, self.number)
-        parts = [self._part(term) for term in terms]
-        return tuple(sorted(parts, key=lambda part: -part.time_s))
-
-    def _part(self, term: Term) -> CostPart:
-        tensor = neighbour = ""
-        if term.owner is ObstacleKind.EDGE:
-            edge = self.case.lowered.edges[term.index]
-            other = edge.target if edge.source == self.number else edge.source
-            tensor, neighbour = self.case.plain(edge.tensor), node_name(self.case, other)
-        return CostPart(term.label, term.cause, tensor, neighbour, term.time_s)
 
     def _held_at_peak(self, choice: Sequence[int]) -> float:
         problem = self.case.posed.problem
@@ -261,16 +248,32 @@ class _Explaining:
         return (*out[:MOST_CHANGED], *rest)
 
     def _neighbours(self, candidates: Sequence[int]) -> tuple[Neighbour, ...]:
-        found = [self._neighbour(index, other, candidates) for index, other in self.subject.edges()]
+        terms = Terms(self.case.lowered)
+        hidden = [terms.hidden_share(self._moved(candidate)) for candidate in candidates]
+        ways = list(zip(candidates, hidden, strict=True))
+        found = [self._neighbour(index, other, ways) for index, other in self.subject.edges()]
         return tuple(sorted(found, key=lambda n: -n.time_s))
 
-    def _neighbour(self, index: int, other: int, candidates: Sequence[int]) -> Neighbour:
-        case, problem = self.case, self.case.posed.problem
-        edge = case.lowered.edges[index]
-        matrix = problem.edge_tables[problem.edge_table_of[index]].time_s
-        ours_first = edge.source == self.number
-        at = case.choice[other]
+    def _neighbour(
+        self, index: int, other: int, ways: Sequence[tuple[int, HiddenShare]]
+    ) -> Neighbour:
+        """What an edge costs with each candidate, given what hides beside it.
+
+        Where messages of the edge hide, all candidates are weighed as if so much of each kind hid.
+        """
+        case, terms = self.case, Terms(self.case.lowered)
+        edge, planned = case.lowered.edges[index], list(case.choice)
+        matrix = case.posed.problem.edge_tables[case.posed.problem.edge_table_of[index]].time_s
+        ours_first, at = edge.source == self.number, case.choice[other]
+
+        def exposed(candidate: int, hidden: HiddenShare) -> float:
+            planned[self.number] = candidate
+            return math.fsum(term.exposed_s for term in terms.of_edge(index, planned, hidden))
+
         costs = matrix[:, at] if ours_first else matrix[at, :]
+        told = tuple(exposed(*way) for way in ways)
+        if told[0] < costs[self.planned]:
+            costs = np.array([exposed(c, ways[0][1]) for c in range(len(costs))])
         table = edge.target_layouts if ours_first else edge.source_layouts
         state = table.states[table.of[case.lowered.nodes[other].row(at)]]
         best = self._least(costs)
@@ -279,8 +282,8 @@ class _Explaining:
             kind=case.lowered.nodes[other].kind.value,
             tensor=case.plain(edge.tensor),
             layout=Subject(case, other).layout_text(state.forward),
-            time_s=edge_s(problem, index, case.choice),
-            costs_s=tuple(float(costs[c]) for c in candidates),
+            time_s=told[0],
+            costs_s=told,
             wants=self.subject.cuts_text(best),
             least_s=float(costs[best]),
         )
@@ -290,6 +293,20 @@ class _Explaining:
         if costs[self.planned] <= costs.min():
             return self.planned
         return int(costs.argmin())
+
+
+def parts_of(case: PlanProblem, number: int, choice: Sequence[int]) -> tuple[CostPart, ...]:
+    """What a node and the edges at it take under a choice, what takes most first."""
+    found = []
+    for term in Terms(case.lowered).near(choice, number):
+        tensor = neighbour = ""
+        if term.owner is ObstacleKind.EDGE:
+            edge = case.lowered.edges[term.index]
+            other = edge.target if edge.source == number else edge.source
+            tensor, neighbour = case.plain(edge.tensor), node_name(case, other)
+        shown = term.label, term.cause, tensor, neighbour, term.exposed_s, term.hidden_s
+        found.append(CostPart(*shown))
+    return tuple(sorted(found, key=lambda part: (-part.time_s, -part.hidden_s)))
 
 
 def delta_by_cause(case: PlanProblem, choice: Sequence[int]) -> Mapping[str, float]:

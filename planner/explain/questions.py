@@ -12,13 +12,13 @@ from planner.explain.infeasible import Infeasibility, why_infeasible
 from planner.explain.operator import RIVALS, explained
 from planner.explain.plan_problem import PlanProblem, problem_of
 from planner.explain.reasons import Subject
-from planner.explain.records import InStage, OperatorExplanation
 from planner.request import Cuts, InfeasibleError, RequestError
 from planner.requests.machines import machine
 from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import Question
 from planner.requests.sources import Document
 from planner.search import Report
+from report.explanation import InStage, OperatorExplanation
 from topology.cluster import Cluster
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,19 +14,21 @@ from costmodel.collectives import CollectiveModel
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import Role
 from ir.layout import Layout
+from ir.plan import PlannedCollective
 from ir.plan_enums import Cause
 from planner.candidates.layout_tables import LayoutTable
 from planner.constraints.pins import cuts_text
-from planner.explain.causes import EQUAL, Obstacle, ObstacleKind, term_s
+from planner.explain.causes import EQUAL, Obstacle, ObstacleKind
 from planner.explain.difference_by_cause import FASTER
 from planner.explain.plan_problem import PlanProblem
-from planner.explain.records import Reason
 from planner.explain.restricted_problem import Answer
 from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.lowering.parameters import host_bytes, host_s
+from planner.pipeline.mesh_collectives import MeshCollectives
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.reduction.restriction import IndexArray
 from planner.request import Cuts
+from report.explanation import Reason
 from topology.units import format_bytes, format_seconds
 
 ROUNDING = 1e-12
@@ -49,16 +52,34 @@ class Term:
     """For a collective: `forward`, `activation gradient`, `parameter gather`, `gradient sync` or
     `inside operators`."""
     time_s: float
+    """Whether computation hides it or not."""
+    hidden_s: float = 0.0
 
     @property
     def label(self) -> str:
         """As `time_by_cause` of a plan has it."""
         return f"{self.what} in {self.tier}" if self.tier else self.what
 
+    @property
+    def exposed_s(self) -> float:
+        """Seconds that a step is longer for it."""
+        return self.time_s - self.hidden_s
+
+
+HiddenShare: TypeAlias = Callable[[PlannedCollective], float]
+"""Of the time of a message, what computation hides."""
+
+
+def in_turn(_: PlannedCollective) -> float:
+    """Nothing hides."""
+    return 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Splits the costs of a lowered problem; parts sum to its tables' entries."""
+    """Splits the costs of a lowered problem: the parts of a choice sum to its time with overlap,
+    those of an entry of a table, in turn, to the entry.
+    """
 
     lowered: Lowered
 
@@ -73,28 +94,42 @@ class Terms:
         return liveness.block_of(liveness.position[name]) is not None
 
     @cached_property
+    def _messages(self) -> MeshCollectives:
+        return MeshCollectives(self.lowered, ())
+
+    @cached_property
     def _model(self) -> CollectiveModel:
         return CollectiveModel(self.lowered.setting.cluster, self.lowered.setting.mesh)
 
+    def hidden_share(self, choice: Sequence[int]) -> HiddenShare:
+        """What hides beside the computation of a choice."""
+        return PlanBuilder(self.lowered, tuple(choice)).hidden_share(self._micro_batches)
+
     def of_choice(self, choice: Sequence[int]) -> list[Term]:
         """All parts of what a choice costs."""
-        out: list[Term] = []
+        hidden, out = self.hidden_share(choice), list[Term]()
         for index, candidate in enumerate(choice):
             out += self.of_node(index, candidate)
-        for index, edge in enumerate(self.lowered.edges):
-            out += self.of_edge(index, choice[edge.source], choice[edge.target])
+        for index in range(len(self.lowered.edges)):
+            out += self.of_edge(index, choice, hidden)
         return out
+
+    def of_owner(self, owner: ObstacleKind, index: int, choice: Sequence[int]) -> list[Term]:
+        """The parts of one node or edge under a choice."""
+        if owner is ObstacleKind.NODE:
+            return [*self.of_node(index, choice[index])]
+        return [*self.of_edge(index, choice, self.hidden_share(choice))]
 
     def near(self, choice: Sequence[int], node: int) -> list[Term]:
         """The parts that a node and its edges have."""
-        out = [*self.of_node(node, choice[node])]
+        hidden, out = self.hidden_share(choice), [*self.of_node(node, choice[node])]
         for index, edge in enumerate(self.lowered.edges):
             if node in {edge.source, edge.target}:
-                out += self.of_edge(index, choice[edge.source], choice[edge.target])
+                out += self.of_edge(index, choice, hidden)
         return out
 
     def of_node(self, index: int, candidate: int) -> Iterator[Term]:
-        """Parts of a node's own cost."""
+        """Parts of a node's own cost, of which nothing hides."""
         problem, node = self.lowered.problem, self.lowered.nodes[index]
         total = float(problem.node_tables[problem.node_table_of[index]].time_s[candidate])
         if node.candidates is None:
@@ -134,21 +169,23 @@ class Terms:
         what = Cause.RECOMPUTE if node.kind is NodeKind.TENSOR else Cause.UPDATE
         yield from self._rest(ObstacleKind.NODE, index, what, total - host, total)
 
-    def of_edge(self, index: int, source: int, target: int) -> Iterator[Term]:
+    def of_edge(
+        self, index: int, choice: Sequence[int], hidden: HiddenShare = in_turn
+    ) -> Iterator[Term]:
         """Parts of an edge's cost: the collectives behind it."""
         problem, edge = self.lowered.problem, self.lowered.edges[index]
-        total = float(problem.edge_tables[problem.edge_table_of[index]].time_s[source, target])
+        ends = choice[edge.source], choice[edge.target]
+        total = float(problem.edge_tables[problem.edge_table_of[index]].time_s[ends])
         if total >= UNREACHABLE_S:
             yield Term(ObstacleKind.EDGE, index, "cannot be reached", "", "", total)
             return
         left = total
-        for move in self.lowered.transfers(self.lowered.flow(edge, source, target)):
-            step = move.step
-            if step.kind is not None and step.time_s:
-                tier = self._model.tier_of(tuple(sorted(step.axes)))
-                spent_s = step.time_s * (1 if move.once else self._micro_batches)
-                left -= spent_s
-                yield Term(ObstacleKind.EDGE, index, step.kind.value, tier, move.cause, spent_s)
+        for item in self._messages.along(edge, *ends):
+            if item.time_s:
+                left -= item.time_s
+                hidden_s = hidden(item) * item.time_s
+                parts = item.kind, item.tier, item.cause, item.time_s, hidden_s
+                yield Term(ObstacleKind.EDGE, index, *parts)
         yield from self._rest(ObstacleKind.EDGE, index, "other", left, total)
 
     @staticmethod
@@ -160,10 +197,10 @@ class Terms:
 
 
 def by_label(terms: Iterable[Term]) -> dict[str, float]:
-    """Seconds by cause, as `time_by_cause` of a plan has them."""
+    """Exposed seconds by cause, as `time_by_cause` of a plan has them."""
     out: dict[str, list[float]] = {}
     for term in terms:
-        out.setdefault(term.label, []).append(term.time_s)
+        out.setdefault(term.label, []).append(term.exposed_s)
     return {label: math.fsum(times) for label, times in out.items()}
 
 
@@ -235,14 +272,14 @@ def _text(
     if cause.kind is ObstacleKind.MEMORY:
         limit = format_bytes(case.posed.limit_bytes)
         return f"the memory of {limit} per device: {_then(cause)} without the limit"
-    term = (cause.kind, cause.index)
-    problem = case.posed.problem
-    before = term_s(problem, term, case.choice)
-    worst = max(alternatives, key=lambda own: term_s(problem, term, own), default=case.choice)
-    after, noun = term_s(problem, term, worst), _noun(case, cause, worst)
-    if after <= before:
+    terms = Terms(case.lowered)
+    ways = [terms.of_owner(cause.kind, cause.index, own) for own in (case.choice, *alternatives)]
+    times = [math.fsum(term.exposed_s for term in own) for own in ways]
+    worst = max(range(len(ways)), key=times.__getitem__)
+    noun = _noun(cause, name, ways[worst])
+    if times[worst] <= times[0]:
         return f"{noun} costs other ways to arrange it more than the plan: {_then(cause)} otherwise"
-    return f"{noun} takes {format_seconds(after)}, in the plan {format_seconds(before)}"
+    return f"{noun} takes {format_seconds(times[worst])}, in the plan {format_seconds(times[0])}"
 
 
 def _then(cause: Obstacle) -> str:
@@ -257,20 +294,12 @@ def _then(cause: Obstacle) -> str:
     return f"{about}{format_seconds(cause.share_s)} of the difference would go"
 
 
-def _noun(case: PlanProblem, cause: Obstacle, choice: Sequence[int]) -> str:
+def _noun(cause: Obstacle, name: str, parts: Sequence[Term]) -> str:
     """What a node does or an edge moves, with the largest parts of it."""
-    terms = Terms(case.lowered)
-    if cause.kind is ObstacleKind.NODE:
-        parts = [*terms.of_node(cause.index, choice[cause.index])]
-        return f"the work of {_name(case, cause)} ({_parts(parts)})"
-    edge = case.lowered.edges[cause.index]
-    parts = [*terms.of_edge(cause.index, choice[edge.source], choice[edge.target])]
-    return f"moving {_name(case, cause)} ({_parts(parts)})"
-
-
-def _parts(parts: Sequence[Term]) -> str:
     found = sorted(by_label(parts).items(), key=lambda kv: -kv[1])
-    return ", ".join(label for label, _ in found[:2]) or "nothing"
+    told = ", ".join(label for label, _ in found[:2]) or "nothing"
+    what = "the work of" if cause.kind is ObstacleKind.NODE else "moving"
+    return f"{what} {name} ({told})"
 
 
 Shown = tuple[tuple[str, ...], tuple[str, ...]]

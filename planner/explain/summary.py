@@ -12,7 +12,7 @@ import numpy as np
 from ir.folding import folded
 from ir.graph import Role
 from ir.plan import Baseline, Pipeline, Plan, PlannedOperator
-from ir.plan_enums import Cause, MemoryCause
+from ir.plan_enums import Cause
 from ir.plan_stages import once_in_step, overlap_text, part_times, send_times, stage_plan
 from planner.candidates.operators import splits_in
 from planner.constraints.pins import cuts_text
@@ -20,7 +20,11 @@ from planner.explain.causes import EQUAL, Contest, causes
 from planner.explain.operator import delta_by_cause, guided, memory_status
 from planner.explain.plan_problem import PlanProblem, problem_of, step_s
 from planner.explain.reasons import Subject, does_not_fit, is_missed, missed, node_name, reason_of
-from planner.explain.records import (
+from planner.explain.restricted_problem import Answer, memory_prices
+from planner.lowering.held import held_of
+from planner.repricing.other_machine import repriced
+from planner.request import Cuts
+from report.explanation import (
     FasterLink,
     MemoryHolder,
     MemoryStatus,
@@ -29,9 +33,7 @@ from planner.explain.records import (
     Rival,
     StageStatus,
 )
-from planner.explain.restricted_problem import Answer, memory_prices
-from planner.repricing.other_machine import repriced
-from planner.request import Cuts
+from report.operators import OperatorFacts, operator_facts
 from topology.cluster import Cluster, Tier
 from topology.units import format_bytes, format_seconds
 
@@ -110,12 +112,9 @@ class _Whole:
         return most % self.pipeline.parts
 
     @cached_property
-    def _moving_s(self) -> dict[str, float]:
-        """Seconds of communication for each operator."""
-        found: dict[str, float] = {}
-        for item in self.plan.collectives:
-            found[item.operator] = found.get(item.operator, 0.0) + item.exposed_s
-        return found
+    def _facts(self) -> dict[str, OperatorFacts]:
+        """What each operator takes."""
+        return {facts.planned.name: facts for facts in operator_facts(self.plan)}
 
     @cached_property
     def _splits(self) -> Mapping[str, Cuts]:
@@ -135,23 +134,25 @@ class _Whole:
         self, operators: Sequence[PlannedOperator], most: int, stage: int | None = None
     ) -> tuple[OperatorCost, ...]:
         """The dearest of some operators, those of one pattern of names with equal cuts together."""
-        groups: dict[tuple[object, ...], list[PlannedOperator]] = {}
+        groups: dict[tuple[object, ...], list[OperatorFacts]] = {}
         for op in operators:
             key = (folded(op.scope or op.name), op.label, self._splits[op.name])
-            groups.setdefault(key, []).append(op)
-        costs = [
-            OperatorCost(
-                name=str(key[0]),
-                label=own[0].label,
-                example=own[0].name,
-                count=len(own),
-                compute_s=math.fsum(op.compute_s + op.recompute_s for op in own),
-                communication_s=math.fsum(self._moving_s.get(op.name, 0.0) for op in own),
-                cuts=cuts_text(self._splits[own[0].name]),
-                stage=stage,
+            groups.setdefault(key, []).append(self._facts[op.name])
+        costs = []
+        for (name, *_), own in groups.items():
+            first = own[0].planned
+            costs.append(
+                OperatorCost(
+                    name=str(name),
+                    label=first.label,
+                    example=first.name,
+                    count=len(own),
+                    compute_s=math.fsum(facts.compute_s for facts in own),
+                    communication_s=math.fsum(facts.communication_s for facts in own),
+                    cuts=cuts_text(self._splits[first.name]),
+                    stage=stage,
+                )
             )
-            for key, own in groups.items()
-        ]
         return tuple(sorted(costs, key=lambda c: (-c.time_s, c.example))[:most])
 
     def status(self, number: int) -> StageStatus:
@@ -211,24 +212,13 @@ def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
 
 def _holders(case: PlanProblem) -> tuple[MemoryHolder, ...]:
     """Who holds the memory at the plan's peak, by cause."""
-    problem, choice = case.posed.problem, case.choice
-    profile = problem.memory_profile(choice)
+    profile = case.posed.problem.memory_profile(case.choice)
     peak = int(profile.argmax()) if len(profile) else 0
     held: dict[str, list[tuple[float, str]]] = {}
-    for number, node in enumerate(case.lowered.nodes):
-        table = problem.node_tables[problem.node_table_of[number]]
-        for vector, (start, end), cause in zip(
-            table.memory_bytes, problem.node_intervals[number], node.memory_causes, strict=True
-        ):
-            if start <= peak < end:
-                nbytes = float(vector[choice[number]])
-                held.setdefault(cause, []).append((nbytes, node_name(case, number)))
-    for index, edge in enumerate(case.lowered.edges):
-        matrices = problem.edge_tables[problem.edge_table_of[index]].memory_bytes
-        for matrix, (start, end) in zip(matrices, problem.edge_intervals[index], strict=True):
-            if start <= peak < end:
-                nbytes = float(matrix[choice[edge.source], choice[edge.target]])
-                held.setdefault(MemoryCause.GATHERED_COPIES, []).append((nbytes, edge.tensor))
+    for item in held_of(case.lowered, case.choice):
+        if item.start <= peak < item.end:
+            name = item.tensor or node_name(case, item.holder)
+            held.setdefault(item.cause, []).append((item.nbytes, name))
     out = [
         MemoryHolder(cause, math.fsum(n for n, _ in own), max(own)[1], max(own)[0])
         for cause, own in held.items()

@@ -13,8 +13,6 @@ from planner.constraints.pinning import kept_candidates
 from planner.constraints.pins import pins_of
 from planner.explain.difference_by_cause import (
     MOST_CHANGES,
-    CauseDelta,
-    WhyNot,
     deltas_of,
     difference_of,
     sentence_of,
@@ -32,6 +30,7 @@ from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.requests.option_texts import pins as hard_pins
 from planner.requests.search_request import split_pins, with_restriction
 from planner.search import search
+from report.explanation import CauseDelta, WhyNot
 from topology.cluster import Cluster
 
 Report = Callable[[str], None]

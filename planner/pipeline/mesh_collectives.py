@@ -68,17 +68,20 @@ class MeshCollectives(Group):
 
     def _on_edges(self) -> Iterator[PlannedCollective]:
         for edge in self.lowered.edges:
-            node = self.lowered.nodes[edge.target]
-            reader = node.origin.name if node.kind is NodeKind.OPERATOR else ""
-            tensor = self.lowered.liveness.origin(edge.tensor).name
-            for sent in self._sent(edge):
-                yield PlannedCollective(
-                    tensor=tensor, operator=reader, operand=edge.operand, stage=node.stage, **sent
-                )
+            yield from self.along(edge, self.choice[edge.source], self.choice[edge.target])
 
-    def _sent(self, edge: Edge) -> tuple[dict[str, Any], ...]:
-        """What is sent along an edge; edges of one kind between the same states share it."""
-        flow = self._flow(edge)
+    def along(self, edge: Edge, source: int, target: int) -> Iterator[PlannedCollective]:
+        """What is sent along an edge between two candidates of its ends."""
+        node = self.lowered.nodes[edge.target]
+        reader = node.origin.name if node.kind is NodeKind.OPERATOR else ""
+        tensor = self.lowered.liveness.origin(edge.tensor).name
+        for sent in self._sent(self.lowered.flow(edge, source, target)):
+            yield PlannedCollective(
+                tensor=tensor, operator=reader, operand=edge.operand, stage=node.stage, **sent
+            )
+
+    def _sent(self, flow: Flow) -> tuple[dict[str, Any], ...]:
+        """Its fields; edges of one kind between the same states share them."""
         if flow.key not in self._seen.sent:
             self._seen.sent[flow.key] = tuple(self._messages(flow))
         return self._seen.sent[flow.key]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.plan_overlap import StageWork, hides, host_waits, with_hidden
+from costmodel.plan_overlap import (
+    StageWindows,
+    StageWork,
+    hides,
+    host_waits,
+    windows_of,
+    with_hidden,
+)
 from ir.graph import Op, Role
 from ir.plan import (
     Estimate,
@@ -22,6 +29,7 @@ from ir.plan_enums import Cause, MemoryCause
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
 from planner.candidates.operators import FloatArray
 from planner.lowering.calibration_class import compared
+from planner.lowering.held import held_of
 from planner.lowering.lowered import Node, NodeKind
 from planner.lowering.parameters import host_bytes, host_s
 from planner.pipeline.mesh_collectives import MeshCollectives, communicators_of
@@ -39,18 +47,34 @@ class PlanBuilder(MeshCollectives):
         if self._seen.overlapped is None:
             found = MeshCollectives.collectives(self)
             if self.lowered.problem.overlap is not None:
-                software = self.lowered.setting.software
-                found = with_hidden(found, self._works(), self.micro_batches, software)
+                found = with_hidden(found, self._stages(found))
             self._seen.overlapped = found
         return self._seen.overlapped
 
-    def _works(self) -> dict[int, StageWork]:
+    def hidden_share(self, counted: int = 1) -> Callable[[PlannedCollective], float]:
+        """The share of a message that computation hides beside the choice.
+
+        Args:
+            counted: micro-batches that the numbers of the problem are of.
+        """
+        if self.lowered.problem.overlap is None:
+            return lambda _: 0.0
+        stages = self._stages(MeshCollectives.collectives(self), counted)
+        return lambda item: stages[item.stage].hidden_share(item)
+
+    def _stages(
+        self, items: Iterable[PlannedCollective], counted: int = 1
+    ) -> dict[int, StageWindows]:
+        software = self.lowered.setting.software
+        return windows_of(items, self._works(counted), self.micro_batches, software)
+
+    def _works(self, counted: int) -> dict[int, StageWork]:
         """What the stages of the mesh compute in a micro-batch, layer by layer."""
         problem, axes = self.lowered.problem, self.lowered.setting.mesh.axes
         overlap = problem.overlap
         if overlap is None:
             return {}
-        loads, tensors = problem.loads(self.choice), self.lowered.liveness.graph.tensors
+        loads, tensors = problem.loads(self.choice) / counted, self.lowered.liveness.graph.tensors
         tiers = {axis.name: axis.tier for axis in axes if axis.size > 1}
         firsts: dict[int, int] = {}
         layers: dict[int, list[int]] = {}
@@ -329,25 +353,10 @@ class PlanBuilder(MeshCollectives):
 
     def memory_by_cause(self) -> dict[str, float]:
         """Bytes at the peak, buffers of groups aside, the largest first."""
-        problem = self.lowered.problem
         profile = self._profile()
         peak = int(profile.argmax()) if len(profile) else 0
         causes: dict[str, float] = {}
-        for index, node in enumerate(self.lowered.nodes):
-            table = problem.node_tables[problem.node_table_of[index]]
-            for vector, (start, end), cause in zip(
-                table.memory_bytes, problem.node_intervals[index], node.memory_causes, strict=True
-            ):
-                if start <= peak < end:
-                    causes[cause] = causes.get(cause, 0.0) + float(vector[self.choice[index]])
-        for edge, table_index, spans in zip(
-            self.lowered.edges, problem.edge_table_of, problem.edge_intervals, strict=True
-        ):
-            for matrix, (start, end) in zip(
-                problem.edge_tables[table_index].memory_bytes, spans, strict=True
-            ):
-                if start <= peak < end:
-                    causes[MemoryCause.GATHERED_COPIES] = causes.get(
-                        MemoryCause.GATHERED_COPIES, 0.0
-                    ) + float(matrix[self.choice[edge.source], self.choice[edge.target]])
+        for item in held_of(self.lowered, self.choice):
+            if item.start <= peak < item.end:
+                causes[item.cause] = causes.get(item.cause, 0.0) + item.nbytes
         return dict(sorted(((k, v) for k, v in causes.items() if v > 0), key=lambda kv: -kv[1]))

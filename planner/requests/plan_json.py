@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ir.plan_degrees import degrees_of
-from ir.plan_stages import MeshAxes, has_equal_stages, split_text, stage_mesh, stage_size
-from ir.throughput import RATE_NAMES, rates_of
+from ir.plan_stages import MeshAxes, has_equal_stages, stage_mesh, stage_size
+from ir.throughput import RATE_NAMES
+from report.plan import PlanReport
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -25,12 +25,12 @@ def found(plan: Plan, files: Sequence[object] = (), first: Sequence[str] = ()) -
         files: what was written.
         first: notes that belong before those of the plan.
     """
-    estimate, bound = plan.estimate, plan.bound
+    report, estimate, bound = PlanReport(plan), plan.estimate, plan.bound
     return {
         "status": "ok",
-        "step_time_s": estimate.step_time_s,
-        **rates_of(plan).record(),
-        "degrees": asdict(degrees_of(plan)),
+        "step_time_s": report.step_s,
+        **report.rates.record(),
+        "degrees": asdict(report.degrees),
         "bound_s": bound.bound_s,
         "gap": bound.gap,
         "peak_memory_bytes": estimate.peak_memory_bytes,
@@ -43,21 +43,21 @@ def found(plan: Plan, files: Sequence[object] = (), first: Sequence[str] = ()) -
         "files": [str(p) for p in files],
         **({} if plan.objective is None else {"objective": asdict(plan.objective)}),
         **({} if plan.pipeline.is_single else {"pipeline": asdict(plan.pipeline)}),
-        **_split(plan),
+        **_split(report),
     }
 
 
-def _split(plan: Plan) -> dict[str, object]:
+def _split(report: PlanReport) -> dict[str, object]:
     """How a batch that does not fit as one was split; nothing where it fits."""
-    text, pipeline = split_text(plan), plan.pipeline
-    if not text:
+    pipeline = report.plan.pipeline
+    if not report.split:
         return {}
     return {
         "split": {
-            "text": text,
+            "text": report.split,
             "micro_batches": pipeline.micro_batches,
             "micro_batch": pipeline.micro_batch,
-            "whole_batch_bytes": plan.whole_batch_bytes,
+            "whole_batch_bytes": report.plan.whole_batch_bytes,
         }
     }
 

@@ -11,6 +11,7 @@ from planner.requests.errors import UserError
 from planner.requests.option_texts import one_of
 
 if TYPE_CHECKING:
+    from executors.judgement import Judgement
     from executors.placement import Array
     from executors.verdict import Output, Verdict
     from ir.plan import Plan
@@ -111,6 +112,21 @@ def verdict_record(verdict: Verdict, notes: Sequence[str]) -> dict[str, object]:
         "mismatches": [asdict(m) for m in verdict.mismatches],
         "messages": verdict.messages,
         "notes": list(notes),
+    }
+
+
+def judgement_record(judgement: Judgement, notes: Sequence[str]) -> dict[str, object]:
+    """The answer of `planner verify --executor … --json`."""
+    return {
+        "status": "verified" if judgement.passed else "not verified",
+        "judge": judgement.judge,
+        "outputs": shown_outputs(judgement.outputs),
+        "not_verified": dict(judgement.not_run),
+        "messages": [
+            asdict(c) | {"agrees": c not in judgement.differences} for c in judgement.comparisons
+        ],
+        "memory_bytes": judgement.memory_bytes,
+        "notes": [*notes, *judgement.notes],
     }
 
 

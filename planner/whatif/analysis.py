@@ -33,9 +33,9 @@ def work_of(point: Point) -> float:
 
 def rate_of(point: Point) -> float:
     """Work per second; 0 where nothing is planned."""
-    if not point.result.is_planned or point.result.best_s <= 0:
+    if not point.result.is_planned or point.result.step_s <= 0:
         return 0.0
-    return work_of(point) / point.result.best_s
+    return work_of(point) / point.result.step_s
 
 
 def planned(points: Iterable[Point]) -> list[Point]:
@@ -142,7 +142,7 @@ known. A unit of work is a token, or a sample where the model has none."""
 def objectives(point: Point, prices: Prices) -> tuple[float, ...]:
     """What a planned point takes, as `OBJECTIVES` names it; an unknown price is worst."""
     result, work = point.result, work_of(point)
-    price = bill(prices, result.chip, point.devices, result.best_s).step_price
+    price = bill(prices, result.chip, point.devices, result.step_s).step_price
     each = float("inf") if price is None else price / work
     factors = {name: point.place.factor(name) for name in FACTORS}
     more = (1 / size if name == "latency" else size for name, size in factors.items())

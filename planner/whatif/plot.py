@@ -144,7 +144,7 @@ def _factor(points: Sequence[Point], axes: Axes, changes: Sequence[Change]) -> N
             if change.exact and change.axis == name and change.place == place:
                 at = math.sqrt(float(change.before) * float(change.after))
                 axes.axvline(at, color=_style(number)["color"], linewidth=0.6, linestyle=":")
-        known = sorted((float(p.place.get(name) or 0), p.result.best_s) for p in group)
+        known = sorted((float(p.place.get(name) or 0), p.result.step_s) for p in group)
         axes.plot(
             [x for x, _ in known], [y for _, y in known], **_style(number), label=_label(place)
         )

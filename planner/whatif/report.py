@@ -56,13 +56,13 @@ def row(point: Point, prices: Prices) -> dict[str, object]:
     cells["limit_gib"] = result.limit_bytes / GIB or None
     if not result.is_planned:
         return {name: cells.get(name) for name in names}
-    costs = bill(prices, result.chip, point.devices, result.best_s)
+    costs = bill(prices, result.chip, point.devices, result.step_s)
     cells |= {
         "step_s": result.step_s,
         "simulated_s": result.simulated_s,
         "bound_s": result.bound_s,
         "gap": _finite(result.gap),
-        "samples_per_s": result.samples / result.best_s,
+        "samples_per_s": result.samples / result.step_s,
         "tokens_per_s": rate_of(point) if result.tokens else None,
         "utilisation": result.utilisation,
         "stages": result.stages,

@@ -17,7 +17,7 @@ from ir.plan import Plan
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import MemoryCause
 from ir.symbols import Symbol
-from ir.throughput import Rates, rates_of
+from ir.throughput import rates_of
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.requests.errors import UserError
 from planner.requests.machines import JobMachine
@@ -233,7 +233,7 @@ class Result:
     tokens: float = 0.0
     """Of a step; 0 where the model has none."""
     utilisation: float | None = None
-    """Model FLOPs over what the devices could do in the step, as simulated if it is."""
+    """Model FLOPs over what the devices could do in the step."""
     peak: str = ""
     """What one device could do, with the type of the products, such as `989 TFLOP/s bf16`."""
     outline: str = ""
@@ -255,11 +255,6 @@ class Result:
     @property
     def is_planned(self) -> bool:
         return self.status == OK
-
-    @property
-    def best_s(self) -> float:
-        """Of a step: as simulated if it is, else as estimated."""
-        return self.step_s if self.simulated_s is None else self.simulated_s
 
     def to_json(self) -> str:
         """One line; equal results give equal text."""
@@ -289,14 +284,14 @@ def _number(name: str, value: Any) -> Any:
     return float(value) if name.endswith(("_s", "_bytes", "gap")) and value == "inf" else value
 
 
-def planned(plan: Plan, simulated: Rates | None) -> Result:
-    """The result of a point with a plan, and with its simulation if there is one."""
+def planned(plan: Plan, simulated_s: float | None) -> Result:
+    """The result of a point with a plan, and with its simulated step if there is one."""
     estimate, pipeline = plan.estimate, plan.pipeline
-    cluster, rates = Cluster.from_dict(plan.cluster), simulated or rates_of(plan)
+    cluster, rates = Cluster.from_dict(plan.cluster), rates_of(plan)
     return Result(
         OK,
         step_s=estimate.step_time_s,
-        simulated_s=None if simulated is None else simulated.step_s,
+        simulated_s=simulated_s,
         bound_s=plan.bound.bound_s,
         gap=plan.bound.gap,
         peak_bytes=estimate.peak_memory_bytes,

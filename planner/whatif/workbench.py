@@ -25,7 +25,6 @@ from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from ir.symbols import SymbolError
-from ir.throughput import Rates
 from planner.request import InfeasibleError, RequestError
 from planner.search import PreparedModel, prepared_model, search
 from planner.whatif.tasks import Result, Task, impossible, planned, too_large
@@ -116,16 +115,15 @@ def _end(*_: object) -> None:
 
 def result_of(plan: Plan) -> Result:
     """What is known of a plan, its simulation included."""
-    return planned(plan, _simulated(plan))
+    return planned(plan, _simulated_s(plan))
 
 
-def _simulated(plan: Plan) -> Rates | None:
-    """How fast the step is event by event, where it can be simulated."""
+def _simulated_s(plan: Plan) -> float | None:
+    """The step event by event, where it can be simulated."""
     try:
-        found = simulate_plan(plan, Effects())
+        return simulate_plan(plan, Effects()).step_s
     except SimulationError:
         return None
-    return found.rates
 
 
 def packed(plan: Plan) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ir.folding import common_scope, folded
 from ir.plan import Plan
-from service.views.operator_facts import OperatorFacts
+from report.operators import OperatorFacts
 
 _NUMBERED = re.compile(r"^(.*?(?:^|[._/])\d+)(?:[./]|$)")
 """A scope down to its first number, such as `model.layers.11`."""

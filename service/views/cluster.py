@@ -9,6 +9,7 @@ from typing import Any
 from ir.folding import Axes
 from ir.plan import Plan
 from ir.plan_stages import tier_names
+from report.plan import PlanReport
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
 from topology.catalogue import is_machine, named_machine
 from topology.cluster import Cluster
@@ -36,21 +37,23 @@ def mesh_view(plan: Plan) -> dict[str, Any]:
                 "tier": item.tier,
                 "size": item.group_size,
                 "time_s": 0.0,
+                "hidden_s": 0.0,
                 "count": 0,
                 "bytes": 0.0,
                 "kinds": {},
             },
         )
-        row["time_s"] += item.time_s
+        row["time_s"] += item.exposed_s
+        row["hidden_s"] += item.hidden_s
         row["count"] += item.count
         row["bytes"] += item.nbytes * item.count
-        row["kinds"][item.kind] = row["kinds"].get(item.kind, 0.0) + item.time_s
+        row["kinds"][item.kind] = row["kinds"].get(item.kind, 0.0) + item.exposed_s
     return {
         "axes": [{"name": n, "size": s, "tier": tiers[t]} for n, s, t in plan.mesh],
         "ranks": list(ranks),
         "left_out": len(plan.rank_order) - len(ranks),
         "stages": plan.pipeline.parts,
-        "groups": sorted(spent.values(), key=lambda row: -row["time_s"]),
+        "groups": sorted(spent.values(), key=lambda row: -row["time_s"] - row["hidden_s"]),
     }
 
 
@@ -62,7 +65,7 @@ def cluster_view(plan: Plan, uploaded: Machine | None = None) -> dict[str, Any]:
         uploaded: the machine, where it is none of the bundled ones.
     """
     cluster = Cluster.from_dict(plan.cluster)
-    flows = flows_of(plan)
+    flows, traffic = flows_of(plan), PlanReport(plan).traffic
     step_s = plan.estimate.step_time_s
     tiers = []
     for number, tier in enumerate(cluster.tiers):
@@ -79,7 +82,8 @@ def cluster_view(plan: Plan, uploaded: Machine | None = None) -> dict[str, Any]:
                 "latency_s": tier.latency_s,
                 "sent_bytes": nbytes,
                 "busy": nbytes / rate / step_s if step_s > 0 and rate > 0 else 0.0,
-                "time_s": math.fsum(c.time_s for c in plan.collectives if c.tier == tier.name),
+                "time_s": math.fsum(t.exposed_s for t in traffic if t.tier == tier.name),
+                "hidden_s": math.fsum(t.hidden_s for t in traffic if t.tier == tier.name),
             }
         )
     name = str(plan.cluster.get("name"))

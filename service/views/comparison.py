@@ -7,7 +7,7 @@ from typing import Any
 
 from ir.plan import Plan
 from planner.difference import difference
-from service.views.operator_facts import operator_facts
+from report.operators import operator_facts
 
 MOST_CHANGES = 500
 

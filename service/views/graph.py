@@ -9,9 +9,9 @@ from typing import Any
 
 from ir.graph import Op
 from ir.plan import Plan
+from report.operators import OperatorFacts, operator_facts
 from service.views.blocks import Block, blocks_of, folded_name
 from service.views.columns import Interned, rounded
-from service.views.operator_facts import OperatorFacts, operator_facts
 from service.views.positions import Placement, placed
 
 

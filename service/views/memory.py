@@ -15,6 +15,7 @@ from costmodel.simulation.plan_simulation import simulate_plan
 from ir.plan import Plan
 from ir.plan_enums import MemoryCause
 from planner.explain.plan_problem import problem_of, stages_of
+from planner.lowering.held import held_of
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.repricing.planned_choice import lowered_plan
 from service.views.columns import rounded
@@ -116,38 +117,15 @@ def _levels(evidence: PlanBuilder) -> dict[str, FloatArray]:
     """Bytes at every time point, by cause."""
     points = evidence.lowered.problem.time_points
     changes: dict[str, FloatArray] = {}
-    for cause, _, start, end, nbytes in _held(evidence):
-        change = changes.setdefault(cause, np.zeros(points + 1))
-        change[start] += nbytes
-        change[end] -= nbytes
+    for item in held_of(evidence.lowered, evidence.choice):
+        change = changes.setdefault(item.cause, np.zeros(points + 1))
+        change[item.start] += item.nbytes
+        change[item.end] -= item.nbytes
     excess = evidence.buffer_excess_bytes()
     levels = {cause: np.cumsum(change)[:-1] for cause, change in changes.items()}
     if excess:
         levels[MemoryCause.COMMUNICATION_BUFFERS] = np.full(points, float(excess))
     return {cause: np.maximum(level, 0.0) for cause, level in levels.items() if level.any()}
-
-
-def _held(evidence: PlanBuilder) -> list[tuple[str, str, int, int, float]]:
-    """Cause, holder, first point, end and bytes of all that is held."""
-    lowered, choice = evidence.lowered, evidence.choice
-    problem, out = lowered.problem, []
-    for index, node in enumerate(lowered.nodes):
-        table = problem.node_tables[problem.node_table_of[index]]
-        own = zip(
-            table.memory_bytes, problem.node_intervals[index], node.memory_causes, strict=True
-        )
-        for vector, (start, end), cause in own:
-            out.append((cause, node.name, start, end, float(vector[choice[index]])))
-    for edge, table_index, spans in zip(
-        lowered.edges, problem.edge_table_of, problem.edge_intervals, strict=True
-    ):
-        for matrix, (start, end) in zip(
-            problem.edge_tables[table_index].memory_bytes, spans, strict=True
-        ):
-            nbytes = float(matrix[choice[edge.source], choice[edge.target]])
-            name = lowered.nodes[edge.source].name
-            out.append((MemoryCause.GATHERED_COPIES, name, start, end, nbytes))
-    return out
 
 
 def _kept_points(total: FloatArray) -> NDArray[np.intp]:
@@ -166,9 +144,10 @@ def _kept_points(total: FloatArray) -> NDArray[np.intp]:
 
 def _holders(evidence: PlanBuilder, peak: int, plain: Callable[[str], str]) -> list[dict[str, Any]]:
     sums: dict[tuple[str, str], float] = {}
-    for cause, name, start, end, nbytes in _held(evidence):
-        if start <= peak < end and nbytes > 0:
-            key = plain(name), cause
-            sums[key] = sums.get(key, 0.0) + nbytes
+    nodes = evidence.lowered.nodes
+    for item in held_of(evidence.lowered, evidence.choice):
+        if item.start <= peak < item.end and item.nbytes > 0:
+            key = plain(nodes[item.holder].name), item.cause
+            sums[key] = sums.get(key, 0.0) + item.nbytes
     ordered = sorted(sums.items(), key=lambda kv: (-kv[1], kv[0]))
     return [{"name": n, "cause": c, "bytes": b} for (n, c), b in ordered[:LARGEST]]

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ir.folding import common_scope, folded, recomputed_groups
 from ir.normalise import main_dtype
-from ir.plan import Estimate, Plan
-from ir.plan_degrees import degrees_of
-from ir.plan_stages import overlap_text, split_text
-from ir.published import expected_s, published_note
-from ir.throughput import rates_of
-from service.views.operator_facts import OperatorFacts, operator_facts
+from ir.plan import Plan
+from report.plan import PlanReport
 
 HEAVIEST = 12
 """Groups of operators in the summary; the table has all operators."""
@@ -22,27 +17,30 @@ HEAVIEST = 12
 
 def summary_view(plan: Plan) -> dict[str, Any]:
     """Headline, time and memory by cause, bound, space, stages, baselines, heaviest operators."""
-    estimate, request = plan.estimate, plan.request
-    chip = plan.cluster.get("chip")
+    report, estimate, request = PlanReport(plan), plan.estimate, plan.request
     return {
         "model": plan.graph.name,
         "digest": plan.digest,
-        "training": bool(request.get("training")),
+        "training": report.trains,
         "target": request.get("target"),
         "optimizer": request.get("optimizer"),
         "dtype": main_dtype(plan.graph),
         "batch": plan.batch,
         "devices": plan.devices,
         "cluster": plan.cluster.get("name"),
-        "chip": chip.get("name") if isinstance(chip, Mapping) else None,
+        "chip": report.chip,
         "tiers": _tiers(plan),
         "mesh": [list(axis) for axis in plan.mesh],
-        "step_s": estimate.step_time_s,
-        **rates_of(plan).record(),
-        "degrees": str(degrees_of(plan)),
-        "expected_s": _expected(estimate),
-        "time_by_cause": _times(plan),
-        "overlap": overlap_text(plan),
+        "step_s": report.step_s,
+        **report.rates.record(),
+        "degrees": str(report.degrees),
+        "expected_s": report.expected_s and list(report.expected_s),
+        "time_by_cause": [
+            {"cause": c.cause, "time_s": c.exposed_s, "hidden_s": c.hidden_s,
+             "purposes": dict(c.purposes)}
+            for c in report.time
+        ],
+        "overlap": report.overlap,
         "peak_bytes": estimate.peak_memory_bytes,
         "limit_bytes": finite(estimate.memory_limit_bytes),
         "memory_by_cause": dict(estimate.memory_by_cause),
@@ -52,21 +50,20 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "objective": None if plan.objective is None else asdict(plan.objective),
         "pipeline": None if plan.pipeline.is_single else _pipeline(plan),
         "baselines": [asdict(b) for b in plan.baselines],
-        "heaviest": _heaviest(plan),
-        "recomputed": [{"what": what, "count": n} for what, n in recomputed_groups(plan)],
-        "notes": [*filter(None, [split_text(plan)]), *plan.notes, published_note(estimate)],
+        "heaviest": [
+            {"label": g.label, "where": g.where, "example": g.example.name, "count": g.count,
+             "time_s": g.time_s, "compute_s": g.compute_s, "communication_s": g.communication_s,
+             "held_bytes": g.held_bytes, "layouts": g.layouts.replace("->", "→")}
+            for g in report.operators[:HEAVIEST]
+        ],
+        "recomputed": [{"what": what, "count": n} for what, n in report.recomputed],
+        "notes": [*filter(None, [report.split]), *report.notes],
         "operators": len(plan.operators),
         "model_operators": leaf_count(plan),
         "parameters": len(plan.parameters),
         "elements": sum(math.prod(t.dims) for t in plan.parameters),
         "request": dict(request),
-    }
-
-
-def _expected(estimate: Estimate) -> list[float] | None:
-    """Least and most seconds by published runs, none where no run is like it."""
-    found = expected_s(estimate)
-    return None if found is None else list(found)
+    }  # fmt: skip
 
 
 def finite(value: float) -> float | None:
@@ -87,44 +84,7 @@ def _tiers(plan: Plan) -> list[dict[str, Any]]:
     return [{key: tier.get(key) for key in keys} for tier in tiers if isinstance(tier, Mapping)]
 
 
-def _times(plan: Plan) -> list[dict[str, Any]]:
-    """Causes, the largest first, with what their collectives are for."""
-    purposes: dict[str, dict[str, float]] = {}
-    for item in plan.collectives:
-        row = purposes.setdefault(f"{item.kind} in {item.tier}", {})
-        row[item.cause] = row.get(item.cause, 0.0) + item.exposed_s
-    ordered = sorted(plan.estimate.time_by_cause.items(), key=lambda pair: -pair[1])
-    return [{"cause": c, "time_s": s, "purposes": purposes.get(c, {})} for c, s in ordered]
-
-
 def _pipeline(plan: Plan) -> dict[str, Any]:
     record = asdict(plan.pipeline)
     del record["sends"]
     return record | {"global_batch": plan.pipeline.global_batch}
-
-
-def _heaviest(plan: Plan) -> list[dict[str, Any]]:
-    """Groups of equal operators by all that they take, computation and communication."""
-    prefix = common_scope(op.scope for op in plan.operators)
-    groups: dict[tuple[str, ...], list[OperatorFacts]] = {}
-    for each in operator_facts(plan):
-        where = folded(each.planned.scope or each.planned.name).removeprefix(prefix)
-        key = (each.planned.label, where, each.inputs, each.outputs)
-        groups.setdefault(key, []).append(each)
-    rows = [
-        {
-            "label": label,
-            "where": where
-            if len(own) > 1
-            else (own[0].planned.scope or own[0].planned.name).removeprefix(prefix),
-            "example": own[0].planned.name,
-            "count": len(own),
-            "time_s": math.fsum(f.time_s for f in own),
-            "compute_s": math.fsum(f.compute_s for f in own),
-            "communication_s": math.fsum(f.communication_s for f in own),
-            "held_bytes": math.fsum(f.held_bytes for f in own),
-            "layouts": f"{inputs} → {outputs or 'scalar'}",
-        }
-        for (label, where, inputs, outputs), own in groups.items()
-    ]
-    return sorted(rows, key=lambda row: -float(str(row["time_s"])))[:HEAVIEST]

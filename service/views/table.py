@@ -9,8 +9,8 @@ from ir.dtypes import dtype_bytes
 from ir.folding import Axes
 from ir.plan import Plan, PlannedTensor
 from ir.plan_stages import axis_sizes
+from report.operators import first_readers, local_share, operator_facts
 from service.views.columns import Interned, rounded
-from service.views.operator_facts import first_readers, local_share, operator_facts
 
 
 def table_view(plan: Plan) -> dict[str, Any]:

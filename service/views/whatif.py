@@ -1,4 +1,4 @@
-"""The same splits on another machine or with another batch: simulated anew, at once."""
+"""The same splits on another machine or with another batch: priced and simulated anew, at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ir.plan import Plan, PlannedCollective, is_once
 from planner.repricing.other_machine import repriced
 from planner.repricing.other_size import resized
 from planner.request import RequestError
+from report.plan import PlanReport
 from service.views.summary import finite
 from topology.catalogue import is_machine, named_cluster
 from topology.cluster import Cluster
@@ -38,12 +39,15 @@ def whatif_view(plan: Plan, factors: Factors) -> dict[str, Any]:
         SimulationError, BatchError, ClusterError: the plan or the factors do not fit.
     """
     found = _changed(plan, factors) if plan.pipeline.is_single else _changed_stages(plan, factors)
-    limit = plan.estimate.memory_limit_bytes
-    if factors.memory_bytes is not None:
-        limit = factors.memory_bytes
+    limit, peak = plan.estimate.memory_limit_bytes, plan.estimate.peak_memory_bytes
+    before, after = (simulate_plan(each, Effects()) for each in (plan, found))
+    there = found.estimate.peak_memory_bytes
+    if not plan.pipeline.is_single:
+        # Repricing keeps the micro-batches in flight; only a simulation has those of another batch.
+        there = peak + after.peak_memory_bytes - before.peak_memory_bytes
     return {
-        "before": _told(plan, plan.estimate.memory_limit_bytes),
-        "after": _told(found, limit),
+        "before": _told(plan, before.step_s, peak, limit),
+        "after": _told(found, after.step_s, there, factors.memory_bytes or limit),
         "tiers": [
             {"name": t.name, "bandwidth_bytes_per_s": t.bandwidth_bytes_per_s, "size": t.size}
             for t in Cluster.from_dict(found.cluster).tiers
@@ -158,25 +162,22 @@ def _check_tiers(cluster: Cluster, larger: Cluster) -> None:
         )
 
 
-def _told(plan: Plan, limit: float) -> dict[str, Any]:
-    found = simulate_plan(plan, Effects())
-    peak = found.peak_memory_bytes
-    if plan.pipeline.is_single:
-        peak = max(peak, plan.estimate.peak_memory_bytes)
+def _told(plan: Plan, simulated_s: float, peak: float, limit: float) -> dict[str, Any]:
+    report = PlanReport(plan)
+    each = report.rates.samples_per_s or 0.0
     return {
-        "step_s": found.step_s,
-        "estimate_s": plan.estimate.step_time_s,
-        "computing_s": math.fsum(found.account.computing.values()),
-        "exposed_s": found.account.exposed_s,
-        "hidden_s": found.account.hidden_s,
-        "waiting_s": found.account.waiting_s,
+        "step_s": report.step_s,
+        "estimate_s": report.step_s,
+        "simulated_s": simulated_s,
+        "computing_s": report.computing_s,
+        "exposed_s": report.exposed_s,
+        "hidden_s": plan.estimate.hidden_s,
+        "waiting_s": report.waiting_s,
         "peak_bytes": peak,
         "limit_bytes": finite(limit),
         "fits": peak <= limit,
         "devices": plan.devices,
         "batch": plan.batch,
-        "samples_per_s": plan.batch / found.step_s if found.step_s > 0 else 0.0,
-        "samples_per_device_s": plan.batch / found.step_s / plan.devices
-        if found.step_s > 0
-        else 0.0,
+        "samples_per_s": each,
+        "samples_per_device_s": each / plan.devices,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from numpy.typing import NDArray
 
 from ir.plan import Plan
 from planner import explain
-from planner.explain.causes import ObstacleKind
+from planner.explain.operator import parts_of
 from planner.explain.plan_problem import PlanProblem
 from planner.explain.questions import at_operator
-from planner.explain.reasons import Subject, Term, Terms, node_name
+from planner.explain.reasons import Subject
 
 FloatArray = NDArray[np.float64]
 
@@ -83,37 +82,16 @@ def _candidate(case: PlanProblem, subject: Subject, number: int, candidate: int)
     choice = [*planned[:number], candidate, *planned[number + 1 :]]
     moved = case.posed.followed(choice, number)
     delta_s = problem.cost_s(moved) - problem.cost_s(planned)
-    parts = _parts(case, number, moved)
+    parts = parts_of(case, number, moved)
     inputs, outputs = subject.layouts(candidate)
     return {
         "cuts": "" if subject.cuts(candidate) is None else subject.cuts_text(candidate),
         "inputs": list(inputs),
         "outputs": list(outputs),
         "is_chosen": candidate == planned[number],
-        "parts": parts,
-        "local_s": math.fsum(part["time_s"] for part in parts),
+        "parts": [part.to_dict() for part in parts],
+        "local_s": math.fsum(part.time_s for part in parts),
         "fixed_delta_s": delta_s if case.posed.is_possible(moved) else None,
-    }
-
-
-def _parts(case: PlanProblem, number: int, choice: Sequence[int]) -> list[dict[str, Any]]:
-    """What the operator and the edges at it take, the largest first."""
-    parts = [_part(case, number, term) for term in Terms(case.lowered).near(choice, number)]
-    return sorted(parts, key=lambda part: -part["time_s"])
-
-
-def _part(case: PlanProblem, number: int, term: Term) -> dict[str, Any]:
-    tensor = neighbour = ""
-    if term.owner is ObstacleKind.EDGE:
-        edge = case.lowered.edges[term.index]
-        other = edge.target if edge.source == number else edge.source
-        tensor, neighbour = case.plain(edge.tensor), node_name(case, other)
-    return {
-        "cause": term.label,
-        "purpose": term.cause,
-        "tensor": tensor,
-        "neighbour": neighbour,
-        "time_s": term.time_s,
     }
 
 

@@ -76,7 +76,7 @@ def test_show_knows_the_operators_and_writes_the_report(
     assert "computes" in planner("show", staged, "--op", "MatMul_2").out
     page = tmp_path / "plan.html"
     assert planner("show", staged, "--html", page).code == 0
-    assert "4 micro-batches of 16, 1f1b" in page.read_text()
+    assert "4 micro-batches of 16 (1f1b)" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ Space: dialect free, 7 decisions with 1,234 candidates (at most 40 each, 5 left 
 mesh server 2 x card 4.
 
 Heaviest operators: layouts of operands -> results
-operator              count  compute     %  layouts
-MatMul layers.*.proj      2   500 ms  50.0  [all,-], [-,card] -> [-,-,-]+card
-Softmax head              1   500 ms  50.0  [all,-,-] -> [all,-,-]
+operator              count    time     %  layouts
+MatMul layers.*.proj      2  500 ms  16.7  [all,-], [-,card] -> [-,-,-]+card
+Softmax head              1  500 ms  16.7  [all,-,-] -> [all,-,-]
 In layouts a tier stands for all its axes and `all` for every axis; `-` is a whole dimension,
 `+card` terms of a sum over the cards.
 

@@ -43,8 +43,8 @@ Results
 h0 8x16x1024 bfloat16: [-,-,-]+card of 8x16x1024
 
 Collectives
-collective  count  bytes    time  over        for
-all-gather      2   10 B  500 ms  server (2)  forward h0
+collective  count  bytes  exposed  hidden  over        for
+all-gather      2   10 B   500 ms     0 s  server (2)  forward h0
 """
 
 

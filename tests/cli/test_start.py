@@ -19,7 +19,7 @@ from planner.solvers import SOLVERS
 
 COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
-OURS = ("costmodel", "data", "exporters", "importers", "ir", "service", "topology")
+OURS = ("costmodel", "data", "exporters", "importers", "ir", "report", "service", "topology")
 LIGHT = (
     "errors", "option_texts", "options", "options.option", "options.searches",
     "options.simulations", "options.sweeps", "sources", "verification",

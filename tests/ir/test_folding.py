@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ir.folding import (
     Axes,
     common_scope,
     folded,
-    operator_groups,
-    parameter_groups,
-    recomputed_groups,
 )
 from ir.plan import NamedLayout, Plan
 from tests.plans import tiny_plan
@@ -83,28 +78,3 @@ def test_equal_neighbours_are_counted_and_scalars_left_out() -> None:
     row = NamedLayout((("server",), ()))
     layouts = [row, None, row, NamedLayout(()), NamedLayout(((),), ("card0", "card1"))]
     assert AXES.layouts(layouts) == "2 x [server,-], [-]+card"
-
-
-def test_operators_that_are_split_alike_are_one_group(plan: Plan) -> None:
-    groups = operator_groups(plan.operators)
-    assert [(g.label, g.where, g.count, g.compute_s) for g in groups] == [
-        ("MatMul", "layers.*.proj", 2, 0.5),
-        ("Softmax", "head", 1, 0.5),
-    ]
-
-
-def test_operators_that_are_split_differently_are_two_groups(plan: Plan) -> None:
-    first, second, *rest = plan.operators
-    other = replace(second, outputs=(NamedLayout(((), (), ())),))
-    groups = operator_groups([first, other, *rest])
-    assert sorted(g.where for g in groups) == ["head", "layers.0.proj", "layers.1.proj"]
-
-
-def test_parameters_that_lie_alike_are_one_group(plan: Plan) -> None:
-    (group,) = parameter_groups(plan)
-    assert (group.where, group.count) == ("layers.*.proj.weight", 2)
-    assert group.elements == 2 * 1024 * 1024
-
-
-def test_recomputed_tensors_are_told_by_their_operators(plan: Plan) -> None:
-    assert recomputed_groups(plan) == [("MatMul at layers.*.proj", 2)]

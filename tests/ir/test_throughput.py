@@ -62,7 +62,7 @@ def test_search_simulation_and_sweep_agree_on_a_plan() -> None:
     simulated, planned = simulate_plan(plan, Effects()), rates_of(plan)
     assert simulated.load == planned.load
     result = result_of(plan)
-    assert result.utilisation == simulated.rates.utilisation
+    assert result.utilisation == planned.utilisation
     assert result.peak == planned.load.peak_text
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.space import Configuration
+from report.operators import operator_facts
 from service.views.blocks import blocks_of
 from service.views.cluster import cluster_view, mesh_view
 from service.views.comparison import comparison_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
-from service.views.operator_facts import operator_facts
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
@@ -142,9 +142,11 @@ def test_every_link_of_the_picture_carries_what_its_tier_sends() -> None:
 def test_mesh_groups_sum_to_all_communication() -> None:
     plan = plan_of("products")
     view = mesh_view(plan)
-    assert sum(g["time_s"] for g in view["groups"]) == pytest.approx(
-        math.fsum(c.time_s for c in plan.collectives)
-    )
+    for key in ("time_s", "hidden_s"):
+        of = "exposed_s" if key == "time_s" else key
+        assert sum(g[key] for g in view["groups"]) == pytest.approx(
+            math.fsum(getattr(c, of) for c in plan.collectives)
+        )
     assert math.prod(axis["size"] for axis in view["axes"]) == len(view["ranks"]) == 16
 
 

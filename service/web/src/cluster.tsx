@@ -32,11 +32,11 @@ function Tiers(props: { cluster: ClusterView }) {
       <table>
         <thead><tr><th scope="col">{t("tier")}</th><th scope="col" class="right">{t("members")}</th><th scope="col">{t("wiring")}</th>
           <th scope="col" class="right">{t("bandwidth")}</th><th scope="col" class="right">{t("a device sends")}</th>
-          <th scope="col" class="right">{t("busy")}</th><th scope="col" class="right">{t("time")}</th></tr></thead>
+          <th scope="col" class="right">{t("busy")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
         <tbody>{props.cluster.tiers.map((tier) => (
           <tr key={tier.name}><td>{tier.name}</td><td class="right">{tier.size}</td><td>{t(tier.kind.replaceAll("_", " "))} {tier.transport}</td>
             <td class="right">{rate(tier.bandwidth_bytes_per_s)}</td><td class="right">{bytes(tier.sent_bytes)}</td>
-            <td class="right">{percent(tier.busy)}</td><td class="right">{seconds(tier.time_s)}</td></tr>
+            <td class="right">{percent(tier.busy)}</td><td class="right">{seconds(tier.time_s)}</td><td class="right">{seconds(tier.hidden_s)}</td></tr>
         ))}</tbody>
       </table>
     </div>
@@ -47,11 +47,11 @@ function Groups(props: { mesh: MeshView }) {
   return (
     <table>
       <thead><tr><th scope="col">{t("over")}</th><th scope="col" class="right">{t("members")}</th><th scope="col" class="right">{t("times")}</th>
-        <th scope="col" class="right">{t("bytes")}</th><th scope="col" class="right">{t("time")}</th></tr></thead>
+        <th scope="col" class="right">{t("bytes")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
       <tbody>{props.mesh.groups.map((group) => (
         <tr key={group.axes.join()}><td class="name">{group.short}<div class="soft">{Object.keys(group.kinds).map((kind) => t(kind.replaceAll("_", "-"))).join(", ")}</div></td>
           <td class="right">{group.size}</td><td class="right">{count(group.count)}</td><td class="right">{bytes(group.bytes)}</td>
-          <td class="right">{seconds(group.time_s)}</td></tr>
+          <td class="right">{seconds(group.time_s)}</td><td class="right">{seconds(group.hidden_s)}</td></tr>
       ))}</tbody>
     </table>
   );

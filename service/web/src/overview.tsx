@@ -17,7 +17,7 @@ export function Overview(props: { id: string; summary: Summary }) {
           head={t("cause")} format={seconds} total={summary.step_s}
           rows={summary.time_by_cause.map((row) => ({
             name: causeText(row.cause), value: row.time_s,
-            detail: Object.keys(row.purposes).map((each) => t(each)).join(", "),
+            detail: [...Object.keys(row.purposes).map((each) => t(each)), ...(row.hidden_s ? [`${t("hidden")} ${seconds(row.hidden_s)}`] : [])].join(", "),
           }))}
         />
         <p class="soft">{said(summary.overlap)}{" "}
@@ -129,7 +129,7 @@ function Explanation(props: { id: string; summary: Summary }) {
 function FasterLinks(props: { id: string; summary: Summary }) {
   return (
     <table>
-      <thead><tr><th scope="col">{t("links")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("step, simulated")}</th>
+      <thead><tr><th scope="col">{t("links")}</th><th scope="col" class="right">{t("faster")}</th><th scope="col" class="right">{t("step")}</th>
         <th scope="col" class="right">{t("change")}</th></tr></thead>
       <tbody>{props.summary.tiers.map((tier) => <FasterLink key={tier.name} id={props.id} tier={tier.name} />)}</tbody>
     </table>

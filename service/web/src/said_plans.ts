@@ -142,7 +142,6 @@ export const SAID_OF_PLANS: Said[] = [
   ["exposed communication; none of it can hide", "只计未被掩盖的通信；没有可掩盖的"],
   ["without overlap", "不计重叠"],
   ["prices on overlap: {}", "重叠的价格：{1}"],
-  ["simulated with what can overlap, a step takes {}, {} of it communication that nothing hides", "按可重叠的部分仿真，一步为 {1}，其中 {2} 是未隐藏的通信"],
   ["{} go into computing again what memory has no room for, {} of the step", "{1} 用于重算内存放不下的内容，占一步的 {2}"],
   ["memory binds in the stage that holds most, {}: a GiB more would save its devices {} a step", "内存在占用最多的阶段是瓶颈（{1}）：每多一 GiB，其设备每步节省 {2}"],
   ["batch {} as {} micro-batches of {}: the whole batch needs {} per device", "批大小 {1} 切成 {2} 个微批次、每个 {3}：整批每设备需要 {4}"],

@@ -50,7 +50,7 @@ export interface Summary {
   precision: string;
   degrees: string;
   expected_s: [number, number] | null;
-  time_by_cause: { cause: string; time_s: number; purposes: Record<string, number> }[];
+  time_by_cause: { cause: string; time_s: number; hidden_s: number; purposes: Record<string, number> }[];
   overlap: string;
   peak_bytes: number;
   limit_bytes: number | null;
@@ -157,7 +157,7 @@ export interface Picture {
 export interface ClusterView {
   name: string;
   devices: number;
-  tiers: (Tier & { sent_bytes: number; busy: number; time_s: number })[];
+  tiers: (Tier & { sent_bytes: number; busy: number; time_s: number; hidden_s: number })[];
   picture: Picture | null;
 }
 
@@ -167,13 +167,13 @@ export interface MeshView {
   left_out: number;
   stages: number;
   groups: {
-    axes: string[]; short: string; tier: string; size: number; time_s: number; count: number; bytes: number;
+    axes: string[]; short: string; tier: string; size: number; time_s: number; hidden_s: number; count: number; bytes: number;
     kinds: Record<string, number>;
   }[];
 }
 
 export interface Step {
-  step_s: number; estimate_s: number; computing_s: number; exposed_s: number; hidden_s: number; waiting_s: number;
+  step_s: number; estimate_s: number; simulated_s: number; computing_s: number; exposed_s: number; hidden_s: number; waiting_s: number;
   peak_bytes: number; limit_bytes: number | null; fits: boolean; devices: number; batch: number;
   samples_per_s: number; samples_per_device_s: number;
 }
@@ -210,7 +210,7 @@ export interface ComparisonView {
 }
 
 export interface CostPart {
-  cause: string; purpose: string; tensor: string; neighbour: string; time_s: number;
+  cause: string; purpose: string; tensor: string; neighbour: string; time_s: number; hidden_s: number;
 }
 
 export interface Candidate {

@@ -44,7 +44,7 @@ export function WhatIf(props: { id: string; summary: Summary }) {
             powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6]} told={(p) => `× ${Number((2 ** (p / 2)).toPrecision(3))}`}
           />
         ))}
-        <p class="soft">{t("The splits stay as planned; the step is simulated anew. Another plan may be better there:")}</p>
+        <p class="soft">{t("The splits stay as planned; the step is priced and simulated anew. Another plan may be better there:")}</p>
         <a class="button" href={link(["new"], again)}>{t("Search there")}</a>
       </Panel>
       <div class="w8">
@@ -81,9 +81,9 @@ type Row = [string, (step: Step) => number, (value: number) => string];
 function Result(props: { found: WhatIfView; busy: boolean }) {
   const { before, after } = props.found;
   const rows: Row[] = [
-    ["step, simulated", (s) => s.step_s, seconds], ["computation", (s) => s.computing_s, seconds],
+    ["step", (s) => s.step_s, seconds], ["computation", (s) => s.computing_s, seconds],
     ["communication that is not hidden", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
-    ["if nothing overlapped", (s) => s.estimate_s, seconds], ["samples per second", (s) => s.samples_per_s, count],
+    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count],
     ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes],
     ["devices", (s) => s.devices, count], ["batch", (s) => s.batch, count],
   ];

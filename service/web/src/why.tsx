@@ -81,7 +81,7 @@ function PartRow(props: { part: CostPart }) {
     <tr>
       <td>{causeText(part.cause)}{part.purpose && <span class="soft"> · {t(part.purpose)}</span>}
         {part.neighbour && <div class="mono soft">{said(part.neighbour)}</div>}</td>
-      <td class="right">{seconds(part.time_s)}</td>
+      <td class="right">{seconds(part.time_s)}{part.hidden_s > 0 && <div class="soft">{t("hidden")} {seconds(part.hidden_s)}</div>}</td>
     </tr>
   );
 }

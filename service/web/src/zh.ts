@@ -74,7 +74,7 @@ export const ZH: Record<string, string> = {
   "type": "类型", "on a device": "单设备", "layout at rest": "静止布局", "as used": "使用时", "update": "更新",
   "layouts of operands → results": "布局：操作数 → 结果",
   // Timeline and memory
-  "step, simulated": "单步时间（仿真）", "if nothing overlapped": "若无重叠", "communication that is not hidden": "未隐藏的通信", "waiting (bubbles)": "等待（气泡）",
+  "step, simulated": "单步时间（仿真）", "step, as planned": "单步时间（按规划）", "communication that is not hidden": "未隐藏的通信", "waiting (bubbles)": "等待（气泡）",
   "Streams of a device": "设备上的流", "wheel zooms, drag moves, click finds the operator": "滚轮缩放，拖动平移，点击查找算子", "Time of an average device": "平均设备的时间",
   "Communication": "通信", "Why stages wait": "阶段为何等待", "the schedule itself": "调度本身", "uneven stages": "阶段不均", "total": "总计", "exposed": "暴露", "hidden": "隐藏", "from": "开始于", "Memory over the step, by cause": "一步中的内存，按原因",
   "Memory over the simulated step": "仿真一步中的内存", "with all micro-batches on the way": "含所有在途的微批次",
@@ -88,7 +88,7 @@ export const ZH: Record<string, string> = {
   "times": "次数", "bytes": "字节", "rank": "秩", "device": "设备", "Ranks in order; a row shares the inner tier.": "按顺序的秩；同一行在同一内层。",
   "each way in a step": "每步每方向", "Picture of the machine": "机器图", "full mesh": "全互连", "switch": "交换机", "pairs": "成对", "torus": "环面",
   // What if, compare, export
-  "Reset": "复位", "bandwidth of": "带宽：", "The splits stay as planned; the step is simulated anew. Another plan may be better there:": "切分保持不变，重新仿真一步。那里可能有更好的方案：",
+  "Reset": "复位", "bandwidth of": "带宽：", "The splits stay as planned; the step is priced and simulated anew. Another plan may be better there:": "切分保持不变，重新估算并仿真一步。那里可能有更好的方案：",
   "Search there": "在那里搜索", "The step, as planned and as asked": "原方案与假设下的一步", "simulating …": "正在仿真 …", "as planned": "原方案", "as asked": "假设下",
   "hidden communication": "隐藏的通信", "samples per second and device": "每秒每设备样本数", "It fits into memory": "内存放得下", "It does not fit into memory": "内存放不下",
   "Two plans side by side": "两个方案并排", "operators that lie differently": "布局不同的算子", "only in A · only in B": "仅 A 有 · 仅 B 有",

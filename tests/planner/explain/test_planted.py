@@ -13,10 +13,10 @@ import pytest
 import planner.explain.operator as operator_module
 from planner.explain.operator import explained
 from planner.explain.reasons import Subject
-from planner.explain.records import Candidate
 from planner.lowering.lowered import Lowered
 from planner.reduction.restriction import restricted
 from planner.solvers import Budget, solver_by_name
+from report.explanation import Candidate
 from tests.builders import mlp
 from tests.planner.explain.planted import (
     Planted,

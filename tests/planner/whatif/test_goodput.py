@@ -96,7 +96,7 @@ def test_without_a_server_the_job_goes_on_with_the_plan_of_the_rest() -> None:
     (rest,) = run(
         sweep_of(asked("devices=8,batch=64", target="generic")), LocalEngine(1), Store(None)
     )
-    assert found.fallback.rate == pytest.approx(rest.result.samples / rest.result.best_s)
+    assert found.fallback.rate == pytest.approx(rest.result.samples / rest.result.step_s)
     assert found.fallback.moved_bytes + found.fallback.lost_bytes >= 0
     assert found.useful_rate <= max(found.rate, found.fallback.rate)
     assert isinstance(point.result, Result)

@@ -47,7 +47,9 @@ class CostPart(Record):
     neighbour: str
     """Operator or tensor at the other end; empty for the operator's own work."""
     time_s: float
-    """Seconds of one step."""
+    """Seconds that a step is longer for it."""
+    hidden_s: float = 0.0
+    """Seconds more of it beside computation, which cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class Candidate(Record):
     """Layouts of the results; of a tensor its own one."""
     is_chosen: bool
     local_s: float
-    """Its own work and the edges at it, everything else as planned but what cannot but follow."""
+    """Its own work and what is exposed at its edges, everything else as planned but what cannot but
+    follow."""
     parts: tuple[CostPart, ...]
     """What `local_s` consists of, the largest first."""
     fixed_delta_s: float
@@ -118,9 +121,9 @@ class Neighbour(Record):
     layout: str
     """Of the tensor at the neighbour's end, as planned."""
     time_s: float
-    """What the edge costs in the plan."""
+    """What is exposed of the edge in the plan."""
     costs_s: tuple[float, ...]
-    """What it would cost with each candidate shown, the plan's first, the neighbour as planned."""
+    """The same with each candidate shown, the plan's first, the neighbour as planned."""
     wants: str
     """Cuts (or the layout) that would cost least at this edge, the neighbour as planned."""
     least_s: float
@@ -289,3 +292,57 @@ class PlanExplanation(Record):
     memory."""
     stages: tuple[StageStatus, ...] = ()
     """Of a plan with micro-batches, in the order of the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseDelta(Record):
+    """One cause of time, or of memory, in both plans."""
+
+    group: str
+    """`compute`, `collective`, `bubble` or `memory`."""
+    cause: str
+    """As the plans have it: `compute forward`, `all_reduce in card`, `activations`."""
+    collective: str
+    """Kind of the collective; empty for others."""
+    tier: str
+    """Outermost tier that the collective crosses; empty for others."""
+    before: float
+    """Seconds of a step, or bytes per device, in the plan."""
+    after: float
+    """The same with the restriction."""
+    delta: float
+    """`after` less `before`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot(Record):
+    """A plan beside the best one under a restriction."""
+
+    asked: str
+    """The restriction, such as `tp=8,dp=2`."""
+    verdict: str
+    """`slower`, `faster`, `equal`, `does not fit` or `impossible`."""
+    text: str
+    """The same as a sentence."""
+    step_time_s: float
+    """Of the plan."""
+    restricted_s: float | None
+    """Of the best plan under the restriction; None where there is none."""
+    delta_s: float | None
+    """Seconds that it takes more."""
+    bound_s: float | None
+    """No plan under the restriction takes less."""
+    time: tuple[CauseDelta, ...]
+    """The difference by cause, the largest first; sums to `delta_s`."""
+    memory: tuple[CauseDelta, ...]
+    """The difference of the peaks by cause, the largest first."""
+    peak_memory_bytes: float
+    restricted_peak_bytes: float | None
+    """Where nothing fits, the least that was found."""
+    memory_limit_bytes: float
+    changed: int
+    """Operators that are split otherwise."""
+    changes: tuple[str, ...]
+    """The first of them."""
+    notes: tuple[str, ...]
+    """What the restricted search assumed."""

@@ -1,0 +1,137 @@
+"""A simulated step as it is told: the values that JSON has of it, in sentences and tables.
+
+What a service answers reads like what is simulated here: both are the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ir.causes import cause_text
+from ir.throughput import rate_words
+from report.tables import Column, Part, Table, Unit, share
+from topology.units import format_bytes, format_seconds
+
+MAX_ROWS = 12
+"""Most rows of a table of stages."""
+
+
+def headline(found: Mapping[str, Any], means: str = "") -> tuple[str, list[str]]:
+    """The first line, and what belongs to it.
+
+    Args:
+        found: as JSON has it.
+        means: what the closed form assumes.
+    """
+    step_s, estimate_s = found["step_time_s"], found["estimate_s"]
+    ratio = estimate_s / step_s if step_s > 0 else 1.0
+    told = f"the estimate, {means}," if means else "the estimate"
+    lines = [
+        ", ".join((*rate_words(found, found["devices"]), f"{found['devices']:,} devices")),
+        f"{told} is {format_seconds(estimate_s)}: {ratio:.3g} x as long",
+        ", ".join(f"{name} {value}" for name, value in found["facts"].items()),
+    ]
+    return f"{found['name']}: one step in {format_seconds(step_s)}, simulated", lines
+
+
+def parts(found: Mapping[str, Any]) -> Iterator[Part]:
+    """Time, communication, waiting, memory, and how devices differ."""
+    yield _times(found)
+    yield _communication(found)
+    if found["bubble"] is not None and found["bubble"]["total_s"] > 0:
+        yield _bubble(found)
+    yield _memory(found)
+    if found["variation"] is not None:
+        yield _variation(found["variation"])
+
+
+def _times(found: Mapping[str, Any]) -> Table:
+    step_s = found["step_time_s"]
+    rows = [(name, s) for name, s in found["computing_s"].items() if s > 0]
+    rows += [
+        ("communication that is not hidden", found["exposed_communication_s"]),
+        ("waiting", found["waiting_s"]),
+    ]
+    shown = [(name, seconds, share(seconds, step_s)) for name, seconds in rows]
+    columns = ("cause", ("time", Unit.SECONDS), ("%", Unit.SHARE))
+    whole = [*shown, ("step", step_s, "100")]
+    return Table.of("Time of an average device", columns, whole, total=len(shown))
+
+
+def _communication(found: Mapping[str, Any]) -> Table:
+    times = ("total", "exposed", "hidden")
+    columns: tuple[Column, ...] = (
+        "communication",
+        *((name, Unit.SECONDS) for name in times),
+        "for",
+    )
+    rows = []
+    for item in found["communication"]:
+        kind = f"{item['kind']} in {item['tier']}" if item["tier"] else item["kind"]
+        label = cause_text(kind) if item["tier"] else kind.replace("_", "-")
+        rows.append((label, *(item[f"{name}_s"] for name in times), item["cause"]))
+    return Table.of("Communication of an average device", columns, rows)
+
+
+def _bubble(found: Mapping[str, Any]) -> Table:
+    split, step_s = found["bubble"], found["step_time_s"]
+    causes = (
+        ("the schedule itself", split["ideal_s"]),
+        ("uneven stages", split["imbalance_s"]),
+        ("recomputation", split["recomputation_s"]),
+        ("communication", split["communication_s"]),
+        ("waiting", split["total_s"]),
+    )
+    columns = ("cause", ("time", Unit.SECONDS), ("% of the step", Unit.SHARE))
+    rows = [(name, seconds, share(seconds, step_s)) for name, seconds in causes]
+    return Table.of("Why stages wait", columns, rows)
+
+
+def _memory(found: Mapping[str, Any]) -> Table:
+    curves = [(c["device"], c["peak_bytes"], c["peak_at_s"]) for c in found["memory"]]
+    rows: list[tuple[object, ...]] = list(curves[:MAX_ROWS])
+    if len(curves) > MAX_ROWS:
+        device, peak, at_s = max(curves[MAX_ROWS:], key=lambda curve: curve[1])
+        rows.append((f"most of {len(curves) - MAX_ROWS} others: {device}", peak, at_s))
+    limit = found["memory_limit_bytes"]
+    if limit:
+        rows.append(("limit" + ("" if found["fits"] else ": it does not fit"), limit, ""))
+    columns = ("device", ("peak", Unit.BYTES), ("reached at", Unit.SECONDS))
+    return Table.of("Memory", columns, rows, total=len(rows) - 1 if limit else None)
+
+
+def _variation(drawn: Mapping[str, Any]) -> Table:
+    names = {"mean": "mean_s", "median": "median_s", "95 %": "p95_s", "longest": "largest_s"}
+    slower = 100 * drawn["slower_than_equal_devices"]
+    return Table.of(
+        "Unequal devices",
+        (f"of {drawn['samples']} steps drawn", ("time", Unit.SECONDS)),
+        [(name, drawn[key]) for name, key in names.items()],
+        after=(f"on average {slower:.1f} % more than on equal devices",),
+    )
+
+
+def served_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """A simulation with parameter servers, the first line first."""
+    mode = "synchronous" if found["synchronous"] else "asynchronous"
+    step = format_seconds(found["step_time_s"])
+    yield f"{found['name']}: a batch of a worker in {step}, simulated"
+    yield (
+        f"{found['samples_per_s']:,.4g} samples/s from {found['workers']} {mode} "
+        f"workers with {found['servers']} servers"
+    )
+    yield (
+        f"{format_seconds(found['communication_s'])} of it exchange 2 x "
+        f"{format_bytes(found['exchanged_bytes'])} and wait for the update"
+    )
+    if not found["synchronous"]:
+        yield f"{found['staleness']:.1f} updates of others between a pull and its own update"
+    change, samples = found["change"], found["samples_of_batch"]
+    if change is not None:
+        done, whole = change["batches"] * samples, change["without_change"] * samples
+        before, after = (format_seconds(change[when]["step_s"]) for when in ("before", "after"))
+        yield (
+            f"in {format_seconds(found['horizon_s'])} {done:,.0f} samples instead of {whole:,.0f}: "
+            f"before the change a batch takes {before}, after it {after}"
+        )

@@ -1,0 +1,110 @@
+"""One plan has one step, one peak and one exposed time, whoever tells them (law 9)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from costmodel.simulation.effects import Effects
+from costmodel.simulation.plan_simulation import simulate_plan
+from ir.plan import Plan
+from planner import explain
+from planner.difference import difference
+from planner.pipeline.pipeline_search import search_pipeline
+from planner.requests.plan_json import found
+from planner.requests.simulations import answer
+from planner.whatif.workbench import result_of
+from service.views.cluster import cluster_view, mesh_view
+from service.views.memory import memory_view
+from service.views.summary import summary_view
+from service.views.table import table_view
+from service.views.timeline import timeline_view
+from service.views.whatif import Factors, whatif_view
+from service.views.why import explanation_view, glance_view
+from tests.builders import mlp
+from tests.service_views.plans_of import FAST, plan_of
+from topology.catalogue import named_cluster
+
+PLANS = ("attention", "layers", "staged")
+
+
+@cache
+def plan(name: str) -> Plan:
+    if name != "staged":
+        return plan_of(name)
+    request = replace(FAST, global_batch=256, pipeline="2", micro_batch="64")
+    return search_pipeline(mlp(4), named_cluster("atlas-800t-a2", 8), request)
+
+
+def test_plans_hide_something() -> None:
+    assert all(plan(name).estimate.hidden_s > 0 for name in ("attention", "layers"))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", PLANS)
+def test_all_tell_the_same_step(name: str) -> None:
+    of = plan(name)
+    what_if, simulated = whatif_view(of, Factors()), answer(simulate_plan(of, Effects()))
+    told = {
+        "search": found(of)["step_time_s"],
+        "summary": summary_view(of)["step_s"],
+        "causes": math.fsum(row["time_s"] for row in summary_view(of)["time_by_cause"]),
+        "what if": what_if["before"]["step_s"],
+        "what if, unchanged": what_if["after"]["step_s"],
+        "parts of what if": math.fsum(
+            what_if["before"][key] for key in ("computing_s", "exposed_s", "waiting_s")
+        ),
+        "timeline": timeline_view(of)["estimate_s"],
+        "simulate": simulated["estimate_s"],
+        "sweep": result_of(of).step_s,
+        "diff": difference(of, of).step_time_s.first,
+        "explanation": explanation_view(of)["step_time_s"],
+        "operator": explain.why(of, of.operators[0].name).step_time_s,
+        "glance": glance_view(of, of.operators[0].name)["step_time_s"],
+    }
+    assert told == {who: pytest.approx(of.estimate.step_time_s, rel=1e-9) for who in told}
+    each = of.batch / of.estimate.step_time_s
+    speeds = [found(of)["samples_per_s"], what_if["before"]["samples_per_s"]]
+    assert speeds == pytest.approx([each, each])
+    sweep = result_of(of)
+    assert sweep.utilisation == found(of)["model_flops_utilisation"]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", PLANS)
+def test_all_tell_the_same_peak(name: str) -> None:
+    of = plan(name)
+    view = memory_view(of)
+    told = {
+        "search": found(of)["peak_memory_bytes"],
+        "summary": summary_view(of)["peak_bytes"],
+        "memory": view["peak_bytes"],
+        "what if": whatif_view(of, Factors())["before"]["peak_bytes"],
+        "what if, unchanged": whatif_view(of, Factors())["after"]["peak_bytes"],
+        "sweep": result_of(of).peak_bytes,
+        "explanation": explanation_view(of)["memory"]["peak_bytes"],
+    }
+    assert told == {who: pytest.approx(of.estimate.peak_memory_bytes) for who in told}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", PLANS)
+def test_all_tell_the_same_exposed_time(name: str) -> None:
+    of = plan(name)
+    exposed = math.fsum(c.exposed_s for c in of.collectives)
+    hidden = math.fsum(c.hidden_s for c in of.collectives)
+    groups, tiers = mesh_view(of)["groups"], cluster_view(of)["tiers"]
+    operators = table_view(of)["operators"]["communication_s"]
+    for rows in (groups, tiers):
+        assert math.fsum(row["time_s"] for row in rows) == pytest.approx(exposed)
+        assert math.fsum(row["hidden_s"] for row in rows) == pytest.approx(hidden)
+    assert math.fsum(operators) == pytest.approx(exposed, abs=1e-9 * len(operators))
+    if of.pipeline.is_single:
+        view = summary_view(of)["time_by_cause"]
+        moved = [row for row in view if " in " in row["cause"]]
+        assert math.fsum(row["time_s"] for row in moved) == pytest.approx(exposed)
+        assert math.fsum(row["hidden_s"] for row in moved) == pytest.approx(hidden)
+        assert whatif_view(of, Factors())["before"]["exposed_s"] == pytest.approx(exposed)
