@@ -70,11 +70,11 @@ class _Page:
         report = self._report
         what = "one training step" if report.trains else "one forward pass"
         facts = (
+            report.name,
             what,
             *report.work,
             report.split,
             report.place,
-            f"most products and attention {report.degrees}",
         )
         peak, limit = report.estimate.peak_memory_bytes, report.estimate.memory_limit_bytes
         used = f", {100 * peak / limit:.1f} % of the limit" if math.isfinite(limit) else ""

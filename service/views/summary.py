@@ -34,6 +34,7 @@ def summary_view(plan: Plan) -> dict[str, Any]:
         "step_s": report.step_s,
         **report.rates.record(),
         "degrees": str(report.degrees),
+        "plan_name": report.name,
         "expected_s": report.expected_s and list(report.expected_s),
         "time_by_cause": [
             {"cause": c.cause, "time_s": c.exposed_s, "hidden_s": c.hidden_s,

@@ -86,7 +86,7 @@ function Head(props: { id: string; summary: Summary }) {
             {summary.training && <span>{summary.optimizer}</span>}
             <span>{count(summary.devices)} × {summary.chip} ({summary.cluster})</span>
             <span>{t("mesh")} {meshText(summary)}</span>
-            <span>{t("split")} {summary.degrees}</span>
+            <b>{summary.plan_name}</b>
             <span>{t("for")} {summary.target}</span>
             <span>{short(summary.elements)} {t("parameters")}</span>
           </div>

@@ -49,6 +49,7 @@ export interface Summary {
   peak_flops: number;
   precision: string;
   degrees: string;
+  plan_name: string;
   expected_s: [number, number] | null;
   time_by_cause: { cause: string; time_s: number; hidden_s: number; purposes: Record<string, number> }[];
   overlap: string;
