@@ -89,7 +89,7 @@ def test_stages_of_any_size_need_not_divide_the_devices() -> None:
 @pytest.mark.parametrize(("ep", "tp"), [(1, None), (2, None), (4, None), (4, 2)])
 def test_experts_are_spread_as_held_whatever_the_other_layers_do(ep: int, tp: int | None) -> None:
     graph = import_config(SMALL["mixtral"], "mixtral", "mixtral", {"batch": 8, "sequence": 64})
-    asked = search_request(SearchOptions(target="torch", ep=ep, tp=tp))
+    asked = search_request(SearchOptions(target="torch", profile="generic", ep=ep, tp=tp))
     found = degrees_of(search(graph, named_cluster("dgx-h100", 8), asked))
     assert found.ep == ep
     assert tp is None or found.tp == tp
