@@ -3,7 +3,7 @@
     python benchmarks/search.py --models tests/data/models --devices 8,16,64,256,1024
 
 Each row is one process: wall time and peak memory are those of the whole command. The batch is 64
-unless the table below says otherwise. `x beside` is how many times longer a step of the fastest
+unless the table below says otherwise. `x best` is how many times longer a step of the fastest
 baseline takes, of those that fit; it is empty where none does.
 """
 
@@ -72,14 +72,14 @@ def run(model: Path, devices: int, options: argparse.Namespace) -> Row:
         answer = json.loads(text)
     except json.JSONDecodeError:
         answer = {"status": f"exit {process.returncode}"}
-    beside = [b["step_time_s"] for b in answer.get("baselines", []) if b["fits"]]
+    fitting = [b["step_time_s"] for b in answer.get("baselines", []) if b["fits"]]
     return Row(
         model.name.removesuffix(".gz").removesuffix(".onnx"),
         devices,
         answer["status"],
         answer.get("step_time_s"),
         answer.get("gap"),
-        min(beside, default=None),
+        min(fitting, default=None),
         answer.get("peak_memory_bytes"),
         wall_s,
         usage.ru_maxrss * 1024,
@@ -90,12 +90,12 @@ def text_of(row: Row) -> str:
     """One line of the table."""
     step = f"{row.step_time_s:12.6f}" if row.step_time_s is not None else " " * 12
     gap = f"{row.gap:9.4%}" if row.gap is not None else " " * 9
-    beside = ""
+    factor = ""
     if row.baseline_s is not None and row.step_time_s is not None:
-        beside = f"{row.baseline_s / row.step_time_s:.4f}"
+        factor = f"{row.baseline_s / row.step_time_s:.4f}"
     peak = f"{row.peak_memory_bytes / 2**30:8.1f}" if row.peak_memory_bytes is not None else " " * 8
     return (
-        f"{row.model:24} {row.devices:7} {row.status:11} {step} {gap} {beside:>9} {peak} "
+        f"{row.model:24} {row.devices:7} {row.status:11} {step} {gap} {factor:>9} {peak} "
         f"{row.wall_s:8.2f} {row.process_bytes / 2**20:9.0f}"
     )
 
@@ -113,7 +113,7 @@ def main() -> None:
     wanted = set(filter(None, options.only.split(",")))
     models = sorted(p for p in options.models.iterdir() if ".onnx" in p.name)
     head = f"{'model':24} {'devices':>7} {'status':11} {'step s':>12} {'gap':>9} "
-    head += f"{'x beside':>9} {'GiB':>8} "
+    head += f"{'x best':>9} {'GiB':>8} "
     sys.stdout.write(head + f"{'wall s':>8} {'RSS MiB':>9}\n")
     for model in models:
         if wanted and model.name.split(".onnx")[0] not in wanted:

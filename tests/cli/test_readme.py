@@ -1,4 +1,4 @@
-"""The README names nothing that does not exist."""
+"""README and the index of the documentation name nothing that does not exist."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cli.main import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+INDEX = (ROOT / "docs" / "README.md").read_text()
 
 
 def app_commands() -> list[str]:
@@ -27,7 +28,7 @@ def test_its_make_targets_exist() -> None:
 
 
 def test_its_commands_and_options_exist(planner: Callable[..., Any]) -> None:
-    commands = re.findall(r"^(?:\$ )?planner ([\w-]+)([^#\n]*)", README, re.MULTILINE)
+    commands = re.findall(r"^(?:\$ )?planner ([\w-]+)([^#\n]*)", README + INDEX, re.MULTILINE)
     assert {name for name, _ in commands} == set(app_commands())
     for name, rest in commands:
         words = planner(name, "--help").out.replace(",", " ").split()
@@ -35,8 +36,23 @@ def test_its_commands_and_options_exist(planner: Callable[..., Any]) -> None:
 
 
 def test_its_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    for page, folder in ((README, ROOT), (INDEX, ROOT / "docs")):
+        links = re.findall(r"\]\(([^)#]+)\)", page)
+        assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert sorted(pages - set(re.findall(r"\]\(([\w-]+\.md)[)#]", INDEX))) == []
+
+
+def test_readme_is_one_screen_of_prose_and_one_of_output() -> None:
+    prose, output = (
+        re.sub(r"```.*?```", "", README, flags=re.DOTALL),
+        re.findall(r"```(.*?)```", README, flags=re.DOTALL),
+    )
+    assert len([line for line in prose.splitlines() if line]) <= 48
+    assert max(block.count("\n") for block in output) <= 48
 
 
 def test_its_command_is_the_command_of_the_demo() -> None:

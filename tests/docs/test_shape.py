@@ -1,0 +1,41 @@
+"""Pages are made to be read: short lines, short paragraphs, links that lead somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, anchors, links, name_of, outside_code, paragraphs
+
+pytestmark = pytest.mark.fast
+
+COLUMNS, LINES = 160, 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_line_outside_tables_and_code_is_long(page: Path) -> None:
+    lines = outside_code(page.read_text("utf-8"))
+    assert [n for n, line in lines if len(line) > COLUMNS and not line.startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_paragraph_is_long(page: Path) -> None:
+    found = paragraphs(page.read_text("utf-8"))
+    assert [first for first, block in found if len(block) > LINES] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    wrong = []
+    for link in links(page.read_text("utf-8")):
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
+            wrong.append(link)
+    assert wrong == []
+
+
+def test_a_long_paragraph_is_seen() -> None:
+    text = "# Head\n\n" + "line\n" * 6 + "\n- item\n- item\n\n```\n" + "code\n" * 9 + "```\n"
+    assert [(first, len(block)) for first, block in paragraphs(text)] == [(3, 6), (10, 1), (11, 1)]
