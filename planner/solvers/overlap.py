@@ -29,7 +29,7 @@ Choice: TypeAlias = tuple[int, ...]
 
 PRICES_TRIED = 10
 """Prices under which a problem is solved at most, per unit of effort."""
-ENOUGH = 1e-3
+ENOUGH = 2.5e-3
 """Relative gap that is left as it is, at effort 1; at effort e it is 1/e of it."""
 FAR = 1e3
 """Times the largest load at which what is fixed is cut off for the best prices."""
