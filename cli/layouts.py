@@ -10,7 +10,14 @@ import typer
 
 from cli import options
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, check_picture, write_paths
+from cli.files import (
+    Writer,
+    check_folder,
+    check_outputs,
+    check_picture,
+    write_paths,
+    writer_of,
+)
 from cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,6 +34,7 @@ Examples:
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
   planner layouts llama3-70b --devices 256 --batch 1024 --optimizer muon
+  planner layouts llama3-70b --devices 256 --batch 1024 --cluster h100 --recipe megatron -o recipe
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
 (pipeline), vpp (chunks), dp (data) and ep (expert parallel); of each set of them the fastest way to
@@ -103,6 +111,23 @@ Picture = Annotated[
         show_default=False,
     ),
 ]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="FRAMEWORK",
+        help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, "
+        "accelerate, mindformers, mindspeed or maxtext.",
+        show_default=False,
+    ),
+]
+RecipeFolder = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="Where those files go.", show_default=False),
+]
+Row = Annotated[
+    int, typer.Option("--row", metavar="N", help="Which layout of the list they say, from 1.")
+]
 
 
 def layouts(  # noqa: PLR0913  one parameter per option
@@ -120,11 +145,15 @@ def layouts(  # noqa: PLR0913  one parameter per option
     variants: Variants = False,
     table: Table = None,
     plot: Picture = None,
+    recipe: Recipe = "",
+    output: RecipeFolder = None,
+    row: Row = 1,
     as_json: options.Json = False,
 ) -> None:
     """Rank the conventional parallel layouts of a model on a machine."""
     check_outputs({"--csv": table, "--plot": plot}, [Path(model)])
     check_picture(plot, "--plot")
+    _check_recipe(recipe, output, row, top)
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     try:
@@ -141,7 +170,7 @@ def layouts(  # noqa: PLR0913  one parameter per option
     except InfeasibleError as error:
         _say_infeasible(error, as_json=as_json)
         raise typer.Exit(NONE_FITS) from error
-    files = _written(found, table, plot)
+    files = [*_written(found, table, plot), *_recipe(found, recipe, output, row)]
     if as_json:
         from cli.layouts_text import ranking_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
@@ -153,6 +182,30 @@ def layouts(  # noqa: PLR0913  one parameter per option
 
     with page() as out:
         print_ranking(found, files, out)
+
+
+def _check_recipe(recipe: str, output: Path | None, row: int, top: int) -> None:
+    if bool(recipe) != (output is not None):
+        raise UserError(
+            "a recipe needs a framework and a folder", "--recipe", "give --recipe megatron -o DIR"
+        )
+    if not 1 <= row <= top:
+        raise UserError(f"--row {row} is no row of {top}", "--row", "choose one of the list")
+    if output is not None:
+        check_folder(output, f"-o {output}")
+
+
+def _recipe(found: Ranking, name: str, output: Path | None, row: int) -> list[Path]:
+    """The files of a framework for one layout of the list."""
+    if output is None:
+        return []
+    from cli.recipe_files import files_of_layout  # noqa: PLC0415
+    from planner.whatif.recipe_runs import RecipeRun  # noqa: PLC0415
+
+    chosen = found.best[min(row, len(found.best)) - 1]
+    own = RecipeRun(found.job, frozenset(), frozenset(), ())
+    texts = files_of_layout(name, own, chosen.layout, "--recipe")
+    return write_paths({output / file: writer_of(text) for file, text in texts.items()})
 
 
 def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
