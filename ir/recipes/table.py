@@ -20,6 +20,8 @@ from ir.recipes.quantities import Quantities, Value, plain
 
 __all__ = ["Entry", "FileKind", "Framework", "framework", "framework_names", "readable_names"]
 
+_FLAGS = (FORMS["flag"], FORMS["absent"])
+"""What is left out where it is off."""
 NOTHING: Mapping[str, Scalar] = MappingProxyType({})
 _MANY, _ONE, _KNOWN, _UNKNOWN = "many", "one", "known", "unknown"
 
@@ -239,7 +241,7 @@ class Framework:
                 continue
             settings = entry.write(value, given)
             for name, scalar in (settings or {}).items():
-                if scalar is not None and not (scalar is False and entry.form is FORMS["flag"]):
+                if scalar is not None and not (scalar is False and entry.form in _FLAGS):
                     files.setdefault(entry.file, {}).setdefault(name, scalar)
         return files
 

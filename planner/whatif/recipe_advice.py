@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.simulation.layout_simulation import load_of_run
+from costmodel.simulation.layout_simulation import load_of_run, simulate_layout
+from costmodel.simulation.layout_step import Options
 from costmodel.training.calibration import shipped_calibration
 from costmodel.training.layout_check import check_layout
 from costmodel.training.machines import machine
@@ -20,6 +21,7 @@ from ir.throughput import Rates
 from planner.pipeline.space import divisors
 from planner.requests.conventional_layouts import check
 from planner.requests.errors import UserError
+from planner.requests.simulations import SimulationOptions
 from planner.whatif.layouts import COLUMNS, Report, priced_layouts
 from planner.whatif.recipe_runs import RecipeRun, in_layout
 from planner.whatif.recipe_stages import conventional_stages
@@ -34,6 +36,10 @@ _LOOKED_AT = 200
 """Layouts of the ranking that are tried until the framework can say one."""
 _LEAST = 0.002
 """Share of the step that a change must save to be named."""
+_APART = 0.02
+"""Share of the step that estimate and simulation of a change may differ by."""
+_MOST_PASSES = 4_096
+"""Of a step that is simulated: forward passes of all chunks, a second of work."""
 _LEAST_PART = 8_192
 """Tokens of a part of a sequence."""
 _ENDS = ("first", "middle", "last")
@@ -177,8 +183,27 @@ def best_changes(
     ]
     best: dict[str, Change] = {}
     for _, kind, change in sorted(fine, key=lambda each: each[0]):
-        best.setdefault(kind, change)
-    return list(best.values())[:count]
+        if kind not in best and len(best) < count and _confirmed(own, change):
+            best[kind] = change
+    return list(best.values())
+
+
+def _confirmed(own: PricedRun, change: Change) -> bool:
+    """Whether the step, simulated, is shorter by what the estimates say; long ones are believed."""
+    runs = (own.run, change.priced.run)
+    if any(
+        run.layout.micro_batches * run.layout.pp * run.layout.vpp > _MOST_PASSES for run in runs
+    ):
+        return True
+    before, after = (_simulated_s(run) for run in runs)
+    said = own.prediction.step_s - change.priced.prediction.step_s
+    return abs(before - after - said) <= _APART * before
+
+
+def _simulated_s(run: TrainingRun) -> float:
+    effects = SimulationOptions()
+    found = simulate_layout(run, effects.effects(), Options(1.0), effects.variation())
+    return found.step_s
 
 
 def _more_again(old: TrainingLayout, new: TrainingLayout) -> bool:

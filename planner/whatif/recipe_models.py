@@ -71,6 +71,7 @@ def sizes_of_model(model: TrainingModel) -> dict[str, Value]:
         routed = model.layers - model.dense_layers
         found["moe_pattern"] = f"([0]*{model.dense_layers}+[1]*{routed})"
     found["gated"] = "yes" if model.gated else "no"
+    found["biased"] = "no" if model.gated else "yes"
     found["untied"] = "no" if model.tied else "yes"
     found["latent"] = "yes" if model.kv_rank else "no"
     found["grouped"] = "yes" if model.kv_heads != model.heads else "no"

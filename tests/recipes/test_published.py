@@ -9,6 +9,7 @@ import pytest
 from importers.recipes.reading import recipe_of_texts
 from ir.recipes.quantities import plain
 from ir.recipes.table import readable_names
+from tests.recipes.page import PAGE, recipes_page
 from tests.recipes.published import Published, published
 
 RECIPES = published()
@@ -41,3 +42,7 @@ def test_a_recipe_that_contradicts_itself_is_told_so() -> None:
     found = recipe_of_texts(one.files())
     (text,) = found.quantities.contradictions
     assert "devices 8 is not tp 8 x cp 1 x pp 16 x dp" in text
+
+
+def test_the_page_has_every_setting() -> None:
+    assert PAGE.read_text(encoding="utf-8") == recipes_page(), "run `make docs`"
