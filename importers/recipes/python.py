@@ -136,15 +136,17 @@ class _Reading:
     def _start(self, call: ast.Call, depth: int) -> None:
         """A configuration that is made: the one that it starts from, and its keywords."""
         called = _path(call.func).rpartition(".")[2]
-        if called[:1].islower() and re.search("[0-9]", called):
+        numbered = re.search("[0-9]", called) is not None
+        if called[:1].islower() and numbered:
             self._add("base", called, call)
-            self._follow(called, depth)
+        if called[:1].islower() or called.startswith("_"):
+            self._follow(called, depth, told=numbered)
         for inner in (call, *(n for n in ast.walk(call.func) if isinstance(n, ast.Call))):
             for keyword in inner.keywords:
                 if keyword.arg:
                     self._value(keyword.arg, keyword.value, 0)
 
-    def _follow(self, called: str, depth: int) -> None:
+    def _follow(self, called: str, depth: int, *, told: bool) -> None:
         texts = {"": self.text, **self.others}
         for name, text in texts.items() if depth < _MOST_DEPTH else ():
             found = _functions(_parsed(text, name)).get(called)
@@ -161,7 +163,8 @@ class _Reading:
                 ]
                 self.given[:] = [*inner, *before]
                 return
-        self.remarks.append(f"settings of {called} are not in the files: name its file too")
+        if told:
+            self.remarks.append(f"settings of {called} are not in the files: name its file too")
 
     def _value(self, path: str, node: ast.expr, depth: int) -> None:
         """Record a literal, or the keywords of a call under its name."""

@@ -66,7 +66,11 @@ def recipe_of_texts(
     said: Mapping[str, Value] | None = None,
 ) -> Recipe:
     """As `read_recipe`, from the texts of the files by name."""
-    files = tuple(_file(name, texts, (functions or {}).get(name, "")) for name in texts)
+    chosen = functions or {}
+    context = {name for name in texts if name.endswith(".py") and not chosen.get(name)}
+    if not any(chosen.values()):
+        context.clear()  # all are read where nobody names a function
+    files = tuple(_file(n, texts, chosen.get(n, "")) for n in texts if n not in context)
     found = framework(_name(asked)) if asked else _recognised(files)
     return recipe_of(found, files, said)
 

@@ -42,7 +42,8 @@ __all__ = [
 _FLAGS = {
     "ep_overlap": "ep-overlap", "offload_optimizer": "swap-optimizer",
     "offload_attention": "swap-attention", "reuse_master": "reuse-master",
-    "recompute_activation": "recompute-activation",
+    "recompute_activation": "recompute-activation", "keeps_attention": "keeps-attention",
+    "offloads_inputs": "offloads",
 }  # fmt: skip
 """Quantities of recipes that are flags of a run where they are `yes`."""
 _NEEDED = {"seq_len": "seq", "micro": "micro", "global_batch": "batch"}

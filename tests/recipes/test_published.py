@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 
 from importers.recipes.reading import recipe_of_texts
 from ir.recipes.quantities import plain
 from ir.recipes.table import readable_names
+from planner.whatif.recipe_advice import priced_runs
+from planner.whatif.recipe_runs import run_of
 from tests.recipes.page import PAGE, recipes_page
 from tests.recipes.published import Published, published
 
@@ -46,3 +49,15 @@ def test_a_recipe_that_contradicts_itself_is_told_so() -> None:
 
 def test_the_page_has_every_setting() -> None:
     assert PAGE.read_text(encoding="utf-8") == recipes_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "tflops"), [("v5e_128b", 256, 110.0), ("v5e_128b", 1024, 108.0)]
+)
+def test_a_recipe_is_as_fast_as_its_framework_says(name: str, devices: int, tflops: float) -> None:
+    """Model FLOP/s that MaxText's page of results has (README at 254262440)."""
+    (one,) = (each for each in RECIPES if each.name == name)
+    recipe = recipe_of_texts(one.files(), said={"devices": Fraction(devices)})
+    (priced,) = priced_runs([run_of(recipe, "", "tpu-v5e").run])
+    reached = priced.rates.utilisation * priced.rates.load.peak_flops
+    assert reached / 1e12 == pytest.approx(tflops, rel=0.05)
