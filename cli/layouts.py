@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+from cli import simulation_options as choices
 from cli.errors import UserError
 from cli.files import (
     Writer,
@@ -16,7 +18,6 @@ from cli.files import (
     check_outputs,
     check_picture,
     write_paths,
-    writer_of,
 )
 from cli.progress import Progress
 
@@ -111,20 +112,6 @@ Picture = Annotated[
         show_default=False,
     ),
 ]
-Recipe = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        metavar="FRAMEWORK",
-        help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, "
-        "accelerate, mindformers, mindspeed or maxtext.",
-        show_default=False,
-    ),
-]
-RecipeFolder = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="Where those files go.", show_default=False),
-]
 Row = Annotated[
     int, typer.Option("--row", metavar="N", help="Which layout of the list they say, from 1.")
 ]
@@ -145,8 +132,8 @@ def layouts(  # noqa: PLR0913  one parameter per option
     variants: Variants = False,
     table: Table = None,
     plot: Picture = None,
-    recipe: Recipe = "",
-    output: RecipeFolder = None,
+    recipe: choices.Recipe = "",
+    output: choices.RecipeFolder = None,
     row: Row = 1,
     as_json: options.Json = False,
 ) -> None:
@@ -199,13 +186,10 @@ def _recipe(found: Ranking, name: str, output: Path | None, row: int) -> list[Pa
     """The files of a framework for one layout of the list."""
     if output is None:
         return []
-    from cli.recipe_files import files_of_layout  # noqa: PLC0415
-    from planner.whatif.recipe_runs import RecipeRun  # noqa: PLC0415
+    from cli.recipe_files import written_recipe  # noqa: PLC0415  brings in the cost model
 
     chosen = found.best[min(row, len(found.best)) - 1]
-    own = RecipeRun(found.job, frozenset(), frozenset(), ())
-    texts = files_of_layout(name, own, chosen.layout, "--recipe")
-    return write_paths({output / file: writer_of(text) for file, text in texts.items()})
+    return written_recipe(name, replace(found.job, layout=chosen.layout), output)
 
 
 def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from cli import options
 from cli import simulation_options as choices
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, check_picture, write_paths, writer_of
+from cli.files import (
+    Writer,
+    check_folder,
+    check_outputs,
+    check_picture,
+    write_paths,
+    writer_of,
+)
 from cli.remote import Server, remote_simulation
 
 if TYPE_CHECKING:
@@ -59,6 +66,8 @@ def simulate(  # noqa: PLR0913  one parameter per option
     seed: choices.Seed = 0,
     trace: choices.Trace = None,
     plot: choices.Plot = None,
+    recipe: choices.Recipe = "",
+    output: choices.RecipeFolder = None,
     server: Server = None,
     as_json: options.Json = False,
 ) -> None:
@@ -73,6 +82,7 @@ def simulate(  # noqa: PLR0913  one parameter per option
     check_picture(plot, "--plot", here=server is None)
     said = {"precision": precision, "software": software, "optimizer": optimizer}
     asked = _layout(given, layout, {name: text for name, text in said.items() if text is not None})
+    _check_recipe(recipe, output, asked, server or servers)
     if servers is not None:
         wanted = {"--trace": trace, "--plot": plot}
         given.check_served([name for name, path in wanted.items() if path is not None])
@@ -87,6 +97,10 @@ def simulate(  # noqa: PLR0913  one parameter per option
         found = given.simulated_layout(subject, asked)
     with reported():
         files = _written(found, trace, plot)
+    if asked is not None and output is not None:
+        from cli.recipe_files import written_recipe  # noqa: PLC0415
+
+        files += written_recipe(recipe, given.run_of(subject, asked), output)
     if as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
         from planner.requests.simulations import answer  # noqa: PLC0415
@@ -98,6 +112,21 @@ def simulate(  # noqa: PLR0913  one parameter per option
 
     with page() as out:
         print_simulation(found, files, out)
+
+
+def _check_recipe(
+    recipe: str, output: Path | None, layout: LayoutOptions | None, elsewhere: str | None
+) -> None:
+    """Raise `UserError` where a recipe cannot be written."""
+    if not recipe and output is None:
+        return
+    if layout is None or elsewhere is not None or not recipe or output is None:
+        raise UserError(
+            "a recipe is of a layout that is simulated here, and needs a framework and a folder",
+            "--recipe",
+            "give --layout, --recipe megatron and -o DIR; leave --server and --servers out",
+        )
+    check_folder(output, f"-o {output}")
 
 
 def _layout(given: Given, layout: str | None, said: Mapping[str, str]) -> LayoutOptions | None:

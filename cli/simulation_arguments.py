@@ -17,6 +17,7 @@ from topology.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from costmodel.training.records import TrainingRun
     from ir.plan import Plan
 
 __all__ = ["Given", "cluster_of", "layout_options", "model_name", "reported", "served_run"]
@@ -50,6 +51,10 @@ class Given(SimulationOptions):
     def simulated_layout(self, model: str, layout: LayoutOptions) -> Simulation:
         """The simulation of a conventional layout."""
         return layout.simulated(configuration(model), model_name(model), self)
+
+    def run_of(self, model: str, layout: LayoutOptions) -> TrainingRun:
+        """The run that a conventional layout describes."""
+        return layout.run(configuration(model), model_name(model))
 
 
 def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:

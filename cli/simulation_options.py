@@ -183,3 +183,17 @@ Plot: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="FRAMEWORK",
+        help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, "
+        "accelerate, mindformers, mindspeed or maxtext.",
+        show_default=False,
+    ),
+]
+RecipeFolder = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="Where those files go.", show_default=False),
+]

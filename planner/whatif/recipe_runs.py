@@ -36,7 +36,8 @@ from planner.whatif.recipe_stages import (
 
 __all__ = [
     "RecipeRun", "flags_of", "in_layout", "layout_of_values", "normal",
-    "quantities_of", "run_of",
+    "quantities_of",
+    "recipe_run", "run_of",
 ]  # fmt: skip
 
 _FLAGS = {
@@ -101,6 +102,12 @@ def run_of(recipe: Recipe, model: str, cluster: str) -> RecipeRun:
     extras, lacking = flags_of(recipe.framework, known.values())
     own = RecipeRun(run, extras, lacking, tuple(remarks))
     return replace(own, run=in_layout(own, layout))
+
+
+def recipe_run(run: TrainingRun) -> RecipeRun:
+    """A run that no recipe describes, as if one did."""
+    usual = software_flags(run.profile, run.machine, run.model.name, run.layout)
+    return RecipeRun(run, run.flags - usual, usual - run.flags, ())
 
 
 def in_layout(own: RecipeRun, layout: TrainingLayout) -> TrainingRun:

@@ -131,3 +131,15 @@ def test_what_a_framework_cannot_say_is_refused(
     assert run.code == 2
     assert "has no setting for pp 2" in run.err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_simulated_layout_becomes_files(planner: Callable[..., Any], tmp_path: Path) -> None:
+    layout = "tp=4,dp=4,batch=32,micro=2,zero=1,sp"
+    run = planner("simulate", "--layout", layout, "llama2-7b", "--cluster", "h100",
+                  "--recipe", "megatron", "-o", tmp_path)  # fmt: skip
+    assert run.code == 0, run.err
+    values = read_recipe([str(tmp_path / "train.sh")]).values
+    assert [values[name] for name in ("tp", "dp", "micro", "zero_stage")] == [4, 4, 2, 1]
+    refused = planner("simulate", "--layout", layout, "llama2-7b", "--recipe", "megatron")
+    assert refused.code == 2
+    assert "needs a framework and a folder" in refused.err
