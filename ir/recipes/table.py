@@ -179,6 +179,16 @@ class Framework:
     """Settings that are known and not priced, and what they do; empty where that is no matter."""
     neutral: re.Pattern[str]
     """Settings that are of no layout."""
+    avoids: tuple[tuple[tuple[Condition, ...], str], ...]
+    """What it refuses or advises against, each with the sentence that says so."""
+
+    def faults(self, values: Mapping[str, Value]) -> tuple[str, ...]:
+        """What the framework refuses or advises against in a recipe, a sentence each."""
+        return tuple(
+            text
+            for conditions, text in self.avoids
+            if all(each.holds(values.get(each.quantity)) for each in conditions)
+        )
 
     def read(
         self, given: Mapping[str, Scalar], lines: Mapping[str, str], known: Quantities
@@ -293,6 +303,7 @@ def framework(name: str) -> Framework:
     found = data.read_yaml("recipes", f"{name}.yaml")
     own = tuple(_entry(each) for each in found["settings"])
     noted, neutral = dict(found.get("noted", {})), list(found.get("neutral", []))
+    avoids = tuple((_conditions(each["when"]), each["why"]) for each in found.get("avoids", ()))
     if "extends" in found:
         base = framework(found["extends"])
         instead = {each["instead"] for each in found["settings"] if "instead" in each}
@@ -301,6 +312,7 @@ def framework(name: str) -> Framework:
         own = tuple(sorted(both, key=lambda entry: entry.launch))
         noted = dict(base.noted) | noted
         neutral.append(base.neutral.pattern)
+        avoids += base.avoids
     return Framework(
         name=name,
         title=found["title"],
@@ -313,6 +325,7 @@ def framework(name: str) -> Framework:
         entries=own,
         noted=noted,
         neutral=re.compile("|".join(f"(?:{p})" for p in neutral) or "(?!)"),
+        avoids=avoids,
     )
 
 

@@ -23,7 +23,7 @@ from planner.requests.conventional_layouts import check
 from planner.requests.errors import UserError
 from planner.requests.simulations import SimulationOptions
 from planner.whatif.layouts import COLUMNS, Report, priced_layouts
-from planner.whatif.recipe_runs import RecipeRun, in_layout
+from planner.whatif.recipe_runs import RecipeRun, in_layout, quantities_of
 from planner.whatif.recipe_stages import conventional_stages
 from planner.whatif.recipe_targets import expressed, held_degrees
 
@@ -102,6 +102,7 @@ def warnings(own: PricedRun, values: Mapping[str, Value], found: Framework) -> I
         check_layout(model, layout)
     except LayoutError as error:
         yield f"the framework refuses it: {error}"
+    yield from found.faults(values)
     if layout.tp > server:
         yield f"tensor parallel {layout.tp} crosses servers of {server} devices"
     if layout.ep > 1 and model.experts % layout.ep:
@@ -170,7 +171,7 @@ def best_changes(
         if layout.cp > _most_parts(run.layout) or (own.fits and _more_again(run.layout, layout)):
             continue
         changed = expressed(found, recipe, layout)
-        if changed.refused or changed.lost or not _can_be(changed.run):
+        if changed.refused or changed.lost or not _can_be(changed.run, found):
             continue
         options.setdefault(changed.run.layout, (kind, _difference(own.run.layout, layout)))
     options.pop(own.run.layout, None)
@@ -218,7 +219,10 @@ def _most_parts(layout: TrainingLayout) -> int:
     return max(layout.cp, layout.seq_len // _LEAST_PART)
 
 
-def _can_be(run: TrainingRun) -> bool:
+def _can_be(run: TrainingRun, found: Framework) -> bool:
+    """Whether neither the model nor the framework is against a layout."""
+    if found.faults(quantities_of(run)):
+        return False
     try:
         check(run.layout, run.model)
         check_layout(run.model, run.layout)
@@ -305,7 +309,7 @@ def best_of_all(
     best: PricedRun | None = None
     for index in priced.ranked()[:_LOOKED_AT]:
         changed = expressed(found, recipe, priced.layout(index, plain))
-        if changed.refused or changed.lost or not _can_be(changed.run):
+        if changed.refused or changed.lost or not _can_be(changed.run, found):
             continue
         each = priced_runs([changed.run])[0]
         if each.fits and (best is None or each.prediction.step_s < best.prediction.step_s):
