@@ -45,7 +45,6 @@ def test_a_recipe_is_priced_and_bettered(planner: Callable[..., Any], recipe: Pa
     assert '-mode = "full"' in found["diff"]
 
 
-@pytest.mark.fast
 def test_the_text_names_step_memory_and_changes(
     planner: Callable[..., Any], recipe: Path, tmp_path: Path
 ) -> None:
@@ -70,7 +69,7 @@ def test_the_step_is_that_of_simulate(planner: Callable[..., Any], recipe: Path)
     assert json.loads(other.out)["estimate_s"] == pytest.approx(own["step_s"], rel=1e-6)
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize("name", framework_names())
 def test_a_row_of_layouts_becomes_files(
     planner: Callable[..., Any], name: str, tmp_path: Path
@@ -100,7 +99,7 @@ def test_one_framework_from_another(
     assert read_recipe([str(out / "train.sh")]).values["tp"] == 8
 
 
-@pytest.mark.fast(every=True)
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

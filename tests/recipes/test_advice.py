@@ -24,8 +24,6 @@ from planner.whatif.recipe_advice import (
 from planner.whatif.recipe_runs import RecipeRun, run_of
 from planner.whatif.recipe_targets import expressed, held_degrees
 
-pytestmark = pytest.mark.fast
-
 LLAMA = """torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py --num-layers 80 \\
   --hidden-size 8192 \\
   --ffn-hidden-size 28672 --num-attention-heads 64 --group-query-attention \\
@@ -48,6 +46,7 @@ def _simulated(change: PricedRun) -> float:
     return found.step_s
 
 
+@pytest.mark.fast
 def test_what_an_expert_would_warn_of() -> None:
     recipe, _, priced = _priced(LLAMA)
     found = "\n".join(warnings(priced, recipe.values, recipe.framework))
