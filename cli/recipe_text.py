@@ -84,7 +84,7 @@ def _print_changes(found: RecipeReport, out: Console) -> None:
     out.print(layout_text(found.best.priced.run.layout), soft_wrap=True)
     changed = edited_files(found)
     out.print(f"\n{changed.diff(found.recipe)}", soft_wrap=True)
-    _print_list("Not in these files", changed.aside, out)
+    _print_list("Not in these files", [*changed.aside, *changed.environment], out)
 
 
 def _figures(own: PricedRun, change: Change) -> tuple[str, str, str]:
@@ -117,7 +117,7 @@ def recipe_json(found: RecipeReport, files: Sequence[Path]) -> dict[str, object]
         "changes": [{"change": c.text, **_record(c.priced)} for c in found.changes],
         "best": None if found.best is None else _record(found.best.priced),
         "diff": changed.diff(found.recipe),
-        "aside": changed.aside,
+        "aside": [*changed.aside, *changed.environment],
         "files": [str(path) for path in files],
     }
 

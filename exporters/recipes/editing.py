@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 
@@ -23,6 +23,8 @@ class Edited:
     """By name, those that are as before too."""
     aside: list[str] = field(default_factory=list)
     """Settings that no file given can hold, as they would be written."""
+    environment: list[str] = field(default_factory=list)
+    """What the environment must be for the other layout, a sentence each."""
 
     def diff(self, recipe: Recipe) -> str:
         """What is different, as `diff -u` prints it."""
@@ -106,7 +108,22 @@ def edited(recipe: Recipe, old: Mapping[str, Value], new: Mapping[str, Value]) -
             pieces[file.name].append(change)
     for file in recipe.files:
         found.texts[file.name] = _applied(file.text, pieces[file.name])
+    found.environment += _environment(recipe, old, new)
     return found
+
+
+def _environment(
+    recipe: Recipe, old: Mapping[str, Value], new: Mapping[str, Value]
+) -> Iterator[str]:
+    """Variables that one layout wants set and the other not."""
+    for kind in recipe.framework.files:
+        for variable, without in kind.exports:
+            before, after = (
+                not without or not all(each.holds(values.get(each.quantity)) for each in without)
+                for values in (old, new)
+            )
+            if before != after:
+                yield f"{'set' if after else 'do not set'} {variable}"
 
 
 def _file_for(recipe: Recipe, number: int) -> RecipeFile | None:

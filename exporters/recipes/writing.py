@@ -116,6 +116,9 @@ def _script(
     values: Mapping[str, Value],
 ) -> Iterator[str]:
     launched = {e.at for e in found.entries if e.launch}
+    for variable, without in kind.exports:
+        if not (without and all(each.holds(values.get(each.quantity)) for each in without)):
+            yield f"export {variable}"
 
     def whole(name: str) -> int:
         value = values.get(name)

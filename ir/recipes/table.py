@@ -158,6 +158,8 @@ class FileKind:
     """What the script is given before the settings."""
     equals: bool
     """Whether arguments are `name=value`, not `--name value`."""
+    exports: tuple[tuple[str, tuple[Condition, ...]], ...]
+    """What a script sets in the environment, and in which recipes it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +339,9 @@ def _file(found: Mapping[str, Any]) -> FileKind:
         script=found.get("script", ""),
         takes=found.get("takes", ""),
         equals=found.get("style") == "equals",
+        exports=tuple(
+            (each["set"], _conditions(each.get("unless", {}))) for each in found.get("exports", ())
+        ),
     )
 
 

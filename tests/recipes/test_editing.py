@@ -193,3 +193,14 @@ def test_any_layout_can_be_changed_into_any_other(name: str) -> None:
             assert run_of(read, model, own.run.machine).run.layout == new.layout
             again = recipe_of(found, read.files)
             assert again.values == read.values
+
+
+@pytest.mark.fast
+def test_what_the_environment_must_be_is_told() -> None:
+    """Megatron-FSDP does not start with one connection, which tensor parallel ranks want."""
+    text = SCRIPT.replace("TP=4 ", "TP=1 ")
+    recipe = recipe_of_texts({"train.sh": text})
+    own = run_of(recipe, "", "h100")
+    run = in_layout(own, replace(own.run.layout, zero_stage=3))
+    found = edited(recipe, quantities_of(own.run), quantities_of(run))
+    assert found.environment == ["do not set CUDA_DEVICE_MAX_CONNECTIONS=1"]
