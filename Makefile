@@ -115,9 +115,10 @@ fidelity: setup ## how far off training steps are: unseen models, baseline, swee
 web: ## build the page of the service from service/web/src
 	cd service/web && npm ci --no-audit --no-fund && npm run check && npm run build
 
-docs: setup ## write the output of commands in README and docs, operators.md and machines.md, anew
+docs: setup ## write the output of commands in README and docs, operators.md, recipes.md and machines.md, anew
 	$(BIN)/python -m tests.cli.docs_output
 	$(BIN)/python -m tests.cli.operators_page
+	$(BIN)/python -m tests.recipes.page
 	$(BIN)/python -m tests.data_.machines_page
 
 format: setup ## let ruff mend what it can

@@ -28,6 +28,14 @@ WHY_NOT = Option(
     "or NAME=((2,4),(4,1)). May be given several times.",
 )
 _FOLDER = ("-o", "--output")
+RECIPE = Option(
+    group=Group.OUTPUT, value="FRAMEWORK",
+    help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, accelerate, "
+    "mindformers, mindspeed or maxtext.",
+)
+RECIPE_FOLDER = Option(
+    group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,8 @@ class SimulateCommand:
         group=Group.OUTPUT, value="FILE", first=True,
         help="A picture to write, .svg or .png: timeline, memory and where the time goes.",
     )] = None
+    recipe: Annotated[str, RECIPE] = ""
+    output: Annotated[Path | None, RECIPE_FOLDER] = None
     as_json: Annotated[bool, JSON] = False
     server: Annotated[str | None, SERVER] = None
 
@@ -71,6 +81,11 @@ class LayoutsCommand:
         group=Group.OUTPUT, value="FILE",
         help="Draw time and memory of every layout (.svg or .png).",
     )] = None
+    recipe: Annotated[str, RECIPE] = ""
+    output: Annotated[Path | None, RECIPE_FOLDER] = None
+    row: Annotated[int, Option(
+        group=Group.OUTPUT, value="N", help="Which layout of the list --recipe writes, from 1.",
+    )] = 1
     as_json: Annotated[bool, JSON] = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from cli.command_options import LayoutsCommand
 from cli.declared import command
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, check_picture, write_paths
+from cli.files import Writer, check_folder, check_outputs, check_picture, write_paths
 from cli.progress import Progress
 from planner.requests.options.simulations import RankingOptions
 
@@ -30,6 +31,7 @@ Examples:
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
   planner layouts llama3-70b --devices 256 --batch 1024 --optimizer muon
+  planner layouts llama3-70b --devices 256 --batch 1024 --cluster h100 --recipe megatron -o recipe
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
 (pipeline), vpp (chunks), dp (data) and ep (expert parallel); of each set of them the fastest way to
@@ -53,6 +55,7 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
     """Rank the conventional parallel layouts of a model on a machine."""
     check_outputs({"--csv": here.csv, "--plot": here.plot}, [Path(model)])
     check_picture(here.plot, "--plot")
+    _check_recipe(here, asked.top)
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     try:
@@ -62,7 +65,7 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
     except InfeasibleError as error:
         _say_infeasible(error, as_json=here.as_json)
         raise typer.Exit(NONE_FITS) from error
-    files = _written(found, here.csv, here.plot)
+    files = [*_written(found, here.csv, here.plot), *_recipe(found, here)]
     if here.as_json:
         from cli.layouts_text import ranking_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
@@ -74,6 +77,27 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
 
     with page() as out:
         print_ranking(found, files, out)
+
+
+def _check_recipe(here: LayoutsCommand, top: int) -> None:
+    if bool(here.recipe) != (here.output is not None):
+        raise UserError(
+            "a recipe needs a framework and a folder", "--recipe", "give --recipe megatron -o DIR"
+        )
+    if not 1 <= here.row <= top:
+        raise UserError(f"--row {here.row} is no row of {top}", "--row", "choose one of the list")
+    if here.output is not None:
+        check_folder(here.output, f"-o {here.output}")
+
+
+def _recipe(found: Ranking, here: LayoutsCommand) -> list[Path]:
+    """The files of a framework for one layout of the list."""
+    if here.output is None:
+        return []
+    from cli.recipe_files import written_recipe  # noqa: PLC0415  brings in the cost model
+
+    chosen = found.best[min(here.row, len(found.best)) - 1]
+    return written_recipe(here.recipe, replace(found.job, layout=chosen.layout), here.output)
 
 
 def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:

@@ -16,6 +16,7 @@ from cli.group import Commands
 from cli.import_strategy import import_strategy
 from cli.inspect import inspect
 from cli.layouts import layouts
+from cli.recipe import recipe
 from cli.reshard import reshard
 from cli.search import search
 from cli.serve import serve
@@ -45,7 +46,7 @@ app = typer.Typer(
 )
 for command in (
     search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, whatif,
-    layouts, reshard, solve, validate, serve,
+    layouts, recipe, reshard, solve, validate, serve,
 ):  # fmt: skip
     app.command(
         cls=Grouped if hasattr(command, "__signature__") else None,

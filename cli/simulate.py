@@ -11,7 +11,14 @@ import typer
 from cli.command_options import SimulateCommand
 from cli.declared import Said, command
 from cli.errors import UserError
-from cli.files import Writer, check_outputs, check_picture, write_paths, writer_of
+from cli.files import (
+    Writer,
+    check_folder,
+    check_outputs,
+    check_picture,
+    write_paths,
+    writer_of,
+)
 from cli.remote import remote_simulation
 from planner.requests.options.simulations import DEFAULT_CLUSTER, LayoutOptions, SimulationOptions
 
@@ -56,6 +63,7 @@ def simulate(
     check_outputs(files, [Path(subject)])
     check_picture(here.plot, "--plot", here=here.server is None)
     layout = _layout(asked, said)
+    _check_recipe(here, layout, asked.servers)
     if asked.servers is not None:
         asked.check_served([name for name, path in files.items() if path is not None])
         _served(subject, layout, asked, here)
@@ -71,6 +79,11 @@ def simulate(
         found = layout_simulation(asked, subject, layout)
     with reported():
         written = _written(found, here.trace, here.plot)
+    if layout is not None and here.output is not None:
+        from cli.recipe_files import written_recipe  # noqa: PLC0415
+        from cli.simulation_arguments import run_described  # noqa: PLC0415
+
+        written += written_recipe(here.recipe, run_described(subject, layout), here.output)
     from planner.requests.simulations import answer  # noqa: PLC0415
 
     _say(answer(found, written), written, found.estimate_means, as_json=here.as_json)
@@ -88,6 +101,20 @@ def _say(found: Mapping[str, Any], files: list[Path], means: str, *, as_json: bo
 
     with page() as out:
         print_simulation(found, files, out, means)
+
+
+def _check_recipe(here: SimulateCommand, layout: LayoutOptions | None, servers: str | None) -> None:
+    """Raise `UserError` where a recipe cannot be written."""
+    if not here.recipe and here.output is None:
+        return
+    elsewhere = here.server is not None or servers is not None
+    if layout is None or elsewhere or not here.recipe or here.output is None:
+        raise UserError(
+            "a recipe is of a layout that is simulated here, and needs a framework and a folder",
+            "--recipe",
+            "give --layout, --recipe megatron and -o DIR; leave --server and --servers out",
+        )
+    check_folder(here.output, f"-o {here.output}")
 
 
 def _layout(asked: SimulationOptions, said: Said[LayoutOptions]) -> LayoutOptions | None:

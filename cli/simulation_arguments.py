@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cli.machine_files import machine_file, named_machine
 from costmodel.simulation.result import Simulation
+from costmodel.training.records import TrainingRun
 from importers.sizes import configuration
 from ir.plan_file import read_plan
 from planner.requests.conventional_layouts import run_of_layout, simulated_layout
@@ -17,7 +18,7 @@ from topology.cluster import Cluster
 
 __all__ = [
     "cluster_of", "layout_simulation", "model_name", "plan_simulation", "reported",
-    "served_by_plan", "served_run",
+    "run_described", "served_by_plan", "served_run",
 ]  # fmt: skip
 
 
@@ -44,10 +45,14 @@ def layout_simulation(asked: SimulationOptions, model: str, layout: LayoutOption
     return simulated_layout(layout, configuration(model), model_name(model), asked)
 
 
+def run_described(model: str, layout: LayoutOptions) -> TrainingRun:
+    """The run that a conventional layout describes."""
+    return run_of_layout(layout, configuration(model), model_name(model))
+
+
 def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
     """What workers and parameter servers do, as a JSON object."""
-    run = run_of_layout(layout, configuration(model), model_name(model))
-    return served_json(served_layout(run, servers))
+    return served_json(served_layout(run_described(model, layout), servers))
 
 
 def model_name(subject: str) -> str:

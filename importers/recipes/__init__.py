@@ -1,0 +1,1 @@
+"""Training recipes of frameworks, read as data: nothing in them is executed."""

@@ -1,0 +1,1 @@
+"""Training recipes of frameworks: what their settings say, as tables that are read both ways."""

@@ -1,0 +1,62 @@
+"""What the choices of a layout buy: each against the layout without it, in seconds and GiB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from costmodel.training.records import Recompute, TrainingLayout
+from planner.whatif.recipe_advice import PricedRun, priced_runs
+from planner.whatif.recipe_runs import RecipeRun, in_layout
+from planner.whatif.recipe_targets import Expressed
+
+__all__ = ["purchases"]
+
+_GIB = 2.0**30
+
+
+def purchases(own: RecipeRun, layout: TrainingLayout, said: Expressed) -> Iterator[str]:
+    """Lines for the head of a file: the step, what each choice buys, and what is lost.
+
+    Args:
+        own: model, machine and software.
+        layout: that was wanted.
+        said: what the framework makes of it.
+    """
+    wanted, here = priced_runs([in_layout(own, layout), said.run])
+    rates = here.rates
+    yield (
+        f"{here.run.model.name} on {here.run.layout.devices} x {here.run.machine}: a step of "
+        f"{here.prediction.step_s:.4g} s, {rates.tokens_per_s or 0:,.0f} tokens/s, "
+        f"MFU {100 * rates.utilisation:.1f} %, {here.memory_bytes / _GIB:.1f} of "
+        f"{here.limit_bytes / _GIB:.1f} GiB"
+    )
+    without = dict(_without(said.run.layout))
+    priced = priced_runs([in_layout(own, other) for other in without.values()])
+    for name, other in zip(without, priced, strict=True):
+        yield f"{name}: {_bought(here, other)}"
+    for text in said.lost:
+        yield f"lost: {text} ({_bought(wanted, here)})"
+
+
+def _without(layout: TrainingLayout) -> Iterator[tuple[str, TrainingLayout]]:
+    """The layout without each of its choices that can be left out alone."""
+    if layout.sequence_parallel:
+        yield "sequence parallel", replace(layout, sequence_parallel=False)
+    if layout.zero_stage:
+        yield f"ZeRO {layout.zero_stage}", replace(layout, zero_stage=0, zero_group=0)
+    if layout.recompute is not Recompute.NONE:
+        kept = replace(layout, recompute=Recompute.NONE, recompute_share=1.0)
+        yield f"recomputation ({layout.recompute})", kept
+    if layout.vpp > 1:
+        yield f"{layout.vpp} chunks of a stage", replace(layout, vpp=1, stage_layers=())
+    if layout.micro_batch > 1:
+        yield f"micro-batch {layout.micro_batch}", replace(layout, micro_batch=1)
+
+
+def _bought(here: PricedRun, other: PricedRun) -> str:
+    """What the first has over the second."""
+    seconds = other.prediction.step_s - here.prediction.step_s
+    gib = (other.memory_bytes - here.memory_bytes) / _GIB
+    time = f"{'saves' if seconds >= 0 else 'costs'} {abs(seconds):.3g} s"
+    return f"{time}, {'saves' if gib >= 0 else 'costs'} {abs(gib):.3g} GiB"

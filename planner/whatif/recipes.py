@@ -1,0 +1,107 @@
+"""`planner recipe`: what a recipe amounts to on a machine, and what would be better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from importers.recipes.reading import read_recipe
+from ir.recipes.quantities import Value
+from ir.recipes.recipe import Recipe
+from planner.requests.errors import UserError
+from planner.requests.option_texts import named_parts
+from planner.requests.options.simulations import DEFAULT_CLUSTER
+from planner.whatif.layouts import Report
+from planner.whatif.recipe_advice import (
+    Change,
+    PricedRun,
+    best_changes,
+    best_of_all,
+    priced_runs,
+    warnings,
+)
+from planner.whatif.recipe_runs import RecipeRun, run_of
+
+__all__ = ["RecipeOptions", "RecipeReport"]
+
+_SAID = {
+    "devices": "devices", "batch": "global_batch", "micro": "micro", "seq": "seq_len",
+    "nodes": "nodes", "vocab": "vocab",
+}  # fmt: skip
+_LARGEST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeReport:
+    """A recipe with its price and what would be better."""
+
+    recipe: Recipe
+    own: RecipeRun
+    priced: PricedRun
+    remarks: tuple[str, ...]
+    """What was noticed or taken while it was read, a sentence each."""
+    warnings: tuple[str, ...]
+    changes: tuple[Change, ...]
+    best: Change | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeOptions:
+    """What `planner recipe` was asked; its `--help` explains each."""
+
+    model: str = ""
+    cluster: str = DEFAULT_CLUSTER
+    devices: int | None = None
+    framework: str = ""
+    say: str = ""
+
+    def examined(self, names: list[str], report: Report = lambda _: None) -> RecipeReport:
+        """Read the files of a recipe and price it.
+
+        Raises:
+            ModelError: a file cannot be read, or is of no framework.
+            UserError: an option is wrong, or something is not said that a run needs.
+        """
+        recipe = read_recipe(names, self.framework, self.said())
+        own = run_of(recipe, self.model, self.cluster)
+        (priced,) = priced_runs([own.run])
+        found = recipe.framework
+        report("pricing single changes")
+        changes = best_changes(priced, own, found)
+        best = best_of_all(priced, own, found, report)
+        return RecipeReport(
+            recipe,
+            own,
+            priced,
+            tuple(_remarks(recipe, own)),
+            tuple(warnings(priced, recipe.values, found)),
+            tuple(changes),
+            best,
+        )
+
+    def said(self) -> Mapping[str, Value]:
+        """Quantities that the user says.
+
+        Raises:
+            UserError: a name or a number that cannot be.
+        """
+        parts = named_parts(self.say, tuple(_SAID), "number of a recipe", "--say")
+        if self.devices is not None:
+            parts = {**parts, "devices": str(self.devices)}
+        found: dict[str, Value] = {}
+        for name, text in parts.items():
+            if not (text.isdecimal() and len(text) < 11 and 1 <= int(text) <= _LARGEST):
+                raise UserError(
+                    f"{name}={text[:40]} is no whole number from 1 to {_LARGEST:,}",
+                    "--devices" if name == "devices" else "--say",
+                    f"write it like {name}=8",
+                )
+            found[_SAID[name]] = Fraction(text)
+        return found
+
+
+def _remarks(recipe: Recipe, own: RecipeRun) -> list[str]:
+    files = [f"{file.name}: {each}" for file in recipe.files for each in file.remarks]
+    unread = [f"nothing is known of {name}" for name in recipe.unread]
+    return [*recipe.quantities.contradictions, *files, *unread, *own.remarks, *recipe.notes]

@@ -1,0 +1,108 @@
+"""Out then in gives the same layout; what a framework cannot say is refused or named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costmodel.training.records import Recompute
+from exporters.recipes.writing import recipe_files
+from importers.recipes.reading import recipe_of_texts
+from ir.recipes.table import framework, framework_names
+from planner.whatif.recipe_runs import RecipeRun, in_layout, quantities_of, run_of
+from planner.whatif.recipe_targets import expressed
+from tests.recipes.drawn import MODELS, drawn
+
+EACH = 17
+"""Layouts of each of twelve models: 204 for every framework."""
+WHOLE = ("megatron", "megatron-bridge")
+"""What says all that a layout is."""
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_out_then_in_gives_the_same_layout(name: str) -> None:
+    """The files of 200 layouts, read, are the layouts that the framework runs from them."""
+    seen = sum(
+        _comes_back(name, model, own) for model in MODELS for own in drawn(name, model, EACH)
+    )
+    assert seen > 100
+
+
+@pytest.mark.fast(every=True)
+@pytest.mark.parametrize("name", framework_names())
+def test_a_few_layouts_come_back(name: str) -> None:
+    for model in ("llama3-8b", "mixtral-8x7b"):
+        assert sum(_comes_back(name, model, own) for own in drawn(name, model, 3))
+
+
+def _comes_back(name: str, model: str, own: RecipeRun) -> bool:
+    """Whether a framework can say a layout; then its files say just that."""
+    found = framework(name)
+    said = expressed(found, own, own.run.layout)
+    if said.refused:
+        return False
+    wanted = in_layout(own, own.run.layout)
+    assert (wanted.layout != said.run.layout) == bool(said.lost)
+    files = recipe_files(found, quantities_of(said.run), ("one line",))
+    recipe = recipe_of_texts(files, asked=name)
+    assert not recipe.quantities.contradictions
+    assert not recipe.unread
+    read = run_of(recipe, model, own.run.machine).run
+    assert read.layout == said.run.layout
+    assert read.precision == own.run.precision
+    return True
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_megatron_says_every_layout(name: str) -> None:
+    """But recomputation of other numbers of layers than equally many of every chunk."""
+    for model in MODELS:
+        for own in drawn(name, model, EACH, seed=1):
+            said = expressed(framework(name), own, own.run.layout)
+            assert not said.refused
+            if own.run.layout.recompute_share in {0.0, 1.0}:
+                assert not said.lost
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_what_is_run_from_a_recipe_is_said_whole(name: str) -> None:
+    """The layout that a framework makes of settings is one that it can say."""
+    for model in MODELS[:4]:
+        for own in drawn(name, model, 4, seed=2):
+            first = expressed(framework(name), own, own.run.layout)
+            if not first.refused:
+                again = expressed(framework(name), own, first.run.layout)
+                assert (again.run.layout, again.lost) == (first.run.layout, ())
+
+
+@pytest.mark.parametrize("name", sorted(set(framework_names()) - {"torchtitan", "deepspeed",
+                                                                  "accelerate"}))  # fmt: skip
+@pytest.mark.parametrize("model", MODELS)
+def test_sizes_of_a_model_come_back(name: str, model: str) -> None:
+    """Without another word of the model, its sizes are in the files."""
+    (own,) = drawn(name, model, 1)
+    plain_layout = replace(
+        own.run.layout, pp=1, vpp=1, tp=1, cp=1, ep=1, etp=0, dp=64, micro_batch=1, zero_stage=0,
+        zero_group=0, recompute=Recompute.NONE, recompute_share=1.0,
+    )  # fmt: skip
+    run = in_layout(own, plain_layout)
+    files = recipe_files(framework(name), quantities_of(run))
+    read = run_of(recipe_of_texts(files, asked=name), "", run.machine).run.model
+    for size in ("hidden", "layers", "heads", "vocab", "experts", "experts_per_token"):
+        assert getattr(read, size) == getattr(run.model, size), size
+    assert (read.ffn if not read.experts else read.expert_ffn) == (
+        run.model.ffn if not run.model.experts else run.model.expert_ffn
+    )
+
+
+def test_every_value_of_a_table_is_read_as_it_is_written() -> None:
+    """Each case of each entry, alone."""
+    for name in framework_names():
+        for entry in framework(name).entries:
+            for case in (each for each in entry.cases if not each.reads):
+                written = entry.write(case.value)
+                assert written is not None
+                stated = {n: v for n, v in written.items() if v is not None}
+                first = next(c.value for c in entry.cases if c.settings == written)
+                assert not stated or entry.read(stated)[0] == first
