@@ -233,7 +233,7 @@ def test_known_names_cover_the_model_whole(
 ) -> None:
     graph = import_onnx(MODELS / f"{model}.onnx.gz")
     machine = named_cluster("atlas-800t-a2", 16)
-    plan = search(graph, machine, SearchRequest(batch=64, time_limit_s=None))
+    plan = search(graph, machine, SearchRequest(batch=32, time_limit_s=None))
     names = names_for(plan, name_rules(network))
     assert set(names.new) == {t.source or t.name for t in plan.graph.parameters}
     found = strategy_checkpoint(plan, names)
