@@ -56,7 +56,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
         "layers": layers, "hidden": hidden, "heads": heads, "key heads": kv_heads,
         "head width": head_width, "feed-forward": ffn, "vocabulary": vocabulary,
         "experts": experts, "experts per token": experts_per_token, "expert width": expert_ffn,
-        "further tokens": mtp_layers, "tied": tied,
+        "MTP layers": mtp_layers, "tied": tied,
     }  # fmt: skip
     if asked.sequence is not None:
         at_least_one(asked.sequence, "--sequence")

@@ -46,10 +46,10 @@ def published_steps(
     """
     generation = generation_of(chip.name, chip.family)
     if generation == _IDEAL:
-        return None, "nobody ran anything on an idealised chip"
+        return None, "there are no runs on an idealised chip"
     if software.is_neutral and operator_s < SHORT_OPERATOR_S:
         mean, least = format_seconds(operator_s), format_seconds(SHORT_OPERATOR_S)
-        return None, f"forward operators take {mean} in the mean, those of the runs {least} or more"
+        return None, f"forward operators take {mean} on average, those of the runs {least} or more"
     ends = "in_turn" if software.is_neutral else "software"
     known = data.calibration("plan_steps")[ends].get(kind, {})
     own = generation in known

@@ -133,7 +133,7 @@ def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
     raise ValueError(f"software profile {name!r} has no constants")
 
 
-_BASIS = "rates of matrix products: "
+_BASIS = "matmul efficiency: "
 
 
 def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:

@@ -275,7 +275,7 @@ _STAGE_BY_STAGE = frozenset({"jax", "torch"})
 def _of_ring(plan: Plan) -> tuple[str, ...]:
     if plan.request.get("ring_attention", "off") == "off":
         return ()
-    return ("it does not say that keys and values go round (ring attention): its times need that",)
+    return ("it cannot express ring attention, which the times assume",)
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType({form.name: form for form in _ALL})

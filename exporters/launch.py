@@ -199,7 +199,7 @@ def _hindrances(way: str, plan: Plan, job: Job) -> Iterator[Violation]:
     if way == "rank_table":
         groups = sub_groups(plan)
         if groups:
-            what = f"the plan has groups beside the world group: {named(groups)}"
+            what = f"the plan has groups other than the world group: {named(groups)}"
             yield Violation(what, at, "start it by msrun or mpirun")
         if not job.sinks:
             what = "a run that does not sink the dataset needs another start"

@@ -50,7 +50,7 @@ SETTINGS = (
     Setting("enable_parallel_optimizer", "plan|true|false", "the optimizer shares the weights"),
     Setting("pipeline_stages", "N", "stages of a pipeline, which the network itself assigns"),
     Setting("pipeline_scheduler", "1f1b|gpipe|...", "order of the micro-batches"),
-    Setting("strategy_file", "NAME|none", "the strategy checkpoint beside the script"),
+    Setting("strategy_file", "NAME|none", "the strategy checkpoint in the script's folder"),
     Setting("device", "Ascend|GPU|CPU", "where the network runs"),
     Setting("max_device_memory", "SIZE", "such as 28GB; what is left is for communicators"),
 )  # fmt: skip

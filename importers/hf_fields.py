@@ -60,7 +60,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "first expert layer": ("first_k_dense_replace", "moe_layer_start_index"),
         "expert interval": ("moe_layer_freq", "moe_layer_interval", "decoder_sparse_step",
                             "interleave_moe_layer_step"),
-        "further tokens": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers",
+        "MTP layers": ("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers",
                            "num_mtp_modules"),
         "groups": ("n_group",),
         "best groups": ("topk_group",),
@@ -102,7 +102,7 @@ MOST: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("expert width", "shared width", "query rank", "key rank"), 2**20),
         "vocabulary": 2**26,
         "positions": 2**32,
-        "further tokens": 2**6,
+        "MTP layers": 2**6,
     }
 )
 """Far above any network there is: they keep a broken file from filling memory."""

@@ -82,7 +82,7 @@ def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Famil
     )
     if isinstance(kind, str) and kind in MIXED:
         raise ModelError(
-            f"an {shown} has layers whose operators nobody writes yet",
+            f"an {shown} has layers whose operators this importer does not write",
             where,
             "price its layouts: `planner layouts`, `planner simulate --layout`",
         )
@@ -117,9 +117,9 @@ def strangeness(config: Mapping[str, object], fields: Fields) -> str:
 
 def _note_left_out(fields: Fields, notes: list[str]) -> None:
     config = fields.config
-    if fields.count("further tokens", 0) and config.get("use_mtp") is not False:
-        name = fields.field("further tokens")
-        notes.append(f"the layers that predict further tokens ({name}) are left out")
+    if fields.count("MTP layers", 0) and config.get("use_mtp") is not False:
+        name = fields.field("MTP layers")
+        notes.append(f"the multi-token prediction layers ({name}) are left out")
     if config.get("quantization_config"):
         notes.append("quantization_config is not followed: all weights have the same element type")
     if config.get("sliding_window") and config.get("use_sliding_window", True):

@@ -249,7 +249,7 @@ def _further(fields: Fields) -> int:
     The library transformers builds none of them, training software does: Megatron-Bridge sets
     `mtp_num_layers` to what these fields say.
     """
-    return 0 if fields.config.get("use_mtp") is False else fields.count("further tokens", 0)
+    return 0 if fields.config.get("use_mtp") is False else fields.count("MTP layers", 0)
 
 
 def _window(fields: Fields, kind: str) -> tuple[int, int]:

@@ -140,7 +140,7 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
             raise ModelError(
                 f"external data at {entry.value!r} lies outside the model's folder",
                 where,
-                "keep the weight files beside the model and refer to them by relative paths",
+                "keep the weight files in the model's folder and refer to them by relative paths",
             )
 
 

@@ -230,7 +230,7 @@ def chunk_faults(pipeline: Pipeline) -> Iterator[Fault]:
     if pipeline.chunks < 1 or not pipeline.stages or len(pipeline.stages) % pipeline.chunks:
         yield f"{len(pipeline.stages)} stages do not make {pipeline.chunks} chunks", "pipeline"
     elif pipeline.chunks > 1 and any(stage.mesh for stage in pipeline.stages):
-        yield "chunks take turns on parts of one size", "pipeline.stages"
+        yield "chunks need stages of one size", "pipeline.stages"
     elif all(stage.mesh for stage in pipeline.stages):
         yield "no stage has the mesh of the plan", "mesh"
 

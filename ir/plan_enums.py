@@ -15,7 +15,7 @@ class Cause(StrEnum):
     UPDATE = "optimizer update"
     HOST = "optimizer state from and to the host"
     """Copies of optimizer state that rests in the memory of the host."""
-    OTHER_STAGES = "other stages at work"
+    OTHER_STAGES = "pipeline bubble"
     """In which the slowest stage of a pipeline waits."""
 
     FORWARD = "forward"
@@ -33,6 +33,11 @@ class Cause(StrEnum):
     device has updated its own (ZeRO 1 and 2)."""
     BETWEEN_STAGES = "between stages"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Cause | None:
+        """Of files that were written with the former word."""
+        return cls.OTHER_STAGES if value == "other stages at work" else None
+
 
 class MemoryCause(StrEnum):
     """What the bytes of a device hold."""
@@ -42,11 +47,16 @@ class MemoryCause(StrEnum):
     OPTIMIZER_STATE = "optimizer state"
     ACTIVATIONS = "activations"
     """Kept for the backward pass."""
-    REMADE = "activations made again"
+    REMADE = "recomputed activations"
     INPUTS = "inputs"
     TEMPORARIES = "temporaries"
     GATHERED_COPIES = "gathered copies"
     COMMUNICATION_BUFFERS = "communication buffers"
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemoryCause | None:
+        """Of files that were written with the former word."""
+        return cls.REMADE if value == "activations made again" else None
 
 
 class Schedule(StrEnum):

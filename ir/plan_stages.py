@@ -44,7 +44,7 @@ def overlap_text(plan: Plan) -> str:
     of = "of the slowest stage, " if len(plan.pipeline.stages) > 1 else ""
     hidden_s = plan.estimate.hidden_s
     if hidden_s:
-        more = f"{format_seconds(hidden_s)} more hides beside computation"
+        more = f"{format_seconds(hidden_s)} more is hidden by computation"
         return f"{of}exposed communication; {more}"
     if plan.request.get("overlap") == "auto":
         return f"{of}exposed communication; none of it can hide"

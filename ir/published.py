@@ -60,6 +60,6 @@ def published_note(estimate: Estimate) -> str:
     where = f"chips of this generation ({found.of})" if found.of else "chips of all generations"
     return (
         f"no step of this plan was measured; {found.runs} published runs of {KINDS[found.kind]} on "
-        f"{where} took {found.low:.2f} to {found.high:.2f} times what this model says of their "
-        f"layouts (nine of ten), {found.middle:.2f} in the middle"
+        f"{where}: measured over predicted {found.low:.2f} to {found.high:.2f} (90 % interval), "
+        f"median {found.middle:.2f}"
     )

@@ -56,8 +56,8 @@ def _note(fit: LinkFit, measurements: Sequence[Measurement]) -> str:
     listed = ", ".join(files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
     return (
         f"fitted to {len(measurements)} collectives of {min(sizes):.0f} to {max(sizes):.0f} bytes "
-        f"from {listed}; error {100 * float(np.median(errors)):.1f} % in the middle, "
-        f"{100 * float(np.quantile(errors, 0.9)):.1f} % at nine tenths; "
+        f"from {listed}; error {100 * float(np.median(errors)):.1f} % median, "
+        f"{100 * float(np.quantile(errors, 0.9)):.1f} % 90th percentile; "
         f"{len(fit.outliers)} outliers"
     )
 

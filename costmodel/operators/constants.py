@@ -25,8 +25,8 @@ class Basis(StrEnum):
     """Where the constants of matrix products come from."""
 
     CHIP = "fitted to measurements of this chip"
-    GENERATION = "inherited from measured chips of its generation"
-    POOLED = "inherited from the mean of all measured chips"
+    GENERATION = "mean of measured chips of its generation (this one is not measured)"
+    POOLED = "mean of measured chips (this one is not measured)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,8 +282,8 @@ def schedule_faults(name: str, stages: int, chunks: int, micro_batches: float) -
     # A turn that is not full would leave stages waiting for one another; Megatron-LM refuses it.
     if name == "interleaved" and chunks > 1 and micro_batches % stages:
         yield (
-            f"chunks take turns with {stages} micro-batches at a time, one for each stage; "
-            f"{micro_batches:g} micro-batches are no multiple of that"
+            f"interleaved chunks need a multiple of {stages} micro-batches, one for each stage; "
+            f"{micro_batches:g} is none"
         )
     if name != "interleaved" and chunks > 1:
         yield f"{name} has one chunk of layers on each stage, vpp is {chunks}"

@@ -63,9 +63,7 @@ def simulate_layout(
         load=load_of_run(training),
         estimate_s=_estimate_s(training, known, overlap=effects.overlap),
         estimate_means=(
-            "in closed form, with fitted overlap"
-            if effects.overlap
-            else "in which nothing overlaps"
+            "in closed form, with fitted overlap" if effects.overlap else "without overlap"
         ),
         facts={
             "degrees": str(layout.degrees),
@@ -75,7 +73,7 @@ def simulate_layout(
             "software": training.profile,
         }
         | ({} if training.optimizer is Optimizer.ADAMW else {"optimizer": training.optimizer.value})
-        | ({"further tokens": training.model.further} if training.model.further else {}),
+        | ({"MTP layers": training.model.further} if training.model.further else {}),
         notes=_notes(training) if constants is None else (),
     )
     # Tensor and context parallel ranks wait for one another anyway.
@@ -118,7 +116,7 @@ def _notes(training: TrainingRun) -> tuple[str, ...]:
     found, (family, _) = predict([training])[0], family_of(training)
     rests = found.inherited or f"constants of {family.name}, fitted to published runs"
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
-    expected = f"nine of ten such runs are expected to take {interval} by the estimate"
+    expected = f"90 % interval of the estimate: {interval}"
     expected = found.unlike or expected
     return (*expert_remarks(training), rests, expected)
 

@@ -261,7 +261,7 @@ class _Layout:
 
         def blocks(place: Place, gathered: float) -> tuple[Block, ...]:
             inner = replace(layer, count=place.layers, working_bytes=layer.working_bytes + gathered)
-            more = replace(inner, name="further tokens", count=place.predicting)
+            more = replace(inner, name="MTP layers", count=place.predicting)
             last = replace(head, working_bytes=head.working_bytes + gathered)
             behind = [more] * (place.predicting > 0) + [last] * place.head
             return (host, *[embedding] * place.embedding, inner, *behind)

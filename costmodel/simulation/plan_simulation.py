@@ -46,7 +46,9 @@ def simulate_plan(plan: Plan, effects: Effects, variation: Variation | None = No
         name=plan.graph.name,
         load=load_of(plan),
         estimate_s=plan.estimate.step_time_s if effects.overlap else in_turn_s(plan),
-        estimate_means="with overlap" if effects.overlap and has_overlap(plan) else "in turn",
+        estimate_means="with overlap"
+        if effects.overlap and has_overlap(plan)
+        else "without overlap",
         facts=facts,
         notes=plan.notes,
     )

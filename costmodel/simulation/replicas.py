@@ -20,7 +20,7 @@ from costmodel.simulation.stage_tasks import Device
 from costmodel.simulation.step import Block, Sharding
 from costmodel.simulation.task_graph import Activity, Span
 
-_SLOWER = Activity("slower beside transfers")
+_SLOWER = Activity("slowed by transfers")
 
 
 class _Ready(NamedTuple):

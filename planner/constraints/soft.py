@@ -284,7 +284,7 @@ class SoftConstraints:
         if self.request.scoped_degrees:
             yield f"{len(self.request.scoped_degrees)} layers are held to their own degrees"
         if self.request.rests:
-            yield f"{len(self.request.rests)} parameters rest as given"
+            yield f"{len(self.request.rests)} parameters keep their given layouts at rest"
 
     def notes(
         self, broken: Collection[str], paid_s: float, changed: int, elsewhere: str = ""

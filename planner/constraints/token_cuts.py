@@ -169,7 +169,7 @@ def context_notes(
         return ()
     parts = " or ".join(map(str, sorted(found)))
     note = f"context parallelism: attention cuts the tokens of its queries into {parts}"
-    how = "are gathered for it" if ring == "off" else "go round where that is faster"
+    how = "are gathered for it" if ring == "off" else "ring attention where that is faster"
     return (f"{note}, keys and values {how}",)
 
 

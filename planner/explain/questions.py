@@ -158,7 +158,7 @@ def why_nothing_fits(
 
     graph = found.model.graph(dict(found.request.bind))
     if not error.interrupted:
-        report("nothing fits: looking for the least change with which something does")
+        report("nothing fits: looking for the smallest change that makes it fit")
     request = found.left
     return why_infeasible(graph, found.machine.cluster, request, error, grow, report=report)
 

@@ -185,14 +185,14 @@ def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
         own = range(whole.slowest, len(pipeline.stages), pipeline.parts)
         name = f"stage {own[0]}" if len(own) == 1 else f"stages {', '.join(map(str, own))} together"
         yield (
-            f"{name} {'works' if len(own) == 1 else 'work'} longest, "
-            f"{format_seconds(works[whole.slowest])}; the quickest part works "
+            f"{name} {'is' if len(own) == 1 else 'are'} the slowest, "
+            f"{format_seconds(works[whole.slowest])}; the fastest takes "
             f"{format_seconds(min(works))}"
         )
         waits = (step - works[whole.slowest]) / step
         yield (
-            f"even there {100 * waits:.1f} % of a step is waiting: {pipeline.micro_batches} "
-            f"micro-batches through {pipeline.parts} parts of the machine"
+            f"even there {100 * waits:.1f} % of a step is pipeline bubble: "
+            f"{pipeline.micro_batches} micro-batches through {pipeline.parts} stages"
         )
     causes = plan.estimate.time_by_cause
     moving = math.fsum(spent for cause, spent in causes.items() if " in " in cause)
@@ -200,7 +200,7 @@ def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
     again = causes.get(Cause.RECOMPUTE, 0.0)
     if again:
         yield (
-            f"{format_seconds(again)} go into computing again what memory has no room for, "
+            f"{format_seconds(again)} go into recomputation to save memory, "
             f"{100 * again / step:.1f} % of the step"
         )
     if memory.is_binding:

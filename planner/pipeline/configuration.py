@@ -1,4 +1,4 @@
-"""A shape of a step solved whole: the layouts of all its stages, within the memory."""
+"""A shape of a step solved in full: the layouts of all its stages, within the memory."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from planner.solvers import Solution
 from topology.cluster import Cluster
 
 SOLVED = 3
-"""Shapes that are solved whole at most, per unit of effort."""
+"""Shapes that are solved in full at most, per unit of effort."""
 
 NOTES = (
     "stages are cut where one activation crosses, sent in as many pieces as a stage has devices",
@@ -232,7 +232,7 @@ class _Search:
         found = self._best_cut(item, least_s)
         self.searched += [group.lowered for group in found.solved.groups]
         self.report(
-            f"{item.shape}, solved whole: {found.step_s:.6g} s"
+            f"{item.shape}, solved in full: {found.step_s:.6g} s"
             f"{'' if found.solved.fits else ', too large'}"
         )
         if found.solved.fits:

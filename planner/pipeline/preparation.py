@@ -156,7 +156,7 @@ def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
         ),
         (
             request.stage_meshes == "any" and request.interleave not in {"auto", "1"},
-            "chunks take turns on parts of one size",
+            "chunks need stages of one size",
             "--stage-meshes any",
             "leave it out, or use --interleave 1",
         ),
@@ -234,7 +234,7 @@ def _rule_notes(graph: OpGraph) -> list[str]:
     unknown = sorted({op.kind for op in graph.ops if not is_described(op)})
     if unknown:
         notes.append(
-            "operators without a sharding rule are repeated on every device, priced by the bytes "
+            "operators without a sharding rule are replicated on every device, priced by the bytes "
             f"that they move: {', '.join(unknown)}"
         )
     given = given_rules(graph)
@@ -294,9 +294,9 @@ def input_notes(graph: OpGraph, mesh: Mesh, layouts: Mapping[str, Layout]) -> li
         if not dims or len(layout.dims[0]) == len(mesh.axes) or any(layout.dims[1:]):
             continue
         pieces = layout.shards(mesh.sizes)[0]
-        how = f"split {pieces} ways and repeated" if pieces > 1 else "repeated"
+        how = f"sharded {pieces} ways, " if pieces > 1 else ""
         out.append(
-            f"input {name} of {dims[0]} rows arrives {how} over {mesh.size // pieces} devices"
+            f"input {name} of {dims[0]} rows: {how}replicated on {mesh.size // pieces} devices"
         )
     return [*out, *_order_notes(mesh)]
 

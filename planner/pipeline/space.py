@@ -138,7 +138,7 @@ def _no_turns(
         why = f"the micro-batches are no multiple of the stages, {min(room)}"
         fix = f"--interleave 1, or --global-batch {-(-batch // turns) * turns}"
     raise RequestError(
-        f"{chunks} chunks cannot take turns: {why}\n  at:  --interleave {chunks}\n  fix: {fix}"
+        f"{chunks} chunks cannot be interleaved: {why}\n  at:  --interleave {chunks}\n  fix: {fix}"
     )
 
 

@@ -44,7 +44,7 @@ _DEGREES = {
     "zero-group": "zero_group",
 }  # fmt: skip
 _LARGEST = 10**9
-MOST_FURTHER = MOST["further tokens"]
+MOST_FURTHER = MOST["MTP layers"]
 KEYS = (
     *_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance",
     "ep-overlap", "mtp",
@@ -191,7 +191,7 @@ def check(layout: TrainingLayout, model: TrainingModel) -> None:
             layout.vpp > 1 and layout.micro_batches % layout.pp,
             (
                 f"{layout.micro_batches:g} micro-batches are no multiple of pp={layout.pp}, as "
-                f"stages of {layout.vpp} chunks want that take turns"
+                f"vpp={layout.vpp} needs"
             ),
         ),
         (
@@ -300,7 +300,9 @@ def _software(name: str, found: Machine) -> str:
 
 def further_note(count: int) -> str:
     """That the configuration says how many further tokens are predicted."""
-    return f"layers that predict further tokens, as the configuration says: {count}; mtp=0 for none"
+    return (
+        f"multi-token prediction (MTP) layers, as the configuration says: {count}; mtp=0 for none"
+    )
 
 
 def run_of_layout(asked: LayoutOptions, config: Mapping[str, object], name: str) -> TrainingRun:

@@ -165,7 +165,7 @@ def _change(parts: Mapping[str, str]) -> tuple[Change | None, float]:
     unheeded = [key for key in ("downtime", "horizon") if key in parts]
     if unheeded:
         raise UserError(
-            f"{unheeded[0]} is of a change, but nobody is lost or added",
+            f"{unheeded[0]} is of a change, but no member is lost or added",
             "--servers",
             f"add lose=worker@600 or add=server@600, or leave {unheeded[0]} out",
         )

@@ -76,7 +76,9 @@ def scaled(plan: Plan, scale: str) -> tuple[Plan, list[str]]:
         small = shrunk(plan)
     except ShrinkError as error:
         raise UserError(str(error), "--scale small", "use --scale full") from error
-    notes = [f"{name}: {old} became {new}" for name, (old, new) in small.sizes.items()]
+    notes = [
+        f"tested at reduced size: {name} {old} > {new}" for name, (old, new) in small.sizes.items()
+    ]
     if small.layers_left_out:
         notes.append(f"{small.layers_left_out} equal layers were left out")
     notes += _fewer(plan, small.plan)

@@ -121,7 +121,7 @@ class DynamicProgramming:
         relaxation = ConditionedRelaxation(ledger, meter, self._largest_conditioned)
         shown = ", ".join(str(hub) for hub in relaxation.hubs[:SHOWN])
         rest = f" and {len(relaxation.hubs) - SHOWN} more" if len(relaxation.hubs) > SHOWN else ""
-        incumbent.note(f"too wide for exact elimination: nodes {shown}{rest} are fixed in turn")
+        incumbent.note(f"too wide for exact elimination: nodes {shown}{rest} are fixed one by one")
         return relaxation
 
 

@@ -12,7 +12,7 @@ MOST_EVENTS = 400
 LONGEST = 500
 """Characters of a line."""
 _NUMBER = r"([-+]?\d[\d.]*(?:e[-+]?\d+)?)"
-_BEST = re.compile(rf"\b(?:best|expected|whole:) {_NUMBER}")
+_BEST = re.compile(rf"\b(?:best|expected|full:) {_NUMBER}")
 _BOUND = re.compile(rf"\b(?:bound|at least) {_NUMBER}")
 _DIGITS = re.compile(r"\d+")
 

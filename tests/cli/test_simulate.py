@@ -164,8 +164,8 @@ def test_further_tokens_are_predicted_as_the_configuration_says_or_the_layout(
     assert none["peak_memory_bytes"] < one["peak_memory_bytes"] < two["peak_memory_bytes"]
     for found in (none, usual, two):
         assert found["step_time_s"] == pytest.approx(found["estimate_s"], rel=1e-9)
-    assert "further tokens" not in none["facts"]
-    assert (usual["facts"]["further tokens"], two["facts"]["further tokens"]) == (1, 2)
+    assert "MTP layers" not in none["facts"]
+    assert (usual["facts"]["MTP layers"], two["facts"]["MTP layers"]) == (1, 2)
     assert "mtp=0 for none" in usual["notes"][0]
     assert not any("mtp" in note for found in (none, two) for note in found["notes"])
 
@@ -236,7 +236,10 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "dp=2", "llama3-8b", "--servers", "lose=2xworker@60"), "2 of 2 workers"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "lose=server@60"), "none is left"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "slow=3x2"), "3 workers are slow, of 2"),
-        (("--layout", "dp=2", "llama3-8b", "--servers", "downtime=30"), "nobody is lost or added"),
+        (
+            ("--layout", "dp=2", "llama3-8b", "--servers", "downtime=30"),
+            "no member is lost or added",
+        ),
         (("--layout", "dp=2", "llama3-8b", "--stragglers", "3x1.5"), "3 stragglers of 2 devices"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=fast"), "port="),
         (("--layout", "dp=2", "llama3-8b", "--servers", "port=0GB/s"), "port=0GB/s moves nothing"),

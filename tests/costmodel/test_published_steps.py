@@ -41,7 +41,7 @@ def test_short_operators_are_like_no_run() -> None:
     chip = named_chip("a100_sxm_80g")
     found, why = published_steps(chip, 0.99 * SHORT_OPERATOR_S)
     assert found is None
-    assert why == "forward operators take 79.2 us in the mean, those of the runs 80 us or more"
+    assert why == "forward operators take 79.2 us on average, those of the runs 80 us or more"
     assert published_steps(chip, SHORT_OPERATOR_S)[0] is not None
 
 

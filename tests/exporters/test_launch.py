@@ -92,7 +92,7 @@ def test_the_world_group_alone_starts_from_a_rank_table(data_parallel: Plan) -> 
 
 
 def test_a_rank_table_is_refused_where_there_are_smaller_groups(mixed: Plan) -> None:
-    assert "groups beside the world group" in refused(mixed, start="rank_table")
+    assert "groups other than the world group" in refused(mixed, start="rank_table")
     assert set(made(mixed, start="msrun").files) == {"run_msrun.sh"}
 
 

@@ -170,7 +170,7 @@ def test_smaller_groups_are_not_started_with_a_rank_table_alone(ran: Ran) -> Non
     files = {file.name for file in (ran.folder / "resnet16auto" / "run").iterdir()}
     assert "run_rank_table.sh" not in files
     assert files >= {"run_msrun.sh", "run_mpirun.sh", "hostfile", "rank_table.json"}
-    assert "groups beside the world group" in ran.err["ResNet-50 on 8 and 16 cards"]
+    assert "groups other than the world group" in ran.err["ResNet-50 on 8 and 16 cards"]
 
 
 def test_fusion(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

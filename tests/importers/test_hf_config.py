@@ -222,7 +222,7 @@ def test_what_is_not_followed_is_noted() -> None:
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", FIELDS["further tokens"])
+@pytest.mark.parametrize("name", FIELDS["MTP layers"])
 def test_all_names_of_further_tokens_are_known(name: str) -> None:
     fields = SMALL["deepseek_v3"] | {name: 3}
     assert f"({name}) are left out" in " ".join(small("deepseek_v3", **{name: 3}).notes)

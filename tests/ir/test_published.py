@@ -36,7 +36,7 @@ def test_the_note_says_whose_runs_they_are() -> None:
     )
     assert "86 published runs of dense transformers on chips of this generation (ascend)" in own
     assert "86 published runs of dense transformers on chips of all generations" in others
-    assert "took 0.75 to 1.25 times" in own
+    assert "measured over predicted 0.75 to 1.25" in own
     routed = published_note(with_runs(replace(OWN, kind="routed")).estimate)
     assert "86 published runs of mixtures of experts on chips" in routed
     assert none.startswith("no step was measured")

@@ -15,7 +15,7 @@ from service.work.tasks.searches import search
 
 pytestmark = pytest.mark.fast
 
-LOOKING = "nothing fits: looking for the least change with which something does"
+LOOKING = "nothing fits: looking for the smallest change that makes it fit"
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ LOOKING = "nothing fits: looking for the least change with which something does"
         ("reading gpt2.onnx", "reading gpt2.onnx", None, None),
         ("polishing: best 0.25 s, bound 1e-3 s", "polishing", 0.25, 1e-3),
         ("ladder: nothing that fits yet, bound 2 s", "ladder", None, 2.0),
-        ("4 stages, solved whole: 1.5 s, too large", "4 stages, solved whole", 1.5, None),
+        ("4 stages, solved in full: 1.5 s, too large", "4 stages, solved in full", 1.5, None),
         ("2 stages, 8 micro-batches of 4: at least 0.5 s, expected 0.75 s",
          "2 stages, 8 micro-batches of 4", 0.75, 0.5),
     ],

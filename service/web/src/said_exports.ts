@@ -58,7 +58,7 @@ export const SAID_OF_EXPORTS: Said[] = [
   ["use semi_auto, or bind the dimensions to one size", "请用 semi_auto，或把维度固定为一个大小"],
 
   // Jobs
-  ["the plan has groups beside the world group: {}", "除全局通信组外方案还有这些组：{1}"],
+  ["the plan has groups other than the world group: {}", "除全局通信组外方案还有这些组：{1}"],
   ["start it by msrun or mpirun", "请用 msrun 或 mpirun 启动"], ["start it by mpirun or msrun", "请用 mpirun 或 msrun 启动"],
   ["the plan's ranks do not go through the servers one after the other", "方案的 rank 不是逐台服务器排列的"],
   ["start it with the rank table, or plan without moving ranks", "请用 rank table 启动，或不移动 rank 重新规划"],

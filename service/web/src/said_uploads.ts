@@ -22,7 +22,7 @@ export const SAID_OF_UPLOADS: Said[] = [
   ["export with an element type that ONNX defines", "请用 ONNX 定义的数据类型导出"], ["impossible dims {}", "不可能的维度 {1}"], ["impossible dimension {}", "不可能的维度 {1}"],
   ["dimensions are positive, or names to bind", "维度应为正数，或可绑定的名称"],
   ["external data at {} lies outside the model's folder", "{1} 处的外部数据在模型文件夹之外"],
-  ["keep the weight files beside the model and refer to them by relative paths", "请把权重文件放在模型旁，用相对路径引用"],
+  ["keep the weight files in the model's folder and refer to them by relative paths", "请把权重文件放在模型旁，用相对路径引用"],
   ["{} is read but made by no node, input or initializer", "{1} 被读取，但没有节点、输入或初始值产生它"],
   ["dimension {} has no value", "维度 {1} 没有值"], ["give it one: --bind {}", "请给一个值：--bind {1}"], ["dimension {} is bound to {}", "维度 {1} 绑定到 {2}"],
   ["bind it to a number from 1 to {}", "请绑定到 1 到 {1} 之间的数"], ["bind it to a number from {} to {}, for which the program was traced", "请绑定到跟踪程序时的范围 {1} 到 {2}"],

@@ -55,7 +55,7 @@ export const ZH: Record<string, string> = {
   "Every other plan is weighed for this; with so many operators it takes a while.": "需要权衡其他所有方案；算子很多时会花一些时间。",
   "compute forward": "前向计算", "compute backward": "反向计算", "recompute": "重计算", "optimizer update": "优化器更新", "optimizer state from and to the host": "优化器状态往返主机", "all-reduce": "全规约",
   "all-gather": "全收集", "reduce-scatter": "规约散发", "all-to-all": "全交换", "point-to-point": "点对点", "broadcast": "广播",
-  "other stages at work": "等待其他阶段", "updated parameters": "更新后的参数", "between stages": "阶段之间", "activations made again": "重新生成的激活",
+  "pipeline bubble": "等待其他阶段", "updated parameters": "更新后的参数", "between stages": "阶段之间", "recomputed activations": "重新生成的激活",
   "gradient sync": "梯度同步", "inside operators": "算子内部", "parameter gather": "参数收集", "activation gradient": "激活梯度", "stage transfer": "阶段间传输",
   "activations": "激活", "optimizer state": "优化器状态", "temporaries": "临时缓冲", "weights": "权重", "gradients": "梯度", "inputs": "输入",
   "gathered copies": "收集的副本", "communication buffers": "通信缓冲", "master weights": "主权重",

@@ -127,7 +127,7 @@ def test_where_nothing_overlaps_simulation_equals_the_estimate(
     effects = Effects(overlap=False, contention=mode)
     found = simulate_layout(run, effects, constants=LayoutConstants(constants))
     assert found.step_s == pytest.approx(found.estimate_s, rel=1e-9)
-    assert found.estimate_means == "in which nothing overlaps"
+    assert found.estimate_means == "without overlap"
     if run.layout.pp == 1:
         assert found.estimate_s == float(times_in_turn(RunTable.of([run]), constants).total[0])
 

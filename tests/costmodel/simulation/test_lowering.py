@@ -167,7 +167,7 @@ def test_computation_may_be_slower_beside_what_is_gathered_and_reduced(mode: Con
     # the last, which are seen.
     found = account(step, Effects(contention=mode))
     assert found.step_s == pytest.approx(9 + 7 * 0.1 + 2 * 0.5)
-    assert found.computing["slower beside transfers"] == pytest.approx(7 * 0.1)
+    assert found.computing["slowed by transfers"] == pytest.approx(7 * 0.1)
     assert sum(c.total_s for c in found.communication) == pytest.approx(9 * 0.5 + 7 * 0.1)
     assert found.exposed_s == pytest.approx(2 * 0.5)
 

@@ -151,7 +151,7 @@ def test_megatron_sends_keys_and_values_round_in_a_step_that_is_cut() -> None:
     )
     assert (asked.ring_attention, asked.micro_batch, notes) == ("auto", "8", ())
     plan = search_pipeline(attention_block(), CLUSTER, asked)
-    assert any("go round" in note for note in plan.notes)
+    assert any("ring attention" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("found", [

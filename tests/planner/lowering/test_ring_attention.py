@@ -107,7 +107,7 @@ def test_a_long_context_is_faster_by_what_computation_hides() -> None:
     assert sum(own.values()) == pytest.approx(round_.estimate.step_time_s)
     alone = simulate_plan(round_, Effects(overlap=False)).step_s
     assert alone == pytest.approx(round_.estimate.step_time_s, rel=1e-6)
-    assert any("go round where that is faster" in note for note in round_.notes)
+    assert any("ring attention where that is faster" in note for note in round_.notes)
     assert any("gathered for it" in note for note in gathered.notes)
 
 
