@@ -17,6 +17,7 @@ from cli.import_strategy import import_strategy
 from cli.inspect import inspect
 from cli.layouts import layouts
 from cli.reshard import reshard
+from cli.run import run
 from cli.search import search
 from cli.serve import serve
 from cli.show import show
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, whatif,
+    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, run, whatif,
     layouts, reshard, solve, validate, serve,
 ):  # fmt: skip
     app.command(

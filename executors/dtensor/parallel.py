@@ -18,7 +18,6 @@ from executors.dtensor.module import Running, given_parts, lay_out
 from executors.dtensor.numbers import torch_array
 from executors.dtensor.tracing import Traced, traced
 from executors.matching import Match, matched, one_stage
-from executors.placement import Array
 from executors.reference import given_tensors, mesh_of
 from executors.torch_differences import ApplyError, differences, refuse
 from ir.graph import Role
@@ -101,11 +100,11 @@ def local_step(plan: Plan, constants: Mapping[str, Any], device: str) -> LocalSt
     return LocalStep(plan, grid, trains, inner_constants(plan, constants))
 
 
-def own_graph(plan: Plan, arrays: Mapping[str, Array]) -> Traced:
+def own_graph(plan: Plan, arrays: Mapping[str, Any]) -> Traced:
     """The graph of a plan as a module, for a model without code: its parameters are arrays."""
     module = torch.nn.Module()
     for tensor in plan.graph.parameters:
-        value = torch_array(arrays[tensor.name])
+        value = as_tensor(arrays[tensor.name])
         order = tensor.stored_permutation
         filed = value.permute([order.index(i) for i in range(len(order))]) if order else value
         owner, (*path, last) = module, (tensor.source or tensor.name).split(".")
@@ -138,6 +137,11 @@ def applied(found: Traced, match: Match, *, whole_outputs: bool, losses: bool = 
     return installed(module, running, found.in_spec)
 
 
+def as_tensor(array: Any) -> Any:
+    """A tensor of an array, or what is one."""
+    return array if isinstance(array, torch.Tensor) else torch_array(array)
+
+
 def _constants(found: Traced, match: Match, device: str) -> dict[str, Any]:
     buffers = {n: b.detach() for n, b in found.module.named_buffers()}
     table = match.plan.graph.tensors
@@ -150,8 +154,8 @@ def _constants(found: Traced, match: Match, device: str) -> dict[str, Any]:
                     f"the numbers of constant {name!r} are not known\n  at:  the traced model\n"
                     "  fix: make it a buffer of the module"
                 )
-            array: Array | None = found.constants.get(theirs)
-            tensor = buffers[theirs] if theirs in buffers or array is None else torch_array(array)
+            array = found.constants.get(theirs)
+            tensor = buffers[theirs] if theirs in buffers or array is None else as_tensor(array)
             out[name] = tensor.to(device)
     return out
 

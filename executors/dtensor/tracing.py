@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from executors.placement import Array
 from importers.model_file import model_format
 from ir.graph import OpGraph, Role
 
@@ -25,7 +24,7 @@ class Traced:
     """As it is imported."""
     inputs: tuple[str, ...]
     """Names of the inputs that the module is called with, flat and in order."""
-    constants: Mapping[str, Array]
+    constants: Mapping[str, Any]
     """Numbers of what is neither an input nor a parameter."""
     in_spec: Any
     out_spec: Any
