@@ -45,8 +45,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, run, whatif,
-    layouts, reshard, solve, validate, serve,
+    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, run,
+    whatif, layouts, reshard, solve, validate, serve,
 ):  # fmt: skip
     app.command(
         cls=Grouped if hasattr(command, "__signature__") else None,

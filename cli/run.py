@@ -147,5 +147,8 @@ def _write(plan: Plan, measured: Measured, output: Path | None) -> list[Path]:
         return []
     from executors.measured import to_json, validation_row  # noqa: PLC0415
 
-    texts = {"measured.json": to_json(plan, measured), "measured.csv": validation_row(plan, measured)}
+    texts = {
+        "measured.json": to_json(plan, measured),
+        "measured.csv": validation_row(plan, measured),
+    }
     return write_files(output, {name: writer_of(text) for name, text in texts.items()})

@@ -142,6 +142,7 @@ def record_of(plan: Plan, found: Measured) -> dict[str, Any]:
 
 
 def to_json(plan: Plan, found: Measured) -> str:
+    """The text of measured.json."""
     return json.dumps(record_of(plan, found), indent=1) + "\n"
 
 

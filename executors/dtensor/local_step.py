@@ -75,7 +75,8 @@ class LocalStep:
 
         Args:
             given: this rank's part of everything that no operator makes, in its layout at rest.
-            losses: run the plan's own losses instead of handing out what they read.
+            losses: run the plan's own losses instead of handing out what they read; each device has
+                its term of them.
 
         Raises:
             NotRunError: torch cannot run an operator as the plan splits it.
@@ -92,7 +93,8 @@ class LocalStep:
             names = [n for n in op.outputs if n]
             for name, local, layout in zip(names, results, split.results, strict=True):
                 if op.kind in ENDS:
-                    out[name] = self._complete(local, layout, split.result_gradients[0])
+                    terms = self.grid.size(split.result_gradients[0].partial)
+                    out[name] = _shared_out(local, terms) if terms > 1 else local
                 else:
                     held[name] = self._handed_out(name, local, layout)
         return out
@@ -197,21 +199,17 @@ class LocalStep:
             return local
         return _shared_out(local, self.grid.size(gradient.partial))
 
-    def _complete(self, local: Any, layout: Layout, gradient: Layout) -> Any:
-        """A number of which every device has a term; its gradient is the same on all of them."""
-        if gradient.partial:
-            local = _shared_out(local, self.grid.size(gradient.partial))
+    def completed(self, loss: str, local: Any) -> Any:
+        """A loss of which every device has a term."""
+        maker = self.graph.producers()[loss]
+        (layout,) = self.routes.split(maker).results
         if not layout.partial:
             return local
-        group = self.grid.groups[frozenset(layout.partial)]
-        return _Moved.apply(local, lambda t: all_reduced(t, group), _as_it_is)
-
-
-def all_reduced(tensor: Any, group: Any) -> Any:
-    """The sum over the ranks of a group; another tensor."""
-    found = collectives.all_reduce(tensor, "sum", (group, 0))
-    wait = getattr(found, "wait", None)
-    return found if wait is None else wait()
+        found = collectives.all_reduce(
+            local, "sum", (self.grid.groups[frozenset(layout.partial)], 0)
+        )
+        wait = getattr(found, "wait", None)
+        return found if wait is None else wait()
 
 
 def _as_it_is(gradient: Any) -> Any:

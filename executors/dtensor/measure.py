@@ -6,6 +6,7 @@ The folder holds `plan.json` and `options.json`; rank 0 writes `measured.json` i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import platform
@@ -80,39 +81,38 @@ class _Run:
         self.own = one_stage(self.plan)
         table = self.own.graph.tensors
         drawn = numbers(self.own.graph, given_tensors(self.own), {}, self.seed)
-        self.values = {
-            n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()
-        }
+        self.values = {n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()}
 
     def measured(self) -> Measured:
         alone = self._loss_alone() if dist.get_rank() == 0 else None
-        before = _resident_bytes("VmRSS")
         module = self._module()
-        inputs = [self.values[n].to(_device()) for n in self.own.graph.inputs]
+        inputs = [self.values[n].to(device_name()) for n in self.own.graph.inputs]
         count = self.plan.pipeline.micro_batches
         optimizer = self._optimizer(module)
         step = _Step(module, inputs, optimizer, count)
         self.values = {}
+        loss = step.loss()
+        for _ in range(WARM_UP):
+            step.run()
         gc.collect()
-        _forget_peak()
-        losses = [step.run()[0] for _ in range(WARM_UP)]
+        before = _forget_peak() - _kept_bytes(module, optimizer)
         found = [self._timed(step) for _ in range(self.steps)]
-        classes, messages = _profiled(step)
         peak = _peak_bytes(before)
-        return self._summed(losses[0], alone, found, classes, messages, peak)
+        classes, messages = _profiled(step)
+        return self._summed(loss, alone, found, classes, messages, peak)
 
     def _summed(
         self, loss: float, alone: float | None, found: list[list[float]],
         classes: Mapping[str, float], messages: Mapping[str, tuple[int, float]], peak: float,
     ) -> Measured:  # fmt: skip
-        slowest = _largest([each[0] for each in found])
+        slowest = largest([each[0] for each in found])
         passes, updates = (sorted(each[i] for each in found)[len(found) // 2] for i in (1, 2))
         waiting_s = min(classes.get("messages", 0.0), passes)
         return Measured(
             steps_s=tuple(slowest), computation_s=passes - waiting_s, update_s=updates,
             waiting_s=waiting_s, classes_s=classes, messages=messages,
-            memory_bytes=max(_largest([peak])), loss=loss, loss_alone=alone,
-            processes=dist.get_world_size(), machine=_machine(), notes=tuple(self.notes),
+            memory_bytes=max(largest([peak])), loss=loss, loss_alone=alone,
+            processes=dist.get_world_size(), machine=machine_facts(), notes=tuple(self.notes),
         )  # fmt: skip
 
     def _module(self) -> Any:
@@ -132,8 +132,8 @@ class _Run:
 
     def _timed(self, step: _Step) -> list[float]:
         dist.barrier()
-        _synchronise()
-        return step.run()[1]
+        synchronise()
+        return step.run()
 
     def _loss_alone(self) -> float | None:
         graph = self.own.graph
@@ -164,26 +164,38 @@ class _Step:
     optimizer: Any
     micro_batches: int
 
-    def run(self) -> tuple[float, list[float]]:
-        """Loss of the first micro-batch; seconds of the step, of its passes and of its update."""
+    def loss(self) -> float:
+        """The loss of a micro-batch, before anything is updated."""
+        planned = self.module.planned
+        found = self.module(*self.inputs)
+        parts = found if isinstance(found, tuple) else (found,)
+        losses = [
+            (n, t.detach()) for n, t in zip(planned.results, parts, strict=True) if not t.ndim
+        ]
+        makers = planned.step.graph.producers()
+        kept = [(n, t) for n, t in losses if makers[n].kind == "Loss"]
+        return sum(float(planned.step.completed(n, t)) for n, t in kept)
+
+    def run(self) -> list[float]:
+        """Seconds of the step, of its passes and of its update."""
         start = time.perf_counter()
-        losses = [self._passes() for _ in range(self.micro_batches)]
-        _synchronise()
+        for _ in range(self.micro_batches):
+            self._passes()
+        synchronise()
         middle = time.perf_counter()
         if self.optimizer is not None:
             self.optimizer.step()
             self.optimizer.zero_grad()
-        _synchronise()
+        synchronise()
         end = time.perf_counter()
-        return float(losses[0].detach()), [end - start, middle - start, end - middle]
+        return [end - start, middle - start, end - middle]
 
-    def _passes(self) -> Any:
+    def _passes(self) -> None:
         found = self.module(*self.inputs)
         parts = found if isinstance(found, tuple) else (found,)
         loss = torch.stack([p.float() for p in parts if not p.ndim] or [torch.zeros(())]).sum()
         if self.optimizer is not None:
             loss.backward()
-        return loss
 
 
 def _profiled(step: _Step) -> tuple[dict[str, float], dict[str, tuple[int, float]]]:
@@ -201,7 +213,11 @@ def _profiled(step: _Step) -> tuple[dict[str, float], dict[str, tuple[int, float
         own_us = max(event.self_cpu_time_total, getattr(event, "self_device_time_total", 0.0))
         library, _, kind = event.key.partition(":")
         if library in {"gloo", "nccl"} and not kind.startswith(("barrier", "send", "recv")):
-            name = kind.strip(":_").replace("allgather", "all_gather").replace("allreduce", "all_reduce")
+            name = (
+                kind.strip(":_")
+                .replace("allgather", "all_gather")
+                .replace("allreduce", "all_reduce")
+            )
             total_us = max(event.cpu_time_total, getattr(event, "device_time_total", 0.0))
             messages[name] = (event.count // PROFILED, total_us * 1e-6 / PROFILED)
         elif "barrier" not in event.key:
@@ -213,24 +229,27 @@ def _class_of(name: str) -> str:
     return next((c for c, begins in _CLASSES if name.startswith(begins)), "streams")
 
 
-def _largest(values: list[float]) -> list[float]:
+def largest(values: list[float]) -> list[float]:
     """The largest of all ranks, place by place."""
-    table = torch.tensor(values, dtype=torch.float64, device=_device())
+    table = torch.tensor(values, dtype=torch.float64, device=device_name())
     dist.all_reduce(table, dist.ReduceOp.MAX)
     return [float(x) for x in table]
 
 
-def _device() -> str:
+def device_name() -> str:
+    """`cuda` or `cpu`."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
-def _synchronise() -> None:
-    if _device() == "cuda":
+def synchronise() -> None:
+    """Wait for what the device still computes."""
+    if device_name() == "cuda":
         torch.cuda.synchronize()
 
 
-def _machine() -> dict[str, str]:
-    cuda = _device() == "cuda"
+def machine_facts() -> dict[str, str]:
+    """Device and software of this process."""
+    cuda = device_name() == "cuda"
     device = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
     threads = str(torch.get_num_threads())
     return {
@@ -248,19 +267,26 @@ def _resident_bytes(key: str) -> float:
     return next((float(x.split()[1]) * 1024 for x in lines if x.startswith(key)), 0.0)
 
 
-def _forget_peak() -> None:
-    """Count the largest memory from here on."""
-    if _device() == "cuda":
+def _kept_bytes(module: Any, optimizer: Any) -> float:
+    """What this rank keeps between steps: parameters and optimizer state."""
+    states = optimizer.state.values() if optimizer is not None else ()
+    tensors = [*module.parameters(), *(t for state in states for t in state.values())]
+    locals_ = [getattr(t, "_local_tensor", t) for t in tensors if isinstance(t, torch.Tensor)]
+    return float(sum(t.numel() * t.element_size() for t in locals_))
+
+
+def _forget_peak() -> float:
+    """Count the largest memory from here on; what is in use now."""
+    if device_name() == "cuda":
         torch.cuda.reset_peak_memory_stats()
-        return
-    try:
+        return 0.0
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
+    return _resident_bytes("VmRSS")
 
 
 def _peak_bytes(before: float) -> float:
-    if _device() == "cuda":
+    if device_name() == "cuda":
         return float(torch.cuda.max_memory_allocated())
     return max(0.0, _resident_bytes("VmHWM") - before)
 

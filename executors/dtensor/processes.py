@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executors.dtensor.tasks import Left, Task, read_left, write_task
+from executors.host import HostFacts
 from executors.measured import Measured
 from executors.placement import Array, Spread, disagreement, whole
 from executors.reference import mesh_of
@@ -65,6 +66,18 @@ def run_measured(plan: Plan, steps: int, seed: int, timeout_s: float) -> Measure
         (folder / "options.json").write_text(json.dumps({"steps": steps, "seed": seed}))
         spawn("executors.dtensor.measure", folder, plan.devices, timeout_s)
         return Measured.from_record(json.loads((folder / "measured.json").read_text()))
+
+
+def measured_host(size: int, timeout_s: float) -> HostFacts:
+    """Measure this machine with so many processes.
+
+    Raises:
+        ProcessError: a process died or did not end in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="host") as name:
+        folder = Path(name)
+        spawn("executors.dtensor.host_bench", folder, size, timeout_s)
+        return HostFacts.from_record(json.loads((folder / "host.json").read_text()))
 
 
 def spawn(module: str, folder: Path, size: int, timeout_s: float) -> None:

@@ -36,8 +36,8 @@ def imagined(size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def joined(rank: int, size: int, meeting: Path) -> Iterator[None]:
-    """One of several processes of this machine, which meet at a file; each has an accelerator of its
-    own where there are enough.
+    """One of several processes of this machine, which meet at a file; each has an accelerator of
+    its own where there are enough.
     """
     torch.set_num_threads(1)
     store = dist.FileStore(str(meeting), size)
