@@ -22,7 +22,7 @@ def refuse(plan: Plan) -> None:
     if stages > 1:
         raise ApplyError(
             f"the plan has {stages} pipeline stages, a module is run as one\n"
-            "  at:  plan.json: pipeline\n  fix: search with --stages 1"
+            "  at:  plan.json: pipeline\n  fix: search with --pp off"
         )
     if plan.graph.is_training_step:
         raise ApplyError(

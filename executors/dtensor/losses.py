@@ -79,8 +79,7 @@ def _mean(part: Part, total: Any, axes: tuple[int, ...]) -> Any:
 
 def _of_split_classes(part: Part, axes: tuple[int, ...]) -> tuple[Any, Any]:
     data, targets, call = part.operands[0], part.operands[1], part.call()
-    place = part.place(0, 1)
-    first = int(place[0]) if len(place) else 0
+    first = part.first(0, 1)
     if call.op.kind != "SoftmaxCrossEntropyLoss":
         return -_weights(call) * _of_targets(data, targets, first), data
     top = torch.amax(data.detach(), 1, keepdim=True)

@@ -16,8 +16,10 @@ from executors.measured import message_rows
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from planner.request import SearchRequest
+from tests.executors.drawn_plans import drawn_plan
 from tests.judges import dtensor_nets as nets
 from tests.judges.schemes import DATA, SHARDED, TENSOR, plans
+from tests.judges.test_parallelize import graph_of
 
 TRAINING = SearchRequest(target="torch", training=True)
 
@@ -76,3 +78,16 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def test_a_loss_whose_classes_are_split_is_that_of_one_device(tmp_path: Path) -> None:
+    graph = graph_of("gpt with loss", tmp_path)
+    drawn = (drawn_plan(graph, 2, TRAINING, seed) for seed in range(40))
+    found = run_measured(next(p for p in drawn if _splits_classes(p)), 1, 0, timeout_s=120.0)
+    assert found.loss_alone is not None
+    assert found.is_right, (found.loss, found.loss_alone)
+
+
+def _splits_classes(plan: Plan) -> bool:
+    losses = (o for o in plan.operators if o.kind == "SoftmaxCrossEntropyLoss")
+    return any(o.inputs[0] is not None and bool(o.inputs[0].dims[1]) for o in losses)
