@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from cli.calibrate_host import EPILOG as HOST_EPILOG
+from cli.calibrate_host import host
 from cli.calibrate_links import EPILOG as LINKS_EPILOG
 from cli.calibrate_links import links
 from cli.calibrate_steps import EPILOG as STEPS_EPILOG
@@ -12,7 +14,8 @@ from cli.calibrate_steps import steps
 EPILOG = """\b
 Examples:
   planner calibrate links all_reduce.log all_gather.log --cluster atlas-800t-a2 -o mine.yaml
-  planner calibrate steps rows.csv -o mine.yaml"""
+  planner calibrate steps rows.csv -o mine.yaml
+  planner calibrate host -o host.yaml"""
 
 app = typer.Typer(
     help="Fit the constants of the cost model to measurements.",
@@ -20,5 +23,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("host", epilog=HOST_EPILOG)(host)
 app.command("links", epilog=LINKS_EPILOG)(links)
 app.command("steps", epilog=STEPS_EPILOG)(steps)

@@ -18,6 +18,7 @@ from cli.inspect import inspect
 from cli.layouts import layouts
 from cli.recipe import recipe
 from cli.reshard import reshard
+from cli.run import run
 from cli.search import search
 from cli.serve import serve
 from cli.show import show
@@ -45,8 +46,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, whatif,
-    layouts, recipe, reshard, solve, validate, serve,
+    search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, run,
+    whatif, layouts, recipe, reshard, solve, validate, serve,
 ):  # fmt: skip
     app.command(
         cls=Grouped if hasattr(command, "__signature__") else None,

@@ -1,7 +1,8 @@
-"""DTensor as a judge: torch runs a plan by its own sharding rules.
+"""Torch runs a plan: `parallelize` in a training script, and DTensor as a judge.
 
-The collectives are those of the first of as many ranks as the plan has, none of which holds a
-number; the numbers are those of real processes, where there are few enough.
+As a judge DTensor runs it by its own sharding rules. The collectives are those of the first of as
+many ranks as the plan has, none of which holds a number; the numbers are those of real processes,
+where there are few enough.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from executors.dtensor.counts import Counts, counted
+from executors.dtensor.parallel import parallelize
 from executors.dtensor.processes import Found, ProcessError, numbers_only, run_tasks
 from executors.dtensor.tasks import Task
 from executors.evaluation import Evaluator
@@ -22,7 +24,7 @@ from executors.placement import Array
 from executors.verdict import Output, compared, run_whole
 from ir.plan import Plan
 
-__all__ = ["MOST_PROCESSES", "TOLERANCE", "judge", "judge_all"]
+__all__ = ["MOST_PROCESSES", "TOLERANCE", "judge", "judge_all", "parallelize"]
 
 MOST_PROCESSES = 8
 """Plans of more devices are counted only."""

@@ -34,6 +34,38 @@ def canonical_digest(graph: OpGraph) -> str:
     >>> canonical_digest(small("x", "a")) == canonical_digest(small("input", "b"))
     True
     """
+    return _refined(graph).digest().hex()
+
+
+def correspondence(graph: OpGraph, other: OpGraph) -> dict[str, str]:
+    """For every tensor of a graph the one of another graph that computes the same.
+
+    Tensors that nothing tells apart go with each other by name, then in order. Both graphs have the
+    same `canonical_digest`.
+
+    >>> from ir.graph import Role
+    >>> def small(x: str) -> OpGraph:
+    ...     table = {x: Tensor(x, (4,), "float32", Role.INPUT), "y": Tensor("y", (4,), "float32")}
+    ...     return OpGraph("g", table, (Op("a", "Relu", (x,), ("y",)),), (x,), ("y",))
+    >>> correspondence(small("x"), small("input"))
+    {'x': 'input', 'y': 'y'}
+    """
+    groups: dict[Colour, list[str]] = {}
+    for name, colour in _refined(other).tensors.items():
+        groups.setdefault(colour, []).append(name)
+    own: dict[Colour, list[str]] = {}
+    for name, colour in _refined(graph).tensors.items():
+        own.setdefault(colour, []).append(name)
+    out: dict[str, str] = {}
+    for colour, names in own.items():
+        free = groups[colour]
+        known = [n for n in names if n in free]
+        rest = iter([n for n in free if n not in known])
+        out |= {n: n if n in known else next(rest) for n in names}
+    return out
+
+
+def _refined(graph: OpGraph) -> _Colours:
     colours = _Colours(graph)
     count = 0
     for _ in range(MAX_ROUNDS):
@@ -42,7 +74,7 @@ def canonical_digest(graph: OpGraph) -> str:
         if distinct == count:
             break
         count = distinct
-    return colours.digest().hex()
+    return colours
 
 
 def _hash(*parts: object) -> Colour:

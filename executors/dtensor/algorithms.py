@@ -15,6 +15,7 @@ import torch
 
 from executors.dtensor.kernels import KERNELS
 from executors.dtensor.kernels_statistics import along
+from executors.dtensor.losses import SPLIT_LOSSES
 from executors.dtensor.part import Part
 from executors.spmd import Backward, with_attributes
 from ir.ops import OpView
@@ -241,6 +242,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         ),
         "BatchNormalization": _batch_norm,
         "Loss": _loss,
+        **SPLIT_LOSSES,
         "Gather": _gather,
         "GatherND": _gather_nd,
         **dict.fromkeys(("ReduceMean", "GlobalAveragePool"), _mean),

@@ -59,6 +59,7 @@ class Grid:
 
     def wrapped(self, local: Any, dims: Sequence[int], layout: Layout) -> Any:
         """A DTensor of the part that this device has."""
+        local = local.detach() if local.requires_grad else local
         return DTensor(local, self.spec(dims, local.dtype, layout), requires_grad=False)
 
     def layout_of(self, tensor: Any) -> Layout | None:

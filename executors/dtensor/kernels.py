@@ -18,6 +18,7 @@ from executors.dtensor.kernels_attention import ATTENTION
 from executors.dtensor.kernels_images import IMAGES
 from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
+from executors.dtensor.losses import LOSSES
 from executors.dtensor.numbers import same_kind, torch_dtype
 
 __all__ = ["KERNELS", "Kernel"]
@@ -190,6 +191,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "GatherND": _gather_nd,
         **ATTENTION,
         **IMAGES,
+        **LOSSES,
         **SHAPE,
         **STATISTICS,
     }

@@ -95,6 +95,13 @@ class Part:
         region = self.grid.region(self.dims(index), layout)[dim]
         return torch.as_tensor(region, device=self.operands[index].device)
 
+    def first(self, index: int, dim: int) -> int:
+        """The first of these indices; 0 where the device has none."""
+        layout = self.split.operands[index]
+        assert layout is not None
+        region = self.grid.region(self.dims(index), layout)[dim]
+        return int(region[0]) if len(region) else 0
+
     def call(self, op: Op | None = None, operands: Sequence[Any] | None = None) -> Call:
         """The operator, or a variant of it, on this device's part."""
         return Call(

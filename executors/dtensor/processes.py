@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,12 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from executors.dtensor.tasks import Left, Task, read_left, write_task
+from executors.host import HostFacts
+from executors.measured import Measured
 from executors.placement import Array, Spread, disagreement, whole
 from executors.reference import mesh_of
 from ir.plan import Plan
+from ir.plan_file import plan_to_json
 
 SHOWN_CHARACTERS = 2000
 """Of what a process that died wrote last."""
+_NO_MEMORY = ("OutOfMemoryError", "not enough memory", "MemoryError", "out of memory")
 
 
 class ProcessError(RuntimeError):
@@ -44,13 +50,43 @@ def run_tasks(tasks: Sequence[Task], timeout_s: float = 300.0) -> list[Found]:
         folder = Path(name)
         for number, task in enumerate(tasks):
             write_task(task, folder / str(number))
-        _spawn(folder, size, timeout_s)
+        spawn("executors.dtensor.run", folder, size, timeout_s)
         return [_found(task.plan, folder / str(number)) for number, task in enumerate(tasks)]
 
 
-def _spawn(folder: Path, size: int, timeout_s: float) -> None:
-    """Start all ranks and wait; the first that dies ends the others."""
-    command = [sys.executable, "-m", "parallel_planner", "executors.dtensor.run"]
+def run_measured(plan: Plan, steps: int, seed: int, timeout_s: float) -> Measured:
+    """Train a plan for some steps on random numbers, on processes of this machine.
+
+    Raises:
+        ProcessError: a process died, had too little memory or did not end in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="measured") as name:
+        folder = Path(name)
+        (folder / "plan.json").write_text(plan_to_json(plan))
+        (folder / "options.json").write_text(json.dumps({"steps": steps, "seed": seed}))
+        spawn("executors.dtensor.measure", folder, plan.devices, timeout_s)
+        return Measured.from_record(json.loads((folder / "measured.json").read_text()))
+
+
+def measured_host(size: int, timeout_s: float) -> HostFacts:
+    """Measure this machine with so many processes.
+
+    Raises:
+        ProcessError: a process died or did not end in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="host") as name:
+        folder = Path(name)
+        spawn("executors.dtensor.host_bench", folder, size, timeout_s)
+        return HostFacts.from_record(json.loads((folder / "host.json").read_text()))
+
+
+def spawn(module: str, folder: Path, size: int, timeout_s: float) -> None:
+    """Start a module of ours on all ranks and wait; the first that dies ends the others.
+
+    Raises:
+        ProcessError: a process died or did not end in time.
+    """
+    command = [sys.executable, "-m", "parallel_planner", module]
     command += [str(folder), "--size", str(size)]
     logs = [folder / f"log{rank}.txt" for rank in range(size)]
     running: list[subprocess.Popen[bytes]] = []
@@ -73,14 +109,22 @@ def _wait(running: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], end_
     while any(process.poll() is None for process in running):
         for rank, process in enumerate(running):
             if process.poll():
-                raise _death(rank, f"ended with status {process.returncode}", logs[rank])
+                raise _death(rank, _status(process.returncode, logs[rank]), logs[rank])
         if time.monotonic() > end_s:
             late = next(rank for rank, p in enumerate(running) if p.poll() is None)
             raise _death(late, "did not end in time", logs[late])
         time.sleep(0.05)
     for rank, process in enumerate(running):
         if process.returncode:
-            raise _death(rank, f"ended with status {process.returncode}", logs[rank])
+            raise _death(rank, _status(process.returncode, logs[rank]), logs[rank])
+
+
+def _status(code: int, log: Path) -> str:
+    """How a process ended."""
+    text = log.read_text(errors="replace")
+    if code == -signal.SIGKILL or any(mark in text for mark in _NO_MEMORY):
+        return "had too little memory"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def _death(rank: int, what: str, log: Path) -> ProcessError:

@@ -6,28 +6,24 @@ results are held against the layouts that the plan gives them, gradients travel 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from executors.backward import BACKWARD, GATHER, gradient_name
+from executors.backward import gradient_name
 from executors.dtensor.grid import Grid
-from executors.dtensor.moves import Hop, Mover
+from executors.dtensor.moves import Mover
 from executors.dtensor.operators import Operators, Ran, local_of
-from executors.dtensor.split import Split, split_of
-from executors.reference import FORWARD, paths_of
+from executors.dtensor.routes import Routes
 from executors.semantics.call import NotRunError
-from ir.differentiation import operand_gradients, tensors_with_gradient
-from ir.dtypes import dtype_bytes
+from ir.differentiation import tensors_with_gradient
 from ir.graph import Op, Role
 from ir.layout import Layout
-from ir.plan import NamedLayout, Plan, PlannedCollective
+from ir.plan import NamedLayout, Plan
 
 _MISHAPS = (NotRunError, NotImplementedError, RuntimeError, ValueError, AssertionError, LookupError)
-Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
@@ -54,20 +50,11 @@ class Program:
     arrived: dict[str, list[Any]] = field(default_factory=dict)
     """Gradients of a tensor from its readers."""
     mover: Mover = field(init=False)
-    paths: dict[str, dict[Key, list[PlannedCollective]]] = field(init=False)
-    gathers: Counter[Key] = field(init=False)
-    """How many gathers of a parameter the plan lists, those of both passes together."""
+    routes: Routes = field(init=False)
 
     def __post_init__(self) -> None:
-        plan = self.plan
         self.mover = Mover(self.grid, self.operators.log)
-        causes = {"forward": FORWARD, "backward": BACKWARD, "gather": GATHER}
-        self.gathers = Counter(
-            (c.tensor, c.operator, c.operand)
-            for c in plan.collectives
-            if c.cause in GATHER and c.group_size > 1
-        )
-        self.paths = {k: paths_of(plan.collectives, c) for k, c in causes.items()}
+        self.routes = Routes(self.plan, self.grid)
 
     def run(self) -> Results:
         """Both passes, or the forward pass alone."""
@@ -89,7 +76,7 @@ class Program:
             self.results.not_run.setdefault(name, f"{where}{text}")
 
     def _step(self, op: Op) -> None:
-        planned = next(o for o in self.plan.operators if o.name == op.name)
+        planned = self.routes.operators[op.name]
         operands = [
             self._delivered(n, op, i, layout) if n else None
             for i, (n, layout) in enumerate(zip(op.inputs, planned.inputs, strict=True))
@@ -99,12 +86,12 @@ class Program:
                 n: t for n, t in zip(op.inputs, operands, strict=True) if t is not None
             }
             return
-        split = self._split(op)
+        split = self.routes.split(op)
         for name, given, needed in zip(op.inputs, planned.inputs, split.operands, strict=True):
-            if given is not None and self.layout(given) != needed:
-                texts = self.grid.text(self.layout(given)), self.grid.text(needed)
+            if given is not None and self.routes.layout(given) != needed:
+                texts = self.grid.text(self.routes.layout(given)), self.grid.text(needed)
                 raise NotRunError(f"it reads {name} as {texts[0]}, its split needs {texts[1]}")
-        wanted = self._wanted(op) if self.training else []
+        wanted = self.routes.wanted(op) if self.training else []
         ran = self.operators.forward(split, operands, wanted)
         self.ran[op.name] = ran
         made = zip(
@@ -120,29 +107,13 @@ class Program:
         """Keep a result that is in the layout of the plan."""
         if planned is None:
             raise NotRunError(f"the plan has no layout of {name}")
-        layout, found = self.layout(planned), self.grid.layout_of(result)
+        layout, found = self.routes.layout(planned), self.grid.layout_of(result)
         if found != layout:
             text = self.grid.text(found)
             raise NotRunError(f"{name} comes out as {text}, the plan says {self.grid.text(layout)}")
         if op.kind == "Loss":
             self.results.outputs[name] = result
         self._keep(name, result)
-
-    def _split(self, op: Op) -> Split:
-        planned = next(o for o in self.plan.operators if o.name == op.name)
-        assignment = tuple(factor for _, factor in planned.split)
-        return split_of(op, self.plan.graph, assignment, self.grid.mesh.sizes)
-
-    def _wanted(self, op: Op) -> list[int]:
-        graph = self.plan.graph
-        flags = operand_gradients(op, tensors_with_gradient(graph))
-        return [i for i, f in enumerate(flags) if f and graph.tensors[op.inputs[i]].is_float]
-
-    def _planned(self, name: str, *, shared: bool) -> Any:
-        for tensor in self.plan.tensors:
-            if tensor.name == name and (tensor.role == "shared") == shared:
-                return tensor
-        return None
 
     def _source(self, name: str) -> Any:
         if name not in self.held:
@@ -152,9 +123,7 @@ class Program:
         return self.held[name]
 
     def _at_rest(self, name: str) -> Any:
-        planned = self._planned(name, shared=False)
-        rank = self.given[name].ndim
-        return self._cut(name, self.layout(planned.layout) if planned else Layout(((),) * rank))
+        return self._cut(name, self.routes.at_rest(name))
 
     def _cut(self, name: str, layout: Layout) -> Any:
         """This rank's part of what no operator makes; a sum lies with the first of its axes."""
@@ -172,23 +141,23 @@ class Program:
             layout = self.grid.layout_of(tensor)
             assert layout is not None
             tensor = self._cut(name, layout)
-        shared = self._planned(name, shared=True)
-        hops = self._hops("forward", (name, "", -1))
-        end = self.layout(shared.layout) if shared is not None else None
+        shared = self.routes.shared.get(name)
+        hops = self.routes.hops("forward", (name, "", -1))
+        end = self.routes.layout(shared.layout) if shared is not None else None
         self.held[name] = self.mover.along(tensor, hops, end)
 
     def _delivered(self, name: str, op: Op, operand: int, layout: NamedLayout | None) -> Any:
         tensor = self._source(name)
         if layout is None:
             return tensor
-        hops = self._hops("forward", (name, op.name, operand))
-        return self.mover.along(tensor, hops, self.layout(layout))
+        hops = self.routes.hops("forward", (name, op.name, operand))
+        return self.mover.along(tensor, hops, self.routes.layout(layout))
 
     def _back(self, op: Op) -> None:
         """Gradients of what an operator reads, from those of what it makes."""
         if not op.outputs or op.name not in self.ran:
             return
-        wanted = self._wanted(op)
+        wanted = self.routes.wanted(op)
         if not wanted:
             return
         ran = self.ran[op.name]
@@ -216,37 +185,20 @@ class Program:
     def _gather_again(self, name: str, operator: str, operand: int) -> None:
         """A parameter that was gathered for use is gathered again for the backward pass."""
         key = name, operator, operand
-        hops = self._hops("gather", key)
-        if len(hops) < self.gathers[key]:
+        hops = self.routes.hops("gather", key)
+        if len(hops) < self.routes.gathers[key]:
             source = self._at_rest(name)
-            shared = self._planned(name, shared=True)
+            shared = self.routes.shared.get(name)
             if operator and shared is not None:
-                source = self._cut(name, self.layout(shared.layout))
+                source = self._cut(name, self.routes.layout(shared.layout))
             self.mover.along(source, hops, None)
 
     def _send_back(self, op: Op, index: int, gradient: Any) -> None:
         """From a reader to where the tensor is handed out."""
         name = op.inputs[index]
-        hops = self._hops("backward", (name, op.name, index))
-        meeting = self._meeting(name)
+        hops = self.routes.hops("backward", (name, op.name, index))
+        meeting = self.routes.meeting(name)
         self.arrived.setdefault(name, []).append(self.mover.along(gradient, hops, meeting))
-
-    def _meeting(self, name: str) -> Layout | None:
-        """The layout in which the gradients of all readers are added."""
-        shared = self._planned(name, shared=True)
-        if shared is not None and shared.gradient is not None:
-            return self.layout(shared.gradient)
-        own = self._hops("backward", (name, "", -1))
-        if own:
-            return own[0].before
-        resting = self._planned(name, shared=False)
-        if resting is not None and resting.role == "parameter":
-            return self.layout(resting.gradient or resting.layout)
-        for op in self.plan.graph.ops:
-            if name in op.outputs and op.name in self.ran:
-                place = [n for n in op.outputs if n].index(name)
-                return self.ran[op.name].split.result_gradients[place]
-        return None
 
     def _at_origin(self, name: str, wanted: Layout) -> Any:
         """The sum of what the readers sent, in the layout that the maker takes."""
@@ -256,7 +208,7 @@ class Program:
         total = found[0]
         for other in found[1:]:
             total = self._added(total, other)
-        return self.mover.along(total, self._hops("backward", (name, "", -1)), wanted)
+        return self.mover.along(total, self.routes.hops("backward", (name, "", -1)), wanted)
 
     def _added(self, one: Any, other: Any) -> Any:
         """By DTensor, which loses sight of a dimension split in another order than the mesh's."""
@@ -270,30 +222,10 @@ class Program:
         tensor = self.plan.graph.tensors[name]
         if tensor.role is not Role.PARAMETER or name not in self.arrived:
             return
-        planned = self._planned(name, shared=False)
+        planned = self.routes.resting[name]
         self._gather_again(name, "", -1)
-        goal = self.layout(planned.gradient or planned.layout)
-        if goal != self.layout(planned.layout):
-            texts = self.grid.text(goal), self.grid.text(self.layout(planned.layout))
+        goal = self.routes.layout(planned.gradient or planned.layout)
+        if goal != self.routes.layout(planned.layout):
+            texts = self.grid.text(goal), self.grid.text(self.routes.layout(planned.layout))
             raise NotRunError(f"its gradient ends as {texts[0]}, it rests as {texts[1]}")
         self.results.outputs[gradient_name(name)] = self._at_origin(name, goal)
-
-    def _hops(self, direction: str, key: Key) -> list[Hop]:
-        return list(_hops(self, self.paths[direction].get(key, ())))
-
-    def axis(self, name: str) -> int:
-        return next(i for i, axis in enumerate(self.grid.mesh.axes) if axis.name == name)
-
-    def layout(self, named: NamedLayout) -> Layout:
-        dims = tuple(tuple(self.axis(a) for a in dim) for dim in named.dims)
-        return Layout(dims, tuple(sorted(self.axis(a) for a in named.partial)))
-
-
-def _hops(program: Program, path: Sequence[PlannedCollective]) -> Iterable[Hop]:
-    for item in path:
-        if item.before is None or item.after is None:
-            raise NotRunError("the plan does not say through which layouts its tensors go")
-        axes = tuple(program.axis(a) for a in item.axes)
-        before, after = program.layout(item.before), program.layout(item.after)
-        one = dtype_bytes(program.plan.graph.tensors[item.tensor].dtype)
-        yield Hop(item.kind, axes, before, after, round(item.nbytes / one))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -33,11 +36,28 @@ def imagined(size: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def joined(rank: int, size: int, meeting: Path) -> Iterator[None]:
-    """One of several processes of this machine, which meet at a file."""
+    """One of several processes of this machine, which meet at a file; each has an accelerator of
+    its own where there are enough.
+    """
     torch.set_num_threads(1)
     store = dist.FileStore(str(meeting), size)
-    dist.init_process_group("gloo", rank=rank, world_size=size, store=store, timeout=_PATIENCE)
+    backend = "nccl" if torch.cuda.is_available() and torch.cuda.device_count() >= size else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(backend, rank=rank, world_size=size, store=store, timeout=_PATIENCE)
     try:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def leaves_with_parent() -> None:
+    """End this process when the one that started it ends, however it does."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,117 @@
+"""`planner calibrate host`: this machine as a cluster file, measured in a minute or two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+from cli.errors import UserError
+from cli.files import check_folder, write_files, writer_of
+from cli.progress import Progress
+from cli.run import check_backend, process_message
+
+if TYPE_CHECKING:
+    from costmodel.link_calibration.fitting import LinkFit
+    from executors.host import HostFacts
+
+EPILOG = """\b
+Examples:
+  planner calibrate host -o host.yaml
+  planner search model.onnx --devices 2 --cluster host.yaml --target torch --profile generic -o plan
+  planner run plan/plan.json
+
+\b
+Leave the machine alone while it is measured: other programs make it look slow.
+Exit status: 0 measured, 2 a fault in the command, or a process that died."""
+
+TIMEOUT_S = 600.0
+DEFAULT = 2
+
+Processes = Annotated[
+    int, typer.Option("--processes", metavar="N", min=2, max=64, help="Processes to measure with.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the machine as a cluster file."),
+]
+
+
+def host(
+    *, processes: Processes = DEFAULT, output: Output = None, as_json: options.Json = False
+) -> None:
+    """Measure this machine and write it as a cluster file.
+
+    Products, streams, the start of an operator and collectives, on processes that all work at the
+    same time; each has one GPU, or one thread of the CPU.
+    """
+    check_backend("torch")
+    if output is not None:
+        check_folder(output.parent)
+    from executors.dtensor.processes import ProcessError, measured_host  # noqa: PLC0415
+
+    with Progress() as progress:
+        progress(f"measuring with {processes} processes")
+        try:
+            facts = measured_host(processes, TIMEOUT_S)
+        except ProcessError as error:
+            raise UserError(process_message(str(error))) from error
+    text, fit = machine_of(facts)
+    written = []
+    if output is not None:
+        written = write_files(output.parent, {output.name: writer_of(text)})
+    if as_json:
+        import json  # noqa: PLC0415
+        from dataclasses import asdict  # noqa: PLC0415
+
+        record = {"status": "ok", **asdict(facts), "written": [str(p) for p in written]}
+        print(json.dumps(record, indent=1))
+        return
+    _print(facts, fit, written)
+
+
+def machine_of(facts: HostFacts) -> tuple[str, LinkFit]:
+    """The machine's file, and the fit of the link between its processes."""
+    from costmodel.collectives import Collective  # noqa: PLC0415  brings in numpy
+    from costmodel.link_calibration.fitting import fit_links  # noqa: PLC0415
+    from costmodel.link_calibration.machines import bench_of  # noqa: PLC0415
+    from costmodel.link_calibration.measurements import GroupShape, Measurement  # noqa: PLC0415
+    from executors.host import machine_text  # noqa: PLC0415
+    from topology.loading import load_machine  # noqa: PLC0415
+
+    first = load_machine(machine_text(facts, facts.first_link, "a guess"), "host")
+    measurements = [
+        Measurement(GroupShape(Collective(kind), facts.processes), nbytes, seconds, "host")
+        for kind, nbytes, seconds in facts.messages
+    ]
+    fit = fit_links(bench_of(first), measurements)
+    tier = fit.cluster.tiers[-1]
+    link = tier.bandwidth_bytes_per_s, tier.latency_s
+    note = f"fitted to {len(measurements)} collectives of {facts.processes} processes"
+    return machine_text(facts, link, note), fit
+
+
+def _print(facts: HostFacts, fit: LinkFit, written: list[Path]) -> None:
+    from cli.text import page  # noqa: PLC0415  brings in rich
+    from topology.units import format_seconds  # noqa: PLC0415
+
+    tier = fit.cluster.tiers[-1]
+    errors = sorted(abs(float(error)) for error in fit.errors)
+    rate = facts.rate("float32") or 0.0
+    with page() as out:
+        out.print(f"{facts.processes} processes of {facts.machine.get('device', '')}, each:")
+        out.print(
+            f"- products in float32: {rate / 1e9:.4g} GFLOP/s, the best of "
+            f"{len(facts.products)}; larger ones {facts.matmul_efficiency:.0%} of it"
+        )
+        out.print(f"- streams: {facts.stream_rate / 1e9:.3g} GB/s")
+        out.print(f"- start of an operator: {format_seconds(facts.start_s)}")
+        out.print(
+            f"- messages: {tier.bandwidth_bytes_per_s / 1e9:.3g} GB/s after "
+            f"{format_seconds(tier.latency_s)}; error {errors[len(errors) // 2]:.0%} median over "
+            f"{len(errors)} collectives"
+        )
+        for path in written:
+            out.print(f"\nWritten\n- {path}")

@@ -1,0 +1,121 @@
+"""One process of a measured machine: `python -m executors.dtensor.host_bench FOLDER --rank R --size
+N`. All processes do the same at the same time; rank 0 writes `host.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import _functional_collectives as collectives
+
+from executors.dtensor.measure import device_name, largest, machine_facts, synchronise
+from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.host import HostFacts
+
+_ROWS, _INNER, _COLUMNS = (64, 512), (256, 1024), (256, 1024)
+_MORE = ((2048, 1024, 1024), (1024, 4096, 1024), (1024, 1024, 4096), (2048, 2048, 2048))
+_STREAMS = (2**18, 2**20, 2**24)
+_MESSAGES = tuple(2**n for n in range(12, 27, 2))
+_DTYPES = ("float32", "bfloat16")
+_LEAST_S = 0.1
+"""A measurement goes on so long."""
+_MOST_TIMES = 2000
+
+
+def main() -> None:
+    """Measure this machine."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--size", type=int, required=True)
+    chosen = parser.parse_args()
+    leaves_with_parent()
+    with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
+        found = HostFacts(
+            dist.get_world_size(), tuple(_products()), tuple(_streams()), _start_s(),
+            tuple(_messages()), _memory_bytes(), machine_facts(),
+        )  # fmt: skip
+        if chosen.rank == 0:
+            (chosen.folder / "host.json").write_text(json.dumps(asdict(found)))
+
+
+def _timed(act: Callable[[], Any]) -> float:
+    """Seconds of one call, of the slowest process; the median of many where there is time."""
+    act()
+    synchronise()
+    dist.barrier()
+    start = time.perf_counter()
+    act()
+    synchronise()
+    (once,) = largest([time.perf_counter() - start])
+    times = max(3, min(_MOST_TIMES, round(_LEAST_S / max(once, 1e-7))))
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(times):
+        act()
+    synchronise()
+    (found,) = largest([(time.perf_counter() - start) / times])
+    return found
+
+
+def _products() -> Any:
+    shapes = [*itertools.product(_ROWS, _INNER, _COLUMNS), *_MORE]
+    for dtype in _DTYPES:
+        kind = getattr(torch, dtype)
+        for rows, inner, columns in shapes if dtype == "float32" else shapes[-1:]:
+            one = torch.randn(rows, inner, device=device_name(), dtype=kind)
+            other = torch.randn(inner, columns, device=device_name(), dtype=kind)
+            yield dtype, rows, inner, columns, _timed(partial(torch.matmul, one, other))
+
+
+def _streams() -> Any:
+    for nbytes in _STREAMS:
+        one = torch.ones(nbytes // 4, device=device_name())
+        yield 3 * nbytes, _timed(partial(torch.add, one, one))
+
+
+def _start_s() -> float:
+    one = torch.ones(1, device=device_name())
+    return _timed(lambda: one + one)
+
+
+def _messages() -> Any:
+    group, size = dist.group.WORLD, dist.get_world_size()
+    if size < 2:
+        return
+    for nbytes in _MESSAGES:
+        whole = torch.ones(nbytes // 4 // size * size, device=device_name())
+        part = whole[: whole.numel() // size].clone()
+        own = whole.numel() * 4
+        acts: dict[str, Callable[[], Any]] = {
+            "all_reduce": partial(collectives.all_reduce, whole, "sum", group),
+            "all_gather": partial(collectives.all_gather_tensor, part, 0, group),
+            "all_to_all": partial(collectives.all_to_all_single, whole, None, None, group),
+        }
+        for kind, act in acts.items():
+            yield kind, own, _timed(partial(_waited, act))
+
+
+def _waited(act: Callable[[], Any]) -> Any:
+    return collectives.wait_tensor(act())
+
+
+def _memory_bytes() -> float:
+    if device_name() == "cuda":
+        return float(torch.cuda.get_device_properties(0).total_memory * dist.get_world_size())
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+if __name__ == "__main__":
+    main()

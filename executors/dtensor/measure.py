@@ -1,0 +1,295 @@
+"""One rank of a measured run: `python -m executors.dtensor.measure FOLDER --rank R --size N`.
+
+The folder holds `plan.json` and `options.json`; rank 0 writes `measured.json` into it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import platform
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from executors.dtensor.composites import run_whole_parts
+from executors.dtensor.numbers import torch_array, torch_dtype
+from executors.dtensor.parallel import applied, own_graph
+from executors.dtensor.ranks import joined, leaves_with_parent
+from executors.matching import Match, one_stage
+from executors.measured import Measured
+from executors.reference import given_tensors
+from executors.values import numbers
+from ir.graph import OpGraph
+from ir.plan import Plan
+from ir.plan_file import read_plan
+
+WARM_UP = 3
+PROFILED = 2
+ALONE_BYTES = 2**30
+"""Weights and activations up to which one device computes the loss too."""
+
+_OPTIMIZERS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "adamw": ("AdamW", {}), "adam": ("Adam", {}), "adagrad": ("Adagrad", {}), "sgd": ("SGD", {}),
+    "momentum": ("SGD", {"momentum": 0.9}), "adafactor": ("Adafactor", {}),
+}  # fmt: skip
+_RATE = 1e-4
+_CLASSES = (
+    ("products", ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear")),
+    ("convolutions", ("aten::conv", "aten::_conv", "aten::mkldnn_conv", "aten::slow_conv")),
+    ("attention", ("aten::_scaled_dot", "aten::_flash", "aten::_efficient")),
+    ("optimizer", ("Optimizer.", "aten::_foreach", "aten::_fused")),
+    ("messages", ("_c10d_functional", "c10d", "gloo:", "nccl:")),
+)
+"""Classes by how the profiler's names begin; what is left is streams."""
+
+
+def main() -> None:
+    """Run the plan of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--size", type=int, required=True)
+    chosen = parser.parse_args()
+    leaves_with_parent()
+    with joined(chosen.rank, chosen.size, chosen.folder / "meeting"):
+        options = json.loads((chosen.folder / "options.json").read_text())
+        plan = read_plan(chosen.folder / "plan.json", staged=True)
+        found = _Run(plan, options["steps"], options["seed"]).measured()
+        if chosen.rank == 0:
+            (chosen.folder / "measured.json").write_text(json.dumps(asdict(found)))
+
+
+@dataclass(slots=True)
+class _Run:
+    plan: Plan
+    steps: int
+    seed: int
+    own: Plan = field(init=False)
+    values: dict[str, Any] = field(init=False)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.own = one_stage(self.plan)
+        table = self.own.graph.tensors
+        drawn = numbers(self.own.graph, given_tensors(self.own), {}, self.seed)
+        self.values = {n: torch_array(a).to(torch_dtype(table[n].dtype)) for n, a in drawn.items()}
+
+    def measured(self) -> Measured:
+        alone = self._loss_alone() if dist.get_rank() == 0 else None
+        module = self._module()
+        inputs = [self.values[n].to(device_name()) for n in self.own.graph.inputs]
+        count = self.plan.pipeline.micro_batches
+        optimizer = self._optimizer(module)
+        step = _Step(module, inputs, optimizer, count)
+        self.values = {}
+        loss = step.loss()
+        for _ in range(WARM_UP):
+            step.run()
+        gc.collect()
+        before = _forget_peak() - _kept_bytes(module, optimizer)
+        found = [self._timed(step) for _ in range(self.steps)]
+        peak = _peak_bytes(before)
+        classes, messages = _profiled(step)
+        return self._summed(loss, alone, found, classes, messages, peak)
+
+    def _summed(
+        self, loss: float, alone: float | None, found: list[list[float]],
+        classes: Mapping[str, float], messages: Mapping[str, tuple[int, float]], peak: float,
+    ) -> Measured:  # fmt: skip
+        slowest = largest([each[0] for each in found])
+        passes, updates = (sorted(each[i] for each in found)[len(found) // 2] for i in (1, 2))
+        waiting_s = min(classes.get("messages", 0.0), passes)
+        return Measured(
+            steps_s=tuple(slowest), computation_s=passes - waiting_s, update_s=updates,
+            waiting_s=waiting_s, classes_s=classes, messages=messages,
+            memory_bytes=max(largest([peak])), loss=loss, loss_alone=alone,
+            processes=dist.get_world_size(), machine=machine_facts(), notes=tuple(self.notes),
+        )  # fmt: skip
+
+    def _module(self) -> Any:
+        found = own_graph(self.own, self.values)
+        match = Match(self.own, {n: n for n in self.own.graph.tensors})
+        return applied(found, match, whole_outputs=False, losses=True)
+
+    def _optimizer(self, module: Any) -> Any:
+        name = str(self.plan.request.get("optimizer", "adamw"))
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if name == "none" or not self.plan.request.get("training", True) or not trained:
+            return None
+        if name not in _OPTIMIZERS:
+            self.notes.append(f"torch has no optimizer {name}; AdamW updates instead")
+        kind, options = _OPTIMIZERS.get(name, _OPTIMIZERS["adamw"])
+        return getattr(torch.optim, kind)(trained, lr=_RATE, **options)
+
+    def _timed(self, step: _Step) -> list[float]:
+        dist.barrier()
+        synchronise()
+        return step.run()
+
+    def _loss_alone(self) -> float | None:
+        graph = self.own.graph
+        held = sum(t.nbytes for t in graph.tensors.values())
+        if held > ALONE_BYTES:
+            self.notes.append("the loss was not checked: the model is too large for one device")
+            return None
+        return loss_of(graph, self.values)
+
+
+def loss_of(graph: OpGraph, values: Mapping[str, Any]) -> float:
+    """The sum of a graph's losses on one device; of results where it has none."""
+    held = dict(values)
+    total = 0.0
+    with torch.no_grad():
+        for op in graph.ops:
+            if op.outputs:
+                found = run_whole_parts(op, graph, dict(held), double=False)
+                held |= dict(zip([n for n in op.outputs if n], found, strict=True))
+                total += float(found[0]) if op.kind == "Loss" else 0.0
+    return total
+
+
+@dataclass(slots=True)
+class _Step:
+    module: Any
+    inputs: list[Any]
+    optimizer: Any
+    micro_batches: int
+
+    def loss(self) -> float:
+        """The loss of a micro-batch, before anything is updated."""
+        planned = self.module.planned
+        found = self.module(*self.inputs)
+        parts = found if isinstance(found, tuple) else (found,)
+        losses = [
+            (n, t.detach()) for n, t in zip(planned.results, parts, strict=True) if not t.ndim
+        ]
+        makers = planned.step.graph.producers()
+        kept = [(n, t) for n, t in losses if makers[n].kind == "Loss"]
+        return sum(float(planned.step.completed(n, t)) for n, t in kept)
+
+    def run(self) -> list[float]:
+        """Seconds of the step, of its passes and of its update."""
+        start = time.perf_counter()
+        for _ in range(self.micro_batches):
+            self._passes()
+        synchronise()
+        middle = time.perf_counter()
+        if self.optimizer is not None:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        synchronise()
+        end = time.perf_counter()
+        return [end - start, middle - start, end - middle]
+
+    def _passes(self) -> None:
+        found = self.module(*self.inputs)
+        parts = found if isinstance(found, tuple) else (found,)
+        loss = torch.stack([p.float() for p in parts if not p.ndim] or [torch.zeros(())]).sum()
+        if self.optimizer is not None:
+            loss.backward()
+
+
+def _profiled(step: _Step) -> tuple[dict[str, float], dict[str, tuple[int, float]]]:
+    """Seconds by class of operator, and collectives with their seconds, of one step."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=kinds) as profile:
+        for _ in range(PROFILED):
+            dist.barrier()
+            step.run()
+    classes: Counter[str] = Counter()
+    messages: dict[str, tuple[int, float]] = {}
+    for event in profile.key_averages():
+        own_us = max(event.self_cpu_time_total, getattr(event, "self_device_time_total", 0.0))
+        library, _, kind = event.key.partition(":")
+        if library in {"gloo", "nccl"} and not kind.startswith(("barrier", "send", "recv")):
+            name = (
+                kind.strip(":_")
+                .replace("allgather", "all_gather")
+                .replace("allreduce", "all_reduce")
+            )
+            total_us = max(event.cpu_time_total, getattr(event, "device_time_total", 0.0))
+            messages[name] = (event.count // PROFILED, total_us * 1e-6 / PROFILED)
+        elif "barrier" not in event.key:
+            classes[_class_of(event.key)] += own_us * 1e-6 / PROFILED
+    return dict(classes), messages
+
+
+def _class_of(name: str) -> str:
+    return next((c for c, begins in _CLASSES if name.startswith(begins)), "streams")
+
+
+def largest(values: list[float]) -> list[float]:
+    """The largest of all ranks, place by place."""
+    table = torch.tensor(values, dtype=torch.float64, device=device_name())
+    dist.all_reduce(table, dist.ReduceOp.MAX)
+    return [float(x) for x in table]
+
+
+def device_name() -> str:
+    """`cuda` or `cpu`."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+def synchronise() -> None:
+    """Wait for what the device still computes."""
+    if device_name() == "cuda":
+        torch.cuda.synchronize()
+
+
+def machine_facts() -> dict[str, str]:
+    """Device and software of this process."""
+    cuda = device_name() == "cuda"
+    device = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
+    threads = str(torch.get_num_threads())
+    return {
+        "device": device, "torch": torch.__version__, "backend": str(dist.get_backend()),
+        "threads": threads, "python": platform.python_version(), "system": platform.system(),
+    }  # fmt: skip
+
+
+def _resident_bytes(key: str) -> float:
+    """A line of this process's status in kB; 0 where the system has none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((float(x.split()[1]) * 1024 for x in lines if x.startswith(key)), 0.0)
+
+
+def _kept_bytes(module: Any, optimizer: Any) -> float:
+    """What this rank keeps between steps: parameters and optimizer state."""
+    states = optimizer.state.values() if optimizer is not None else ()
+    tensors = [*module.parameters(), *(t for state in states for t in state.values())]
+    locals_ = [getattr(t, "_local_tensor", t) for t in tensors if isinstance(t, torch.Tensor)]
+    return float(sum(t.numel() * t.element_size() for t in locals_))
+
+
+def _forget_peak() -> float:
+    """Count the largest memory from here on; what is in use now."""
+    if device_name() == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        return 0.0
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _resident_bytes("VmRSS")
+
+
+def _peak_bytes(before: float) -> float:
+    if device_name() == "cuda":
+        return float(torch.cuda.max_memory_allocated())
+    return max(0.0, _resident_bytes("VmHWM") - before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""A torch module that runs as a plan says: parameters are DTensors at rest, plain tensors go in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.utils import _pytree as pytree
+
+from executors.dtensor.capture import Recording
+from executors.dtensor.grid import Grid
+from executors.dtensor.local_step import LocalStep
+from ir.graph import Role, Tensor
+from ir.layout import Layout
+from ir.normalise.ends import ENDS
+
+
+class _AtRest(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """This rank's part of a parameter; its gradient becomes a DTensor like the parameter."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Any, grid: Grid, layout: Layout) -> Any:
+        ctx.grid, ctx.layout, ctx.dims = grid, layout, tuple(parameter.shape)
+        return parameter._local_tensor.view_as(parameter._local_tensor)  # noqa: SLF001
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return ctx.grid.wrapped(gradient.contiguous(), ctx.dims, ctx.layout), None, None
+
+
+class _Gathered(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A whole tensor from its parts; each rank takes back its part of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Any, running: Any, name: str) -> Any:
+        ctx.running, ctx.name = running, name
+        return running.whole(name, local)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        layout = ctx.running.ends[ctx.name]
+        return part_of(ctx.running.step.grid, gradient, layout), None, None
+
+
+def part_of(grid: Grid, tensor: Any, layout: Layout) -> Any:
+    """This rank's part of a tensor that it has whole; of a sum the first rank has it all."""
+    region = grid.region(tensor.shape, layout)
+    index = tuple(slice(int(r[0]), int(r[-1]) + 1) if len(r) else slice(0, 0) for r in region)
+    local = tensor[index].contiguous()
+    return torch.zeros_like(local) if any(grid.place[a] for a in layout.partial) else local
+
+
+@dataclass(slots=True)
+class Running:
+    """What a planned module holds besides its parameters."""
+
+    step: LocalStep
+    parameters: Mapping[str, str]
+    """Parameters of the plan by their names in the module."""
+    inputs: Sequence[str]
+    """Inputs of the plan in the order in which the module is called; empty for one it ignores."""
+    fixed: Mapping[str, Any]
+    """This rank's parts of constants and buffers."""
+    out_spec: Any
+    """How results are nested; None hands out one or a tuple."""
+    whole_outputs: bool
+    losses: bool
+    """Whether the plan's own losses are the results."""
+    ends: Mapping[str, Layout] = field(init=False)
+    recording: Recording = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = self.step.end_layouts()
+        remade = self.step.plan.recomputed
+        makers = self.step.graph.producers()
+        operators = {makers[n].name for n in remade if n in makers}
+        self.recording = Recording(self._flat_step, len(self.parameters), operators)
+
+    @property
+    def names(self) -> list[str]:
+        """What the step is given, in order."""
+        given = [*self.parameters, *(n for n in self.inputs if n)]
+        return [*given, *self.fixed]
+
+    @property
+    def results(self) -> list[str]:
+        """What it makes: what the plan hands out, or its losses, in order."""
+        ops = [op for op in self.step.graph.ops if op.kind in ENDS]
+        if self.losses:
+            return [op.outputs[0] if op.outputs else op.inputs[0] for op in ops]
+        read = {op.inputs[0] for op in ops}
+        return [n for n in self.step.graph.outputs if n in read] or sorted(read)
+
+    def _flat_step(self, *tensors: Any) -> tuple[Any, ...]:
+        found = self.step.run(dict(zip(self.names, tensors, strict=True)), losses=self.losses)
+        return tuple(found[n] for n in self.results)
+
+    def __call__(self, module: Any, operands: Sequence[Any]) -> Any:
+        """One forward pass on the whole batch, or on DTensors."""
+        own = dict(module.named_parameters(remove_duplicate=False))
+        given = [self._parameter(n, own[name]) for n, name in self.parameters.items()]
+        given += [
+            self._input(name, value)
+            for name, value in zip(self.inputs, operands, strict=True)
+            if name
+        ]
+        found = self.recording(*given, *self.fixed.values())
+        results = [self._result(n, t) for n, t in zip(self.results, found, strict=True)]
+        if self.out_spec is not None:
+            return pytree.tree_unflatten(results, self.out_spec)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _parameter(self, name: str, held: Any) -> Any:
+        tensor, grid = self.step.graph.tensors[name], self.step.grid
+        rest = self.step.routes.at_rest(name)
+        own = grid.layout_of(held)
+        assert own is not None
+        local = _AtRest.apply(held, grid, own)
+        turned = local.permute(tensor.stored_permutation) if tensor.stored_permutation else local
+        return turned if planned_layout(tensor, own) == rest else self._brought(name, turned, own)
+
+    def _brought(self, name: str, local: Any, own: Layout) -> Any:
+        """A tied parameter rests as another of its uses says: it is moved for this one."""
+        tensor = self.step.graph.tensors[name]
+        return self.step.moved(
+            name, local, planned_layout(tensor, own), self.step.routes.at_rest(name)
+        )
+
+    def _input(self, name: str, value: Any) -> Any:
+        tensor, grid = self.step.graph.tensors[name], self.step.grid
+        layout = self.step.routes.at_rest(name)
+        if tuple(value.shape) != tensor.dims:
+            raise ValueError(
+                f"input {name!r} is {tuple(value.shape)}, the plan is for {tensor.dims}: every "
+                "rank passes the whole batch"
+            )
+        if isinstance(value, DTensor):
+            return local_in(self.step, value, layout)
+        return part_of(grid, value, layout)
+
+    def _result(self, name: str, local: Any) -> Any:
+        layout = self.ends.get(name)
+        if layout is None or not local.ndim:
+            return local
+        if self.whole_outputs:
+            return _Gathered.apply(local, self, name)
+        dims = self.step.graph.tensors[name].dims
+        return _Wrapped.apply(local, self.step.grid, dims, layout)
+
+    def whole(self, name: str, local: Any) -> Any:
+        """A result from the parts of all ranks."""
+        dims = self.step.graph.tensors[name].dims
+        tensor = self.step.grid.wrapped(local.detach().contiguous(), dims, self.ends[name])
+        goal = Layout(((),) * len(dims))
+        found = self.step.mover.to(tensor, goal)._local_tensor  # noqa: SLF001
+        return found.clone() if found is local else found
+
+
+def local_in(step: LocalStep, value: Any, layout: Layout) -> Any:
+    """This rank's part of a DTensor in the layout of an input."""
+    return step.mover.to(value.detach(), layout)._local_tensor  # noqa: SLF001
+
+
+class _Wrapped(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """A result as a DTensor."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Any, grid: Grid, dims: Sequence[int], layout: Layout) -> Any:
+        ctx.grid, ctx.layout = grid, layout
+        return grid.wrapped(local.view_as(local), dims, layout)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        spec = ctx.grid.spec(gradient.shape, gradient.dtype, ctx.layout)
+        found = gradient.redistribute(ctx.grid.devices, spec.placements)
+        return found._local_tensor, None, None, None  # noqa: SLF001
+
+
+def planned_layout(tensor: Tensor, own: Layout) -> Layout:
+    """The layout of a parameter of the file with its dimensions as the plan has them."""
+    order = tensor.stored_permutation
+    return Layout(tuple(own.dims[i] for i in order), own.partial) if order else own
+
+
+def filed_layout(tensor: Tensor, rest: Layout) -> Layout:
+    """The inverse: a layout of the plan with dimensions in the order of the module."""
+    order = tensor.stored_permutation
+    if not order:
+        return rest
+    return Layout(tuple(rest.dims[order.index(i)] for i in range(len(order))), rest.partial)
+
+
+def lay_out(module: Any, step: LocalStep, parameters: Mapping[str, str]) -> None:
+    """Make DTensors of the parameters of a module, rank 0's numbers cut as they rest."""
+    first: dict[str, str] = {}
+    for planned, name in parameters.items():
+        first.setdefault(name, planned)
+    done: dict[int, Any] = {}
+    for prefix, owner in list(module.named_modules()):
+        for last, value in list(owner.named_parameters(recurse=False)):
+            name = f"{prefix}.{last}" if prefix else last
+            if id(value) not in done:
+                done[id(value)] = _dtensor(step, value, first, module, name)
+            owner.register_parameter(last, done[id(value)])
+
+
+def _dtensor(step: LocalStep, value: Any, first: Mapping[str, str], module: Any, name: str) -> Any:
+    """One parameter at rest; one that the model does not use is whole everywhere."""
+    names = [n for n, p in module.named_parameters(remove_duplicate=False) if p is value]
+    planned = next((first[n] for n in (name, *names) if n in first), None)
+    layout = Layout(((),) * value.ndim)
+    if planned is not None:
+        tensor = step.graph.tensors[planned]
+        layout = filed_layout(tensor, step.routes.at_rest(planned))
+    data = value.data.clone()
+    dist.broadcast(data, 0)
+    local = part_of(step.grid, data, layout).clone()
+    laid_out = step.grid.wrapped(local, tuple(data.shape), layout)
+    return torch.nn.Parameter(laid_out, requires_grad=value.requires_grad)
+
+
+def given_parts(step: LocalStep, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """This rank's parts of constants and buffers that the plan reads."""
+    routes = step.routes
+    roles = {Role.CONSTANT, Role.BUFFER}
+    table = step.graph.tensors
+    return {
+        n: part_of(step.grid, a, routes.at_rest(n))
+        for n, a in arrays.items()
+        if table[n].role in roles
+    }

@@ -1,0 +1,137 @@
+"""What was measured of this machine, and the cluster file that says it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+__all__ = ["HostFacts", "machine_text"]
+
+_LARGE = 0.5
+"""Products of at least so much of the largest one's work tell the efficiency."""
+_GUESSED_LATENCY_S = 20e-6
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """Measurements of processes that all worked at the same time, the slowest of them each."""
+
+    processes: int
+    products: tuple[tuple[str, int, int, int, float], ...]
+    """Element type, rows, inner size, columns and seconds."""
+    streams: tuple[tuple[int, float], ...]
+    """Bytes that an addition reads and writes, and seconds."""
+    start_s: float
+    """Of an operator on one element."""
+    messages: tuple[tuple[str, int, float], ...]
+    """Kind of collective, bytes as `PlannedCollective` counts them, seconds."""
+    memory_bytes: float
+    """Of the machine, for all processes."""
+    machine: Mapping[str, str]
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> HostFacts:
+        lists = ("products", "streams", "messages")
+        rows = {name: tuple(tuple(row) for row in record[name]) for name in lists}
+        return cls(**{**record, **rows})
+
+    def rate(self, dtype: str) -> float | None:
+        """Largest measured rate of products, in operations a second."""
+        rates = [2.0 * m * k * n / s for d, m, k, n, s in self.products if d == dtype]
+        return max(rates, default=None)
+
+    @property
+    def matmul_efficiency(self) -> float:
+        """Median rate of the larger products over the best one."""
+        own = [(2.0 * m * k * n, s) for d, m, k, n, s in self.products if d == "float32"]
+        most = max(work for work, _ in own)
+        rates = [work / s for work, s in own if work >= _LARGE * most]
+        return statistics.median(rates) / max(work / s for work, s in own)
+
+    @property
+    def stream_rate(self) -> float:
+        """Bytes a second of the largest streams."""
+        nbytes, seconds = max(self.streams)
+        return nbytes / seconds
+
+    @property
+    def first_link(self) -> tuple[float, float]:
+        """Bandwidth and latency to begin a fit with: of the largest and the smallest message."""
+        _, nbytes, seconds = max(self.messages, key=lambda row: row[1])
+        return nbytes / seconds, min(_GUESSED_LATENCY_S, *(s for _, _, s in self.messages))
+
+
+def machine_text(facts: HostFacts, link: tuple[float, float], note: str) -> str:
+    """YAML of the machine.
+
+    Args:
+        facts: what was measured.
+        link: bytes a second and seconds between two processes.
+        note: how the link was found.
+    """
+    where = facts.machine.get("device", "CPU")
+    told = f"{facts.processes} processes at work, torch {facts.machine.get('torch', '')}"
+    record = {
+        "schema_version": 2,
+        "name": "host",
+        "title": f"{facts.processes} processes of {where}",
+        "note": f"measured by `planner calibrate host`; {note}",
+        "chips": {"host_process": _chip(facts, where, told)},
+        "servers": {"host": _server(facts, link, note)},
+        "cluster": {"servers": [{"use": "host", "count": 1}]},
+    }
+    head = "# Written by `planner calibrate host`; plan with --cluster FILE --profile generic.\n"
+    return head + yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=96)
+
+
+def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
+    peaks = {d: facts.rate(d) for d in ("float32", "float16", "bfloat16")}
+    count, share = len(facts.products), facts.memory_bytes / facts.processes
+    return {
+        "name": "host_process",
+        "family": f"ideal process of {where}",
+        "note": "'ideal': products take work over rate, whatever their shape",
+        "peak_matmul": {
+            dtype: rate and _stated(f"{rate / 1e12:.6g} TFLOP/s", f"best of {count}, {told}")
+            for dtype, rate in peaks.items()
+        },
+        "peak_vector": {
+            "float32": _stated(
+                f"{facts.stream_rate / 12e12:.6g} TFLOP/s", "an addition for 12 bytes of a stream"
+            )
+        },
+        "memory": {
+            "capacity": _stated(f"{share / 2**30:.4g} GiB", "a share of the machine's"),
+            "bandwidth": _stated(f"{facts.stream_rate / 1e9:.6g} GB/s", f"largest stream, {told}"),
+        },
+        "efficiency": {
+            "matmul": _stated(f"{facts.matmul_efficiency:.4g}", "median of the larger products"),
+            "memory": _stated("1", "the bandwidth is measured"),
+        },
+        "launch_latency": _stated(f"{facts.start_s * 1e6:.4g} us", "an operator on one element"),
+    }  # fmt: skip
+
+
+def _server(facts: HostFacts, link: tuple[float, float], note: str) -> dict[str, Any]:
+    rate, latency_s = link
+    return {
+        "name": "host",
+        "chip": "host_process",
+        "devices": facts.processes,
+        "links": {
+            "shared": {
+                "kind": "SHM",
+                "switch": "all",
+                "bandwidth": _stated(f"{rate / 1e9:.6g} GB/s", note),
+                "latency": _stated(f"{latency_s * 1e6:.4g} us", note),
+            }
+        },
+    }
+
+
+def _stated(value: str, note: str) -> dict[str, str]:
+    return {"value": value, "confidence": "stated", "note": note}

@@ -1,0 +1,96 @@
+"""What a plan asks that `executors.torch.parallelize` does otherwise, each with its price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ir.graph import OpGraph
+from ir.plan import Plan
+from ir.plan_enums import Cause
+from topology.units import format_memory, format_seconds
+
+__all__ = ["ApplyError", "differences", "refuse"]
+
+
+class ApplyError(ValueError):
+    """A plan that cannot be applied; the message says what, where and how to mend it."""
+
+
+def refuse(plan: Plan) -> None:
+    """Raise `ApplyError` for a plan that torch cannot run at all."""
+    stages = len(plan.pipeline.stages)
+    if stages > 1:
+        raise ApplyError(
+            f"the plan has {stages} pipeline stages, a module is run as one\n"
+            "  at:  plan.json: pipeline\n  fix: search with --pp off"
+        )
+    if plan.graph.is_training_step:
+        raise ApplyError(
+            "the plan is of a traced training step, whose backward pass is in the graph\n"
+            "  at:  plan.json: graph\n  fix: plan the forward pass; torch derives the other one"
+        )
+
+
+def differences(plan: Plan) -> tuple[str, ...]:
+    """What torch does otherwise than the plan, a sentence each with seconds or bytes.
+
+    Args:
+        plan: of one stage.
+    """
+    return (
+        *_schedule(plan),
+        *_memory(plan),
+        *_micro_batches(plan),
+        *_placement(plan),
+        *_semantics(plan.graph),
+    )
+
+
+def _schedule(plan: Plan) -> Iterator[str]:
+    count = sum(c.count for c in plan.collectives if c.cause == Cause.GRADIENT_SYNC)
+    if count > 1 and plan.request.get("overlap", "auto") == "auto":
+        time_s = sum(c.time_s for c in plan.collectives if c.cause == Cause.GRADIENT_SYNC)
+        yield (
+            f"{count} gradients are reduced one by one beside the backward pass, not in buckets: "
+            f"{format_seconds(time_s)} planned, and the start of a message for each"
+        )
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    states = [p for p in plan.parameters if p.zero in {1, 2} or p.states is not None]
+    if states:
+        yield (
+            f"optimizer state of {len(states)} parameters lies as the parameter does, the plan "
+            "shards it further (ZeRO 1 or 2): search with parameters sharded at rest (ZeRO 3) "
+            "instead"
+        )
+    on_host = sum(p.host_bytes for p in plan.parameters)
+    if on_host:
+        yield f"{format_memory(on_host)} of optimizer state stay on the device, not on its host"
+
+
+def _micro_batches(plan: Plan) -> Iterator[str]:
+    count = plan.pipeline.micro_batches
+    if count > 1:
+        sync_s = plan.pipeline.stages[0].sync_s
+        yield (
+            f"the loop runs {count} micro-batches of {plan.pipeline.micro_batch} before it "
+            "updates; gradients are reduced in each, not once: "
+            f"up to {format_seconds(sync_s * (count - 1))} more"
+        )
+
+
+def _placement(plan: Plan) -> Iterator[str]:
+    if plan.rank_order != tuple(range(len(plan.rank_order))):
+        yield (
+            "rank r runs on the r-th device that torchrun is given; the plan puts rank 0, 1, ... "
+            f"on devices {', '.join(map(str, plan.rank_order[:8]))}...: list hosts in that order"
+        )
+
+
+def _semantics(graph: OpGraph) -> Iterator[str]:
+    kinds = [op.kind for op in graph.ops] + [p.kind for op in graph.ops for p in op.parts]
+    if "Dropout" in kinds:
+        yield f"{kinds.count('Dropout')} dropouts drop nothing"
+    if "BatchNormalization" in kinds:
+        yield "running statistics of batch normalisation are not updated"

@@ -1,0 +1,114 @@
+"""Modules of ordinary code, trained on two processes as planned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from executors.judgement import predicted_traffic
+from executors.matching import MismatchError, matched, one_stage
+from importers.model_file import import_model_file
+from ir.plan import Plan
+from ir.plan_file import plan_to_json
+from planner.request import SearchRequest
+from tests.judges.schemes import DATA, SEARCHED, SHARDED, TENSOR, plans
+from tests.judges.training_nets import case_of
+
+NETS = ("perceptron", "gpt", "gpt with loss")
+SCHEMES = (DATA, TENSOR, SHARDED, SEARCHED)
+TRAINING = SearchRequest(target="torch", training=True)
+Case = tuple[str, str]
+
+
+def graph_of(net: str, folder: Path) -> Any:
+    model, operands, _ = case_of(net)
+    path = folder / "model.pt2"
+    torch.export.save(torch.export.export(model, operands), path)
+    return import_model_file(path)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Plan]:
+    folder = tmp_path_factory.mktemp("graphs")
+    return {
+        (net, scheme): plan
+        for net in NETS
+        for scheme, plan in plans(graph_of(net, folder), 2, TRAINING, wanted=SCHEMES).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(
+    planned: dict[Case, Plan], tmp_path_factory: pytest.TempPathFactory
+) -> dict[Case, dict[str, Any]]:
+    """What rank 0 of two saw of every case, all of them in the same two processes."""
+    folder = tmp_path_factory.mktemp("trained")
+    cases = []
+    for number, ((net, _), plan) in enumerate(planned.items()):
+        (folder / f"{number}.json").write_text(plan_to_json(plan))
+        cases.append({"net": net, "plan": f"{number}.json"})
+    (folder / "cases.json").write_text(json.dumps(cases))
+    script = Path(__file__).parent / "training_nets.py"
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    done = subprocess.run(
+        [*command, str(script), str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads((folder / "found.json").read_text())
+    return dict(zip(planned, found, strict=True))
+
+
+def test_losses_and_gradients_are_those_of_one_device(trained: dict[Case, dict[str, Any]]) -> None:
+    assert len(trained) >= 9
+    for case, found in trained.items():
+        assert found["losses"] == pytest.approx(found["alone"], rel=1e-4), case
+        assert max(found["errors"].values()) < 1e-4, case
+        assert found["losses"][-1] < found["losses"][0], case
+
+
+def test_parameters_rest_as_the_plan_says(trained: dict[Case, dict[str, Any]]) -> None:
+    assert all("Shard" in s for s in trained["gpt", SHARDED]["shards"])
+    assert not any("Shard" in s for s in trained["gpt", DATA]["shards"])
+
+
+def test_messages_are_those_of_the_plan(
+    planned: dict[Case, Plan], trained: dict[Case, dict[str, Any]]
+) -> None:
+    for (net, scheme), found in trained.items():
+        if scheme in {DATA, TENSOR} and net != "gpt":  # gpt hands out whole scores
+            sent = sorted((k, s, b, n) for k, s, b, n in found["sent"])
+            plan = [
+                (t.kind, t.group_size, t.nbytes, t.count)
+                for t in predicted_traffic(planned[net, scheme])
+            ]
+            assert sent == sorted(plan), (net, scheme)
+
+
+def test_gathered_parameters_are_gathered_again(
+    planned: dict[Case, Plan], trained: dict[Case, dict[str, Any]]
+) -> None:
+    plan = planned["perceptron", SHARDED]
+    expected = {t.kind: t.count for t in predicted_traffic(plan)}
+    sent = {kind: count for kind, _, _, count in trained["perceptron", SHARDED]["sent"]}
+    assert sent["all_gather"] == expected["all_gather"] > len(plan.parameters)
+
+
+def test_another_model_is_named_with_what_differs(
+    planned: dict[Case, Plan], tmp_path: Path
+) -> None:
+    with pytest.raises(MismatchError, match="only the plan has parameter head") as raised:
+        matched(one_stage(planned["gpt", DATA]), graph_of("perceptron", tmp_path))
+    assert "only the model has operator" in str(raised.value)

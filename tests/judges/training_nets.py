@@ -1,0 +1,137 @@
+"""Modules of ordinary code that are trained as planned, on every rank of a job.
+
+`python -m torch.distributed.run --nproc-per-node N tests/judges/training_nets.py FOLDER` trains
+what the folder's `cases.json` lists and writes what rank 0 saw to `found.json`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+STEPS = 3
+
+
+class Block(nn.Module):
+    """A decoder layer."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+        self.out, self.last = nn.Linear(width, width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        """Attention and a perceptron, each beside the residual."""
+        batch, rows, width = x.shape
+        parts = self.qkv(self.norm(x)).split(width, -1)
+        q, k, v = (y.view(batch, rows, self.heads, -1).transpose(1, 2) for y in parts)
+        found = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(found.transpose(1, 2).reshape(batch, rows, width))
+        return x + self.down(functional.gelu(self.up(self.last(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """A small GPT whose table of tokens is also its table of scores."""
+
+    def __init__(self, *, with_loss: bool) -> None:
+        super().__init__()
+        width = 32
+        self.tokens, self.places = nn.Embedding(64, width), nn.Embedding(16, width)
+        self.blocks = nn.ModuleList(Block(width, 4) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 64, bias=False)
+        self.head.weight = self.tokens.weight
+        self.with_loss = with_loss
+
+    def forward(self, ids: Any, targets: Any = None) -> Any:
+        """Scores, or the loss."""
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        x = self.head(self.norm(x))
+        if not self.with_loss:
+            return x
+        return functional.cross_entropy(x.flatten(0, 1), targets.flatten())
+
+
+class Perceptron(nn.Module):
+    """Two products of a vector for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 16)
+
+    def forward(self, x: Any) -> Any:
+        """Scores."""
+        return self.down(torch.relu(self.up(x)))
+
+
+def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
+    """A module, its operands, and the targets of its scores."""
+    torch.manual_seed(0)
+    targets = torch.randint(64, (8, 16))
+    if name == "perceptron":
+        return Perceptron(), (torch.randn(8, 32),), torch.randint(16, (8,))
+    ids = torch.randint(64, (8, 16))
+    if name == "gpt":
+        return GPT(with_loss=False), (ids,), targets
+    return GPT(with_loss=True), (ids, targets), None
+
+
+def _trained(model: Any, operands: tuple[Any, ...], targets: Any) -> tuple[list[float], Any]:
+    """Losses of some steps, and the gradients of the first."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses, first = [], {}
+    for step in range(STEPS):
+        found = model(*operands)
+        if targets is not None:
+            found = functional.cross_entropy(found.flatten(0, -2), targets.flatten())
+        found.backward()
+        if not step:
+            first = {n: p.grad.clone() for n, p in model.named_parameters()}
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(found.item())
+    return losses, first
+
+
+def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
+    from executors.torch import parallelize  # noqa: PLC0415  after the group is there
+
+    model, operands, targets = case_of(case["net"])
+    alone, expected = _trained(copy.deepcopy(model), operands, targets)
+    model = parallelize(model, folder / case["plan"], operands)
+    losses, gradients = _trained(model, operands, targets)
+    errors = {
+        n: float((g.full_tensor() - expected[n]).norm() / expected[n].norm())
+        for n, g in gradients.items()
+    }
+    sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.recording.traffic()]
+    shards = [str(p.placements) for p in model.parameters()]
+    return {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
+
+
+def main() -> None:
+    """Train every case of a folder."""
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    cases = json.loads((folder / "cases.json").read_text())
+    found = [_judged(folder, case) for case in cases]
+    if dist.get_rank() == 0:
+        (folder / "found.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
