@@ -61,7 +61,7 @@ def most_of_each(every: Sequence[Moments]) -> Counts:
     >>> most_of_each(moments("interleaved", Shape(4, 2, 16), 0))
     (8, 4)
     """
-    return tuple(max(each) for each in zip(*on_the_way(every), strict=True))
+    return tuple(max(each) for each in zip(*in_flight_counts(every), strict=True))
 
 
 def most_in_flight(name: str, shape: Shape) -> Counts:
@@ -78,7 +78,7 @@ def most_in_flight(name: str, shape: Shape) -> Counts:
     return tuple(own[chunk] for chunk in range(shape.chunks) for own in most)
 
 
-def on_the_way(every: Sequence[Moments]) -> Iterator[Counts]:
+def in_flight_counts(every: Sequence[Moments]) -> Iterator[Counts]:
     """What is on the way at the moments of all chunks, with the micro-batch that runs."""
     for chunk, own in enumerate(every):
         for counts in own:

@@ -126,7 +126,7 @@ class Liveness:
         many = len(self.moments[piece]) if self.moments else 1
         return tuple((first + k * count, first + (k + 1) * count) for k in range(many))
 
-    def beside(self, piece: int) -> tuple[tuple[Interval, int], ...]:
+    def others_in_flight(self, piece: int) -> tuple[tuple[Interval, int], ...]:
         """When how many micro-batches of a piece are on the way beside one that runs, where moments
         are said; equal ones in a row together.
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.plan_overlap import StageWork, hides, host_waits, with_hidden
+from costmodel.plan_overlap import StageTimes, hides, host_waits, with_hidden
 from ir.graph import Op, Role
 from ir.plan import (
     Estimate,
@@ -44,7 +44,7 @@ class PlanBuilder(MeshCollectives):
             self._seen.overlapped = found
         return self._seen.overlapped
 
-    def _works(self) -> dict[int, StageWork]:
+    def _works(self) -> dict[int, StageTimes]:
         """What the stages of the mesh compute in a micro-batch, layer by layer."""
         problem, axes = self.lowered.problem, self.lowered.setting.mesh.axes
         overlap = problem.overlap
@@ -65,7 +65,7 @@ class PlanBuilder(MeshCollectives):
         forward_s = np.maximum(loads[:, at.FORWARD], loads[:, at.HOST])
         backward_s = np.maximum(loads[:, at.BACKWARD], loads[:, at.HOST])
         return {
-            stage: StageWork(
+            stage: StageTimes(
                 forward_s[own].tolist(),
                 backward_s[own].tolist(),
                 parameters.get(stage, {}),

@@ -50,7 +50,7 @@ class Configuration:
         )
 
 
-def shapes_of(
+def configurations_of(
     cluster: Cluster, request: SearchRequest, segments: int, *, cut_counts: bool
 ) -> tuple[Configuration, ...]:
     """All shapes that the request leaves open.

@@ -193,7 +193,7 @@ def test_a_summary_accounts_for_the_step(plans: dict[str, Plan], name: str) -> N
     assert counted <= len(plan.operators)
     for link in found.links:
         assert link.best_s <= link.same_plan_s <= step * (1 + 1e-9)
-    assert (len(parts) == 1) == (not any("longest" in text for text in found.limits))
+    assert (len(parts) == 1) == (not any("slowest" in text for text in found.limits))
 
 
 def test_a_saved_plan_is_searched_again_to_the_byte(plans: dict[str, Plan]) -> None:
