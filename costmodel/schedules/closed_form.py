@@ -6,7 +6,7 @@ passes of one of them, a step of 1F1B (v = 1) or interleaved chunks takes
     m max t + (sum t - max t) / v
 
 (Zheng et al., Alpa, OSDI 2022, section 5, equation 2; Narayanan et al., SC 2021, section 2.2.2).
-Gradients of weights that are put off fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
+Deferred gradients of weights fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
 arXiv 2401.10241, table 2). Micro-batches that enter at both ends halve it, and a forward and a
 backward pass that run interleaved hide what both send (DeepSeek-V3, arXiv 2412.19437, section
 3.2.1; github.com/deepseek-ai/DualPipe).
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 
 DEFERRED: Mapping[str, float] = MappingProxyType({"zb-h1": 1.0, "zb-h2": 2.0})
-"""Gradients of weights that are put off, by schedule: see `Pipelines.deferred`."""
+"""Deferred gradients of weights, by schedule: see `Pipelines.deferred`."""
 
 
 def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
@@ -105,7 +105,7 @@ class Pipelines:
     chunks: FloatArray
     micro_batches: FloatArray
     deferred: FloatArray
-    """Gradients of weights are put off to fill the bubble: 1 with the memory of 1F1B's first stage
+    """Gradients of weights are deferred to fill the bubble: 1 with the memory of 1F1B's first stage
     on each (ZB-H1), 2 with twice as much (ZB-H2)."""
 
     bidirectional: FloatArray

@@ -152,7 +152,7 @@ def _interleaved(shape: Shape, stage: int) -> Order:
 
 
 def _zero_bubble(shape: Shape, stage: int) -> Order:
-    """1F1B with the gradients of the weights put off by as many micro-batches as stages are before.
+    """1F1B with gradients of weights deferred by as many micro-batches as stages are before.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, ZB-H1.
     """

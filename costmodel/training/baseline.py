@@ -20,7 +20,7 @@ def model_flops(table: RunTable, *, whole: bool = False) -> FloatArray:
     """FLOPs of one step that the model needs, without recomputation.
 
     6 per active parameter and token, plus attention, halved where causal, unless `whole`, and what
-    layers without softmax compute inside chunks and on their states. What predicts further tokens
+    layers without softmax compute inside chunks and on their states. What MTP needs
     counts as it is priced, see `ends.trained_ends_s`.
     """
     value = np.where(table.value_size > 0, table.value_size, table.head_size)

@@ -104,7 +104,7 @@ def memory_use(
     """Peak memory of the fullest stage: the first, the one behind it, or the last.
 
     The first stage holds most micro-batches and the embedding, the last one the head and the
-    logits: of one micro-batch, but with GPipe of all, and where gradients of weights are put off
+    logits: of one micro-batch, but with GPipe of all, and where gradients of weights are deferred
     the gradients of logits too. The peak is after the forward pass, with the logits, or where a
     layer is computed again. In a pipeline in two directions a device has two opposite stages.
     """
@@ -260,7 +260,7 @@ def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
     those of all these logits are held beside the softmaxes.
 
     Source: Megatron-LM, `vocab_parallel_cross_entropy` saves the exponentials in 32 bits, and the
-    linear layer whose weights' gradient is put off saves the gradient of its result; `GPTModel`
+    linear layer whose weights' gradient is deferred saves the gradient of its result; `GPTModel`
     computes the losses of `mtp_num_layers` first.
     """
     each = logit_bytes(table, c)

@@ -66,7 +66,7 @@ class _Stagewise:
     layer: FloatArray | float
     embedding: FloatArray | float
     head: FloatArray | float
-    """With the layers that predict further tokens."""
+    """With the multi-token prediction layers."""
 
     stage: float = 0.0
     """In every stage besides."""
@@ -114,7 +114,7 @@ class _MicroBatch:
     layer: LayerTerms
     embedding: FloatArray
     head: FloatArray
-    """Without the layers that predict further tokens."""
+    """Without the multi-token prediction layers."""
 
     host_s: float
     """In every stage, for what a micro-batch needs outside the layers."""
@@ -175,7 +175,7 @@ def _idle_beside_host_s(micro: _MicroBatch) -> FloatArray:
 
     What is left of the passes without gradients of weights is joined as passes are: of what the
     device does, of what the host issues and of what is gathered and reduced each the part that is
-    not put off. Differences of joined times would grow where one of them shrinks: a faster chip
+    not deferred. Differences of joined times would grow where one of them shrinks: a faster chip
     would be slower. With micro-batches from both ends passes that run alone are joined with it, for
     the shorter they are, the less of what pairs send is filled.
     """

@@ -52,7 +52,7 @@ def mtp_layers(table: RunTable) -> FloatArray:
 def head_tables(table: RunTable) -> FloatArray:
     """Vocabulary tables that the stage with the head holds for it.
 
-    One of its own, but for a single stage whose table is tied. Layers that predict further tokens
+    One of its own, but for a single stage whose table is tied. Multi-token prediction layers
     need the embedding too, of which the last stage has a copy, unless it has one anyway; and each
     a product of 2 h x h that joins the next token's embedding, counted as its part of a table.
 
@@ -135,7 +135,7 @@ def gathered_parameters(table: RunTable) -> FloatArray:
 
 
 def model_parameters(table: RunTable) -> FloatArray:
-    """Parameters of the whole model, with those of layers that predict further tokens."""
+    """Parameters of the whole model, with those of multi-token prediction layers."""
     tables = np.where(table.tied > 0, 1.0, 2.0) * table.vocab * table.hidden
     joining = 2.0 * table.further * table.hidden**2
     return (table.layers + mtp_layers(table)) * layer_parameters(table) + tables + joining
@@ -144,7 +144,7 @@ def model_parameters(table: RunTable) -> FloatArray:
 def local_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
     """Parameters of the fullest device: those of the dense part, and of its routed experts.
 
-    Of a pipeline in two directions it has two stages. What predicts further tokens is with the
+    Of a pipeline in two directions it has two stages. What multi-token prediction needs is with the
     head, whose stage then may be the fullest.
     """
     layers = np.where(table.pp > 1, table.most_layers, table.layers)

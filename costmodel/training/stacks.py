@@ -62,7 +62,7 @@ _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
 
 _WITHOUT_FURTHER = r"(?<![a-z0-9])(?:w/ ?o|without|no)[ _-]?mtp"
-"""What the name of a model says where no layers that predict further tokens are trained."""
+"""What the name of a model says where no multi-token prediction layers are trained."""
 
 _NAMED = {
     "fixed-experts": r"token.?drop",

@@ -133,7 +133,7 @@ class LiveTensors:
 
     def kept(self, tensor: Tensor, port: LayoutTable) -> list[LiveTensor]:
         """A saved tensor from its making to its last use in the backward pass, and those of other
-        micro-batches that are on the way, all the time.
+        micro-batches that are in flight, all the time.
         """
         maker = self.makers.get(tensor.name)
         keeper = min(self.liveness.saved_by[tensor.name])
@@ -247,7 +247,7 @@ class LiveTensors:
         return Copies(tuple(span for span, _ in every), tuple(count for _, count in every))
 
     def others(self, position: int) -> tuple[tuple[Interval, int], ...]:
-        """When how many micro-batches are on the way in the piece of an operator beside the one
+        """When how many micro-batches are in flight in the piece of an operator with the one
         that runs.
         """
         piece = self.liveness.piece_of(position)

@@ -96,7 +96,7 @@ def pieces_of(
         cuts: by position; every end of a span within the network is one.
         spans: what each piece has.
         numbers: of the pieces, by which they are named; 0, 1, ... if it is not said.
-        moments: when each piece may run, and what is on the way beside it in the pieces that share
+        moments: when each piece may run, and what is in flight with it in the pieces that share
             its devices, as many in a row as a moment says; each has devices of its own if not said.
     """
     maker = _Maker(liveness, cuts, moments)

@@ -123,7 +123,7 @@ def _flag(text: str | None, key: str) -> bool:
 
 
 def trained(parts: Mapping[str, str], model: TrainingModel) -> TrainingModel:
-    """The model with as many layers that predict further tokens as a layout says (`mtp`).
+    """The model with as many multi-token prediction layers as a layout says (`mtp`).
 
     Without it they are those of the configuration, with which the published model was trained.
 

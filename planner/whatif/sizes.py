@@ -137,7 +137,7 @@ def shape_at(pipeline: Pipeline, batch: int) -> Configuration:
         batch: samples of a step.
 
     Raises:
-        RequestError: chunks cannot take turns with any micro-batch.
+        RequestError: chunks cannot be interleaved with any micro-batch.
     """
     rounds = pipeline.parts if pipeline.chunks > 1 else 1
     for size in reversed(divisors(math.gcd(pipeline.micro_batch, batch))):

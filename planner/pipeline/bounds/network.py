@@ -67,7 +67,7 @@ class PieceBytes(NamedTuple):
 
 def kept(shape: Configuration) -> tuple[float, ...]:
     """Micro-batches whose activations each part of the machine keeps at least, however its chunks
-    share the network: those of the chunk that has fewest on the way, at the moment when that is
+    share the network: those of the chunk that has fewest in flight, at the moment when that is
     most. A part that has all its activations in the chunk with the least maximum keeps no more.
 
     >>> kept(Configuration(4, 1, 3)), kept(Configuration(2, 1, 8, 2))
