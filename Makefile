@@ -16,6 +16,10 @@ MINDSPORE := .venv-mindspore
 MINDSPORE_STAMP := $(MINDSPORE)/.stamp
 MINDSPORE_CASES := build/mindspore
 
+# Sphinx builds the site; neither running nor testing the planner needs it.
+DOCS := .venv-docs
+DOCS_STAMP := $(DOCS)/.stamp
+
 # XLA and DTensor stand beside the planner, but 1.6 GB of them are for its tests alone.
 JUDGES := .venv-judges
 JUDGES_STAMP := $(JUDGES)/.stamp
@@ -23,7 +27,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-judges test-system fidelity docs format clean $(MINDSPORE) $(JUDGES)
+.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-judges test-system fidelity docs docs-site format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -121,10 +125,18 @@ docs: setup ## write the output of commands in README and docs, operators.md, re
 	$(BIN)/python -m tests.recipes.page
 	$(BIN)/python -m tests.data_.machines_page
 
+docs-site: $(DOCS_STAMP) ## build the documentation as a site with search in build/site; a warning is an error
+	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --keep-going -b html docs build/site
+
+$(DOCS_STAMP): requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 format: setup ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove all environments and everything built
-	rm -rf $(VENV) $(MINDSPORE) $(JUDGES) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(MINDSPORE) $(JUDGES) $(DOCS) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

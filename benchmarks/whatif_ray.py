@@ -24,7 +24,7 @@ from planner.requests.sources import ModelSource, model_file
 from planner.whatif.axes import parse_axes
 from planner.whatif.ray_engine import RayEngine
 from planner.whatif.sweep import Point, Store, run
-from planner.whatif.tasks import Asked, Sweep, Task, sweep_of
+from planner.whatif.tasks import Asked, PointTask, Sweep, sweep_of
 from planner.whatif.workbench import Done, Engine, LocalEngine
 from tests.builders import mlp
 
@@ -39,7 +39,7 @@ class Killing:
     name: ClassVar[str] = "killing"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         for number, done in enumerate(self.engine.run(graphs, tasks, keep_plans=keep_plans)):
             if number == len(tasks) // 2:

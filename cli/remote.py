@@ -184,7 +184,7 @@ def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepWishes:
+class SweepFiles:
     """What is wanted of a sweep beside its figures."""
 
     files: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def remote_sweep(
     model: Path,
     common: SearchOptions,
     swept: SweepOptions,
-    wishes: SweepWishes,
+    wishes: SweepFiles,
     report: Callable[[str], None],
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What a service says of a sweep, and the files that are wanted by their names.

@@ -22,7 +22,7 @@ from cli.files import (
     writer_of,
 )
 from cli.progress import Progress
-from cli.remote import SweepWishes, remote_sweep
+from cli.remote import SweepFiles, remote_sweep
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 
@@ -94,13 +94,13 @@ def _check_there(server: str, engine: str, address: str | None) -> None:
             )  # fmt: skip
 
 
-def _wishes(here: WhatifCommand) -> SweepWishes:
+def _wishes(here: WhatifCommand) -> SweepFiles:
     from cli.whatif_request import price_text  # noqa: PLC0415
 
     files = [*(["csv"] if here.csv else ()), *(["plans"] if here.output else ())]
     files += [here.plot.suffix.lstrip(".").lower()] if here.plot else []
     text = None if here.prices is None else price_text(here.prices)
-    return SweepWishes(files=tuple(files), prices=text, workers=here.workers or 1)
+    return SweepFiles(files=tuple(files), prices=text, workers=here.workers or 1)
 
 
 def _written_there(

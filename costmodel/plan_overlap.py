@@ -39,7 +39,7 @@ _OF_ACTIVATIONS = frozenset({Cause.FORWARD, Cause.ACTIVATION_GRADIENT, Cause.INS
 
 
 @dataclass(frozen=True, slots=True)
-class StageWork:
+class StageTimes:
     """What a stage computes in a micro-batch by layer, and the links that it has."""
 
     forward_s: Sequence[float]
@@ -80,7 +80,7 @@ def kind_of(item: PlannedCollective, micro_batches: int) -> Kind | None:
 
 def windows_of(
     items: Iterable[PlannedCollective],
-    works: Mapping[int, StageWork],
+    works: Mapping[int, StageTimes],
     micro_batches: int,
     software: SoftwareProfile = GENERIC,
 ) -> dict[int, StageWindows]:
@@ -166,7 +166,7 @@ def with_host_waits(plan: Plan) -> Plan:
     return replace(plan, operators=tuple(operators))
 
 
-def _work(plan: Plan, stage: int) -> StageWork:
+def _work(plan: Plan, stage: int) -> StageTimes:
     """What a stage of a plan computes."""
     own, times = plan.pipeline.stages[stage], plan.pipeline.micro_batches
     ops, tensors = plan.graph.ops[own.start : own.end], plan.graph.tensors
@@ -188,7 +188,7 @@ def _work(plan: Plan, stage: int) -> StageWork:
             layer = makers.get(tensor.name, readers.get(tensor.name, 0))
             backward[layer] += tensor.recompute_s / times
     axes = own.mesh or plan.mesh
-    return StageWork(
+    return StageTimes(
         forward,
         backward,
         {name: layer for name, layer in readers.items() if hides(tensors[name])},
@@ -201,7 +201,7 @@ class StageWindows:
 
     def __init__(
         self,
-        work: StageWork,
+        work: StageTimes,
         items: Sequence[PlannedCollective],
         micro_batches: int,
         software: SoftwareProfile,

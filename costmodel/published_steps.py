@@ -41,7 +41,7 @@ def published_steps(
             those of steps in turn.
 
     Returns:
-        Nothing for a machine of the mind, for operators shorter than those of the runs, and where
+        Nothing for a hypothetical machine, for operators shorter than those of the runs, and where
         there are too few runs of the kind, or none.
     """
     generation = generation_of(chip.name, chip.family)

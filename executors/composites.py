@@ -22,7 +22,7 @@ from executors.splits import (
     part_factors,
     reduced_axes,
 )
-from executors.spmd import Algorithm, Around, Backward, Shards, Task, run_operator
+from executors.spmd import Algorithm, Around, Backward, OperatorRun, Shards, run_operator
 from ir.graph import Op
 from ir.layout import Layout
 from ir.ops import OpView, lookup
@@ -30,7 +30,7 @@ from ir.ops.fused import fused_rule, tensor_maps
 from ir.rule import ShardingRule
 
 
-def run_composite(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
+def run_composite(task: OperatorRun, algorithms: Mapping[str, Algorithm]) -> Shards:
     """Run the parts of a composite; what they send is logged as sent inside it.
 
     Raises:
@@ -41,13 +41,13 @@ def run_composite(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
     return _Composite(task, algorithms, flow, _given(task)).run()
 
 
-def _given(task: Task) -> dict[str, Spread]:
+def _given(task: OperatorRun) -> dict[str, Spread]:
     """The operands by name."""
     pairs = zip(task.op.inputs, task.operands, strict=True)
     return {name: operand for name, operand in pairs if name and operand is not None}
 
 
-def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
+def run_parts(task: OperatorRun, algorithms: Mapping[str, Algorithm]) -> Shards:
     """Run the parts of a composite that sends nothing inside, such as attention.
 
     What an axis splits of a part follows from its operands; one that is wider than another one of
@@ -71,7 +71,7 @@ def run_parts(task: Task, algorithms: Mapping[str, Algorithm]) -> Shards:
     return [[end.shards[rank] for end in ends] for rank in task.ranks]
 
 
-def _held(task: Task, held: Mapping[str, Spread], name: str) -> Spread:
+def _held(task: OperatorRun, held: Mapping[str, Spread], name: str) -> Spread:
     if name in held:
         return held[name]
     if name not in task.constants:
@@ -187,7 +187,7 @@ def flow_of(
 class _Composite:
     """A composite under way."""
 
-    task: Task
+    task: OperatorRun
     algorithms: Mapping[str, Algorithm]
     flow: Flow
     held: dict[str, Spread]

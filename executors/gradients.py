@@ -12,7 +12,7 @@ from executors.evaluation import Differentiable
 from executors.placement import Array, Spread
 from executors.semantics.call import NotRunError
 from executors.splits import GRADIENT_TERMS, Assignment, fitted, result_layouts
-from executors.spmd import Algorithm, Around, Task
+from executors.spmd import Algorithm, Around, OperatorRun
 from ir.graph import Op, OpGraph
 from ir.layout import Layout
 from ir.ops import OpView, lookup
@@ -28,7 +28,7 @@ def run_backward(
     wanted: Sequence[int],
     algorithms: Mapping[str, Algorithm],
     around: Around | None = None,
-) -> tuple[list[Spread], list[Spread], Task]:
+) -> tuple[list[Spread], list[Spread], OperatorRun]:
     """Gradients of some operands of an operator.
 
     Args:
@@ -55,7 +55,7 @@ def run_backward(
     ready = [fitted(rule, i, o, assignment) for i, o in enumerate(operands)]
     mesh = next(o.mesh for o in ready if o is not None)
     layouts = result_layouts(rule, assignment, mesh.sizes)
-    kept: list[Task] = []
+    kept: list[OperatorRun] = []
 
     def forward(parts: list[list[Array]]) -> list[Array]:
         given = list(ready)
@@ -63,11 +63,11 @@ def run_backward(
             old = given[index]
             assert old is not None
             given[index] = Spread(old.dims, old.layout, old.mesh, tuple(shards))
-        task = Task(
+        task = OperatorRun(
             op, graph, mesh, given, layouts, Differentiable(), around.constants, around.shares
         )
         kept.append(task)
-        shards_of = algorithms.get(op.kind, Task.local)(task)
+        shards_of = algorithms.get(op.kind, OperatorRun.local)(task)
         return traced_list([a for shards in shards_of for a in shards])
 
     start = [list(_present(ready[index]).shards) for index in wanted]

@@ -87,7 +87,7 @@ defvjp(nothing, lambda _, __: lambda back: back)
 
 
 @dataclass(slots=True)
-class Task:
+class OperatorRun:
     """One operator with its operands on all devices, and the layouts that its results have."""
 
     op: Op
@@ -302,12 +302,12 @@ class Around:
     """
 
     mesh: Mesh | None = None
-    outer: Task | None = None
+    outer: OperatorRun | None = None
     constants: Mapping[str, Array] = field(default_factory=dict)
     shares: bool = False
 
 
-Algorithm: TypeAlias = Callable[[Task], Shards]
+Algorithm: TypeAlias = Callable[[OperatorRun], Shards]
 
 
 def run_operator(
@@ -318,7 +318,7 @@ def run_operator(
     runner: Runner,
     algorithms: Mapping[str, Algorithm],
     around: Around | None = None,
-) -> tuple[list[Spread], Task]:
+) -> tuple[list[Spread], OperatorRun]:
     """Run one operator.
 
     Args:
@@ -343,16 +343,16 @@ def run_operator(
     rule = lookup(op.kind).rule(OpView(op, graph))
     ready = [fitted(rule, i, o, assignment) for i, o in enumerate(operands)]
     layouts = in_pieces(rule, ready, result_layouts(rule, assignment, mesh.sizes))
-    task = Task(op, graph, mesh, ready, layouts, runner, around.constants)
+    task = OperatorRun(op, graph, mesh, ready, layouts, runner, around.constants)
     if around.outer is not None:
         outer = around.outer
         task.log, task.backward_log, task.late = outer.log, outer.backward_log, outer.late
         task.shares, task.constants = outer.shares, outer.constants
-    shards = algorithms.get(op.kind, Task.local)(task)
+    shards = algorithms.get(op.kind, OperatorRun.local)(task)
     return _checked(task, shards), task
 
 
-def _checked(task: Task, shards: Sequence[Sequence[Array]]) -> list[Spread]:
+def _checked(task: OperatorRun, shards: Sequence[Sequence[Array]]) -> list[Spread]:
     out = []
     for index, (tensor, layout) in enumerate(zip(task.results, task.layouts, strict=True)):
         parts = tuple(shards[rank][index] for rank in task.ranks)

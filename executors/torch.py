@@ -17,7 +17,7 @@ import torch
 from executors.dtensor.counts import Counts, counted
 from executors.dtensor.parallel import parallelize
 from executors.dtensor.processes import Found, ProcessError, numbers_only, run_tasks
-from executors.dtensor.tasks import Task
+from executors.dtensor.tasks import RankTask
 from executors.evaluation import Evaluator
 from executors.judgement import Judgement, predicted_traffic
 from executors.placement import Array
@@ -68,9 +68,9 @@ class _Trial:
     outputs: tuple[Output, ...] | None = None
     not_run: dict[str, str] = field(default_factory=dict)
 
-    def task(self) -> Task:
+    def rank_task(self) -> RankTask:
         parted = tuple(self.counts.parted)
-        return Task(self.plan, numbers_only(self.values), _trains(self.plan), parted)
+        return RankTask(self.plan, numbers_only(self.values), _trains(self.plan), parted)
 
     def compare(self, found: Found) -> None:
         """Hold the outputs of the processes against those of the whole model."""
@@ -102,7 +102,7 @@ class _Trial:
 def _run(trials: Sequence[_Trial]) -> None:
     """Run plans of one number of devices; what could not be run says so in every judgement."""
     try:
-        found = run_tasks([trial.task() for trial in trials])
+        found = run_tasks([trial.rank_task() for trial in trials])
     except ProcessError as error:
         for trial in trials:
             trial.outputs, trial.not_run["the processes"] = (), str(error)

@@ -113,7 +113,7 @@ class Format:
         held = sum(tensor.host_bytes > 0 for tensor in plan.parameters)
         if held:
             what = (
-                f"optimizer state of {held} parameters rests in the memory of the host, which "
+                f"optimizer state of {held} parameters is in host memory, which "
                 f"{self.name} cannot say"
             )
             raise ExportError(Violation(what, "--offload", "plan again without --offload"))

@@ -86,7 +86,7 @@ class SearchRequest:
     """Whether keys and values may go round beside the computation of attention, where that is
     faster than to gather them (`auto`); only with a global batch."""
     interleave: str = "auto"
-    """Chunks of the network on every device of a pipeline, which take turns, or `auto`; only with a
+    """Chunks of the network on every device of a pipeline, interleaved, or `auto`; only with a
     global batch."""
     offload: str = "off"
     """Whether optimizer state rests in the memory of the host: of no parameter (`off`), of all

@@ -13,7 +13,7 @@ from planner.pipeline.infeasibility import check_states
 from planner.pipeline.one_batch import BatchAnswer, PreparedModel, batch_answer, prepared_model
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
 from planner.pipeline.preparation import check_pipeline_request
-from planner.pipeline.task import Report
+from planner.pipeline.search_state import Report
 from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.units import format_memory, format_seconds

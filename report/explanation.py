@@ -250,7 +250,7 @@ class StageStatus(Record):
     stage: int
     """From 0."""
     part: int
-    """Part of the machine that it runs on; chunks take turns on one."""
+    """Part of the machine that it runs on; interleaved chunks share one."""
     operators: int
     forward_s: float
     """Of one micro-batch, with what it receives."""

@@ -115,7 +115,7 @@ class LinkGraph:
         """Number of directed links."""
         return len(self.latencies_s)
 
-    def groups_at_work(
+    def concurrent_flows(
         self, groups: Iterable[Sequence[int]], pattern: Pattern = Pattern.RING
     ) -> Flows:
         """What the flows of groups that communicate at the same time draw on.

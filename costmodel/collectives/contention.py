@@ -87,7 +87,7 @@ def concurrent_time_s(graph: LinkGraph, groups: Sequence[GroupTraffic]) -> Float
     Rates are those with all groups at work: a group that ends early leaves its part unused.
     """
     parts = [
-        graph.groups_at_work(
+        graph.concurrent_flows(
             [group.ranks], Pattern.ALL_PAIRS if group.algorithm == "mesh" else Pattern.RING
         )
         for group in groups

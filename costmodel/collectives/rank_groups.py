@@ -46,7 +46,7 @@ class RankGroup:
 def rank_group(graph: LinkGraph, ranks: Iterable[int]) -> RankGroup:
     """The facts of one group of at least two ranks."""
     members = tuple(ranks)
-    flows = graph.groups_at_work([members], Pattern.ALL_PAIRS)
+    flows = graph.concurrent_flows([members], Pattern.ALL_PAIRS)
     rates = flow_rates(graph, flows)
     used = np.unique(flows.indices)
     links = Counter(_kind(graph, int(index)) for index in used[used < graph.links])
@@ -77,11 +77,11 @@ def ring_bandwidth(graph: LinkGraph, ranks: Iterable[int], *, nominal: bool = Fa
     if nominal:
         capacities = _nominal(graph)
     if len(members) > _MOST_PACKED:
-        flows = graph.groups_at_work([members])
+        flows = graph.concurrent_flows([members])
         load = np.bincount(flows.indices, minlength=len(capacities))
         drawn = load > 0
         return float((capacities[drawn] / load[drawn]).min())
-    flows = graph.groups_at_work([members], Pattern.ALL_PAIRS)
+    flows = graph.concurrent_flows([members], Pattern.ALL_PAIRS)
     pairs = {ends: flows.of(f) for f, ends in enumerate(_ends(flows))}
     wide = _widest_alone(graph, pairs, capacities)
     return _packed(members, wide, capacities) or _packed(members, pairs, capacities)

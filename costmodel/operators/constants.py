@@ -51,7 +51,7 @@ class ChipConstants:
     """Of a kernel on the device."""
 
     shaped: bool
-    """Whether shapes matter; a machine of the mind has rates alone."""
+    """Whether shapes matter; a hypothetical machine has rates alone."""
 
 
 def chip_constants(chip: Chip) -> ChipConstants:

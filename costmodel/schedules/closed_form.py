@@ -6,7 +6,7 @@ passes of one of them, a step of 1F1B (v = 1) or interleaved chunks takes
     m max t + (sum t - max t) / v
 
 (Zheng et al., Alpa, OSDI 2022, section 5, equation 2; Narayanan et al., SC 2021, section 2.2.2).
-Gradients of weights that are put off fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
+Deferred gradients of weights fill the bubble (Qi et al., Zero Bubble Pipeline Parallelism,
 arXiv 2401.10241, table 2). Micro-batches that enter at both ends halve it, and a forward and a
 backward pass that run interleaved hide what both send (DeepSeek-V3, arXiv 2412.19437, section
 3.2.1; github.com/deepseek-ai/DualPipe).
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-PUT_OFF: Mapping[str, float] = MappingProxyType({"zb-h1": 1.0, "zb-h2": 2.0})
-"""Gradients of weights that are put off, by schedule: see `Pipelines.put_off`."""
+DEFERRED: Mapping[str, float] = MappingProxyType({"zb-h1": 1.0, "zb-h2": 2.0})
+"""Deferred gradients of weights, by schedule: see `Pipelines.deferred`."""
 
 
 def pipeline_time_s(stage_times_s: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
@@ -104,11 +104,11 @@ class Pipelines:
     stages: FloatArray
     chunks: FloatArray
     micro_batches: FloatArray
-    put_off: FloatArray
-    """Gradients of weights are put off to fill the bubble: 1 with the memory of 1F1B's first stage
+    deferred: FloatArray
+    """Gradients of weights are deferred to fill the bubble: 1 with the memory of 1F1B's first stage
     on each (ZB-H1), 2 with twice as much (ZB-H2)."""
 
-    both_ways: FloatArray
+    bidirectional: FloatArray
     """1 where micro-batches enter at both ends, so that two devices have each stage (DualPipe)."""
 
     all_forward: FloatArray
@@ -122,26 +122,26 @@ class Pipelines:
             pair: the same where both passes run interleaved.
         """
         paired = (self.micro_batches - self.unpaired) * pair + self.unpaired * slowest
-        return np.where(self.both_ways > 0, paired, self.micro_batches * slowest)
+        return np.where(self.bidirectional > 0, paired, self.micro_batches * slowest)
 
     def idle_s(self, others: Elsewhere) -> FloatArray:
         """Seconds that a stage idles.
 
         With p - 1 equal ones beside it: 1F1B (p - 1)(f + B), interleaved (p - 1)(f + B) / v, ZB-H1
         (p - 1)(f + b - w), ZB-H2 (p - 1)(f + b - 2 w), DualPipe (p / 2 - 1)(FB + B - 3 w), with
-        B = b + w. Of few micro-batches less is filled: see `put_off_share`.
+        B = b + w. Of few micro-batches less is filled: see `deferred_share`.
         """
-        idle = (others.both - self.put_off_share * others.weight) / self.chunks
+        idle = (others.both - self.deferred_share * others.weight) / self.chunks
         paired = self.half * (others.pair + others.backward - 3.0 * others.weight)
-        return np.maximum(np.where(self.both_ways > 0, paired, idle), 0.0)
+        return np.maximum(np.where(self.bidirectional > 0, paired, idle), 0.0)
 
     @property
     def apart(self) -> NDArray[np.bool_]:
         """Where gradients of weights come apart from those of inputs."""
-        return (self.put_off > 0) | (self.both_ways > 0)
+        return (self.deferred > 0) | (self.bidirectional > 0)
 
     @property
-    def put_off_share(self) -> FloatArray:
+    def deferred_share(self) -> FloatArray:
         """Gradients of weights that are not in the way of a pipeline's ends, per stage beside one.
 
         None delays the stages before it: one each. Those of all micro-batches but the last may fill
@@ -149,8 +149,8 @@ class Pipelines:
         exactly that long.
         """
         others = np.maximum(self.stages - 1.0, 1.0)
-        filling = np.minimum(self.put_off, (self.micro_batches - 1.0) / others)
-        return np.where(self.put_off > 0, 1.0 + filling, 0.0)
+        filling = np.minimum(self.deferred, (self.micro_batches - 1.0) / others)
+        return np.where(self.deferred > 0, 1.0 + filling, 0.0)
 
     @property
     def unpaired(self) -> FloatArray:
@@ -171,10 +171,10 @@ class Pipelines:
         et al., section 4.2.3). GPipe: all. ZB-H1: p on every stage, ZB-H2 2 p - 1 (Qi et al., table
         2). DualPipe: p + 1 of one of two stages, so half as many of both (DeepSeek-V3, table 2).
         """
-        p, v, put_off = self.stages, self.chunks, self.put_off
+        p, v, deferred = self.stages, self.chunks, self.deferred
         ahead = 2.0 * (p - 1.0 - behind) + (v - 1.0) * p
         deepest = np.where(v > 1, (ahead + 1.0) / v, p - behind)
-        deepest = np.where(put_off > 0, put_off * p - (put_off > 1), deepest)
+        deepest = np.where(deferred > 0, deferred * p - (deferred > 1), deepest)
         deepest = np.where(self.all_forward > 0, self.micro_batches, deepest)
-        deepest = np.where(self.both_ways > 0, (p + 1.0) / 2.0, deepest)
+        deepest = np.where(self.bidirectional > 0, (p + 1.0) / 2.0, deepest)
         return np.where(p > 1, np.minimum(self.micro_batches, deepest), 1.0)

@@ -1,4 +1,4 @@
-"""How many micro-batches of each chunk are on the way while a device runs one of them.
+"""How many micro-batches of each chunk are in flight while a device runs one of them.
 
 The activations of a device are at every time the sum over its chunks of the micro-batches on the
 way times the bytes of one of them. An order fixes the counts, so the most that a device ever keeps
@@ -16,7 +16,7 @@ from costmodel.schedules.orders import SCHEDULES, Direction, Shape
 Counts: TypeAlias = tuple[int, ...]
 """Micro-batches of each chunk of a device."""
 Moments: TypeAlias = tuple[Counts, ...]
-"""When a chunk runs: what is on the way beside the micro-batch that runs."""
+"""When a chunk runs: what is in flight with the micro-batch that runs."""
 
 ROUNDS = 4
 """Rounds of as many micro-batches as there are stages after which nothing new comes: those ahead of
@@ -29,7 +29,7 @@ def moments(name: str, shape: Shape, stage: int) -> tuple[Moments, ...]:
 
     With equal chunks the largest sum is that of the passes ahead and one more (Narayanan et al.,
     SC 2021, section 2.2; the number of passes ahead is Megatron-LM's). A backward pass finds the
-    same on the way as the forward passes of its chunk: the order is its own mirror image.
+    same in flight as the forward passes of its chunk: the order is its own mirror image.
 
     Args:
         name: of a schedule with whole backward passes, in one direction.
@@ -56,12 +56,12 @@ def moments(name: str, shape: Shape, stage: int) -> tuple[Moments, ...]:
 
 
 def most_of_each(every: Sequence[Moments]) -> Counts:
-    """Micro-batches of each chunk that are on the way at most, with the one that runs.
+    """Micro-batches of each chunk that are in flight at most, with the one that runs.
 
     >>> most_of_each(moments("interleaved", Shape(4, 2, 16), 0))
     (8, 4)
     """
-    return tuple(max(each) for each in zip(*on_the_way(every), strict=True))
+    return tuple(max(each) for each in zip(*in_flight_counts(every), strict=True))
 
 
 def most_in_flight(name: str, shape: Shape) -> Counts:
@@ -78,8 +78,8 @@ def most_in_flight(name: str, shape: Shape) -> Counts:
     return tuple(own[chunk] for chunk in range(shape.chunks) for own in most)
 
 
-def on_the_way(every: Sequence[Moments]) -> Iterator[Counts]:
-    """What is on the way at the moments of all chunks, with the micro-batch that runs."""
+def in_flight_counts(every: Sequence[Moments]) -> Iterator[Counts]:
+    """What is in flight at the moments of all chunks, with the micro-batch that runs."""
     for chunk, own in enumerate(every):
         for counts in own:
             yield (*counts[:chunk], counts[chunk] + 1, *counts[chunk + 1 :])

@@ -152,7 +152,7 @@ def _interleaved(shape: Shape, stage: int) -> Order:
 
 
 def _zero_bubble(shape: Shape, stage: int) -> Order:
-    """1F1B with the gradients of the weights put off by as many micro-batches as stages are before.
+    """1F1B with gradients of weights deferred by as many micro-batches as stages are before.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism, arXiv 2401.10241, ZB-H1.
     """
@@ -223,13 +223,13 @@ class _DualPipe:
 
     def _drain(self) -> Iterator[Pass]:
         """Backward passes alone, the later half of them without the gradients of the weights."""
-        count, put_off = self.near + 1, False
+        count, deferred = self.near + 1, False
         for number in range(count):
             at_half = number == count // 2
-            put_off = put_off or (at_half and self.near % 2 == 1)
-            yield self._next(_B, 1, whole=not put_off)
-            put_off = put_off or at_half
-            yield self._next(_B, 0, whole=not put_off)
+            deferred = deferred or (at_half and self.near % 2 == 1)
+            yield self._next(_B, 1, whole=not deferred)
+            deferred = deferred or at_half
+            yield self._next(_B, 0, whole=not deferred)
         for _ in range(self.half - self.near - 1):
             yield from (self._weight(), self._next(_B, 0, whole=False))
         for _ in range(count):

@@ -17,7 +17,7 @@ PASSES = 4_000
 """Passes of one direction that are run all the same before a step is extended."""
 ROUNDS = 12
 """Rounds of as many micro-batches as there are parts after which an order repeats: what limits it
-spans as many micro-batches as a part keeps on the way, a few of which divide so many."""
+spans as many micro-batches as a part keeps in flight, a few of which divide so many."""
 ROUNDING = 1e-13
 """Relative difference below which two repeats take equally long."""
 

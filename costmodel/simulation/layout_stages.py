@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from costmodel.training.sizes import further_layers, lacking_layers
+from costmodel.training.sizes import lacking_layers, mtp_layers
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def places_of(run: TrainingRun, *, bidirectional: bool = False) -> list[list[Pla
     layout = run.layout
     last = (layout.pp - 1, layout.vpp - 1)
     table, apart = RunTable.of([run]), _ends_are_layers(run)
-    lacking, predicting = float(lacking_layers(table)[0]), float(further_layers(table)[0])
+    lacking, predicting = float(lacking_layers(table)[0]), float(mtp_layers(table)[0])
     places = []
     for stage, count in enumerate(stage_layers(run)):
         own = []

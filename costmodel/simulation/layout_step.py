@@ -23,7 +23,7 @@ from costmodel.training.memory import (
     held_logits,
     layer_bytes,
 )
-from costmodel.training.passes import BESIDE, IN_TURN, Joins, beside_s, computing
+from costmodel.training.passes import BESIDE, IN_TURN, Joins, computing, overlapped_s
 from costmodel.training.sizes import (
     expert_parts,
     gathered_parameters,
@@ -184,7 +184,7 @@ class _Layout:
         less_s = np.array([min(alone_s, moved_s)])
 
         def both_s(alone: FloatArray, moved: FloatArray) -> float:
-            shown = beside_s(alone, moved, self.constants.fetch_shown)
+            shown = overlapped_s(alone, moved, self.constants.fetch_shown)
             return float(np.minimum(shown, alone + moved)[0])
 
         computing_s = both_s(np.array([alone_s]), less_s) - alone_s

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from costmodel.plan_overlap import hides, software_of
 from costmodel.simulation.effects import Contention
 from costmodel.simulation.gathering import Gathers
-from costmodel.simulation.going_round import going_round
 from costmodel.simulation.plan_index import BESIDE, PlanIndex, Unit, bucketed
 from costmodel.simulation.ports import Ports
+from costmodel.simulation.ring_attention import ring_operands
 from costmodel.simulation.stage_tasks import Device, Tasks
 from costmodel.simulation.task_graph import Activity, Use
 from costmodel.software import SoftwareProfile
@@ -25,7 +25,7 @@ from topology.cluster import Cluster
 from topology.mesh import Mesh, MeshAxis
 
 
-class Task(NamedTuple):
+class OperatorTask(NamedTuple):
     """A message that is to be added."""
 
     label: str
@@ -77,7 +77,7 @@ class OperatorTasks:
     def _expect(self) -> None:
         """Note which buckets of parameters and gradients are to come."""
         self.gathers = Gathers(self.index, self.device.effects, self._gather)
-        self.round = going_round(self.plan, self._time_s)
+        self.round = ring_operands(self.plan, self._time_s)
         self.syncs.clear()
         for bucket in bucketed(self.index.syncs(), self.device.effects):
             self.syncs.setdefault(bucket[-1].operator, []).append(bucket)
@@ -140,14 +140,16 @@ class OperatorTasks:
         activity = Activity(first.cause, first.kind, first.tier)
         stream, left = self._stream(first), 1.0
         if self.device.effects.overlap:
-            needs, left = self._shown(items, Task(label, activity, seconds, needs))
+            needs, left = self._shown(items, OperatorTask(label, activity, seconds, needs))
         streams = (stream, *self._queues(axes))
         uses = self._uses(first.kind, left * nbytes, axes)
         task = self.device.graph.add(label, activity, left * seconds, streams, needs, uses)
         self.joins[task] = axes
         return task
 
-    def _shown(self, items: Sequence[PlannedCollective], task: Task) -> tuple[Iterable[int], float]:
+    def _shown(
+        self, items: Sequence[PlannedCollective], task: OperatorTask
+    ) -> tuple[Iterable[int], float]:
         """What a message waits for, and the share of it that its stream still has.
 
         Of a message of parameters a share holds up computation, as it uses the same cores and
@@ -170,7 +172,7 @@ class OperatorTasks:
         """What a collective shares with others that run at the same time."""
         fair = self.device.effects.contention is Contention.FAIR
         uses = self.ports.uses(kind, nbytes, axes) if fair else ()
-        return (*uses, *self.device.beside_kernels())
+        return (*uses, *self.device.slowed_kernels())
 
     def _queues(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         """Ports at which a collective waits for its turn."""

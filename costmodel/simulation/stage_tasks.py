@@ -55,9 +55,9 @@ class Device:
     def uses(self, tier: str) -> list[Use]:
         """What a transfer over a tier takes of what is shared, at the full speed of the port."""
         fair = self.effects.contention is Contention.FAIR and tier in self.ports
-        return [*([Use(self.ports[tier], 1.0)] if fair else []), *self.beside_kernels()]
+        return [*([Use(self.ports[tier], 1.0)] if fair else []), *self.slowed_kernels()]
 
-    def beside_kernels(self) -> list[Use]:
+    def slowed_kernels(self) -> list[Use]:
         """What any communication takes of the kernels' engine."""
         share = self.effects.interference
         return [Use(self.engine, share)] if share else []

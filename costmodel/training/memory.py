@@ -15,10 +15,10 @@ from costmodel.memory import MOMENT_BYTES, Precision
 from costmodel.training.layers import tokens
 from costmodel.training.sizes import (
     dense_share,
-    further_layers,
     gathered_parameters,
     head_tables,
     lacking_layers,
+    mtp_layers,
     routed_share,
 )
 from costmodel.training.states import FULLY_SHARDED, state_bytes
@@ -104,7 +104,7 @@ def memory_use(
     """Peak memory of the fullest stage: the first, the one behind it, or the last.
 
     The first stage holds most micro-batches and the embedding, the last one the head and the
-    logits: of one micro-batch, but with GPipe of all, and where gradients of weights are put off
+    logits: of one micro-batch, but with GPipe of all, and where gradients of weights are deferred
     the gradients of logits too. The peak is after the forward pass, with the logits, or where a
     layer is computed again. In a pipeline in two directions a device has two opposite stages.
     """
@@ -119,15 +119,15 @@ def memory_use(
 
 def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
     """Memory of the first, the fullest inner or the last stage; of all of it without stages."""
-    alone, both = table.pp <= 1, table.both_ways > 0
+    alone, both = table.pp <= 1, table.bidirectional > 0
     layers = {
-        "first": table.first_layers + table.both_ways * table.last_layers,
-        "middle": np.where(table.pp > 2, table.most_layers * (1.0 + table.both_ways), 0.0),
-        "last": table.last_layers + table.both_ways * table.first_layers,
+        "first": table.first_layers + table.bidirectional * table.last_layers,
+        "middle": np.where(table.pp > 2, table.most_layers * (1.0 + table.bidirectional), 0.0),
+        "last": table.last_layers + table.bidirectional * table.first_layers,
     }[stage]
     layers = np.where(alone, table.layers, layers)
     has_head = alone | (stage == "last") | (both & (stage == "first"))
-    predicting = np.where(has_head, further_layers(table), 0.0)
+    predicting = np.where(has_head, mtp_layers(table), 0.0)
     has_embedding = alone | (stage == "first") | (both & (stage == "last"))
     tables = np.where(has_embedding, 1.0, 0.0) + np.where(has_head, head_tables(table), 0.0)
     behind = table.pp - 1.0 if stage == "last" else np.full_like(table.pp, stage == "middle")
@@ -144,7 +144,7 @@ def _stage(table: RunTable, c: MemoryConstants, stage: str) -> MemoryUse:
         deep = np.where(both, table.pp * table.first_layers + table.last_layers + predicting, deep)
     kept = deep * per_layer
     each = held_logits(table, c)
-    others = np.where(table.all_forward > 0, each.waiting, (table.put_off > 0) * each.owed)
+    others = np.where(table.all_forward > 0, each.waiting, (table.deferred > 0) * each.owed)
     # In two directions a layer of the other one runs backward while the logits wait.
     beside = np.where(both, each.waiting, 0.0)
     logits = np.maximum(each.at_work - again, beside) + (held - 1.0) * others
@@ -260,7 +260,7 @@ def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
     those of all these logits are held beside the softmaxes.
 
     Source: Megatron-LM, `vocab_parallel_cross_entropy` saves the exponentials in 32 bits, and the
-    linear layer whose weights' gradient is put off saves the gradient of its result; `GPTModel`
+    linear layer whose weights' gradient is deferred saves the gradient of its result; `GPTModel`
     computes the losses of `mtp_num_layers` first.
     """
     each = logit_bytes(table, c)
@@ -268,7 +268,7 @@ def held_logits(table: RunTable, c: MemoryConstants) -> HeldLogits:
     owed = np.minimum(each, _LOGIT_GRADIENT_BYTES)
     waiting = np.minimum(each - owed, _SOFTMAX_BYTES)
     at_work = each + table.further * waiting
-    apart = (table.put_off > 0) | (table.both_ways > 0)
+    apart = (table.deferred > 0) | (table.bidirectional > 0)
     at_work = np.maximum(at_work, np.where(apart, passes * (waiting + owed), 0.0))
     return HeldLogits(at_work * count, passes * waiting * count, passes * owed * count)
 

@@ -32,10 +32,10 @@ __all__ = [
     "Joins",
     "LayerPasses",
     "LayerTerms",
-    "beside_s",
     "computing",
     "joined_s",
     "layer_terms",
+    "overlapped_s",
 ]  # fmt: skip
 
 FULLY_SHARDED = 3
@@ -170,8 +170,8 @@ class LayerTerms:
         backward = joined_s(backward, issued, self.joins.host)
         if not np.any(self.sharded):
             return LayerPasses(forward, backward)
-        fetch = beside_s(forward, self.gather, self.gather_shown, self.joins)
-        both = beside_s(backward, 2.0 * self.gather, self.gather_shown, self.joins)
+        fetch = overlapped_s(forward, self.gather, self.gather_shown, self.joins)
+        both = overlapped_s(backward, 2.0 * self.gather, self.gather_shown, self.joins)
         return LayerPasses(
             np.where(self.sharded, fetch, forward), np.where(self.sharded, both, backward)
         )
@@ -237,7 +237,7 @@ def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> 
     return np.where(sharded & (table.gather_once == 0), gather, 0.0)
 
 
-def beside_s(
+def overlapped_s(
     alone: FloatArray, moved: FloatArray, shown: float, joins: Joins = BESIDE
 ) -> FloatArray:
     """Seconds of a pass beside the transfers of sharded parameters and their gradients, of which a

@@ -13,8 +13,8 @@ import numpy as np
 
 from costmodel.schedules.closed_form import Elsewhere
 from costmodel.training.ends import HEAD_FORWARD, trained_ends_s
-from costmodel.training.passes import IN_TURN, beside_s, joined_s
-from costmodel.training.sizes import further_layers, gathered_parameters, head_tables
+from costmodel.training.passes import IN_TURN, joined_s, overlapped_s
+from costmodel.training.sizes import gathered_parameters, head_tables, mtp_layers
 
 if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
@@ -66,7 +66,7 @@ class _Stagewise:
     layer: FloatArray | float
     embedding: FloatArray | float
     head: FloatArray | float
-    """With the layers that predict further tokens."""
+    """With the multi-token prediction layers."""
 
     stage: float = 0.0
     """In every stage besides."""
@@ -79,7 +79,7 @@ class _Stagewise:
         first = table.first_layers * self.layer + self.embedding
         last = table.last_layers * self.layer + self.head
         both = (first + last) / 2.0
-        ends = [np.where(table.both_ways > 0, both, end) for end in (first, last)]
+        ends = [np.where(table.bidirectional > 0, both, end) for end in (first, last)]
         stages = np.stack([*ends, table.most_layers * self.layer])
         return np.where(table.pp > 1, stages, self._whole(table)) + self.stage
 
@@ -114,7 +114,7 @@ class _MicroBatch:
     layer: LayerTerms
     embedding: FloatArray
     head: FloatArray
-    """Without the layers that predict further tokens."""
+    """Without the multi-token prediction layers."""
 
     host_s: float
     """In every stage, for what a micro-batch needs outside the layers."""
@@ -149,7 +149,7 @@ class _MicroBatch:
         return _Stagewise(
             layer_s,
             shares.embedding * self.embedding,
-            shares.head * self.head + further_layers(self.table) * layer_s,
+            shares.head * self.head + mtp_layers(self.table) * layer_s,
             shares.stage * self.host_s,
         )
 
@@ -175,25 +175,25 @@ def _idle_beside_host_s(micro: _MicroBatch) -> FloatArray:
 
     What is left of the passes without gradients of weights is joined as passes are: of what the
     device does, of what the host issues and of what is gathered and reduced each the part that is
-    not put off. Differences of joined times would grow where one of them shrinks: a faster chip
+    not deferred. Differences of joined times would grow where one of them shrinks: a faster chip
     would be slower. With micro-batches from both ends passes that run alone are joined with it, for
     the shorter they are, the less of what pairs send is filled.
     """
     table, layer, order = micro.table, micro.layer, micro.table.pipelines
     device_alone = replace(micro, layer=layer.alone(), host_s=0.0)
-    both_ways = table.both_ways > 0
+    bidirectional = table.bidirectional > 0
     # In passes: a forward one is issued and gathered once, a backward one gathers and reduces.
-    again, put_off = 1.0 + table.recompute_full, order.put_off_share
-    host = np.where(both_ways, 1.0 + 2.0 * again - 1.5, 1.0 + again - put_off / 2.0)
-    moved = np.where(both_ways, 2.0, 3.0 - put_off)
-    layers = _Stagewise(1.0, 0.0, further_layers(table))
-    idle_layers = layers.elsewhere(table) * np.where(both_ways, order.half, 1.0)
-    unpaired = np.where(both_ways, order.unpaired, 0.0)
+    again, deferred = 1.0 + table.recompute_full, order.deferred_share
+    host = np.where(bidirectional, 1.0 + 2.0 * again - 1.5, 1.0 + again - deferred / 2.0)
+    moved = np.where(bidirectional, 2.0, 3.0 - deferred)
+    layers = _Stagewise(1.0, 0.0, mtp_layers(table))
+    idle_layers = layers.elsewhere(table) * np.where(bidirectional, order.half, 1.0)
+    unpaired = np.where(bidirectional, order.unpaired, 0.0)
     own_layers = unpaired * layers.within(table)
     device = _closed_form_idle_s(device_alone) + unpaired * device_alone.both.within(table)
     issued = (idle_layers * host + own_layers * (1.0 + again)) * layer.host
     gathered = (idle_layers * moved + own_layers * 3.0) * layer.gather
     whole = joined_s(device, issued, layer.joins.host)
-    whole = beside_s(whole, gathered, layer.gather_shown, layer.joins)
+    whole = overlapped_s(whole, gathered, layer.gather_shown, layer.joins)
     within = replace(micro, host_s=0.0).both.within(table)
     return np.maximum(whole - unpaired * within, 0.0)

@@ -20,7 +20,7 @@ from costmodel.training.notes import SETTINGS, SIZES, Notes, kinds_of_layers, re
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
 from costmodel.training.sizes import expert_parts, model_parameters, wanted_expert_parts
-from costmodel.training.stacks import further_tokens, names_stack, run_flags, stack_of
+from costmodel.training.stacks import names_stack, run_flags, stack_of, trained_mtp_layers
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     profile = stack_of(row, notes)
     machine = machine_of(row.get("hardware", ""))
     model = _model(row, notes, name, assumed)
-    model = replace(model, further=further_tokens(row, notes, profile["name"]))
+    model = replace(model, further=trained_mtp_layers(row, notes, profile["name"]))
     unread = list(notes.strange(SETTINGS))
     layout = row_layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)

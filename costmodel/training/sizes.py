@@ -16,13 +16,13 @@ __all__ = [
     "dense_share",
     "expert_parts",
     "expert_replicas",
-    "further_layers",
     "head_tables",
     "lacking_layers",
     "layer_parameters",
     "local_parameters",
     "mixer_inward",
     "model_parameters",
+    "mtp_layers",
     "replicas_of",
     "routed_share",
     "stage_parameters",
@@ -41,7 +41,7 @@ def dense_share(table: RunTable) -> FloatArray:
     return 1.0 - routed_share(table) - table.mixing.bare
 
 
-def further_layers(table: RunTable) -> FloatArray:
+def mtp_layers(table: RunTable) -> FloatArray:
     """Mean layers behind the last one that predict further tokens: each is a layer of attention and
     a feed-forward block, two blocks.
     """
@@ -52,14 +52,14 @@ def further_layers(table: RunTable) -> FloatArray:
 def head_tables(table: RunTable) -> FloatArray:
     """Vocabulary tables that the stage with the head holds for it.
 
-    One of its own, but for a single stage whose table is tied. Layers that predict further tokens
+    One of its own, but for a single stage whose table is tied. Multi-token prediction layers
     need the embedding too, of which the last stage has a copy, unless it has one anyway; and each
     a product of 2 h x h that joins the next token's embedding, counted as its part of a table.
 
     Source: Megatron-LM, `GPTModel` (`mtp_process`); DeepSeek-V3, arXiv 2412.19437, section 2.2.
     """
     several, tied = table.pp > 1, table.tied > 0
-    copied = several & ~tied & (table.both_ways <= 0) & (table.further > 0)
+    copied = several & ~tied & (table.bidirectional <= 0) & (table.further > 0)
     joining = table.further * 2.0 * table.hidden / np.maximum(table.vocab, 1.0)
     return np.where(several | ~tied, 1.0, 0.0) + copied + joining
 
@@ -135,29 +135,29 @@ def gathered_parameters(table: RunTable) -> FloatArray:
 
 
 def model_parameters(table: RunTable) -> FloatArray:
-    """Parameters of the whole model, with those of layers that predict further tokens."""
+    """Parameters of the whole model, with those of multi-token prediction layers."""
     tables = np.where(table.tied > 0, 1.0, 2.0) * table.vocab * table.hidden
     joining = 2.0 * table.further * table.hidden**2
-    return (table.layers + further_layers(table)) * layer_parameters(table) + tables + joining
+    return (table.layers + mtp_layers(table)) * layer_parameters(table) + tables + joining
 
 
 def local_parameters(table: RunTable) -> tuple[FloatArray, FloatArray]:
     """Parameters of the fullest device: those of the dense part, and of its routed experts.
 
-    Of a pipeline in two directions it has two stages. What predicts further tokens is with the
+    Of a pipeline in two directions it has two stages. What multi-token prediction needs is with the
     head, whose stage then may be the fullest.
     """
     layers = np.where(table.pp > 1, table.most_layers, table.layers)
     tables = np.where((table.pp > 1) | (table.tied > 0), 1.0, 2.0)
-    stages = 1.0 + table.both_ways
+    stages = 1.0 + table.bidirectional
     plain = stage_parameters(table, stages * layers, stages * tables)
     if not np.any(table.further > 0):
         return plain
-    both = table.both_ways > 0
+    both = table.bidirectional > 0
     opposite = np.where(both, table.first_layers, 0.0)
     last = np.where(table.pp > 1, table.last_layers + opposite, table.layers)
     beside = np.where(both | (table.pp <= 1), 1.0, 0.0)
-    behind = stage_parameters(table, last + further_layers(table), head_tables(table) + beside)
+    behind = stage_parameters(table, last + mtp_layers(table), head_tables(table) + beside)
     fuller = (table.further > 0) & (behind[0] + behind[1] > plain[0] + plain[1])
     dense, routed = (np.where(fuller, b, p) for b, p in zip(behind, plain, strict=True))
     return dense, routed
@@ -167,7 +167,7 @@ def replicas_of(table: RunTable) -> FloatArray:
     """Devices that hold the same part of the dense parameters: in a pipeline in two directions each
     stage stands twice.
     """
-    return table.dp * table.cp * (1.0 + table.both_ways)
+    return table.dp * table.cp * (1.0 + table.bidirectional)
 
 
 def stage_parameters(

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingLayout
 
 __all__ = [
-    "counts_whole_attention", "further_tokens", "names_stack", "run_flags", "software_flags",
-    "stack_of", "stated_expert_parts",
+    "counts_whole_attention",
+    "names_stack",
+    "run_flags",
+    "software_flags",
+    "stack_of",
+    "stated_expert_parts",
+    "trained_mtp_layers",
 ]  # fmt: skip
 
 _EXCHANGE = (
@@ -57,7 +62,7 @@ _OFFLOADS = r"remat[^;]*offload"
 """What notes say where kept tensors go to the memory of the host."""
 
 _WITHOUT_FURTHER = r"(?<![a-z0-9])(?:w/ ?o|without|no)[ _-]?mtp"
-"""What the name of a model says where no layers that predict further tokens are trained."""
+"""What the name of a model says where no multi-token prediction layers are trained."""
 
 _NAMED = {
     "fixed-experts": r"token.?drop",
@@ -162,7 +167,7 @@ def _entries(kind: str, profile: str, **texts: str) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def further_tokens(row: Mapping[str, str], notes: Notes, profile: str) -> int:
+def trained_mtp_layers(row: Mapping[str, str], notes: Notes, profile: str) -> int:
     """How many tokens behind the next one a run learns to predict, each with a layer of its own
     behind the others: what notes or the model's name say, else the published recipe.
     """

@@ -176,7 +176,7 @@ def orthogonalise_s(
                 (dense_matrices(table), expert_matrices(table)), parts, strict=True
             )
         ]
-        return (layers * (1.0 + table.both_ways) * sum(spent),)
+        return (layers * (1.0 + table.bidirectional) * sum(spent),)
 
     (found,) = _by_optimizer(table, seconds)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.memory import Optimizer
-from costmodel.schedules.closed_form import PUT_OFF, Pipelines
+from costmodel.schedules.closed_form import DEFERRED, Pipelines
 from costmodel.training.distinct import taken
 from costmodel.training.machines import MachineRates, machine_rates
 from costmodel.training.mixing import Mixing
@@ -205,10 +205,10 @@ class RunTable:
     optimizer: FloatArray
     """How parameters are updated, by its place in `Optimizer`."""
 
-    put_off: FloatArray
+    deferred: FloatArray
     """See `Pipelines`, as for the next one."""
 
-    both_ways: FloatArray
+    bidirectional: FloatArray
 
     machine: MachineRates
     """Rates of the machine of each run."""
@@ -225,7 +225,7 @@ class RunTable:
     def pipelines(self) -> Pipelines:
         """How many stages there are, and the order of their passes."""
         sizes = (self.pp, self.vpp, self.micro_batches)
-        return Pipelines(*sizes, self.put_off, self.both_ways, self.all_forward)
+        return Pipelines(*sizes, self.deferred, self.bidirectional, self.all_forward)
 
     @classmethod
     def of(cls, runs: Sequence[TrainingRun]) -> Self:
@@ -283,8 +283,8 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         ],
         "optimizer": [float(_OPTIMIZERS.index(r.optimizer)) for r in runs],
         "all_forward": [float(r.layout.schedule == "gpipe") for r in runs],
-        "put_off": [PUT_OFF.get(r.layout.schedule, 0.0) for r in runs],
-        "both_ways": [float(r.layout.schedule == "dualpipe") for r in runs],
+        "deferred": [DEFERRED.get(r.layout.schedule, 0.0) for r in runs],
+        "bidirectional": [float(r.layout.schedule == "dualpipe") for r in runs],
     }
 
 

@@ -20,16 +20,16 @@ from executors.algorithms.quantised import QUANTISED
 from executors.algorithms.recurrent import RECURRENT
 from executors.algorithms.statistics import STATISTICS
 from executors.composites import run_composite, run_parts
-from executors.spmd import Algorithm, Shards, Task
+from executors.spmd import Algorithm, OperatorRun, Shards
 
 __all__ = ["ALGORITHMS"]
 
 
-def _composite(task: Task) -> Shards:
+def _composite(task: OperatorRun) -> Shards:
     return run_composite(task, ALGORITHMS)
 
 
-def _attention(task: Task) -> Shards:
+def _attention(task: OperatorRun) -> Shards:
     """Attention that a file writes in small operators runs as these."""
     return run_parts(task, ALGORITHMS) if task.op.parts else attention(task)
 

@@ -10,7 +10,7 @@ import autograd.numpy as np
 
 from executors.placement import Array
 from executors.semantics.attention import attention_bias, rows_among_keys
-from executors.spmd import Algorithm, Shards, Task, with_attributes
+from executors.spmd import Algorithm, OperatorRun, Shards, with_attributes
 from ir.graph import AttributeValue, Op
 from ir.ops.linear_attention import KEY_HEADS
 
@@ -18,7 +18,7 @@ _PLACED = ("is_causal", "left_window_size", "right_window_size")
 """Attributes that hide keys by the place of the row."""
 
 
-def attention(task: Task) -> Shards:
+def attention(task: OperatorRun) -> Shards:
     """Heads of the device where they are an attribute; rows of a mask by place count from the
     first row that the device has.
     """
@@ -35,14 +35,16 @@ def attention(task: Task) -> Shards:
     return out
 
 
-def _heads(task: Task, rank: int) -> dict[str, AttributeValue]:
+def _heads(task: OperatorRun, rank: int) -> dict[str, AttributeValue]:
     """Numbers of heads where they are attributes."""
     if len(task.operand(0).dims) == 4:
         return {}
     return _counted(task, rank, ((0, "q_num_heads"), (1, "kv_num_heads")))
 
 
-def _counted(task: Task, rank: int, named: Iterable[tuple[int, str]]) -> dict[str, AttributeValue]:
+def _counted(
+    task: OperatorRun, rank: int, named: Iterable[tuple[int, str]]
+) -> dict[str, AttributeValue]:
     """Heads of the device by the attribute that counts them, from operands with heads in the
     width.
     """
@@ -54,7 +56,7 @@ def _counted(task: Task, rank: int, named: Iterable[tuple[int, str]]) -> dict[st
 
 
 def _masked(
-    task: Task, op: Op, operands: list[Array | None], rank: int
+    task: OperatorRun, op: Op, operands: list[Array | None], rank: int
 ) -> tuple[Op, list[Array | None]]:
     """What is hidden by place as a mask for the rows of this device."""
     query = task.operand(0)
@@ -76,7 +78,7 @@ def _masked(
     return op, [*operands[:3], mask.astype(query.shards[rank].dtype), *operands[4:]]
 
 
-def _rotary(task: Task) -> Shards:
+def _rotary(task: OperatorRun) -> Shards:
     """Heads of the device; positions that are not told for every row count from its first."""
     data = task.operand(0)
     counted = not task.has(3) or len(task.operand(3).dims) == 1
@@ -101,7 +103,7 @@ _COUNTS: Mapping[str, Sequence[tuple[int, str]]] = MappingProxyType(
 """By kind, operands with heads in the width and the attributes that count them."""
 
 
-def _heads_of_device(task: Task) -> Shards:
+def _heads_of_device(task: OperatorRun) -> Shards:
     named = [(i, key) for i, key in _COUNTS[task.op.kind] if key in task.op.attributes]
     return task.local(lambda rank: with_attributes(task.op, **_counted(task, rank, named)))
 

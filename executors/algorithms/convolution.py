@@ -9,17 +9,17 @@ from types import MappingProxyType
 
 import autograd.numpy as np
 
-from executors.spmd import Algorithm, Backward, Shards, Task, alone, with_attributes
+from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone, with_attributes
 from ir.graph import Op
 from ir.ops import OpView, lookup
 from ir.ops.windows import FIRST
 from ir.rule import Window
 
-Variant = Callable[[Task, int, Op], Op]
+Variant = Callable[[OperatorRun, int, Op], Op]
 """The operator as one rank runs it."""
 
 
-def with_groups(task: Task, rank: int, op: Op) -> Op:
+def with_groups(task: OperatorRun, rank: int, op: Op) -> Op:
     """The operator with the groups of one device: its share of the channels, one at least."""
     data = task.operand(0)
     part, whole = data.shards[rank].shape[1], data.dims[1]
@@ -28,19 +28,19 @@ def with_groups(task: Task, rank: int, op: Op) -> Op:
     return with_attributes(op, **own)
 
 
-def _as_it_is(_: Task, __: int, op: Op) -> Op:
+def _as_it_is(_: OperatorRun, __: int, op: Op) -> Op:
     return op
 
 
-def _conv(task: Task) -> Shards:
+def _conv(task: OperatorRun) -> Shards:
     return _over_windows(task, with_groups)
 
 
-def _pool(task: Task) -> Shards:
+def _pool(task: OperatorRun) -> Shards:
     return _over_windows(task, _as_it_is)
 
 
-def _over_windows(task: Task, variant: Variant) -> Shards:
+def _over_windows(task: OperatorRun, variant: Variant) -> Shards:
     rule = lookup(task.op.kind).rule(OpView(task.op, task.graph))
     cut = [window for window in rule.windows if task.axes_of(0, [window.dim])]
     data = list(task.operand(0).shards)
@@ -57,7 +57,9 @@ def _over_windows(task: Task, variant: Variant) -> Shards:
     return out
 
 
-def _padded(task: Task, cut: Sequence[Window], rank: int, got: Sequence[tuple[int, int]]) -> Op:
+def _padded(
+    task: OperatorRun, cut: Sequence[Window], rank: int, got: Sequence[tuple[int, int]]
+) -> Op:
     """The operator on a part of the image: padding is where the image ends, edges are inside.
 
     Behind, the extent of the result says how far a part reaches.
@@ -78,14 +80,14 @@ def _padded(task: Task, cut: Sequence[Window], rank: int, got: Sequence[tuple[in
     return with_attributes(task.op, pads=tuple(pads))
 
 
-def _ends(task: Task, dim: int, rank: int) -> tuple[bool, bool]:
+def _ends(task: OperatorRun, dim: int, rank: int) -> tuple[bool, bool]:
     """Whether a rank holds the first and the last positions."""
     data = task.operand(0)
     begin, end = data.box(rank)[dim]
     return begin == 0, end == data.dims[dim]
 
 
-def _global_norm(task: Task) -> Shards:
+def _global_norm(task: OperatorRun) -> Shards:
     """The norm of whole images, whose sums are exchanged."""
     data, power = task.operand(0), task.int("p", 2)
     dims = tuple(range(2, len(data.dims)))

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 
 from executors.evaluation import working_dtype
-from executors.spmd import Algorithm, Shards, Task, alone
+from executors.spmd import Algorithm, OperatorRun, Shards, alone
 
 
-def _bit_cast(task: Task) -> Shards:
+def _bit_cast(task: OperatorRun) -> Shards:
     """The bits are those of the stored types, not of the wider ones that are computed in."""
     before = stored_dtype(task.graph.tensors[task.op.inputs[0]].dtype)
     after = task.results[0].dtype

@@ -10,10 +10,10 @@ import autograd.numpy as anp
 import numpy as np
 
 from executors.placement import Array
-from executors.spmd import Algorithm, Backward, Shards, Task, alone
+from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
 
 
-def _loss(task: Task) -> Shards:
+def _loss(task: OperatorRun) -> Shards:
     """Mean over the rows of softmax cross-entropy, with the row's number as its class.
 
     A vector has one score in each row, of the class that an odd row has.
@@ -43,7 +43,7 @@ def _max(array: Array, dim: int) -> Array:
     return anp.max(array, axis=dim, keepdims=True)
 
 
-def _binary(task: Task, rank: int) -> Array:
+def _binary(task: OperatorRun, rank: int) -> Array:
     """The device's rows of a vector of scores: a term of the mean."""
     data = task.operand(0)
     ((first, end),) = data.box(rank)
@@ -51,7 +51,7 @@ def _binary(task: Task, rank: int) -> Array:
     return anp.sum(anp.logaddexp(scores, 0.0) - odd * scores) / data.dims[0]
 
 
-def _target(task: Task, rank: int) -> Array:
+def _target(task: OperatorRun, rank: int) -> Array:
     """Logit of each row's class, zero where another device has it."""
     data = task.operand(0)
     box, part = data.box(rank), data.shards[rank]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from executors.placement import box_of, coordinates
-from executors.spmd import Algorithm, Shards, Task, with_attributes
+from executors.spmd import Algorithm, OperatorRun, Shards, with_attributes
 from ir.graph import Op
 
 
-def _routed(task: Task) -> Shards:
+def _routed(task: OperatorRun) -> Shards:
     """The device knows how many experts there are, and which its first is."""
     outward = task.op.kind == "Dispatch"
     dims = task.results[0].dims if outward else task.operand(0).dims

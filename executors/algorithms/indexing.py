@@ -11,11 +11,11 @@ import autograd.numpy as np
 
 from executors.placement import Array, coordinates, region_of
 from executors.semantics.indexing import taken
-from executors.spmd import Algorithm, Shards, Task
+from executors.spmd import Algorithm, OperatorRun, Shards
 from ir.ops import OpView
 
 
-def _gather(task: Task) -> Shards:
+def _gather(task: OperatorRun) -> Shards:
     """Rows that another device has are zeros here."""
     data, axis = task.operand(0), task.int("axis")
     if not data.layout.dims[axis]:
@@ -41,7 +41,7 @@ def _own_rows(rows: Array, size: int, part: tuple[int, int]) -> tuple[Array, Arr
     return mine, np.where(mine, wanted, 0)
 
 
-def _one_hot(task: Task) -> Shards:
+def _one_hot(task: OperatorRun) -> Shards:
     """Of a new dimension that is split every device keeps its own elements."""
     axis = task.int("axis", len(task.operand(0).dims))
     if not task.layouts[0].dims[axis]:
@@ -56,7 +56,7 @@ def _one_hot(task: Task) -> Shards:
     return out
 
 
-def _gather_nd(task: Task) -> Shards:
+def _gather_nd(task: OperatorRun) -> Shards:
     """A coordinate that is the position itself counts from where the part begins."""
     pairs = OpView(task.op, task.graph).ints("identity_coordinates")
     batch = task.int("batch_dims")
@@ -70,7 +70,7 @@ def _gather_nd(task: Task) -> Shards:
     return out
 
 
-def _scatter_elements(task: Task) -> Shards:
+def _scatter_elements(task: OperatorRun) -> Shards:
     """Devices with different updates add them to zeros, but for the first, which has the data."""
     return [
         task.on(rank, task.op, [data, *(task.operand(i).shards[rank] for i in (1, 2))])
@@ -78,7 +78,7 @@ def _scatter_elements(task: Task) -> Shards:
     ]
 
 
-def _data_once(task: Task) -> list[Array]:
+def _data_once(task: OperatorRun) -> list[Array]:
     """The data of every rank, zeros for all but the first of those that share out the updates."""
     data, indices = task.operand(0), task.operand(1)
     shared = {a for m in data.layout.dims for a in m}
@@ -90,7 +90,7 @@ def _data_once(task: Task) -> list[Array]:
     ]
 
 
-def _scatter_nd(task: Task) -> Shards:
+def _scatter_nd(task: OperatorRun) -> Shards:
     """Updates of rows that another device has go to a row behind the part, which is cut off."""
     data, indices = task.operand(0), task.operand(1)
     depth = indices.dims[-1]

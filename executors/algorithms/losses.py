@@ -10,12 +10,12 @@ import autograd.numpy as np
 from executors.placement import Array
 from executors.semantics.losses import of_targets, weights_of
 from executors.semantics.statistics import largest
-from executors.spmd import Algorithm, Backward, Shards, Task, with_attributes
+from executors.spmd import Algorithm, Backward, OperatorRun, Shards, with_attributes
 from ir.ops import OpView
 from ir.ops.losses import divides_by_weights
 
 
-def _loss(task: Task) -> Shards:
+def _loss(task: OperatorRun) -> Shards:
     classes = task.axes_of(0, (1,))
     dims = task.operand(0).dims
     rows = task.axes_of(0, (0, *range(2, len(dims))))
@@ -32,11 +32,11 @@ def _loss(task: Task) -> Shards:
     return [[loss, *t[1:]] for loss, t in zip(losses, terms, strict=True)]
 
 
-def _inner(task: Task) -> str:
+def _inner(task: OperatorRun) -> str:
     return "none" if task.op.attributes.get("reduction") == "none" else "sum"
 
 
-def _means(task: Task, sums: list[Array], rows: tuple[int, ...]) -> list[Array]:
+def _means(task: OperatorRun, sums: list[Array], rows: tuple[int, ...]) -> list[Array]:
     """Sums over the weights of all rows; without weights their number is known."""
     if not divides_by_weights(OpView(task.op, task.graph)):
         count = task.operand(1).dims
@@ -47,12 +47,12 @@ def _means(task: Task, sums: list[Array], rows: tuple[int, ...]) -> list[Array]:
     return [s / w for s, w in zip(sums, totals, strict=True)]
 
 
-def _weights(task: Task, rank: int) -> Array:
+def _weights(task: OperatorRun, rank: int) -> Array:
     weight = task.operand(2).shards[rank] if task.has(2) else None
     return weights_of(task.op, task.operand(1).shards[rank], weight)
 
 
-def _of_split_classes(task: Task, axes: tuple[int, ...]) -> list[list[Array]]:
+def _of_split_classes(task: OperatorRun, axes: tuple[int, ...]) -> list[list[Array]]:
     """For every rank the loss of each row, or its term of it, and the logarithms."""
     if task.op.kind == "SoftmaxCrossEntropyLoss":
         found, logarithms = _log_softmax(task, axes)
@@ -65,14 +65,14 @@ def _of_split_classes(task: Task, axes: tuple[int, ...]) -> list[list[Array]]:
     ]
 
 
-def _own_targets(task: Task, arrays: Sequence[Array]) -> list[Array]:
+def _own_targets(task: OperatorRun, arrays: Sequence[Array]) -> list[Array]:
     return [
         of_targets(x, task.operand(1).shards[rank], task.operand(0).box(rank)[1][0])
         for rank, x in enumerate(arrays)
     ]
 
 
-def _log_softmax(task: Task, axes: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+def _log_softmax(task: OperatorRun, axes: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
     """Logarithms of the targets' probabilities, and of all. Unless all of them are a result, what
     follows the sum is the same on every device.
     """

@@ -11,19 +11,19 @@ from autograd.tracer import getval
 
 from executors.placement import Array
 from executors.semantics.normalisations import along, divided_by_norm
-from executors.spmd import Algorithm, Backward, Shards, Task, alone
+from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
 from ir.ops.normalisation import MEAN_VARIANCE_EPSILON
 
 Dims = tuple[int, ...]
 
 
-def _total(task: Task, parts: Sequence[Array], dims: Dims) -> list[Array]:
+def _total(task: OperatorRun, parts: Sequence[Array], dims: Dims) -> list[Array]:
     """Sums over dimensions; what follows differs on every device."""
     sums = [np.sum(x, axis=dims, keepdims=True) for x in parts]
     return task.all_reduce(sums, task.axes_of(0, dims), np.add, Backward.SUM)
 
 
-def _moments(task: Task, dims: Dims) -> tuple[list[Array], list[Array], list[Array]]:
+def _moments(task: OperatorRun, dims: Dims) -> tuple[list[Array], list[Array], list[Array]]:
     """Differences from the mean, means and variances."""
     parts = task.operand(0).shards
     count = math.prod(task.operand(0).dims[d] for d in dims)
@@ -33,7 +33,7 @@ def _moments(task: Task, dims: Dims) -> tuple[list[Array], list[Array], list[Arr
     return centred, means, [s / count for s in squares]
 
 
-def _affine(task: Task, arrays: Sequence[Array], channel: int | None) -> list[Array]:
+def _affine(task: OperatorRun, arrays: Sequence[Array], channel: int | None) -> list[Array]:
     """Times the scale, plus the bias; `channel` is their dimension where they are vectors."""
     out = list(arrays)
     for index, combine in ((1, np.multiply), (2, np.add)):
@@ -46,7 +46,7 @@ def _affine(task: Task, arrays: Sequence[Array], channel: int | None) -> list[Ar
     return out
 
 
-def _as_result(task: Task, dims: Dims, statistics: Sequence[Array]) -> list[Array]:
+def _as_result(task: OperatorRun, dims: Dims, statistics: Sequence[Array]) -> list[Array]:
     """Statistics that are results: all devices of a group have the same gradient of them, which
     counts once in the sum of what they send back.
     """
@@ -55,7 +55,7 @@ def _as_result(task: Task, dims: Dims, statistics: Sequence[Array]) -> list[Arra
     return [s / group + getval(s) * (1 - 1 / group) for s in statistics]
 
 
-def _layer_norm(task: Task) -> Shards:
+def _layer_norm(task: OperatorRun) -> Shards:
     data = task.operand(0)
     dims = tuple(range(task.int("axis", len(data.dims) - 1), len(data.dims)))
     if not task.axes_of(0, dims):
@@ -75,11 +75,11 @@ def _layer_norm(task: Task) -> Shards:
     return [list(of_rank) for of_rank in zip(*found[: len(task.results)], strict=True)]
 
 
-def _epsilon(task: Task) -> float:
+def _epsilon(task: OperatorRun) -> float:
     return float(str(task.op.attributes.get("epsilon", 1e-5)))
 
 
-def _batch_norm(task: Task) -> Shards:
+def _batch_norm(task: OperatorRun) -> Shards:
     """With the statistics of the batch, as in training, unless the operator says otherwise."""
     dims = tuple(d for d in range(len(task.operand(0).dims)) if d != 1)
     if not task.int("training", 1) or not task.axes_of(0, dims):
@@ -96,7 +96,7 @@ def _batch_norm(task: Task) -> Shards:
     return [list(of_rank) for of_rank in zip(*found[: len(task.results)], strict=True)]
 
 
-def _instance_norm(task: Task) -> Shards:
+def _instance_norm(task: OperatorRun) -> Shards:
     dims = tuple(range(2, len(task.operand(0).dims)))
     if not task.axes_of(0, dims):
         return task.local()
@@ -106,7 +106,7 @@ def _instance_norm(task: Task) -> Shards:
     return alone(_affine(task, out, 1))
 
 
-def _lp_norm(task: Task) -> Shards:
+def _lp_norm(task: OperatorRun) -> Shards:
     data, p = task.operand(0), task.int("p", 2)
     dims = (task.int("axis", len(data.dims) - 1),)
     if not task.axes_of(0, dims):
@@ -115,7 +115,7 @@ def _lp_norm(task: Task) -> Shards:
     return alone([divided_by_norm(x, t, p) for x, t in zip(data.shards, totals, strict=True)])
 
 
-def _mean_variance(task: Task) -> Shards:
+def _mean_variance(task: OperatorRun) -> Shards:
     value = task.op.attributes.get("axes", (0, 2, 3))
     dims = tuple(int(v) for v in value) if isinstance(value, tuple) else (int(str(value)),)
     if not task.axes_of(0, dims):

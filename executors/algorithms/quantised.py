@@ -10,11 +10,11 @@ import numpy as np
 
 from executors.algorithms.convolution import with_groups
 from executors.placement import Array, Spread
-from executors.spmd import Algorithm, Shards, Task, alone
+from executors.spmd import Algorithm, OperatorRun, Shards, alone
 from ir.graph import Op
 
 
-def _dynamic(task: Task) -> Shards:
+def _dynamic(task: OperatorRun) -> Shards:
     """The range of all elements, with zero in it, becomes the range of a byte."""
     data = task.operand(0)
     axes = task.axes_of(0, range(len(data.dims)))
@@ -37,7 +37,7 @@ def _quantised(data: Array, low: Array, high: Array) -> list[Array]:
     return [bytes_of, np.asarray(scale.astype(data.dtype)), np.asarray(point.astype(np.uint8))]
 
 
-def _rounded_matmul(task: Task) -> Shards:
+def _rounded_matmul(task: OperatorRun) -> Shards:
     """Products of whole numbers are summed over the devices, then rounded."""
     left, right = task.operand(0), task.operand(3)
     summed = tuple(sorted({*_split(left, -1), *_split(right, -2 if len(right.dims) > 1 else -1)}))
@@ -53,7 +53,7 @@ def _split(operand: Spread, dim: int) -> tuple[int, ...]:
     return operand.layout.dims[dim]
 
 
-def _rounded_conv(task: Task) -> Shards:
+def _rounded_conv(task: OperatorRun) -> Shards:
     weight = task.operand(3)
     summed = tuple(sorted(weight.layout.dims[1]))
     if not summed:
@@ -64,18 +64,18 @@ def _rounded_conv(task: Task) -> Shards:
     return alone([_rounded_image(task, rank, total) for rank, total in enumerate(totals)])
 
 
-def _part(task: Task, rank: int, op: Op, order: Sequence[int]) -> Array:
+def _part(task: OperatorRun, rank: int, op: Op, order: Sequence[int]) -> Array:
     """The term of one device, of the operands that `order` says."""
     names = tuple(task.op.inputs[i] for i in order)
     return task.on(rank, replace(op, inputs=names), [task.parts(rank)[i] for i in order])[0]
 
 
-def _numbers(task: Task, rank: int, index: int) -> Array | None:
+def _numbers(task: OperatorRun, rank: int, index: int) -> Array | None:
     """A scale or zero point; what one device has of it."""
     return task.operand(index).shards[rank] if task.has(index) else None
 
 
-def _rounded_product(task: Task, rank: int, total: Array) -> Array:
+def _rounded_product(task: OperatorRun, rank: int, total: Array) -> Array:
     left, right, end = (_numbers(task, rank, i) for i in (1, 4, 6))
     assert left is not None
     assert right is not None
@@ -84,7 +84,7 @@ def _rounded_product(task: Task, rank: int, total: Array) -> Array:
     return _rounded(total * (left * right / end), _numbers(task, rank, 7), task.operand(0))
 
 
-def _rounded_image(task: Task, rank: int, total: Array) -> Array:
+def _rounded_image(task: OperatorRun, rank: int, total: Array) -> Array:
     data, weight, end = (_numbers(task, rank, i) for i in (1, 4, 6))
     bias = _numbers(task, rank, 8)
     assert weight is not None

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from executors.semantics.call import Call
 from executors.semantics.recurrent import recurrent
-from executors.spmd import Algorithm, Shards, Task, with_attributes
+from executors.spmd import Algorithm, OperatorRun, Shards, with_attributes
 from ir.ops.recurrent import GATES, LENGTHS
 
 _BEYOND_REFERENCE = frozenset(
@@ -16,7 +16,7 @@ _BEYOND_REFERENCE = frozenset(
 """Attributes that ONNX's reference operators do not heed."""
 
 
-def _recurrent(task: Task) -> Shards:
+def _recurrent(task: OperatorRun) -> Shards:
     """Own steps where the reference has none: other functions, sequences of several lengths."""
     own = bool(_BEYOND_REFERENCE & set(task.op.attributes)) or task.has(LENGTHS)
     both = task.operand(1).dims[0] == 2

@@ -11,12 +11,12 @@ from autograd.tracer import getval, isbox
 
 from executors.placement import Array
 from executors.semantics.statistics import REDUCED, largest
-from executors.spmd import Algorithm, Backward, Shards, Task, alone
+from executors.spmd import Algorithm, Backward, OperatorRun, Shards, alone
 from ir.ops import OpView
 from ir.ops.reduction import reduced_axes, statistics_axes
 
 
-def _softmax(task: Task) -> Shards:
+def _softmax(task: OperatorRun) -> Shards:
     dims = statistics_axes(OpView(task.op, task.graph))
     axes = task.axes_of(0, dims)
     if not axes:
@@ -31,7 +31,7 @@ def _softmax(task: Task) -> Shards:
     return alone([x - np.log(s) for x, s in zip(shifted, sums, strict=True)])
 
 
-def _reduction(task: Task) -> Shards:
+def _reduction(task: OperatorRun) -> Shards:
     data = task.operand(0)
     dims = reduced_axes(OpView(task.op, task.graph))
     axes = task.axes_of(0, dims)
@@ -43,7 +43,7 @@ def _reduction(task: Task) -> Shards:
     return alone([finish(x) for x in task.all_reduce(parts, axes, combine, Backward.OWN)])
 
 
-def _extreme(task: Task) -> Shards:
+def _extreme(task: OperatorRun) -> Shards:
     """Elements that are equally large, wherever they are, have equal shares of the gradient."""
     data = task.operand(0)
     dims = reduced_axes(OpView(task.op, task.graph))
@@ -71,7 +71,7 @@ def _extreme(task: Task) -> Shards:
     return alone(task.sum_late(counts, axes, use))
 
 
-def _mean(task: Task) -> Shards:
+def _mean(task: OperatorRun) -> Shards:
     """A device's term is its own mean times its share of the elements."""
     data = task.operand(0)
     if task.op.kind == "ReduceMean":

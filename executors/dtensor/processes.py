@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from executors.dtensor.tasks import Left, Task, read_left, write_task
+from executors.dtensor.tasks import Left, RankTask, read_left, write_task
 from executors.host import HostFacts
 from executors.measured import Measured
 from executors.placement import Array, Spread, disagreement, whole
@@ -39,7 +39,7 @@ class Found:
     """For each output the largest difference between ranks that should hold the same."""
 
 
-def run_tasks(tasks: Sequence[Task], timeout_s: float = 300.0) -> list[Found]:
+def run_tasks(tasks: Sequence[RankTask], timeout_s: float = 300.0) -> list[Found]:
     """Run plans of the same number of devices, one after the other, in as many processes.
 
     Raises:

@@ -22,7 +22,7 @@ from executors.dtensor.numbers import torch_array
 from executors.dtensor.operators import Operators
 from executors.dtensor.program import Program
 from executors.dtensor.ranks import joined
-from executors.dtensor.tasks import Left, Task, read_task, write_left
+from executors.dtensor.tasks import Left, RankTask, read_task, write_left
 from executors.dtensor.traffic import Log
 from executors.reference import mesh_of
 
@@ -53,7 +53,7 @@ def _group(folder: Path, rank: int | None, size: int | None) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def run_task(task: Task, folder: Path) -> None:
+def run_task(task: RankTask, folder: Path) -> None:
     """Run one task as the rank that this process is, and write what it has in the end."""
     rank = dist.get_rank()
     device = "cuda" if torch.cuda.is_available() else "cpu"

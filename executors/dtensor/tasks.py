@@ -19,7 +19,7 @@ _PLAN, _VALUES, _TASK = "plan.json", "values.npz", "task.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RankTask:
     """One plan to run."""
 
     plan: Plan
@@ -38,7 +38,7 @@ class Left:
     part: Array
 
 
-def write_task(task: Task, folder: Path) -> None:
+def write_task(task: RankTask, folder: Path) -> None:
     """Write a task into a new folder."""
     folder.mkdir()
     (folder / _PLAN).write_text(plan_to_json(task.plan))
@@ -47,12 +47,12 @@ def write_task(task: Task, folder: Path) -> None:
     (folder / _TASK).write_text(json.dumps(record))
 
 
-def read_task(folder: Path) -> Task:
+def read_task(folder: Path) -> RankTask:
     """A task from its folder."""
     record = json.loads((folder / _TASK).read_text())
     parted = tuple((str(name), str(way)) for name, way in record["parted"])
     values = _read_arrays(folder / _VALUES)
-    return Task(read_plan(folder / _PLAN), values, bool(record["training"]), parted)
+    return RankTask(read_plan(folder / _PLAN), values, bool(record["training"]), parted)
 
 
 def write_left(

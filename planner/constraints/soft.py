@@ -151,7 +151,7 @@ class SoftConstraints:
             out[number] = same
         return out
 
-    def posed(self, lowered: Lowered, problem: Problem) -> Problem:
+    def restricted(self, lowered: Lowered, problem: Problem) -> Problem:
         """The problem as it is solved: with the price of soft pins and the limit on changes."""
         priced = with_charges(problem, self.charges(lowered))
         if not self.most:

@@ -95,14 +95,14 @@ class _Whole:
         return self.plan.pipeline
 
     @cached_property
-    def works_s(self) -> Sequence[float]:
+    def stage_s(self) -> Sequence[float]:
         """What each part works in a step."""
         return [each * self.pipeline.micro_batches for each in part_times(self.plan)]
 
     @property
     def slowest(self) -> int:
         """The part that works longest."""
-        return max(range(len(self.works_s)), key=self.works_s.__getitem__)
+        return max(range(len(self.stage_s)), key=self.stage_s.__getitem__)
 
     @property
     def fullest(self) -> int:
@@ -169,7 +169,7 @@ class _Whole:
             backward_s=own.backward_s,
             once_s=own.once_s,
             work_s=(own.forward_s + own.backward_s) * times + own.once_s,
-            waits_s=max(plan.estimate.step_time_s - self.works_s[part], 0.0),
+            waits_s=max(plan.estimate.step_time_s - self.stage_s[part], 0.0),
             communication_s=times * math.fsum((*each, *send_times(plan, number))) + math.fsum(once),
             peak_memory_bytes=own.peak_memory_bytes,
             in_flight=own.in_flight,
@@ -179,7 +179,7 @@ class _Whole:
 
 def _limits(whole: _Whole, memory: MemoryStatus) -> Iterator[str]:
     """What holds the plan back, in the order of a reader's interest."""
-    plan, pipeline, works = whole.plan, whole.pipeline, whole.works_s
+    plan, pipeline, works = whole.plan, whole.pipeline, whole.stage_s
     step = plan.estimate.step_time_s
     if pipeline.parts > 1:
         own = range(whole.slowest, len(pipeline.stages), pipeline.parts)

@@ -70,7 +70,7 @@ class LiveTensors:
     in_flight: Sequence[int] = ()
     """Micro-batches whose saved tensors each piece of the graph keeps, where the liveness says no
     moments; 1 if it is not said."""
-    _beside: dict[int, tuple[tuple[Interval, int], ...]] = field(default_factory=dict)
+    _others: dict[int, tuple[tuple[Interval, int], ...]] = field(default_factory=dict)
     _bytes: dict[tuple[int, tuple[int, ...], str], tuple[LayoutTable, FloatArray]] = field(
         default_factory=dict
     )
@@ -109,8 +109,8 @@ class LiveTensors:
         liveness, name = self.liveness, tensor.name
         last = liveness.last_use.get(name, position)
         if name not in liveness.saved_by:
-            on_the_way = (liveness.forward_point(position), liveness.forward_point(last) + 1)
-            yield LiveTensor(tensor, port, on_the_way, MemoryCause.TEMPORARIES)
+            alive = (liveness.forward_point(position), liveness.forward_point(last) + 1)
+            yield LiveTensor(tensor, port, alive, MemoryCause.TEMPORARIES)
         if liveness.derived and name in liveness.gradient:
             back = (liveness.backward_point(last), liveness.backward_point(position) + 1)
             yield LiveTensor(tensor, port, back, MemoryCause.TEMPORARIES)
@@ -133,7 +133,7 @@ class LiveTensors:
 
     def kept(self, tensor: Tensor, port: LayoutTable) -> list[LiveTensor]:
         """A saved tensor from its making to its last use in the backward pass, and those of other
-        micro-batches that are on the way, all the time.
+        micro-batches that are in flight, all the time.
         """
         maker = self.makers.get(tensor.name)
         keeper = min(self.liveness.saved_by[tensor.name])
@@ -247,14 +247,14 @@ class LiveTensors:
         return Copies(tuple(span for span, _ in every), tuple(count for _, count in every))
 
     def others(self, position: int) -> tuple[tuple[Interval, int], ...]:
-        """When how many micro-batches are on the way in the piece of an operator beside the one
+        """When how many micro-batches are in flight in the piece of an operator with the one
         that runs.
         """
         piece = self.liveness.piece_of(position)
         if self.liveness.moments:
-            if piece not in self._beside:
-                self._beside[piece] = self.liveness.beside(piece)
-            return self._beside[piece]
+            if piece not in self._others:
+                self._others[piece] = self.liveness.others_in_flight(piece)
+            return self._others[piece]
         count = self.in_flight[piece] - 1 if self.in_flight else 0
         return ((self.liveness.lifetime(position), count),) if count else ()
 

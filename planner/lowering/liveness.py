@@ -56,7 +56,7 @@ class Liveness:
     make only what leaves them is kept, beside what enters them."""
     moments: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """For every piece when it may run: how many micro-batches of each of the pieces that share its
-    devices are on the way beside its own. Each moment has time points for itself; one if not
+    devices are in flight with its own. Each moment has time points for itself; one if not
     said."""
     first_points: tuple[int, ...] = ()
     """First time point of every piece, and behind the last one; where moments are said."""
@@ -126,8 +126,8 @@ class Liveness:
         many = len(self.moments[piece]) if self.moments else 1
         return tuple((first + k * count, first + (k + 1) * count) for k in range(many))
 
-    def beside(self, piece: int) -> tuple[tuple[Interval, int], ...]:
-        """When how many micro-batches of a piece are on the way beside one that runs, where moments
+    def others_in_flight(self, piece: int) -> tuple[tuple[Interval, int], ...]:
+        """When how many micro-batches of a piece are in flight with one that runs, where moments
         are said; equal ones in a row together.
         """
         if not self.moments:

@@ -34,7 +34,7 @@ from planner.lowering.live_tensors import (
 )
 from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Edge, Lowered, Node, NodeKind, Setting
-from planner.lowering.operator_prices import basis_of
+from planner.lowering.operator_prices import lowering_cache
 from planner.lowering.overlap import PieceLayers, fixed_loads, kernel_loads, layers_of
 from planner.lowering.parameters import CAUSES, Parameter, Parameters
 from planner.lowering.pricing import Flow, LoweringCache
@@ -66,7 +66,7 @@ def lower(liveness: Liveness, setting: Setting, basis: LoweringCache | None = No
         setting: the machine and what is asked.
         basis: of an earlier lowering that differed in `recompute` or the memory limit alone.
     """
-    return _Lowering(liveness, setting, basis or basis_of(liveness, setting)).run()
+    return _Lowering(liveness, setting, basis or lowering_cache(liveness, setting)).run()
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class _Lowering:
         again = tuple([h.again_s for h in holdings]) if node.recomputes else None
 
         def make() -> NodeTable:
-            held = [self.basis.pricing.holding(h) for h in holdings]
+            held = [self.basis.pricing.live_tensor(h) for h in holdings]
             axes = node.axis_choices(len(self.setting.mesh.axes))
             return self.holdings.table(
                 (time_s, self._loads(node, time_s)), held, node.columns, axes

@@ -50,7 +50,7 @@ from planner.problem import IntArray
 from topology.mesh import Mesh
 
 
-def basis_of(liveness: Liveness, setting: Setting) -> LoweringCache:
+def lowering_cache(liveness: Liveness, setting: Setting) -> LoweringCache:
     """Candidates and prices of all operators of a graph."""
     operators = OperatorModel(setting.cluster.chip, smooth=True)
     model = CollectiveModel(setting.cluster, setting.mesh)
@@ -146,9 +146,9 @@ class MindsporePricing:
     def orthogonalise(self, dims: IntArray) -> FloatArray:
         return np.zeros(len(dims))
 
-    def holding(self, holding: LiveTensor) -> LiveTensor:
+    def live_tensor(self, tensor: LiveTensor) -> LiveTensor:
         """MindSpore's cost knows nothing of tensors that are computed again."""
-        return holding if holding.again_s is None else holding._replace(again_s=0.0)
+        return tensor if tensor.again_s is None else tensor._replace(again_s=0.0)
 
     def edge(self, kind: EdgeKind, source: LayoutTable, target: LayoutTable) -> FloatArray:
         if kind.parameter:

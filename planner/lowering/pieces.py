@@ -96,7 +96,7 @@ def pieces_of(
         cuts: by position; every end of a span within the network is one.
         spans: what each piece has.
         numbers: of the pieces, by which they are named; 0, 1, ... if it is not said.
-        moments: when each piece may run, and what is on the way beside it in the pieces that share
+        moments: when each piece may run, and what is in flight with it in the pieces that share
             its devices, as many in a row as a moment says; each has devices of its own if not said.
     """
     maker = _Maker(liveness, cuts, moments)
@@ -165,7 +165,7 @@ class _Maker:
 
     def _crossing(self, position: int) -> tuple[str, ...]:
         cut = self.cuts.get(position)
-        return () if cut is None else (*cut.sent, *cut.beside)
+        return () if cut is None else (*cut.sent, *cut.without_gradient)
 
     def _take(self, piece: int, name: str, *, received: bool) -> None:
         own = self._named(piece, name)
@@ -277,7 +277,7 @@ class Cut:
     """Operators in front of it."""
     sent: tuple[str, ...]
     """Activations with a gradient that cross it."""
-    beside: tuple[str, ...]
+    without_gradient: tuple[str, ...]
     """Other activations that cross it."""
     nbytes: int
     """Of both, forward."""
@@ -307,7 +307,7 @@ def cuts_of(liveness: Liveness, most_sent: int = MOST_SENT) -> tuple[Cut, ...]:
         alive.update(dict.fromkeys(begins[index]))
         sent = tuple(n for n in alive if n in liveness.gradient)
         if 0 < len(sent) <= most_sent:
-            beside = tuple(n for n in alive if n not in liveness.gradient)
+            others = tuple(n for n in alive if n not in liveness.gradient)
             nbytes = sum(graph.tensors[n].nbytes for n in alive)
-            found.append(Cut(index + 1, sent, beside, nbytes))
+            found.append(Cut(index + 1, sent, others, nbytes))
     return tuple(found)

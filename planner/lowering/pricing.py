@@ -62,8 +62,8 @@ class Pricing(Protocol):
         """Cost of Muon's products for matrices of these dims, shape (C, dims), in shape (C,)."""
         ...
 
-    def holding(self, holding: LiveTensor) -> LiveTensor:
-        """A holding with what it costs to compute its tensor again."""
+    def live_tensor(self, tensor: LiveTensor) -> LiveTensor:
+        """A live tensor with what its recomputation costs."""
         ...
 
     def edge(self, kind: EdgeKind, source: LayoutTable, target: LayoutTable) -> FloatArray:
@@ -113,8 +113,8 @@ class TimePricing:
     def orthogonalise(self, dims: IntArray) -> FloatArray:
         return orthogonalise_s(self.operators, dims)
 
-    def holding(self, holding: LiveTensor) -> LiveTensor:
-        return holding
+    def live_tensor(self, tensor: LiveTensor) -> LiveTensor:
+        return tensor
 
     def edge(self, kind: EdgeKind, source: LayoutTable, target: LayoutTable) -> FloatArray:
         return self.edges.times(kind, source, target)

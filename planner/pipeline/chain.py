@@ -100,7 +100,7 @@ def cut_chain(
         table: of all intervals and submeshes.
         devices: to be used, all of them.
         micro_batches: of one step.
-        chunks: parts of each stage that take turns.
+        chunks: interleaved parts of each stage.
         stages: the shortest and the longest pipeline; any if it is not said.
         spacing: relative distance of the times tried; `bound_s` allows for it.
     """

@@ -14,6 +14,7 @@ from planner.lowering.parameters import with_tied
 from planner.lowering.pieces import Pieces, Span, pieces_of
 from planner.pipeline.objectives import follows_cost, least_cost
 from planner.pipeline.prices import piece_ranges, piece_times
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.soft_trade_off import (
     Account,
     Fits,
@@ -27,7 +28,6 @@ from planner.pipeline.soft_trade_off import (
 from planner.pipeline.solved import Group, Solved, sends_s
 from planner.pipeline.space import Configuration, in_flight, moments_of_pieces
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.pipeline.within_memory import SMALL, fits_memory, within_memory
 from planner.solvers import Solution
 

@@ -108,7 +108,7 @@ class FeasibilityProbe(BatchSearch):
             if self.deadline.is_over:
                 return
             lowered = self._at(mesh, limit_bytes)
-            posed = limits_as_memory(self.soft.posed(lowered, lowered.problem))
+            posed = limits_as_memory(self.soft.restricted(lowered, lowered.problem))
             least = self._least_of(posed, mesh, limit_bytes)
             if posed.fits(least.bound_bytes):
                 proven = False
@@ -148,7 +148,7 @@ class FeasibilityProbe(BatchSearch):
 
     def _is_answer(self, lowered: Lowered, least: LeastPeak) -> bool:
         """Whether the choice of the least peak is a plan that fits."""
-        if not self.soft.posed(lowered, lowered.problem).is_feasible(least.choice):
+        if not self.soft.restricted(lowered, lowered.problem).is_feasible(least.choice):
             return False
         if lowered.problem.cost_s(least.choice) >= UNREACHABLE_S:
             return False

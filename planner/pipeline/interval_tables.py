@@ -20,8 +20,8 @@ from planner.pipeline.prices import (
     memory_unit,
     priced_memory,
 )
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
-from planner.pipeline.task import PipelineSearch
 
 PRICE_STEPS = 5
 """Prices tried where the fastest layouts of a shape do not fit."""

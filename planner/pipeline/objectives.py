@@ -29,8 +29,8 @@ from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
 from planner.lowering.parameters import with_tied
 from planner.lowering.pricing import MEMORY, MINDSPORE, TIME
 from planner.pipeline.preparation import LAYOUT_COSTS
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
-from planner.pipeline.task import PipelineSearch
 from planner.problem import Problem
 from planner.reduction.restriction import IndexArray, original_choice, restricted
 from planner.request import Deadline, InfeasibleError, SearchRequest

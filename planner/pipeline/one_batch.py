@@ -29,9 +29,9 @@ from planner.pipeline.objectives import (
     with_objective,
 )
 from planner.pipeline.preparation import dialect_for, input_layouts, input_notes, prepare
+from planner.pipeline.search_state import Report
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
 from planner.pipeline.stage_plan import bound_of, drafted_batch, plan_of, space_of
-from planner.pipeline.task import Report
 from planner.request import Deadline, RequestError, SearchRequest
 from planner.solvers import Budget, ProblemTooLargeError, Solution, solver_by_name
 from planner.solvers.relaxation import elimination_work
@@ -372,7 +372,7 @@ class BatchSearch:
 
     def _solve(self, lowered: Lowered, limit_bytes: float) -> Solution:
         problem = replace(lowered.problem, memory_limit_bytes=limit_bytes)
-        problem = self.soft.posed(lowered, problem)
+        problem = self.soft.restricted(lowered, problem)
         request, left_s = self.request, self.deadline.solver_s
         budget = Budget(request.effort, left_s, request.seed, request.threads, self.enough)
         try:

@@ -34,11 +34,11 @@ from planner.pipeline.objectives import (
 )
 from planner.pipeline.one_batch import search_batch
 from planner.pipeline.preparation import check_pipeline_request, dialect_for
+from planner.pipeline.search_state import PipelineSearch, Report
 from planner.pipeline.soft_trade_off import soft_notes
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_plan import Draft, bound_of, drafted, plan_of, space_of
-from planner.pipeline.task import PipelineSearch, Report
 from planner.pipeline.unequal import UnequalSearch
 from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
 from planner.solvers import Solution

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.plan_overlap import (
+    StageTimes,
     StageWindows,
-    StageWork,
     hides,
     host_waits,
     windows_of,
@@ -68,7 +68,7 @@ class PlanBuilder(MeshCollectives):
         software = self.lowered.setting.software
         return windows_of(items, self._works(counted), self.micro_batches, software)
 
-    def _works(self, counted: int) -> dict[int, StageWork]:
+    def _works(self, counted: int) -> dict[int, StageTimes]:
         """What the stages of the mesh compute in a micro-batch, layer by layer."""
         problem, axes = self.lowered.problem, self.lowered.setting.mesh.axes
         overlap = problem.overlap
@@ -89,7 +89,7 @@ class PlanBuilder(MeshCollectives):
         forward_s = np.maximum(loads[:, at.FORWARD], loads[:, at.HOST])
         backward_s = np.maximum(loads[:, at.BACKWARD], loads[:, at.HOST])
         return {
-            stage: StageWork(
+            stage: StageTimes(
                 forward_s[own].tolist(),
                 backward_s[own].tolist(),
                 parameters.get(stage, {}),

@@ -39,7 +39,7 @@ class PieceCosts:
     time_s: FloatArray
     """Of one micro-batch, with its share of what happens once in a step."""
     peak_bytes: FloatArray
-    """With one micro-batch on the way."""
+    """With one micro-batch in flight."""
     kept_bytes: FloatArray
     """More for every other one."""
 

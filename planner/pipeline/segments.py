@@ -130,7 +130,7 @@ def segments_of(
         marks: by operator what tells it apart from one that is equal otherwise.
     """
     positions = (0, *(c.position for c in cuts), len(liveness.graph.ops))
-    sent = {c.position: (*c.sent, *c.beside) for c in cuts}
+    sent = {c.position: (*c.sent, *c.without_gradient) for c in cuts}
     known: dict[Hashable, int] = {}
     kinds: list[int] = []
     for start, end in itertools.pairwise(positions):

@@ -287,13 +287,13 @@ class _WaySearch:
             least_s = min((float(each[each > 0].min()) for each in own.values()), default=0.0)
             budgets.append((own, paid_s if paid_s >= least_s else 0.0))
 
-        def posed(problem: Problem) -> Problem:
+        def restricted(problem: Problem) -> Problem:
             for amounts, most in budgets:
                 problem = replace(problem, limits=(*problem.limits, ChoiceLimit(amounts, most)))
             return problem
 
         lowered, allowed = self._alone(part)
-        found = self.solve(lowered, posed)
+        found = self.solve(lowered, restricted)
         if not found.choice:
             return None
         mixed = tuple(

@@ -179,7 +179,7 @@ def sends_s(
         cut: where.
         ends: meshes on its two sides; the smaller one has more to send for each device.
     """
-    tensors = [graph.tensors[name] for name in (*cut.sent, *cut.beside)]
+    tensors = [graph.tensors[name] for name in (*cut.sent, *cut.without_gradient)]
     nbytes = [max(wire_bytes(tensor, mesh) for mesh in ends) for tensor in tensors]
     forward = sum(send_s(cluster, n) for n in nbytes)
     return forward, sum(send_s(cluster, n) for n in nbytes[: len(cut.sent)])

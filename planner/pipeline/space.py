@@ -27,7 +27,7 @@ class Configuration:
     """Samples of one micro-batch, over all devices of a stage."""
     micro_batches: int
     chunks: int = 1
-    """Pieces of the network on each part of the machine, which take turns."""
+    """Pieces of the network on each part of the machine, interleaved."""
     sizes: tuple[int, ...] = ()
     """Devices of each part, where they differ."""
 
@@ -50,7 +50,7 @@ class Configuration:
         )
 
 
-def shapes_of(
+def configurations_of(
     cluster: Cluster, request: SearchRequest, segments: int, *, cut_counts: bool
 ) -> tuple[Configuration, ...]:
     """All shapes that the request leaves open.
@@ -109,7 +109,7 @@ def _chunks(request: SearchRequest) -> tuple[int, ...]:
 
 
 def _takes_turns(stages: int, micro_batches: int, chunks: int, segments: int) -> bool:
-    """Whether chunks can take turns: whole rounds of as many micro-batches as there are stages.
+    """Whether chunks can be interleaved: whole rounds of as many micro-batches as there are stages.
 
     Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
     Megatron-LM", SC 2021, section 2.2.
@@ -121,7 +121,7 @@ def _takes_turns(stages: int, micro_batches: int, chunks: int, segments: int) ->
 def _no_turns(
     request: SearchRequest, stages: list[int], segments: int
 ) -> tuple[Configuration, ...]:
-    """Raise the error for chunks that can take turns in no shape."""
+    """Raise the error for chunks that no configuration can interleave."""
     chunks = int(request.interleave)
     several = [p for p in stages if p > 1]
     room = [p for p in several if p * chunks <= segments]

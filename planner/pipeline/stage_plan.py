@@ -283,7 +283,7 @@ def sends_of(solved: Solved, meshes: Sequence[PlanBuilder]) -> Iterator[PlannedC
     mesh_of = {piece: own for own in meshes for piece in own.ranges}
     for stage, cut in enumerate(solved.cuts, start=1):
         start, end = solved.spans[stage]
-        for name in (*cut.sent, *cut.beside):
+        for name in (*cut.sent, *cut.without_gradient):
             readers = (op.name for op in graph.ops[start:end] if name in op.inputs)
             nbytes = solved.sent_bytes(stage, name)
             ways = 2 if name in cut.sent else 1

@@ -22,9 +22,9 @@ from planner.pipeline.bounds.step import PieceLeast, given_step_s
 from planner.pipeline.chain import Chain, FloatArray, StageTable, cut_chain, least_in_order_s
 from planner.pipeline.interval_tables import IntervalTables
 from planner.pipeline.prices import IntervalCosts
+from planner.pipeline.search_state import PipelineSearch, Report
 from planner.pipeline.space import Configuration, divisors
 from planner.pipeline.stage_cuts import Ends
-from planner.pipeline.task import PipelineSearch, Report
 from topology.part import stage_cluster
 
 LEAST_SHARE = 16

@@ -12,9 +12,9 @@ from planner.lowering.liveness import Interval
 from planner.lowering.lowered import Lowered
 from planner.lowering.parameters import brought_back
 from planner.pipeline.prices import PRICES, memory_unit, piece_ranges, priced_memory
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.soft_trade_off import Posing
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
-from planner.pipeline.task import PipelineSearch
 from planner.problem import FloatArray
 from planner.solvers import Solution
 

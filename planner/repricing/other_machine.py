@@ -186,7 +186,7 @@ def _host_ratio(views: Sequence[Plan], old: Cluster, new: Cluster) -> float:
         return rates[0] / rates[1]
     chip = new.chip if rates[0] else old.chip
     raise RequestError(
-        "optimizer state of the plan rests in the memory of the host, and no link to it is "
+        "optimizer state of the plan is in host memory, and no link to it is "
         f"known of {chip.name}\n  at:  --cluster\n"
         "  fix: plan for that machine: planner search --cluster"
     )

@@ -44,7 +44,7 @@ _DEGREES = {
     "zero-group": "zero_group",
 }  # fmt: skip
 _LARGEST = 10**9
-MOST_FURTHER = MOST["MTP layers"]
+MOST_MTP = MOST["MTP layers"]
 KEYS = (
     *_DEGREES, "sp", "recompute", "recompute-share", "stages", "schedule", "imbalance",
     "ep-overlap", "mtp",
@@ -106,7 +106,7 @@ def _schedule(name: str) -> str:
 
 def _whole(text: str, key: str) -> int:
     least = 0 if key in {"zero", "zero-group", "mtp"} else 1
-    most, usual = (MOST_FURTHER, 1) if key == "mtp" else (_LARGEST, 8)
+    most, usual = (MOST_MTP, 1) if key == "mtp" else (_LARGEST, 8)
     if not (text.isdecimal() and len(text) < 11 and least <= int(text) <= most):
         raise UserError(
             f"{key}={text[:40]} is no whole number from {least} to {most:,}",
@@ -123,7 +123,7 @@ def _flag(text: str | None, key: str) -> bool:
 
 
 def trained(parts: Mapping[str, str], model: TrainingModel) -> TrainingModel:
-    """The model with as many layers that predict further tokens as a layout says (`mtp`).
+    """The model with as many multi-token prediction layers as a layout says (`mtp`).
 
     Without it they are those of the configuration, with which the published model was trained.
 
@@ -298,7 +298,7 @@ def _software(name: str, found: Machine) -> str:
     return name
 
 
-def further_note(count: int) -> str:
+def mtp_note(count: int) -> str:
     """That the configuration says how many further tokens are predicted."""
     return (
         f"multi-token prediction (MTP) layers, as the configuration says: {count}; mtp=0 for none"
@@ -360,5 +360,5 @@ def simulated_layout(
     with reported():
         found = simulate_layout(run, hidden, job_options(asked.layout), drawn)
     if run.model.further and "mtp" not in parsed(asked.layout):
-        notes = (*notes, further_note(run.model.further))
+        notes = (*notes, mtp_note(run.model.further))
     return replace(found, notes=(*notes, *found.notes))

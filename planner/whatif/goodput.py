@@ -19,7 +19,7 @@ from planner.request import InfeasibleError, RequestError
 from planner.requests.errors import UserError
 from planner.whatif.analysis import rate_of
 from planner.whatif.sweep import Count, Point, Store, Watch
-from planner.whatif.tasks import Asked, Task, outline_of, task_at
+from planner.whatif.tasks import Asked, PointTask, outline_of, task_at
 from planner.whatif.workbench import Workbench, result_of
 
 SECONDS_PER_HOUR = 3600.0
@@ -247,7 +247,7 @@ def _plans(
         yield rate_of(Point(place, "", plan.devices, result_of(plan))), plan
 
 
-def _plan(bench: Workbench, task: Task) -> Plan | None:
+def _plan(bench: Workbench, task: PointTask) -> Plan | None:
     try:
         return bench.plan(task)
     except (InfeasibleError, RequestError):

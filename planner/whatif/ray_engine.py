@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from ir.graph import OpGraph
 from planner.requests.errors import UserError
-from planner.whatif.tasks import Task
+from planner.whatif.tasks import PointTask
 from planner.whatif.workbench import AHEAD, Done, Workbench, collect_rarely
 
 PATIENCE_S = 5.0
@@ -34,7 +34,7 @@ class RayEngine:
     name: ClassVar[str] = "ray"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         """Every task once; those of a worker that was lost are done again.
 
@@ -77,7 +77,7 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
 
 
-def _handed_out(ray: Any, actors: Sequence[Any], tasks: Sequence[Task]) -> Iterator[Done]:
+def _handed_out(ray: Any, actors: Sequence[Any], tasks: Sequence[PointTask]) -> Iterator[Done]:
     """A few tasks at a time for every actor; the answers as they come."""
     queue = iter(tasks)
     waiting: dict[Any, Any] = {}
@@ -105,7 +105,7 @@ class _Worker:
         collect_rarely()
         self._bench = Workbench(graphs, keep_plans=keep_plans)
 
-    def done(self, task: Task) -> Done:
+    def done(self, task: PointTask) -> Done:
         return self._bench.done(task)
 
 

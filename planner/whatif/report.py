@@ -26,7 +26,7 @@ from planner.whatif.changes import Change, changes
 from planner.whatif.goodput import Aftermath
 from planner.whatif.shapes import Shapes
 from planner.whatif.sweep import Count, Point, Store, Watch, kept
-from planner.whatif.tasks import Result, Sweep, Task, named
+from planner.whatif.tasks import PointTask, Result, Sweep, named
 from planner.whatif.workbench import Engine, Workbench
 
 AXES = ("cluster", "devices", "batch", "sequence", "bandwidth", "latency", "memory", "compute")
@@ -340,13 +340,13 @@ def _worlds(share: float) -> dict[tuple[str, int], Mapping[str, float]]:
     return found
 
 
-def _in_world(task: Task, factors: Mapping[str, float]) -> Task:
+def _in_world(task: PointTask, factors: Mapping[str, float]) -> PointTask:
     cluster = scaled(task.machine.cluster, **factors)
     return named(replace(task, machine=replace(task.machine, cluster=cluster)))
 
 
 def _searched(
-    sweep: Sweep, tasks: Iterable[Task], engine: Engine, store: Store, watch: Watch
+    sweep: Sweep, tasks: Iterable[PointTask], engine: Engine, store: Store, watch: Watch
 ) -> dict[str, Result]:
     distinct = {task.key: task for task in tasks}
     results = store.known(distinct)

@@ -18,10 +18,10 @@ from ir.plan_stages import has_equal_stages
 from ir.symbols import SymbolError
 from planner.lowering.lowered import Lowered
 from planner.pipeline.configuration import laid_out
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration, divisors
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.repricing.planned_choice import (
     PlannedCandidates,
     least_cost,
@@ -29,7 +29,7 @@ from planner.repricing.planned_choice import (
 )
 from planner.request import RequestError
 from planner.solvers import Solution
-from planner.whatif.tasks import Task
+from planner.whatif.tasks import PointTask
 from topology.cluster import Cluster
 
 
@@ -38,7 +38,7 @@ class Sizes:
     """The sizes of a sweep, at which plans are priced."""
 
     graphs: Mapping[str, OpGraph]
-    tasks: Sequence[Task]
+    tasks: Sequence[PointTask]
     """Of each size."""
     plans: Sequence[Plan]
     """Of each size."""
@@ -60,7 +60,7 @@ class Sizes:
         except (BatchError, RequestError, SymbolError):
             return math.inf
 
-    def _stage_task(self, task: Task) -> PipelineSearch:
+    def _stage_task(self, task: PointTask) -> PipelineSearch:
         if task.model not in self._whole:
             graph, cluster = self.graphs[task.model], task.machine.cluster
             # A plan that is there needs no clock.
@@ -137,7 +137,7 @@ def shape_at(pipeline: Pipeline, batch: int) -> Configuration:
         batch: samples of a step.
 
     Raises:
-        RequestError: chunks cannot take turns with any micro-batch.
+        RequestError: chunks cannot be interleaved with any micro-batch.
     """
     rounds = pipeline.parts if pipeline.chunks > 1 else 1
     for size in reversed(divisors(math.gcd(pipeline.micro_batch, batch))):

@@ -13,7 +13,7 @@ from ir.plan import Plan
 from ir.plan_file import plan_from_json
 from ir.whole_file import write_whole
 from planner.whatif.axes import Place
-from planner.whatif.tasks import Result, Sweep, Task
+from planner.whatif.tasks import PointTask, Result, Sweep
 from planner.whatif.workbench import Done, Engine
 
 RESULTS, PLANS = "results", "plans"
@@ -137,7 +137,7 @@ def run(
 
 
 def kept(
-    graphs: Mapping[str, OpGraph], tasks: Sequence[Task], engine: Engine, store: Store
+    graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], engine: Engine, store: Store
 ) -> Iterator[Done]:
     """Answers as they come, each kept.
 

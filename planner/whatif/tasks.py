@@ -36,7 +36,7 @@ Bind = tuple[tuple[str, int | Symbol], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PointTask:
     """One search with its simulation: all that decides the result beside the model."""
 
     key: str
@@ -55,7 +55,7 @@ class Sweep:
     axes: tuple[Axis, ...]
     points: tuple[tuple[Place, str], ...]
     """Every point with the key of its result."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[PointTask, ...]
     """Every distinct one once, those that share most next to one another."""
     known: Mapping[str, Result]
     """Results that need no search."""
@@ -93,14 +93,14 @@ def sweep_of(asked: Asked) -> Sweep:
     return Sweep(asked.model.name, asked.axes, points, tuple(tasks), maker.known, maker.graphs)
 
 
-def task_at(asked: Asked, place: Place) -> tuple[Task, Mapping[str, OpGraph]] | None:
+def task_at(asked: Asked, place: Place) -> tuple[PointTask, Mapping[str, OpGraph]] | None:
     """The task of a single point and the model that it reads; `None` if there is none."""
     maker = Maker(asked)
     key = maker.key(place)
     return (maker.tasks[key], maker.graphs) if key in maker.tasks else None
 
 
-def _likeness(task: Task) -> tuple[object, ...]:
+def _likeness(task: PointTask) -> tuple[object, ...]:
     request = task.request
     return (
         task.model, request.batch or request.global_batch or 0, task.machine.cluster.devices,
@@ -132,11 +132,11 @@ class Maker:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self.tasks: dict[str, Task] = {}
+        self.tasks: dict[str, PointTask] = {}
         self.known: dict[str, Result] = {}
         self.graphs: dict[str, OpGraph] = {}
         self._readings: dict[Bind, str] = {}
-        self._bases: dict[SearchOptions, Task | Result] = {}
+        self._bases: dict[SearchOptions, PointTask | Result] = {}
 
     def key(self, place: Place) -> str:
         """Name of the result of a point."""
@@ -152,7 +152,7 @@ class Maker:
         self.tasks.setdefault(task.key, task)
         return task.key
 
-    def _base(self, options: SearchOptions) -> Task | Result:
+    def _base(self, options: SearchOptions) -> PointTask | Result:
         """The task of a point whose machine is as it stands."""
         named = self.asked.machine_files.get(options.cluster)
         try:
@@ -163,7 +163,7 @@ class Maker:
             model = self._model(found.request.bind)
         except ModelError as error:
             raise self._of_sequence(error, options) from error
-        return Task("", model, found.machine, found.request)
+        return PointTask("", model, found.machine, found.request)
 
     def _of_sequence(self, error: ModelError, options: SearchOptions) -> Exception:
         """The error in words of the sweep, where the model does not know the length asked for."""
@@ -183,7 +183,7 @@ class Maker:
         return self._readings[bind]
 
 
-def named(task: Task) -> Task:
+def named(task: PointTask) -> PointTask:
     """The task with its name."""
     machine, request = task.machine, task.request
     order = () if machine.table is None else machine.table.rank_order

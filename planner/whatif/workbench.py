@@ -27,7 +27,7 @@ from ir.plan_file import plan_to_json
 from ir.symbols import SymbolError
 from planner.request import InfeasibleError, RequestError
 from planner.search import PreparedModel, prepared_model, search
-from planner.whatif.tasks import Result, Task, impossible, planned, too_large
+from planner.whatif.tasks import PointTask, Result, impossible, planned, too_large
 
 READY_MODELS = 8
 """Models at one batch and length that are kept ready."""
@@ -51,7 +51,7 @@ class Workbench:
         self._graphs, self._keep_plans = graphs, keep_plans
         self._ready: OrderedDict[tuple[object, ...], PreparedModel] = OrderedDict()
 
-    def done(self, task: Task) -> Done:
+    def done(self, task: PointTask) -> Done:
         """The answer to a task; a task that cannot be answered says why."""
         try:
             plan = self.plan(task)
@@ -62,14 +62,14 @@ class Workbench:
         text = packed(plan) if self._keep_plans else None
         return Done(task.key, result_of(plan), text)
 
-    def plan(self, task: Task) -> Plan:
+    def plan(self, task: PointTask) -> Plan:
         """What a single search of this point finds, byte for byte."""
         graph, cluster, request = self._graphs[task.model], task.machine.cluster, task.request
         with _interruptible():
             found = search(graph, cluster, request, ready=self._made_ready(task))
         return task.machine.noted(found)
 
-    def _made_ready(self, task: Task) -> PreparedModel | None:
+    def _made_ready(self, task: PointTask) -> PreparedModel | None:
         """What a search without a global batch begins with."""
         if task.request.global_batch is not None:
             return None
@@ -150,7 +150,7 @@ class Engine(Protocol):
     name: ClassVar[str]
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         """Every task once, as they are done; closing it ends the work."""
         ...
@@ -164,7 +164,7 @@ class LocalEngine:
     name: ClassVar[str] = "local"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         """Every task once; those of a worker that was lost are begun again by another."""
         if self.workers == 1 or len(tasks) < 2:
@@ -186,7 +186,7 @@ class LocalEngine:
         )
 
     def _pooled(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         workers = min(self.workers, len(tasks))
         others = multiprocessing.active_children()
@@ -249,5 +249,5 @@ def collect_rarely() -> None:
     gc.set_threshold(RECORDS_BETWEEN_COLLECTIONS)
 
 
-def _work(task: Task) -> Done:
+def _work(task: PointTask) -> Done:
     return _bench[0].done(task)

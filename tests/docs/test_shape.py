@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, anchors, links, name_of, outside_code, paragraphs
+from tests.docs.pages import DOCS, PAGES, anchors, links, name_of, outside_code, paragraphs
 
 pytestmark = pytest.mark.fast
 
@@ -34,6 +34,14 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
             wrong.append(link)
     assert wrong == []
+
+
+def test_every_page_has_its_place_on_the_site() -> None:
+    listed = set((DOCS / "index.rst").read_text("utf-8").split())
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES if DOCS in page.parents}
+    numbered = {page for page in pages if page.startswith("decisions/0")}
+    assert "decisions/0*" in listed
+    assert sorted(pages - numbered - listed) == ["README"]
 
 
 def test_a_long_paragraph_is_seen() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from executors.backward import gradient_name
 from executors.dtensor.processes import ProcessError, run_tasks
-from executors.dtensor.tasks import Task
+from executors.dtensor.tasks import RankTask
 from executors.judgement import Judgement
 from executors.placement import Array
 from executors.reference import given_tensors
@@ -94,7 +94,7 @@ def test_ranks_that_should_hold_the_same_and_do_not_are_errors() -> None:
 def test_a_process_that_dies_is_named_with_what_it_wrote() -> None:
     (plan,) = plans(NETS["perceptron"](), 2, TRAINING, wanted=[DATA]).values()
     broken = replace(plan, rank_order=(0, 0))
-    task = Task(broken, values_of(plan), True, ())
+    task = RankTask(broken, values_of(plan), True, ())
     with pytest.raises(ProcessError, match=r"the process of rank \d ended with status 1") as raised:
         run_tasks([task])
     assert "Traceback" in str(raised.value)
@@ -103,4 +103,4 @@ def test_a_process_that_dies_is_named_with_what_it_wrote() -> None:
 def test_processes_that_do_not_end_in_time_are_stopped() -> None:
     (plan,) = plans(NETS["perceptron"](), 2, TRAINING, wanted=[DATA]).values()
     with pytest.raises(ProcessError, match="did not end in time"):
-        run_tasks([Task(plan, values_of(plan), True, ())], timeout_s=0.2)
+        run_tasks([RankTask(plan, values_of(plan), True, ())], timeout_s=0.2)

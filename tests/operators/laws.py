@@ -15,7 +15,7 @@ from executors.exchange import Communication
 from executors.gradients import run_backward
 from executors.placement import Array, Spread, difference, disagreement, spread, whole
 from executors.splits import Assignment, result_layouts, split_dims
-from executors.spmd import Around, Runner, Task, run_operator
+from executors.spmd import Around, OperatorRun, Runner, run_operator
 from ir.layout import Layout
 from ir.ops import lookup
 from ir.rule import FactorMap, ShardingRule, edge_elements
@@ -69,7 +69,7 @@ class Case:
         )
         return spread(array, Layout(dims), self.mesh)
 
-    def forward(self, runner: Runner) -> tuple[list[Array], Task]:
+    def forward(self, runner: Runner) -> tuple[list[Array], OperatorRun]:
         """Whole results; devices that hold the same must agree."""
         op, graph = self.example.op, self.example.graph
         found, task = run_operator(
@@ -79,7 +79,7 @@ class Case:
 
     def backward(
         self, gradients: Sequence[Array | None], wanted: Sequence[int]
-    ) -> tuple[list[Array], Task]:
+    ) -> tuple[list[Array], OperatorRun]:
         """Whole gradients of some operands."""
         op, graph = self.example.op, self.example.graph
         layouts = result_layouts(self.rule, self.assignment, self.mesh.sizes)

@@ -17,8 +17,8 @@ from ir.plan_enums import Cause
 from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration, in_flight
-from planner.pipeline.task import PipelineSearch
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from tests.builders import GraphBuilder, mlp
 from tests.planner.pipeline.test_pipeline_search import machine

@@ -16,7 +16,7 @@ from ir.graph import OpGraph
 from planner.requests.errors import UserError
 from planner.whatif.ray_engine import RayEngine
 from planner.whatif.sweep import Store, run
-from planner.whatif.tasks import Task, sweep_of
+from planner.whatif.tasks import PointTask, sweep_of
 from planner.whatif.workbench import Done, Engine, LocalEngine
 from tests.planner.whatif.sweeps import asked
 
@@ -39,7 +39,7 @@ class _Killing:
     name: ClassVar[str] = "killing"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         for done in self.engine.run(graphs, tasks, keep_plans=keep_plans):
             if not self.killed:

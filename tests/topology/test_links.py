@@ -27,18 +27,18 @@ def fair_seconds(graph: LinkGraph, flows: Flows, nbytes: float) -> float:
 
 def test_four_pairs_of_the_first_generation_share_the_way_between_the_rings() -> None:
     graph = named_machine("atlas-800-9000").links(8)
-    flows = graph.groups_at_work([[i, i + 4] for i in range(4)])
+    flows = graph.concurrent_flows([[i, i + 4] for i in range(4)])
     assert names(graph, flows, 0) == ["server 0: PCIE 0 -> 4", "server 0: pcie_cross out"]
     assert names(graph, flows, 1) == ["server 0: PCIE 4 -> 0", "server 0: pcie_cross back"]
     # An all-reduce of two sends its bytes once each way: 500 MB over a quarter of 64 GB/s.
     assert fair_seconds(graph, flows, 500e6) == pytest.approx(31.25e-3)
-    one = graph.groups_at_work([[0, 4]])
+    one = graph.concurrent_flows([[0, 4]])
     assert fair_seconds(graph, one, 500e6) == pytest.approx(500e6 / 19.3e9)
 
 
 def test_rings_of_one_server_share_nothing() -> None:
     graph = named_machine("atlas-800-9000").links(8)
-    flows = graph.groups_at_work([[0, 1, 2, 3], [4, 5, 6, 7]], Pattern.ALL_PAIRS)
+    flows = graph.concurrent_flows([[0, 1, 2, 3], [4, 5, 6, 7]], Pattern.ALL_PAIRS)
     assert len(flows) == 24
     assert len(set(flows.indices.tolist())) == 24
     assert fair_seconds(graph, flows, 30e9) == pytest.approx(1.0)
@@ -155,14 +155,14 @@ def test_pods_are_joined_by_the_outer_network() -> None:
 
 def test_flows_go_both_ways_round_a_ring() -> None:
     graph = machine(alone({"ring": link(ring="all")}, 4)).links()
-    flows = graph.groups_at_work([[0, 1, 2, 3]], Pattern.BOTH_WAYS)
+    flows = graph.concurrent_flows([[0, 1, 2, 3]], Pattern.BOTH_WAYS)
     assert sorted(flows.indices.tolist()) == list(range(8))
 
 
 def test_one_member_sends_nothing() -> None:
     graph = machine(alone({"ring": link(ring="all")}, 4)).links()
-    assert len(graph.groups_at_work([[0], [1]])) == 0
-    assert len(graph.groups_at_work([])) == 0
+    assert len(graph.concurrent_flows([[0], [1]])) == 0
+    assert len(graph.concurrent_flows([])) == 0
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_machine_of_a_thousand_servers_is_a_few_arrays() -> None:
     machine = named_machine("atlas-800-9000")
     graph = machine.links(9216)
     assert (graph.devices, graph.links) == (9216, 73728)
-    flows = graph.groups_at_work([list(range(card, 9216, 8)) for card in range(8)])
+    flows = graph.concurrent_flows([list(range(card, 9216, 8)) for card in range(8)])
     assert len(flows) == 9216
     assert np.bincount(flows.indices).max() == 1, "every card of a server has its own port"
     assert machine.cluster(9216).devices == 9216

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.schedules.closed_form import even_step_s
-from costmodel.schedules.in_flight import on_the_way
+from costmodel.schedules.in_flight import in_flight_counts
 from planner.pipeline.bounds.step import Least, cut_step_s, least_step_s
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.interval_tables import IntervalTables
 from planner.pipeline.prices import IntervalCosts
+from planner.pipeline.search_state import Micro, PipelineSearch
 from planner.pipeline.segments import SMALL_NETWORK
 from planner.pipeline.solved import send_s, slowest, wire_bytes
 from planner.pipeline.space import Configuration, moments_of
@@ -31,7 +32,6 @@ from planner.pipeline.stage_cuts import (
     ordered_cuts,
     parts_s,
 )
-from planner.pipeline.task import Micro, PipelineSearch
 from topology.mesh import Mesh
 
 WORTH_BLOCKS = 0.08
@@ -80,7 +80,7 @@ class _Found(NamedTuple):
     price: float
 
 
-def price_shapes(
+def price_configurations(
     task: PipelineSearch, shapes: Sequence[Configuration], least_s: float
 ) -> tuple[list[Priced], int]:
     """What the best cuts of shapes take that differ in their chunks alone, and the work done.
@@ -313,7 +313,7 @@ def _kept(shape: Configuration) -> tuple[float, ...]:
     """Micro-batches that each piece keeps, those of the chunks of a device spread evenly: as many
     together as with equal chunks.
     """
-    parts = (on_the_way(moments_of(shape, part)) for part in range(shape.stages))
+    parts = (in_flight_counts(moments_of(shape, part)) for part in range(shape.stages))
     every = [max(map(sum, own)) / shape.chunks for own in parts]
     return tuple(every[piece % shape.stages] for piece in range(shape.pieces))
 
@@ -323,7 +323,7 @@ def entry_s(task: PipelineSearch, micro: Micro, mesh: Mesh) -> FloatArray:
     tensors = micro.graph.tensors
     found = [0.0]
     for cut in micro.cuts:
-        ways = [(n, 2) for n in cut.sent] + [(n, 1) for n in cut.beside]
+        ways = [(n, 2) for n in cut.sent] + [(n, 1) for n in cut.without_gradient]
         found.append(sum(
             count * send_s(task.cluster, wire_bytes(tensors[name], mesh))
             for name, count in ways

@@ -24,15 +24,15 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodel.schedules.closed_form import even_step_s
-from costmodel.schedules.in_flight import on_the_way
+from costmodel.schedules.in_flight import in_flight_counts
 from ir.plan_enums import MemoryCause
 from planner.lowering.lowered import Lowered, Node, NodeKind
 from planner.lowering.pieces import pieces_of
 from planner.pipeline.bounds.configurations import entry_s
 from planner.pipeline.chain import FloatArray
 from planner.pipeline.prices import kept_pairs, piece_times
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration, moments_of
-from planner.pipeline.task import PipelineSearch
 from planner.problem import EdgeTable, NodeTable, Problem, tables_of
 from topology.cluster import Cluster
 from topology.mesh import Mesh
@@ -56,7 +56,7 @@ class Price(NamedTuple):
     """Of all parts together, for a byte of the limit."""
 
 
-class Held(NamedTuple):
+class PieceBytes(NamedTuple):
     """Bytes on a device of a stage that has the whole network."""
 
     parameters: float
@@ -67,13 +67,13 @@ class Held(NamedTuple):
 
 def kept(shape: Configuration) -> tuple[float, ...]:
     """Micro-batches whose activations each part of the machine keeps at least, however its chunks
-    share the network: those of the chunk that has fewest on the way, at the moment when that is
+    share the network: those of the chunk that has fewest in flight, at the moment when that is
     most. A part that has all its activations in the chunk with the least maximum keeps no more.
 
     >>> kept(Configuration(4, 1, 3)), kept(Configuration(2, 1, 8, 2))
     ((3.0, 3.0, 2.0, 1.0), (2.0, 1.0))
     """
-    parts = (on_the_way(moments_of(shape, part)) for part in range(shape.stages))
+    parts = (in_flight_counts(moments_of(shape, part)) for part in range(shape.stages))
     return tuple(float(max(map(min, every))) for every in parts)
 
 
@@ -101,7 +101,7 @@ def best_bound(
     total_s: Callable[[Price], float],
     in_parts: Sequence[float],
     unit: float,
-    held: Held,
+    held: PieceBytes,
     limit_bytes: float,
 ) -> float:
     """The highest bound that some prices give, in seconds; 0 where memory is not short.
@@ -163,24 +163,24 @@ def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
     )
 
 
-def held_by(lowered: Lowered, choice: Sequence[int]) -> dict[int, Held]:
+def bytes_of_pieces(lowered: Lowered, choice: Sequence[int]) -> dict[int, PieceBytes]:
     """What each piece holds that has a price, by its number.
 
     Args:
         lowered: as for `priced_whole`.
         choice: of the problem that it makes; nothing is computed again.
     """
-    found: dict[int, Held] = {}
+    found: dict[int, PieceBytes] = {}
     tables = (lowered.problem.node_tables[table] for table in lowered.problem.node_table_of)
     for node, own, chosen in zip(lowered.nodes, tables, choice, strict=True):
         piece = node.stage
-        parameters, activations = found.get(piece, Held(0.0, 0.0))
+        parameters, activations = found.get(piece, PieceBytes(0.0, 0.0))
         amount = float(sum(vector[chosen] for vector in _with_price(node, own)))
         if node.kind is NodeKind.PARAMETER:
             parameters += amount
         else:
             activations += amount
-        found[piece] = Held(parameters, activations)
+        found[piece] = PieceBytes(parameters, activations)
     return found
 
 
@@ -356,13 +356,13 @@ class _WholeNetwork:
     """Periods that stand there no more."""
     pieces: int
 
-    def free(self) -> tuple[float, Held]:
+    def free(self) -> tuple[float, PieceBytes]:
         """Seconds of a micro-batch at least, memory left aside, and what then is held."""
         free_s, choice = self._least(Price(0.0, 0.0, 0.0))
-        by_piece = held_by(self.lowered, choice)
+        by_piece = bytes_of_pieces(self.lowered, choice)
         longer, shorter = by_piece[0], by_piece[self.pieces - 1]
         pairs = zip(longer, shorter, strict=True)
-        return free_s, Held(*(a + self.spare * (a - b) for a, b in pairs))
+        return free_s, PieceBytes(*(a + self.spare * (a - b) for a, b in pairs))
 
     def least_s(self, price: Price) -> float:
         """Seconds of a micro-batch at least, with what is paid for its memory."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from planner.pipeline.bounds.configurations import Priced, price_shapes
+from planner.pipeline.bounds.configurations import Priced, price_configurations
 from planner.pipeline.bounds.network import NetworkBounds
+from planner.pipeline.search_state import PipelineSearch, Report
 from planner.pipeline.space import Configuration
-from planner.pipeline.task import PipelineSearch, Report
 
 WORK = 1_500_000
 """Candidates in the problems of shapes that are priced, per unit of effort."""
@@ -119,7 +119,7 @@ class ConfigurationSearch:
             if self.bound_s(group) >= self.least_s:
                 return
         del self.left[group]
-        found, work = price_shapes(self.task, shapes, self.least_s)
+        found, work = price_configurations(self.task, shapes, self.least_s)
         self.work += work
         if group.stages == 1 and self._repeats(group):
             found = [self._bounded(item) for item in found]

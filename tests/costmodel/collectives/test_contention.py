@@ -107,7 +107,7 @@ def test_rails_do_not_meet_and_two_groups_on_a_port_do() -> None:
 def test_a_ring_of_links_has_the_closed_form_of_a_ring() -> None:
     graph = named_machine("dgx-a100").links(8)
     group = GroupTraffic(tuple(range(8)), AG, 1e9)
-    flows = graph.groups_at_work([group.ranks])
+    flows = graph.concurrent_flows([group.ranks])
     port = float(flow_rates(graph, flows).min())
     expected = 7 * flows.latencies_s.max() + 7 / 8 * 1e9 / port
     assert concurrent_time_s(graph, [group])[0] == pytest.approx(expected)

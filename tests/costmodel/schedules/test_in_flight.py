@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.schedules.in_flight import Counts, moments, most_of_each, on_the_way
+from costmodel.schedules.in_flight import Counts, in_flight_counts, moments, most_of_each
 from costmodel.schedules.orders import SCHEDULES, Direction, Shape
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.engine import run
@@ -72,7 +72,7 @@ def test_equal_chunks_keep_the_passes_ahead_and_one(shape: Shape) -> None:
         if shape.chunks > 1:
             ahead = 2 * ahead + (shape.chunks - 1) * shape.stages
         wanted = min(ahead + 1, shape.micro_batches * shape.chunks)
-        assert max(map(sum, on_the_way(every))) == wanted
+        assert max(map(sum, in_flight_counts(every))) == wanted
 
 
 @given(shapes())
@@ -94,7 +94,7 @@ def test_the_simulation_of_a_layout_peaks_at_a_moment(data: st.DataObject, shape
         own = tuple((block(1.0, 2.0, kept_bytes=float(nbytes)),) for nbytes in each)
         stages.append(Stage(f"stage {stage}", own, state_bytes=7.0))
         every = moments(schedule_of(shape), shape, stage)
-        wanted.append(7.0 + max(bytes_of(counts, each) for counts in on_the_way(every)))
+        wanted.append(7.0 + max(bytes_of(counts, each) for counts in in_flight_counts(every)))
     step = even_step(schedule_of(shape), shape.stages, shape.micro_batches, block(1.0, 2.0),
                    chunks=shape.chunks)  # fmt: skip
     lowered = Lowered(replace(step, stages=tuple(stages)), Effects.none())
@@ -113,7 +113,7 @@ def test_the_estimate_of_a_layout_keeps_as_many_in_its_first_and_last_stage(
     one = RunTable.of([small_run(model)])
     each = memory_use(one, bare).activations[0] / layers
     for name, stage in (("first", 0), ("last", shape.stages - 1)):
-        kept = max(map(sum, on_the_way(moments(schedule_of(shape), shape, stage))))
+        kept = max(map(sum, in_flight_counts(moments(schedule_of(shape), shape, stage))))
         assert memory_use(table, bare, (name,)).activations[0] == pytest.approx(kept * each)
 
 

@@ -73,7 +73,7 @@ def test_gradients_of_few_micro_batches_fill_little(
         replace(LLAMA, layers=stages), pp=stages, global_batch=micro_batches, schedule=schedule
     )
     table = RunTable.of([planned])
-    filled = float(table.pipelines.put_off_share[0]) - 1.0
+    filled = float(table.pipelines.deferred_share[0]) - 1.0
     bubble = (stages - 1) * (forward + backward - filled * weight)
     assert found == pytest.approx(micro_batches * (forward + backward + weight) + bubble, rel=1e-9)
 

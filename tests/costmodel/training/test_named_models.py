@@ -1,4 +1,4 @@
-"""Sizes that stand by a model's name, and the layers that predict further tokens."""
+"""Sizes that stand by a model's name, and the multi-token prediction layers."""
 
 from __future__ import annotations
 

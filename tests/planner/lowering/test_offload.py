@@ -28,8 +28,8 @@ from planner.lowering.parameters import STATES, Parameters, brought_back, host_b
 from planner.pipeline import pipeline_search as joint
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
-from planner.pipeline.task import PipelineSearch
 from planner.repricing.other_machine import repriced
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from tests.builders import mlp
@@ -230,7 +230,7 @@ def test_a_chip_without_a_known_link_says_so() -> None:
 def test_formats_that_cannot_say_it_refuse() -> None:
     plan = whole(None, offload="on")
     for name in ("mindspore", "mindspore-apply", "jax", "torch", "megatron"):
-        with pytest.raises(ExportError, match="rests in the memory of the host"):
+        with pytest.raises(ExportError, match="is in host memory"):
             FORMATS[name].writer(plan, None)
     FORMATS["table"].writer(plan, None)
 

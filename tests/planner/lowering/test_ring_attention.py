@@ -21,8 +21,8 @@ from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
-from planner.pipeline.task import PipelineSearch
 from planner.repricing.other_machine import repriced
 from planner.request import SearchRequest
 from tests.builders import attention_block

@@ -25,8 +25,8 @@ from planner.lowering.parameters import (
 )
 from planner.lowering.pieces import Span, pieces_of
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration, in_flight, moments_of_pieces
-from planner.pipeline.task import PipelineSearch
 from planner.request import SearchRequest
 from tests.builders import GraphBuilder
 from topology.catalogue import named_cluster

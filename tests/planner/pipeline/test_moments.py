@@ -13,8 +13,8 @@ from planner.lowering.lowered import Lowered, NodeKind
 from planner.lowering.pieces import Span, pieces_of
 from planner.pipeline.configuration import _ConfigurationLayouts
 from planner.pipeline.prices import PERSISTENT, piece_costs, priced_memory
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
-from planner.pipeline.task import PipelineSearch
 from planner.request import SearchRequest
 from tests.builders import mlp
 from topology.catalogue import named_cluster

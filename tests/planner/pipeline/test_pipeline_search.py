@@ -14,8 +14,8 @@ from ir.plan_file import PlanFileError, plan_from_json, plan_to_json, read_plan
 from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.request import InfeasibleError, RequestError, SearchRequest
 from planner.search import search
 from tests.builders import mlp

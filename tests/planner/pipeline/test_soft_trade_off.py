@@ -31,12 +31,12 @@ from planner.pipeline.bounds.network import NetworkBounds
 from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.segments import segments_of, told_apart
 from planner.pipeline.soft_trade_off import Way, best_ways
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_cuts import cut_near, cut_sequence, is_near
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.request import RequestError, SearchRequest
 from planner.requests.search_request import kept_close
 from planner.requests.sources import Document

@@ -24,9 +24,9 @@ from planner.pipeline.bounds.network import NetworkBounds
 from planner.pipeline.chain import StageTable
 from planner.pipeline.configuration import solved
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration, divisors
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.pipeline.unequal import UnequalSearch, _Pricing, part_sizes
 from planner.repricing.other_machine import repriced
 from planner.request import InfeasibleError, RequestError, SearchRequest

@@ -11,7 +11,7 @@ from planner.repricing.other_machine import repriced
 from planner.whatif.axes import scaled
 from planner.whatif.report import around
 from planner.whatif.sweep import Count, Store
-from planner.whatif.tasks import Task, sweep_of
+from planner.whatif.tasks import PointTask, sweep_of
 from planner.whatif.workbench import Done, LocalEngine, Workbench
 from tests.planner.whatif.sweeps import asked
 
@@ -68,7 +68,7 @@ class _Worse:
     name: ClassVar[str] = "worse"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         for done in LocalEngine(1).run(graphs, tasks, keep_plans=keep_plans):
             yield replace(done, result=replace(done.result, step_s=2 * done.result.step_s))

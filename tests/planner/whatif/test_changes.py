@@ -16,7 +16,7 @@ from planner.requests.errors import UserError
 from planner.whatif.axes import Place
 from planner.whatif.changes import Change, changes, check_share, exact_changes
 from planner.whatif.sweep import Count, Point, Store, run
-from planner.whatif.tasks import Asked, Result, Task, sweep_of
+from planner.whatif.tasks import Asked, PointTask, Result, sweep_of
 from planner.whatif.workbench import Done, LocalEngine
 from tests.planner.whatif.sweeps import asked
 
@@ -30,7 +30,7 @@ class Turning:
     name: ClassVar[str] = "turning"
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         full = sweep_of(asked("devices=4")).tasks[0].machine.cluster.tiers[-1]
         for task in tasks:

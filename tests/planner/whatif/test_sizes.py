@@ -11,8 +11,8 @@ from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
 from ir.plan import Bound, Plan
 from planner.pipeline.pipeline_search import search_pipeline
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.stage_plan import drafted, plan_of, space_of
-from planner.pipeline.task import PipelineSearch
 from planner.request import RequestError, SearchRequest
 from planner.whatif.shapes import shapes
 from planner.whatif.sizes import at_size, priced_at, shape_at, staged_step_s

@@ -16,7 +16,7 @@ from planner.requests.errors import UserError
 from planner.requests.searches import plan_bytes, question
 from planner.search import search
 from planner.whatif.sweep import Count, Point, Store, run
-from planner.whatif.tasks import Asked, Result, Task, search_options, sweep_of
+from planner.whatif.tasks import Asked, PointTask, Result, search_options, sweep_of
 from planner.whatif.workbench import Done, LocalEngine, Workbench
 from tests.planner.whatif.sweeps import asked
 
@@ -91,7 +91,7 @@ class _Stopping:
         self.after, self.begun = after, 0
 
     def run(
-        self, graphs: Mapping[str, OpGraph], tasks: Sequence[Task], *, keep_plans: bool
+        self, graphs: Mapping[str, OpGraph], tasks: Sequence[PointTask], *, keep_plans: bool
     ) -> Iterator[Done]:
         for done in LocalEngine(1).run(graphs, tasks, keep_plans=keep_plans):
             if self.begun == self.after:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.schedules.in_flight import on_the_way
+from costmodel.schedules.in_flight import in_flight_counts
 from importers.onnx import import_onnx
 from planner.pipeline.bounds.network import NetworkBounds, kept
 from planner.pipeline.bounds.order import ConfigurationSearch
 from planner.pipeline.configuration import solved
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.solved import Solved
 from planner.pipeline.space import Configuration, in_flight, moments_of
-from planner.pipeline.task import PipelineSearch
 from planner.request import SearchRequest
 from tests.builders import mlp
 from tests.planner.pipeline.test_pipeline_search import machine
@@ -137,7 +137,7 @@ def test_a_part_keeps_as_many_micro_batches_however_its_chunks_share_the_network
         saved = data.draw(st.lists(st.floats(0, 1), min_size=chunks, max_size=chunks))
         most = max(
             sum(n * s for n, s in zip(counts, saved, strict=True))
-            for counts in on_the_way(moments_of(shape, part))
+            for counts in in_flight_counts(moments_of(shape, part))
         )
         assert most >= least * sum(saved) - 1e-9
         assert least == min(flight[part::stages])

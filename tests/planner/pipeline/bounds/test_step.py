@@ -28,9 +28,9 @@ from planner.pipeline.bounds.step import (
 from planner.pipeline.configuration import _ConfigurationLayouts
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.prices import extrapolated
+from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration
 from planner.pipeline.stage_plan import drafted
-from planner.pipeline.task import PipelineSearch
 from planner.request import InfeasibleError, SearchRequest
 from planner.solvers import Budget, solver_by_name
 from tests.builders import mlp

@@ -14,7 +14,7 @@ KEYS_AND_VALUES = (1, 2)
 _NEARLY = 1 - 1e-9
 
 
-def going_round(
+def ring_operands(
     plan: Plan, time_s: Callable[[str, float, Sequence[str]], float]
 ) -> frozenset[tuple[str, int]]:
     """Operands of attention whose blocks go round, by operator and number.

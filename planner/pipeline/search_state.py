@@ -46,7 +46,7 @@ from planner.pipeline.segments import (
     cuts_within,
 )
 from planner.pipeline.solved import send_s
-from planner.pipeline.space import Configuration, shapes_of
+from planner.pipeline.space import Configuration, configurations_of
 from planner.pipeline.stage_cuts import least_sum_s
 from planner.problem import FloatArray, Problem
 from planner.request import Deadline, SearchRequest
@@ -182,7 +182,7 @@ class PipelineSearch:
         cut_counts = self.dialect.cut_counts
         smallest = self.first_micro_batch
         segments = self.micro(smallest).segments.count
-        found = shapes_of(self.cluster, self.request, segments, cut_counts=cut_counts)
+        found = configurations_of(self.cluster, self.request, segments, cut_counts=cut_counts)
         able = tuple(shape for shape in found if self.can_be(shape))
         if found and not able:
             machines = [self.stage_machine(shape)[0] for shape in found]
@@ -220,7 +220,7 @@ class PipelineSearch:
             return SoftConstraints(self.request)
         micro, old = self.micro(self.first_micro_batch), dict(self.request.close_to)
         cut_counts, count = self.dialect.cut_counts, micro.segments.count
-        every = shapes_of(self.cluster, self.request, count, cut_counts=cut_counts)
+        every = configurations_of(self.cluster, self.request, count, cut_counts=cut_counts)
         found: dict[int, frozenset[str]] = {}
         for shape in every if old else ():
             if shape.stages not in found and self.can_be(shape):
