@@ -97,6 +97,15 @@ def test_messages_are_those_of_the_plan(
             assert sent == sorted(plan), (net, scheme)
 
 
+def test_sums_of_gradients_travel_in_buckets(
+    planned: dict[Case, Plan], trained: dict[Case, dict[str, Any]]
+) -> None:
+    case = "gpt with loss", DATA
+    sums = sum(n for kind, _, _, n in trained[case]["sent"] if kind == "all_reduce")
+    assert sums > len(planned[case].parameters)
+    assert trained[case]["calls"] < sums / 3
+
+
 def test_gathered_parameters_are_gathered_again(
     planned: dict[Case, Plan], trained: dict[Case, dict[str, Any]]
 ) -> None:

@@ -116,8 +116,14 @@ def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
         for n, g in gradients.items()
     }
     sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.recording.traffic()]
+    calls = sum(
+        node.target is torch.ops._c10d_functional.all_reduce.default
+        for graph in model.planned.recording.graphs
+        for node in graph.graph.nodes
+    )
     shards = [str(p.placements) for p in model.parameters()]
-    return {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
+    found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
+    return {**found, "calls": calls}
 
 
 def main() -> None:
