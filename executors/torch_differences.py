@@ -55,7 +55,7 @@ def _schedule(plan: Plan) -> Iterator[str]:
     if len(scattered) > 1 and plan.request.get("overlap", "auto") == "auto":
         time_s = sum(c.time_s for c in scattered)
         yield (
-            f"{len(scattered)} gradients that are scattered are reduced one by one, not in buckets: "
+            f"{len(scattered)} scattered gradients are reduced one by one, not in buckets: "
             f"{format_seconds(time_s)} planned, and the start of a message for each"
         )
 

@@ -33,10 +33,7 @@ def bucketed(graph: Any) -> None:
 
 def _is_leaving_sum(node: Any, output: Any) -> bool:
     """Whether a message is a sum whose result nothing in the graph computes with."""
-    if (
-        node.op != "call_function"
-        or node.target is not torch.ops._c10d_functional.all_reduce.default
-    ):
+    if node.target is not torch.ops._c10d_functional.all_reduce.default:  # noqa: SLF001
         return False
     users = list(node.users)
     return node.args[1] == "sum" and len(users) == 1 and _leaves(users[0], output)

@@ -57,7 +57,9 @@ class Recording:
         return make_boxed_func(graph)
 
     def traffic(self) -> tuple[Traffic, ...]:
-        """The messages of both graphs, as the plan counts them: each of a bucket is one; those of one kind and group size together."""
+        """The messages of both graphs, those of one kind and group size together; what travels in a
+        bucket is counted one by one, as in the plan.
+        """
         return summed(each for graph in self.graphs for each in _sent(graph.graph))
 
 
