@@ -20,7 +20,7 @@ from planner.request import SearchRequest
 from tests.judges.schemes import DATA, SEARCHED, SHARDED, TENSOR, plans
 from tests.judges.training_nets import case_of
 
-NETS = ("perceptron", "gpt", "gpt with loss")
+NETS = ("perceptron", "gpt", "gpt with loss", "llama", "images")
 SCHEMES = (DATA, TENSOR, SHARDED, SEARCHED)
 TRAINING = SearchRequest(target="torch", training=True)
 Case = tuple[str, str]
