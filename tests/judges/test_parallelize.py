@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,15 @@ def graph_of(net: str, folder: Path) -> Any:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Plan]:
     folder = tmp_path_factory.mktemp("graphs")
-    return {
+    found = {
         (net, scheme): plan
         for net in NETS
         for scheme, plan in plans(graph_of(net, folder), 2, TRAINING, wanted=SCHEMES).items()
     }
+    plain = found["perceptron", DATA]
+    made = tuple(n for op in plain.graph.ops[:-1] for n in op.outputs if n)
+    found["perceptron", "recomputed"] = replace(plain, recomputed=made)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,16 @@ def test_sums_of_gradients_travel_in_buckets(
     sums = sum(n for kind, _, _, n in trained[case]["sent"] if kind == "all_reduce")
     assert sums > len(planned[case].parameters)
     assert trained[case]["calls"] < sums / 3
+
+
+def test_what_is_computed_again_is_computed_in_the_backward_pass(
+    trained: dict[Case, dict[str, Any]],
+) -> None:
+    kept, again = (
+        sum("relu" in name for name in trained["perceptron", scheme]["backward"])
+        for scheme in (DATA, "recomputed")
+    )
+    assert again == kept + 1
 
 
 def test_gathered_parameters_are_gathered_again(

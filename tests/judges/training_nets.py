@@ -174,7 +174,8 @@ def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
     )
     shards = [str(p.placements) for p in model.parameters()]
     found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
-    return {**found, "calls": calls}
+    again = [str(n.target) for n in model.planned.recording.graphs[-1].graph.nodes]
+    return {**found, "calls": calls, "backward": again}
 
 
 def main() -> None:
