@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ir.canonical import canonical_digest, correspondence
@@ -39,7 +39,16 @@ def one_stage(plan: Plan) -> Plan:
         return plan
     sync = (c for c in once_in_step(plan, 0) if c.cause == Cause.GRADIENT_SYNC)
     own = stage_plan(plan, 0)
-    return replace(own, collectives=(*own.collectives, *sync))
+    remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan))))
+    return replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
+
+
+def _inside_blocks(plan: Plan) -> Iterator[str]:
+    """Tensors of blocks that are computed again as a whole; what leaves a block is kept."""
+    ops = plan.graph.ops
+    for start, end in plan.pipeline.stages[0].blocks:
+        outside = {n for op in (*ops[:start], *ops[end:]) for n in op.inputs}
+        yield from (n for op in ops[start:end] for n in op.outputs if n and n not in outside)
 
 
 def matched(plan: Plan, graph: OpGraph) -> Match:

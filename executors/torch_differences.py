@@ -47,11 +47,15 @@ def differences(plan: Plan) -> tuple[str, ...]:
 
 
 def _schedule(plan: Plan) -> Iterator[str]:
-    count = sum(c.count for c in plan.collectives if c.cause == Cause.GRADIENT_SYNC)
-    if count > 1 and plan.request.get("overlap", "auto") == "auto":
-        time_s = sum(c.time_s for c in plan.collectives if c.cause == Cause.GRADIENT_SYNC)
+    scattered = [
+        c
+        for c in plan.collectives
+        if c.cause == Cause.GRADIENT_SYNC and c.kind != "all_reduce" and c.group_size > 1
+    ]
+    if len(scattered) > 1 and plan.request.get("overlap", "auto") == "auto":
+        time_s = sum(c.time_s for c in scattered)
         yield (
-            f"{count} gradients are reduced one by one beside the backward pass, not in buckets: "
+            f"{len(scattered)} scattered gradients are reduced one by one, not in buckets: "
             f"{format_seconds(time_s)} planned, and the start of a message for each"
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import default_partition
 
+from executors.dtensor.buckets import MESSAGES, bucketed
 from executors.dtensor.scheduling import computed_again, gathered_ahead, waiting_late
 from executors.judgement import Traffic, summed
 
@@ -48,6 +49,7 @@ class Recording:
 
     def _kept(self, graph: Any, _: Any) -> Any:
         waiting_late(graph.graph)
+        bucketed(graph.graph)
         gathered_ahead(graph.graph)
         graph.graph.lint()
         graph.recompile()
@@ -55,7 +57,9 @@ class Recording:
         return make_boxed_func(graph)
 
     def traffic(self) -> tuple[Traffic, ...]:
-        """The messages of both graphs, those of one kind and group size together."""
+        """The messages of both graphs, those of one kind and group size together; what travels in a
+        bucket is counted one by one, as in the plan.
+        """
         return summed(each for graph in self.graphs for each in _sent(graph.graph))
 
 
@@ -64,6 +68,10 @@ def _sent(graph: Any) -> Iterator[Traffic]:
         name = getattr(node.target, "__name__", "")
         kind = next((k for k in _KINDS if name.startswith(k)), None)
         if node.op != "call_function" or kind is None:
+            continue
+        if MESSAGES in node.meta:
+            sizes = node.meta[MESSAGES]
+            yield Traffic(kind, _group_size(node), float(sum(sizes)), len(sizes))
             continue
         measured = node if kind == "all_gather" else node.args[0]
         value = measured.meta["val"]

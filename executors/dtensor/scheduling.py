@@ -55,10 +55,14 @@ def computed_again(joint: Any, parameters: int, remade: Collection[str]) -> None
     """
     backward = _after(joint, _is_backward)
     _, gathered = _made_of_parameters(joint, parameters)
-    again = gathered | {
-        node for node in joint.nodes
-        if node not in backward and not _is_message(node) and _operator(node) in remade
-    }  # fmt: skip
+    again = set(gathered)
+    for node in joint.nodes:
+        if node in backward or node.op != "call_function" or _is_message(node):
+            continue
+        sources, operator = node.all_input_nodes, _operator(node)
+        follows = not operator and bool(sources) and all(s in again for s in sources)
+        if operator in remade or follows:  # what no operator does is a view of what one made
+            again.add(node)
     copies: dict[Any, Any] = {}
     for node in list(joint.nodes):
         if node in backward and node.op == "call_function":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from importers.model_file import import_model_file
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from planner.request import SearchRequest
-from tests.judges.schemes import DATA, SEARCHED, SHARDED, TENSOR, plans
+from tests.judges.schemes import DATA, SEARCHED, SHARDED, TENSOR, TWO_D, plans
 from tests.judges.training_nets import case_of
 
-NETS = ("perceptron", "gpt", "gpt with loss")
+NETS = ("perceptron", "gpt", "gpt with loss", "llama", "images")
 SCHEMES = (DATA, TENSOR, SHARDED, SEARCHED)
 TRAINING = SearchRequest(target="torch", training=True)
 Case = tuple[str, str]
@@ -36,11 +37,15 @@ def graph_of(net: str, folder: Path) -> Any:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Plan]:
     folder = tmp_path_factory.mktemp("graphs")
-    return {
+    found = {
         (net, scheme): plan
         for net in NETS
         for scheme, plan in plans(graph_of(net, folder), 2, TRAINING, wanted=SCHEMES).items()
     }
+    plain = found["perceptron", DATA]
+    made = tuple(n for op in plain.graph.ops[:-1] for n in op.outputs if n)
+    found["perceptron", "recomputed"] = replace(plain, recomputed=made)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -48,27 +53,33 @@ def trained(
     planned: dict[Case, Plan], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[Case, dict[str, Any]]:
     """What rank 0 of two saw of every case, all of them in the same two processes."""
-    folder = tmp_path_factory.mktemp("trained")
+    return trained_on(2, planned, tmp_path_factory.mktemp("trained"))
+
+
+def trained_on(size: int, planned: dict[Case, Plan], folder: Path) -> dict[Case, dict[str, Any]]:
     cases = []
     for number, ((net, _), plan) in enumerate(planned.items()):
         (folder / f"{number}.json").write_text(plan_to_json(plan))
         cases.append({"net": net, "plan": f"{number}.json"})
     (folder / "cases.json").write_text(json.dumps(cases))
     script = Path(__file__).parent / "training_nets.py"
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*command, str(script), str(folder)], capture_output=True, text=True, check=False
-    )
+        [*command, "--nproc-per-node", str(size), str(script), str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads((folder / "found.json").read_text())
     return dict(zip(planned, found, strict=True))
+
+
+def test_two_axes_on_four_processes_train_alike(tmp_path: Path) -> None:
+    net = "gpt with loss"
+    found = plans(graph_of(net, tmp_path), 4, TRAINING, wanted=[TWO_D, SHARDED])
+    cases = {(net, scheme): plan for scheme, plan in found.items()}
+    for case, seen in trained_on(4, cases, tmp_path).items():
+        assert seen["losses"] == pytest.approx(seen["alone"], rel=1e-4), case
+        assert max(seen["errors"].values()) < 1e-4, case
 
 
 def test_losses_and_gradients_are_those_of_one_device(trained: dict[Case, dict[str, Any]]) -> None:
@@ -95,6 +106,25 @@ def test_messages_are_those_of_the_plan(
                 for t in predicted_traffic(planned[net, scheme])
             ]
             assert sent == sorted(plan), (net, scheme)
+
+
+def test_sums_of_gradients_travel_in_buckets(
+    planned: dict[Case, Plan], trained: dict[Case, dict[str, Any]]
+) -> None:
+    case = "gpt with loss", DATA
+    sums = sum(n for kind, _, _, n in trained[case]["sent"] if kind == "all_reduce")
+    assert sums > len(planned[case].parameters)
+    assert trained[case]["calls"] < sums / 3
+
+
+def test_what_is_computed_again_is_computed_in_the_backward_pass(
+    trained: dict[Case, dict[str, Any]],
+) -> None:
+    kept, again = (
+        sum("relu" in name for name in trained["perceptron", scheme]["backward"])
+        for scheme in (DATA, "recomputed")
+    )
+    assert again == kept + 1
 
 
 def test_gathered_parameters_are_gathered_again(

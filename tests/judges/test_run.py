@@ -42,7 +42,8 @@ def test_the_loss_is_that_of_one_device(planned: dict[str, Plan], scheme: str) -
 def test_messages_are_counted_by_the_profiler(planned: dict[str, Plan]) -> None:
     found = run_measured(planned[DATA], steps=2, seed=0, timeout_s=120.0)
     rows = {kind: (count, seen) for kind, count, _, seen, _ in message_rows(planned[DATA], found)}
-    assert rows["all_reduce"][0] == rows["all_reduce"][1] > 0
+    count, seen = rows["all_reduce"]
+    assert 0 < seen < count  # gradients travel in buckets
 
 
 def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:

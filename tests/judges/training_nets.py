@@ -63,6 +63,53 @@ class GPT(nn.Module):
         return functional.cross_entropy(x.flatten(0, 1), targets.flatten())
 
 
+class Llama(nn.Module):
+    """A layer with rotary positions, half as many heads of keys, and a gated perceptron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.norm, self.last = nn.Embedding(64, 32), nn.RMSNorm(32), nn.RMSNorm(32)
+        self.q, self.k = nn.Linear(32, 32, bias=False), nn.Linear(32, 16, bias=False)
+        self.v, self.out = nn.Linear(32, 16, bias=False), nn.Linear(32, 32, bias=False)
+        self.gate, self.up = nn.Linear(32, 96, bias=False), nn.Linear(32, 96, bias=False)
+        self.down, self.head = nn.Linear(96, 32, bias=False), nn.Linear(32, 64, bias=False)
+        angles = torch.outer(torch.arange(16.0), 10000.0 ** (-torch.arange(4) / 4.0))
+        self.register_buffer("cosine", torch.cat([angles.cos()] * 2, -1))
+        self.register_buffer("sine", torch.cat([angles.sin()] * 2, -1))
+
+    def _turned(self, x: Any) -> Any:
+        half = torch.cat([-x[..., 4:], x[..., :4]], -1)
+        return x * self.cosine + half * self.sine
+
+    def forward(self, ids: Any, targets: Any) -> Any:
+        """The loss."""
+        x = self.tokens(ids)
+        y, (batch, rows, _) = self.norm(x), x.shape
+        q, k, v = (f(y).view(batch, rows, -1, 8).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = self._turned(k).repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        found = functional.scaled_dot_product_attention(self._turned(q), k, v, is_causal=True)
+        x = x + self.out(found.transpose(1, 2).reshape(batch, rows, 32))
+        y = self.last(x)
+        x = x + self.down(functional.silu(self.gate(y)) * self.up(y))
+        return functional.cross_entropy(self.head(x).flatten(0, 1), targets.flatten())
+
+
+class Images(nn.Module):
+    """Two convolutions with batch normalisation, a residual, pooling and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8)
+        self.second, self.last = nn.Conv2d(8, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 16)
+
+    def forward(self, x: Any) -> Any:
+        """Scores."""
+        x = torch.relu(self.norm(self.first(x)))
+        x = torch.relu(x + self.last(self.second(x)))
+        return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
 class Perceptron(nn.Module):
     """Two products of a vector for each row."""
 
@@ -81,7 +128,11 @@ def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     targets = torch.randint(64, (8, 16))
     if name == "perceptron":
         return Perceptron(), (torch.randn(8, 32),), torch.randint(16, (8,))
+    if name == "images":
+        return Images(), (torch.randn(8, 3, 8, 8),), torch.randint(16, (8,))
     ids = torch.randint(64, (8, 16))
+    if name == "llama":
+        return Llama(), (ids, targets), None
     if name == "gpt":
         return GPT(with_loss=False), (ids,), targets
     return GPT(with_loss=True), (ids, targets), None
@@ -116,8 +167,15 @@ def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
         for n, g in gradients.items()
     }
     sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.recording.traffic()]
+    calls = sum(
+        node.target is torch.ops._c10d_functional.all_reduce.default
+        for graph in model.planned.recording.graphs
+        for node in graph.graph.nodes
+    )
     shards = [str(p.placements) for p in model.parameters()]
-    return {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
+    found = {"alone": alone, "losses": losses, "errors": errors, "sent": sent, "shards": shards}
+    again = [str(n.target) for n in model.planned.recording.graphs[-1].graph.nodes]
+    return {**found, "calls": calls, "backward": again}
 
 
 def main() -> None:

@@ -1,0 +1,86 @@
+"""Gradients that are summed over the same devices, brought together into few messages.
+
+The start of a message costs as much as many kilobytes of it; torch's own DDP does the same. Source:
+Li et al., PyTorch Distributed, arXiv 2006.15704, section 3.2.3.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+_BYTES = 25 * 2**20
+"""Largest bucket, as DDP has it."""
+_FEWEST = 4
+"""Buckets of a small model, so that all but the last travel beside the backward pass."""
+MESSAGES = "messages"
+"""In a node's meta: bytes of what a bucket holds."""
+
+
+def bucketed(graph: Any) -> None:
+    """Let sums of gradients that only leave the graph travel in buckets."""
+    output = next(node for node in graph.nodes if node.op == "output")
+    sums = [node for node in graph.nodes if _is_leaving_sum(node, output)]
+    most = min(_BYTES, math.ceil(sum(map(_nbytes, sums)) / _FEWEST))
+    for bucket in _buckets(sums, most):
+        if len(bucket) > 1:
+            _join(graph, bucket)
+
+
+def _is_leaving_sum(node: Any, output: Any) -> bool:
+    """Whether a message is a sum whose result nothing in the graph computes with."""
+    if node.target is not torch.ops._c10d_functional.all_reduce.default:  # noqa: SLF001
+        return False
+    users = list(node.users)
+    return node.args[1] == "sum" and len(users) == 1 and _leaves(users[0], output)
+
+
+def _leaves(node: Any, output: Any) -> bool:
+    """Whether whatever reads a node changes its form alone, until it leaves."""
+    if node is output:
+        return True
+    return len(node.all_input_nodes) == 1 and all(_leaves(user, output) for user in node.users)
+
+
+def _nbytes(node: Any) -> int:
+    value = node.args[0].meta["val"]
+    return int(value.numel() * value.element_size())
+
+
+def _buckets(sums: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    """Neighbours over the same devices and of the same type, full when they have enough bytes."""
+    full: dict[object, list[Any]] = {}
+    for node in sums:
+        key = node.args[2], node.args[0].meta["val"].dtype
+        bucket = full.setdefault(key, [])
+        bucket.append(node)
+        if sum(map(_nbytes, bucket)) >= most:
+            yield full.pop(key)
+    yield from full.values()
+
+
+def _join(graph: Any, bucket: Sequence[Any]) -> None:
+    """One message in place of several, where the last of them was."""
+    aten, messages = torch.ops.aten, torch.ops._c10d_functional  # noqa: SLF001
+    shapes = [list(node.args[0].meta["val"].shape) for node in bucket]
+    call = graph.call_function
+    with graph.inserting_before(bucket[-1]):
+        flat = [call(aten.reshape.default, (node.args[0], [-1])) for node in bucket]
+        joined = call(aten.cat.default, (flat,))
+        total = call(messages.all_reduce.default, (joined, *bucket[-1].args[1:]))
+        total.meta[MESSAGES] = [_nbytes(node) for node in bucket]
+    waits = [next(iter(node.users)) for node in bucket]
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    with graph.inserting_before(min(waits, key=place.__getitem__)):
+        done = call(messages.wait_tensor.default, (total,))
+        sizes = [math.prod(shape) for shape in shapes]
+        parts = call(aten.split_with_sizes.default, (done, sizes))
+        for number, (wait, shape) in enumerate(zip(waits, shapes, strict=True)):
+            part = call(operator.getitem, (parts, number))
+            wait.replace_all_uses_with(call(aten.view.default, (part, shape)))
+    for node in (*waits, *bucket):
+        graph.erase_node(node)
