@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 
 from cli.coverage_text import LEGEND, version_text
 from importers.onnx_coverage import (
@@ -56,7 +57,15 @@ def operators_page() -> str:
     """The text of the page."""
     found = operator_coverage()
     parts = [_HEAD.format(legend=LEGEND), *_families(found), _converted(found), _left(found)]
-    return "\n".join(parts) + "\n"
+    return "\n".join(map(_wrapped, "\n".join(parts).split("\n"))) + "\n"
+
+
+def _wrapped(line: str) -> str:
+    """A line of a page is not long, but for those of tables."""
+    if line.startswith("|"):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return fill(line, 150, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _families(found: Sequence[KindCoverage]) -> Iterator[str]:

@@ -79,7 +79,8 @@ def numbers(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 def _sources(records: list[Any]) -> str:
     used = {key for record in records for _, number in numbers(record) for key in number["source"]}
     known = yaml.safe_load(data.read_text("sources.yaml"))
-    return "\n".join(f"- **{key}**: {known[key]}" for key in sorted(used)) + "\n"
+    lines = [f"| {key} | {known[key].replace('|', '/')} |" for key in sorted(used)]
+    return "\n".join(["| key | source |", "|---|---|", *lines]) + "\n"
 
 
 if __name__ == "__main__":

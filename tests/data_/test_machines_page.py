@@ -15,4 +15,4 @@ def test_the_page_has_every_chip_and_says_what_is_assumed() -> None:
         "peak_matmul.float32 4.1 TFLOP/s; ", ""
     )
     assert "| `atlas_800_9000` | shared.pcie_cross.bandwidth 64 GB/s" in page
-    assert "- **HC31**: Hot Chips 31" in page
+    assert "| HC31 | Hot Chips 31" in page
