@@ -111,7 +111,7 @@ def test_parts_of_one_weight_are_named_after_it_and_said() -> None:
 
 
 def test_what_nobody_writes_is_refused_with_what_prices_it() -> None:
-    with pytest.raises(ModelError, match="whose operators nobody writes") as refused:
+    with pytest.raises(ModelError, match="whose operators this importer does not write") as refused:
         import_config(OLMO_HYBRID, "olmo", "config.json")
     assert "planner layouts" in str(refused.value)
     assert not without_chinese(str(refused.value))

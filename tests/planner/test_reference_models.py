@@ -15,6 +15,7 @@ from importers.onnx import import_onnx
 from ir.ops import is_known
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json
+from planner.pipeline.one_batch import search_batch
 from planner.request import InfeasibleError, SearchRequest
 from planner.search import search
 from tests.reference_models import BIND, NAMES, reference_model
@@ -49,14 +50,14 @@ def test_a_reference_model_has_a_plan_on_16_devices(name: str, tmp_path: Path) -
 
 
 def test_tight_memory_leaves_a_small_gap_at_every_limit() -> None:
-    """From 29.4 GiB, the least there is, to where it no longer binds much."""
+    """Of the batch as one, from 29.4 GiB, the least there is, to where it no longer binds much."""
     graph = import_onnx(DATA / "llama3_8b.onnx.gz")
     cluster, before = named_cluster("atlas-800t-a2", 16), math.inf
     for limit_gib in (29.6, 30.5, 31.0, 32.0, 33.0, 36.0):
         request = SearchRequest(
             batch=64, target="generic", memory_limit_bytes=limit_gib * 2**30, time_limit_s=None
         )
-        plan = search(graph, cluster, request)
+        plan = search_batch(graph, cluster, request)
         assert plan.bound.gap < 0.003
         assert plan.estimate.peak_memory_bytes <= limit_gib * 2**30
         assert plan.bound.bound_s <= before

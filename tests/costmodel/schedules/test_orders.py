@@ -166,7 +166,11 @@ def test_interleaving_holds_as_many_chunks_as_published(stages: int, chunks: int
         ("1f1b", Shape(2, 1, 0), "stages, chunks and micro-batches are 1 or more"),
         ("dualpipe", Shape(3, 2, 8), "even number of stages"),
         ("dualpipe", Shape(4, 2, 6), "not 4 stages and 6 micro-batches"),
-        ("interleaved", Shape(8, 2, 28), "28 micro-batches are no multiple"),
+        (
+            "interleaved",
+            Shape(8, 2, 28),
+            "one for each stage; 28 is none",
+        ),
     ],
 )
 def test_numbers_that_a_schedule_does_not_allow_are_named(

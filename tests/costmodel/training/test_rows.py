@@ -72,7 +72,7 @@ def test_what_was_measured_is_not_read() -> None:
         ({"vpp": "2"}, "vpp is 2, but there is no pipeline"),
         (
             {"vpp": "2", "pp": "4", "tp": "2", "global_batch": "12"},
-            "4 micro-batches at a time, one for each stage; 3 micro-batches are no multiple",
+            "a multiple of 4 micro-batches, one for each stage; 3 is none",
         ),
         ({"tp": "16", "dp": "1"}, "tensor parallel 16 does not divide 40 heads"),
         ({"kv_heads": "80"}, "kv_heads 80 does not divide 40 heads"),
