@@ -8,7 +8,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["there is no job {}", "没有任务 {1}"],
   ["did you mean {}? known: {}", "您是指 {1} 吗？已知：{2}"],
   ["did you mean {}? known: {}; or export the model to ONNX", "您是指 {1} 吗？已知：{2}；或把模型导出为 ONNX"],
-  ["an architecture {} has layers whose operators this importer does not write yet", "架构 {1} 含有尚无算子可表示的层"],
+  ["an architecture {} has layers whose operators this importer does not write", "架构 {1} 含有尚无算子可表示的层"],
   ["price its layouts: `planner layouts`, `planner simulate --layout`", "请为其并行布局计价：`planner layouts`、`planner simulate --layout`"],
   ["known: {}; or export the model to ONNX", "已知：{1}；或把模型导出为 ONNX"],
   ["known: {}", "已知：{1}"],
