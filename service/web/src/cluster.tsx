@@ -45,6 +45,7 @@ function Tiers(props: { cluster: ClusterView }) {
 
 function Groups(props: { mesh: MeshView }) {
   return (
+    <div class="scroll" tabIndex={0}>
     <table>
       <thead><tr><th scope="col">{t("over")}</th><th scope="col" class="right">{t("members")}</th><th scope="col" class="right">{t("times")}</th>
         <th scope="col" class="right">{t("bytes")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
@@ -54,6 +55,7 @@ function Groups(props: { mesh: MeshView }) {
           <td class="right">{seconds(group.time_s)}</td><td class="right">{seconds(group.hidden_s)}</td></tr>
       ))}</tbody>
     </table>
+    </div>
   );
 }
 
