@@ -18,6 +18,7 @@ from costmodel.software import GENERIC, SoftwareProfile, software_profile
 from ir.graph import Role, Tensor
 from ir.plan import Plan, PlannedCollective, is_once
 from ir.plan_enums import Cause
+from ir.plan_file import PlanFileError
 from topology.cluster import Chip, Cluster
 
 
@@ -124,11 +125,18 @@ def software_of(plan: Plan) -> SoftwareProfile:
 
 
 def software_on(plan: Plan, chip: Chip) -> SoftwareProfile:
-    """The same software on a chip."""
+    """The same software on a chip.
+
+    Raises:
+        PlanFileError: the plan names none that there is.
+    """
     if not plan.request.get("training"):
         return GENERIC
     name, target = plan.request.get("profile", GENERIC.name), plan.request.get("target")
-    return software_profile(str(name), str(target), chip)
+    try:
+        return software_profile(str(name), str(target), chip)
+    except ValueError as error:
+        raise PlanFileError(str(error)) from error
 
 
 def overlapped(plan: Plan) -> Plan:

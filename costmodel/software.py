@@ -122,8 +122,7 @@ def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
     except KeyError:
         names = ", ".join((AUTO, *software_names()))
         raise ValueError(
-            f"there is no software profile {name!r}\n  at:  --profile {name}\n"
-            f"  fix: use one of {names}"
+            f"there is no software profile {name!r}\n  at:  profile\n  fix: use one of {names}"
         ) from None
     generation = generation_of(chip.name, chip.family)
     for record, of in ((own, generation), (known["all"], generation), (known["all"], POOLED)):

@@ -154,10 +154,17 @@ class SearchRequest:
     """Operators that may be split otherwise than there; None for any number."""
 
     def software_on(self, chip: Chip) -> SoftwareProfile:
-        """Constants of the software on a chip; those of inference are the neutral ones."""
+        """Constants of the software on a chip; those of inference are the neutral ones.
+
+        Raises:
+            RequestError: there is no such software.
+        """
         if not self.training:
             return GENERIC
-        return software_profile(self.profile, self.target, chip)
+        try:
+            return software_profile(self.profile, self.target, chip)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
 
     @property
     def is_open(self) -> bool:

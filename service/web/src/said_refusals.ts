@@ -5,6 +5,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   // Of all kinds
   ["unknown {w} {}", "未知的{1} {2}"],
   ["there is no {w} {}", "没有{1} {2}"],
+  ["there is no software profile {}", "没有软件配置 {1}"],
   ["there is no job {}", "没有任务 {1}"],
   ["did you mean {}? known: {}", "您是指 {1} 吗？已知：{2}"],
   ["did you mean {}? known: {}; or export the model to ONNX", "您是指 {1} 吗？已知：{2}；或把模型导出为 ONNX"],

@@ -15,9 +15,9 @@ from costmodel.simulation.plan_simulation import simulate_plan
 from costmodel.simulation.step_in_order import in_turn_s
 from ir.graph import OpGraph
 from ir.plan import Plan
-from ir.plan_file import plan_from_json, plan_to_json
+from ir.plan_file import PlanFileError, plan_from_json, plan_to_json
 from planner.repricing.other_machine import repriced
-from planner.request import SearchRequest
+from planner.request import RequestError, SearchRequest
 from planner.search import search
 from tests.builders import mlp
 from topology.catalogue import named_cluster
@@ -109,3 +109,13 @@ def test_without_overlap_the_step_is_the_sum_and_no_plan_is_faster_with_it(name:
     same = repriced(asked, Cluster.from_dict(plain.cluster))
     assert plan.bound.bound_s <= same.estimate.step_time_s * (1 + 1e-9)
     assert plan.estimate.step_time_s <= same.estimate.step_time_s * 1.01
+
+
+@pytest.mark.fast
+def test_software_that_nobody_knows_is_refused_where_it_is_named() -> None:
+    plan = plan_of("one batch")
+    asked = replace(plan, request={**plan.request, "profile": "megatrn"})
+    with pytest.raises(PlanFileError, match="no software profile 'megatrn'"):
+        simulate_plan(asked, Effects())
+    with pytest.raises(RequestError, match="no software profile 'megatrn'"):
+        search(network(), named_cluster("dgx-h100", 16), SearchRequest(profile="megatrn"))
