@@ -101,7 +101,7 @@ class PlanReport:
     def certainty(self) -> str:
         """How far the step is backed by published runs."""
         expected = expected_text(self.estimate)
-        return f"by published runs {expected}" if expected else "uncalibrated"
+        return f"90 % of comparable published runs: {expected}" if expected else "uncalibrated"
 
     @property
     def name(self) -> str:

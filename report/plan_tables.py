@@ -46,7 +46,7 @@ def memory_table(report: PlanReport) -> Table:
     causes = [(c, n, share(n, peak)) for c, n in estimate.memory_by_cause.items()]
     rows: list[Sequence[object]] = [*causes, ("peak", peak, "100")]
     if estimate.communicator_bytes:
-        told = f"buffers of {estimate.communicators} communicators, in the reserve first"
+        told = f"buffers of {estimate.communicators} communicators, charged to the runtime reserve first"
         rows.append((told, estimate.communicator_bytes, ""))
     if math.isfinite(limit):
         rows.append((f"limit ({percent(peak, limit)} % of it used)", limit, ""))
@@ -66,7 +66,7 @@ def stage_table(report: PlanReport) -> Table:
     number, seconds = Unit.NUMBER, Unit.SECONDS
     columns = (
         ("stage", number), ("operators", number), ("forward", seconds), ("backward", seconds),
-        ("once a step", seconds), ("memory", Unit.BYTES), ("kept", number),
+        ("once a step", seconds), ("memory", Unit.BYTES), ("in flight", number),
     )  # fmt: skip
     rows = [
         (at, s.end - s.start, s.forward_s, s.backward_s, s.once_s, s.peak_memory_bytes, s.in_flight)
@@ -139,7 +139,7 @@ def baseline_table(baselines: Sequence[Baseline], step_s: float | None) -> Table
          b.peak_memory_bytes, b.reason)
         for b in baselines
     ]  # fmt: skip
-    return Table.of("Beside it", columns, rows)
+    return Table.of("Compared with", columns, rows)
 
 
 def traffic_table(report: PlanReport) -> Table:

@@ -95,7 +95,7 @@ def test_known_schemes_stand_beside_the_plan(plan: Plan) -> None:
     words = " ".join(Page(to_html(replace(plan, baselines=beside))).words)
     for text in ("2.00 x faster", "needs more memory", "does not divide", "this plan"):
         assert text in words
-    assert "Beside it" not in to_html(replace(plan, baselines=()))
+    assert "Compared with" not in to_html(replace(plan, baselines=()))
 
 
 @given(st.text(min_size=1, max_size=40))

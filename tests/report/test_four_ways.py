@@ -171,9 +171,9 @@ def test_schemes_and_the_bound_are_the_same_everywhere(name: str) -> None:
         [b["name"], seconds(b["step_time_s"]), shown(b["peak_memory_bytes"], Unit.BYTES)]
         for b in view["baselines"]
     ]
-    schemes = Tables(page_of).found.get("Beside it", [])[1:]
+    schemes = Tables(page_of).found.get("Compared with", [])[1:]
     assert [[row[0], row[1], row[3]] for row in schemes] == expected
-    own = text_table(text_of(of), "Beside it")
+    own = text_table(text_of(of), "Compared with")
     assert [row[:2] for row in own if row[0] in {e[0] for e in expected}] == [
         e[:2] for e in expected
     ]

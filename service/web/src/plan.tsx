@@ -72,7 +72,7 @@ function Head(props: { id: string; summary: Summary }) {
   const limit = summary.limit_bytes ?? 0;
   const gap = summary.bound.proof === "optimal" ? "0 %" : summary.bound.gap === null ? t("unknown") : percent(summary.bound.gap);
   const ends = summary.expected_s?.map(seconds);
-  const expected = ends ? `${t("step, by published runs")} ${ends.join(" – ")}` : t("step, uncalibrated");
+  const expected = ends ? `${t("step, 90 % of comparable published runs")} ${ends.join(" – ")}` : t("step, uncalibrated");
   const again = { cluster: summary.cluster, devices: String(summary.devices), batch: String(summary.batch), target: summary.target, pipeline: summary.pipeline ? "true" : undefined };
   return (
     <>
