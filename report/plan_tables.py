@@ -46,7 +46,8 @@ def memory_table(report: PlanReport) -> Table:
     causes = [(c, n, share(n, peak)) for c, n in estimate.memory_by_cause.items()]
     rows: list[Sequence[object]] = [*causes, ("peak", peak, "100")]
     if estimate.communicator_bytes:
-        told = f"buffers of {estimate.communicators} communicators, charged to the runtime reserve first"
+        buffers = f"buffers of {estimate.communicators} communicators"
+        told = f"{buffers}, charged to the runtime reserve first"
         rows.append((told, estimate.communicator_bytes, ""))
     if math.isfinite(limit):
         rows.append((f"limit ({percent(peak, limit)} % of it used)", limit, ""))
