@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.mindspore_graphs import GRAPHS
 from benchmarks.mindspore_runs import Runs, Theirs
-from exporters.mindspore import strategy_checkpoint
+from exporters.mindspore.checkpoint import strategy_checkpoint
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import operators
 from ir.normalise import add_ends

@@ -22,7 +22,7 @@ import numpy as np
 
 from executors.checkpoint.copying import put
 from executors.checkpoint.safetensors import laid_out_safetensors
-from exporters.mindspore_strategy import ParameterLayout, StrategyCheckpoint, write
+from exporters.mindspore.strategy import ParameterLayout, StrategyCheckpoint, write
 from topology.units import format_bytes, parse_bytes
 
 ROWS, COLUMNS = 8192, 8192

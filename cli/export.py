@@ -60,7 +60,7 @@ def export(
     """Write a plan for a framework, as a table or as a report."""
     one_of(form, options.EXPORT_FORMATS, "--format", "format")
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
-    from exporters.mindspore_names import name_rules, names_for  # noqa: PLC0415
+    from exporters.mindspore.names import name_rules, names_for  # noqa: PLC0415
     from exporters.settings import Settings  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def _deliver(
 
 def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path) -> None:
     """Write a file that needs the primitives of the model file."""
-    from exporters.mindspore_symbols import planned_sizes  # noqa: PLC0415
+    from exporters.mindspore.symbols import planned_sizes  # noqa: PLC0415
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
     model = settings.text("model", "")

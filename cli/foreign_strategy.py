@@ -46,7 +46,7 @@ def foreign_plan(file: Path) -> Foreign | None:
             "pass the plan.json that it was made from to simulate, verify and diff",
         )
     if '"parallel-plan-torch"' in content:
-        from exporters.mindspore_records import StrategyFileError  # noqa: PLC0415
+        from exporters.errors import StrategyFileError  # noqa: PLC0415
         from exporters.torch import from_json  # noqa: PLC0415
 
         try:

@@ -20,7 +20,7 @@ from planner.requests.option_texts import device_count, one_of, with_sequence
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
-    from exporters.mindspore_import import Imported
+    from exporters.mindspore.checkpoint_import import Imported
     from ir.graph import OpGraph
     from ir.mindspore_forms.strategies import Strategy
     from ir.plan import Plan
@@ -173,11 +173,12 @@ def _planned(
 
 def _imported(file: Path, model: Path, ready: OpGraph, devices: int) -> Imported:
     """What the file says of the operators of the model."""
-    from exporters.mindspore_apply_import import pins_of_applied  # noqa: PLC0415
-    from exporters.mindspore_apply_reading import AppliedStrategies  # noqa: PLC0415
-    from exporters.mindspore_import import pins_of_checkpoint, pins_of_operators  # noqa: PLC0415
-    from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError  # noqa: PLC0415
-    from exporters.mindspore_strategy_files import read_strategies  # noqa: PLC0415
+    from exporters.errors import StrategyFileError  # noqa: PLC0415
+    from exporters.mindspore.apply_import import pins_of_applied  # noqa: PLC0415
+    from exporters.mindspore.apply_reading import AppliedStrategies  # noqa: PLC0415
+    from exporters.mindspore.checkpoint_import import pins_of_checkpoint, pins_of_operators  # noqa: PLC0415
+    from exporters.mindspore.records import StrategyCheckpoint  # noqa: PLC0415
+    from exporters.mindspore.strategy_files import read_strategies  # noqa: PLC0415
 
     content = read_strategies(file)
     try:

@@ -57,7 +57,7 @@ def judgement(
         from executors.torch import judge as by_torch  # noqa: PLC0415
 
         return by_torch(plan, values)
-    from executors.mindspore import judge as by_mindspore  # noqa: PLC0415
+    from executors.mindspore.judge import judge as by_mindspore  # noqa: PLC0415
 
     if mindspore is None:
         raise TypeError("MindSpore's interpreter is not given")

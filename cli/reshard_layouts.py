@@ -37,8 +37,8 @@ def read_layout(path: Path) -> GivenLayout:
     Raises:
         PlanFileError, StrategyFileError, UserError: it is neither, or is damaged.
     """
-    from exporters.mindspore_slicing import strategy_slicing  # noqa: PLC0415
-    from exporters.mindspore_strategy import read  # noqa: PLC0415
+    from exporters.mindspore.slicing import strategy_slicing  # noqa: PLC0415
+    from exporters.mindspore.strategy import read  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
     from ir.plan_slicing import plan_slicing  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def renames_for(
         ExportError, UserError: the file is damaged, or an entry matches nothing.
     """
     from executors.checkpoint.pairing import Rename  # noqa: PLC0415
-    from exporters.mindspore_names import name_rules  # noqa: PLC0415
+    from exporters.mindspore.names import name_rules  # noqa: PLC0415
 
     out: dict[str, Rename] = {}
     for rule in name_rules(source):

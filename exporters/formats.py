@@ -13,22 +13,24 @@ from exporters import (
     jax,
     launch,
     megatron,
-    mindspore,
-    mindspore_custom,
-    mindspore_groups,
-    mindspore_operator_json,
-    mindspore_operator_strategy,
-    mindspore_script,
-    mindspore_strategy,
     msjob,
     parameter_server,
     table,
     torch,
 )
 from exporters.errors import ExportError
-from exporters.mindspore_apply import apply_module
-from exporters.mindspore_file_operators import FilePrimitive
-from exporters.mindspore_names import Names, renamed
+from exporters.mindspore import (
+    custom,
+    groups,
+    operator_json,
+    operator_strategy,
+    script,
+    strategy,
+)
+from exporters.mindspore.apply import apply_module
+from exporters.mindspore.checkpoint import losses, strategy_checkpoint
+from exporters.mindspore.file_operators import FilePrimitive
+from exporters.mindspore.names import Names, renamed
 from exporters.settings import Made, Setting, Settings
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
@@ -129,10 +131,10 @@ def writes(content: str | bytes) -> Writer:
 
 
 def _mindspore(plan: Plan, names: Names | None) -> Writer:
-    checkpoint = mindspore.strategy_checkpoint(plan, names)
+    checkpoint = strategy_checkpoint(plan, names)
 
     def write(path: Path) -> None:
-        mindspore_strategy.write(path, checkpoint)
+        strategy.write(path, checkpoint)
 
     return write
 
@@ -143,10 +145,10 @@ def _mindspore_apply(plan: Plan, names: Names | None) -> Writer:
 
 def _mindspore_losses(plan: Plan, names: Names | None) -> tuple[str, ...]:
     if names is None:
-        return mindspore.losses(plan)
+        return losses(plan)
     kept = len(plan.parameters) - len(names.new)
     own = f"{kept} parameters keep the names of the model file: no pattern matches them"
-    return (*mindspore.losses(renamed(plan, names)), *([own] if kept else []))
+    return (*losses(renamed(plan, names)), *([own] if kept else []))
 
 
 def _texts(forms: Mapping[str, Text]) -> Callable[[Plan, Names | None], Writer]:
@@ -206,7 +208,7 @@ def _of_model(_plan: Plan, _: Names | None) -> Writer:
 
 def _groups(plan: Plan, settings: Settings, _: object) -> MadeOfModel:
     rank = settings.number("rank", 0, 0, max(plan.devices - 1, 0))
-    return MadeOfModel(mindspore_groups.to_protobuf(mindspore_groups.groups_of(plan, rank)), ())
+    return MadeOfModel(groups.to_protobuf(groups.groups_of(plan, rank)), ())
 
 
 def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
@@ -215,25 +217,25 @@ def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
 
 def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]) -> MadeOfModel:
     scope = settings.text("scope", "")
-    found = mindspore_operator_strategy.operator_strategy(plan, primitives, scope)
-    text = mindspore_operator_json.to_json(found.content)
-    return MadeOfModel(text.encode(), mindspore_operator_strategy.losses(plan, found))
+    found = operator_strategy.operator_strategy(plan, primitives, scope)
+    text = operator_json.to_json(found.content)
+    return MadeOfModel(text.encode(), operator_strategy.losses(plan, found))
 
 
 _ALL = (
     Format("mindspore", _mindspore, _mindspore_losses, takes_names=True),
-    Format("mindspore-apply", _mindspore_apply, _lost(mindspore_custom.losses), takes_names=True),
+    Format("mindspore-apply", _mindspore_apply, _lost(custom.losses), takes_names=True),
     Format(
         "mindspore-operators",
         _of_model,
         suffixes=(".json",),
-        settings=mindspore_operator_strategy.SETTINGS,
+        settings=operator_strategy.SETTINGS,
         of_primitives=_operators,
     ),
     Format(
         "mindspore-groups",
         _rank0_groups,
-        settings=mindspore_groups.SETTINGS,
+        settings=groups.SETTINGS,
         of_primitives=_groups,
     ),
     Format(
@@ -249,9 +251,7 @@ _ALL = (
         suffixes=(".json", ".py"),
     ),
     Format("megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses)),
-    _with_settings(
-        "mindspore-script", mindspore_script.script, mindspore_script.SETTINGS, (".py",)
-    ),
+    _with_settings("mindspore-script", script.script, script.SETTINGS, (".py",)),
     _with_settings("launch", launch.scripts, launch.SETTINGS, is_folder=True),
     _with_settings("msjob", msjob.resource, msjob.SETTINGS, (".yaml", ".yml")),
     _with_settings(

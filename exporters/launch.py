@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from exporters import launch_scripts
 from exporters.errors import ExportError
-from exporters.mindspore_context import sub_groups
-from exporters.mindspore_symbols import planned_symbols
+from exporters.mindspore.context import sub_groups
+from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.settings import Made, Setting, Settings, fault
 from exporters.sharding import named

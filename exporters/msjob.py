@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import yaml
 
 from exporters.launch_scripts import NON_SINK
-from exporters.mindspore_symbols import planned_symbols
+from exporters.mindspore.symbols import planned_symbols
 from exporters.places import Places, places_of
 from exporters.settings import Made, Setting, Settings, fault
 from ir.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import StrategyFileError
 from exporters.sharding import (
     Axis,
     ShardedNode,

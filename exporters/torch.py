@@ -11,8 +11,7 @@ from string import Template
 import numpy as np
 import numpy.typing as npt
 
-from exporters.errors import ExportError
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import ExportError, StrategyFileError
 from exporters.python_tables import table, text_tuple
 from exporters.sharding import (
     Sharding,

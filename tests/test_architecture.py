@@ -17,7 +17,7 @@ import pytest
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from exporters.mindspore import strategy_checkpoint
+from exporters.mindspore.checkpoint import strategy_checkpoint
 from planner.explain import why
 from planner.requests.options.searches import SearchOptions
 from planner.requests.searches import question

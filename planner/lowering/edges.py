@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, CollectiveModel, CurveTable
-from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, Step
 from ir.dtypes import dtype_bytes
 from ir.graph import Tensor

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.collectives import CollectiveModel
-from costmodel.mindspore_cost import (
+from costmodel.mindspore.cost import (
     FORBIDDEN,
     Slices,
     Weights,
     operator_bytes,
     operator_cost,
 )
-from costmodel.mindspore_cost_edges import MindsporeEdgeCost
+from costmodel.mindspore.cost_edges import MindsporeEdgeCost
 from costmodel.operators import OperatorModel
 from ir.dtypes import dtype_bytes
 from ir.graph import OpGraph, Role, Tensor

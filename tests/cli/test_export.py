@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporters.mindspore_strategy import read
+from exporters.mindspore.strategy import read
 
 pytestmark = pytest.mark.fast
 

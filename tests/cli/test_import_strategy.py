@@ -111,7 +111,7 @@ def test_a_plan_that_does_not_fit_leaves_nothing(
 
 
 def test_groups_are_written(searched: Path) -> None:
-    from exporters.mindspore_groups import from_protobuf  # noqa: PLC0415
+    from exporters.mindspore.groups import from_protobuf  # noqa: PLC0415
 
     found = from_protobuf((searched / "groups.pb").read_bytes())
     assert 3 in found.same

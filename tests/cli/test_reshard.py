@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporters import mindspore_strategy
-from exporters.mindspore_strategy import ParameterLayout, StrategyCheckpoint, StrategyItem
+from exporters.mindspore import strategy as mindspore_strategy
+from exporters.mindspore.strategy import ParameterLayout, StrategyCheckpoint, StrategyItem
 from ir.plan_file import plan_to_json, read_plan
 from ir.plan_slicing import plan_slicing
 from ir.slicing import Grid, Slicing, whole_slicing

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from exporters.errors import ExportError
-from exporters.mindspore_strategy import read
+from exporters.mindspore.strategy import read
 from ir.plan_file import read_plan
 from ir.throughput import RATE_NAMES
 from ir.violations import Violation
@@ -139,7 +139,7 @@ def test_a_plan_that_the_target_cannot_apply_is_written_with_a_warning(
     def refuse(*_: object) -> None:
         raise ExportError(Violation("cut too fine", "operator 'x'", "plan again"))
 
-    monkeypatch.setattr("exporters.mindspore.strategy_checkpoint", refuse)
+    monkeypatch.setattr("exporters.mindspore.checkpoint.strategy_checkpoint", refuse)
     run = planner("search", mlp, "--devices", 2, "-o", tmp_path, "--json")
     assert run.code == 0
     assert run.json["files"] == [str(tmp_path / "plan.json")]

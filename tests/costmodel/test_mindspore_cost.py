@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel.mindspore_cost import (
+from costmodel.mindspore.cost import (
     FAMILIES,
     Bytes,
     Slices,

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel.mindspore_cost import FORBIDDEN, Weights
-from costmodel.mindspore_cost_edges import MindsporeEdgeCost
+from costmodel.mindspore.cost import FORBIDDEN, Weights
+from costmodel.mindspore.cost_edges import MindsporeEdgeCost
 from ir.layout import Layout
 from topology.mesh import Mesh, MeshAxis
 

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-import costmodel.mindspore_pairs
+import costmodel.mindspore.pairs
 from costmodel.collectives import CollectiveModel
-from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import Shardable, all_layouts
 from ir.layout import Layout
 from topology.catalogue import named_cluster
@@ -59,5 +59,5 @@ def test_what_was_prepared_before_does_not_matter() -> None:
 
 def test_pairs_beyond_the_most_at_once_are_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = made().pair_time_s(LARGE, MATRICES, MATRICES)
-    monkeypatch.setattr(costmodel.mindspore_pairs, "MAX_PAIRS", 5)
+    monkeypatch.setattr(costmodel.mindspore.pairs, "MAX_PAIRS", 5)
     assert np.array_equal(made().pair_time_s(LARGE, MATRICES, MATRICES), whole)

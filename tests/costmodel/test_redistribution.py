@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
-from costmodel.mindspore_inference import moves, paired, placed
-from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.mindspore.inference import moves, paired, placed
+from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, all_layouts
 from ir.layout import Layout
 from topology.catalogue import named_cluster

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from executors.mindspore import MindsporeError, judge, judgement_of
-from executors.mindspore_case import case_of
-from executors.mindspore_messages import promised
+from executors.mindspore.case import case_of
+from executors.mindspore.judge import MindsporeError, judge, judgement_of
+from executors.mindspore.messages import promised
 from ir.plan import Plan
 from planner.request import SearchRequest
 from tests.builders import mlp

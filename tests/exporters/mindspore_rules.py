@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from exporters.mindspore_strategy import ParameterLayout, StrategyCheckpoint, StrategyItem
+from exporters.mindspore.strategy import ParameterLayout, StrategyCheckpoint, StrategyItem
 from ir.plan import NamedLayout, Plan
 
 Slice = tuple[tuple[int, int], ...]

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters import jax
-from exporters.errors import ExportError
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import ExportError, StrategyFileError
 from exporters.sharding import as_filed, sharding_of
 from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from exporters.errors import ExportError
-from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_apply import apply_module, operator_strategies
-from exporters.mindspore_names import name_rules, names_for, renamed
+from exporters.mindspore.apply import apply_module, operator_strategies
+from exporters.mindspore.checkpoint import strategy_checkpoint
+from exporters.mindspore.names import name_rules, names_for, renamed
 from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest
 from planner.search import search

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_apply import apply_module, operator_strategies
-from exporters.mindspore_apply_import import pins_of_applied
-from exporters.mindspore_apply_reading import from_python
-from exporters.mindspore_records import StrategyFileError
-from exporters.mindspore_strategy_files import read_strategies
+from exporters.errors import StrategyFileError
+from exporters.mindspore.apply import apply_module, operator_strategies
+from exporters.mindspore.apply_import import pins_of_applied
+from exporters.mindspore.apply_reading import from_python
+from exporters.mindspore.checkpoint import strategy_checkpoint
+from exporters.mindspore.strategy_files import read_strategies
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.constraints.pins import pins_of

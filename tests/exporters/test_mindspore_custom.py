@@ -11,9 +11,9 @@ import pytest
 
 from cli.export import target_losses
 from exporters.formats import FORMATS
-from exporters.mindspore import losses, strategy_checkpoint
-from exporters.mindspore_apply import apply_module, operator_strategies
-from exporters.mindspore_custom import custom_operators
+from exporters.mindspore.apply import apply_module, operator_strategies
+from exporters.mindspore.checkpoint import losses, strategy_checkpoint
+from exporters.mindspore.custom import custom_operators
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.pipeline.plan_builder import PlanBuilder

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.errors import ExportError
-from exporters.mindspore_groups import (
+from exporters.errors import ExportError, StrategyFileError
+from exporters.mindspore.groups import (
     Group,
     GroupFile,
     from_protobuf,
@@ -19,7 +19,6 @@ from exporters.mindspore_groups import (
     groups_of,
     to_protobuf,
 )
-from exporters.mindspore_records import StrategyFileError
 from ir.plan import NamedLayout, Plan
 
 SAMPLE = (Path(__file__).parents[1] / "data" / "mindspore_operators" / "groups.pb").read_bytes()

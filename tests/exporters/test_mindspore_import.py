@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from exporters.mindspore import strategy_checkpoint
-from exporters.mindspore_import import Imported, pins_of_checkpoint, pins_of_operators
-from exporters.mindspore_operator_json import OperatorStrategies
-from exporters.mindspore_records import StrategyCheckpoint, StrategyFileError, StrategyItem
-from exporters.mindspore_strategy_files import read_strategies
+from exporters.errors import StrategyFileError
+from exporters.mindspore.checkpoint import strategy_checkpoint
+from exporters.mindspore.checkpoint_import import Imported, pins_of_checkpoint, pins_of_operators
+from exporters.mindspore.operator_json import OperatorStrategies
+from exporters.mindspore.records import StrategyCheckpoint, StrategyItem
+from exporters.mindspore.strategy_files import read_strategies
 from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
 from ir.mindspore_forms.strategies import batch_pins

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from exporters.errors import ExportError
-from exporters.mindspore import check_strategy, strategy_checkpoint
-from exporters.mindspore_names import (
+from exporters.mindspore.checkpoint import check_strategy, strategy_checkpoint
+from exporters.mindspore.names import (
     Names,
     bundled_names,
     name_rules,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from exporters.errors import ExportError
-from exporters.mindspore_operator_stages import cell_around, own_operators, repeated
-from exporters.mindspore_operator_strategy import DATASET, OperatorFile, operator_strategy
-from exporters.mindspore_records import StrategyItem
-from exporters.mindspore_symbols import planned_sizes
+from exporters.mindspore.operator_stages import cell_around, own_operators, repeated
+from exporters.mindspore.operator_strategy import DATASET, OperatorFile, operator_strategy
+from exporters.mindspore.records import StrategyItem
+from exporters.mindspore.symbols import planned_sizes
 from importers.mindir.listing import listed_primitives
 from importers.mindir.reading import import_mindir
 from ir.plan import Plan

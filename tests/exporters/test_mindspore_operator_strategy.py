@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from exporters.errors import ExportError
-from exporters.mindspore_file_operators import apart, merged
-from exporters.mindspore_import import Imported, pins_of_operators
-from exporters.mindspore_operator_json import OperatorStrategies, from_json, to_json
-from exporters.mindspore_operator_strategy import (
+from exporters.errors import ExportError, StrategyFileError
+from exporters.mindspore.checkpoint_import import Imported, pins_of_operators
+from exporters.mindspore.file_operators import apart, merged
+from exporters.mindspore.operator_json import OperatorStrategies, from_json, to_json
+from exporters.mindspore.operator_strategy import (
     DATASET,
     OperatorFile,
     losses,
     operator_strategy,
     scoped,
 )
-from exporters.mindspore_records import StrategyFileError, StrategyItem
+from exporters.mindspore.records import StrategyItem
 from importers.mindir.listing import ListedPrimitive, listed_primitives
 from importers.mindir.reading import import_mindir
 from ir.graph import OpGraph

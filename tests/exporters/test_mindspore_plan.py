@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporters.mindspore import check_strategy, strategy_checkpoint
-from exporters.mindspore_strategy import (
+from exporters.mindspore.checkpoint import check_strategy, strategy_checkpoint
+from exporters.mindspore.strategy import (
     StrategyCheckpoint,
     StrategyItem,
     from_json,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporters.mindspore import ExportError, check_strategy, losses, strategy_checkpoint
+from exporters.mindspore.checkpoint import ExportError, check_strategy, losses, strategy_checkpoint
 from ir.graph import OpGraph
 from ir.plan import NamedLayout, Plan
 from planner.request import SearchRequest

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from exporters.mindspore import check_strategy, strategy_checkpoint
-from exporters.mindspore_strategy import read, with_shapes, write
+from exporters.mindspore.checkpoint import check_strategy, strategy_checkpoint
+from exporters.mindspore.strategy import read, with_shapes, write
 from ir.plan_file import plan_from_json, plan_to_json
 from tests.exporters.random_plans import drawn, known_space
 from tests.exporters.small_networks import (

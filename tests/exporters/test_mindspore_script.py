@@ -12,19 +12,18 @@ import pytest
 from onnx import parser
 
 from costmodel.memory import Optimizer
-from exporters import mindspore_script
 from exporters.errors import ExportError
-from exporters.mindspore_context import MODES, NEW_MODES, context_of
-from exporters.mindspore_fusion import (
+from exporters.mindspore.context import MODES, NEW_MODES, context_of
+from exporters.mindspore.fusion import (
     index_splits,
     message_bytes,
     parse_fusions,
     segments,
     slice_bytes,
 )
-from exporters.mindspore_hybrid import own_collectives, slices
-from exporters.mindspore_script import old_arguments, script
-from exporters.mindspore_symbols import local_symbol, symbol_calls
+from exporters.mindspore.hybrid import own_collectives, slices
+from exporters.mindspore.script import SETTINGS, old_arguments, script
+from exporters.mindspore.symbols import local_symbol, symbol_calls
 from exporters.settings import Made, Settings
 from importers.onnx import import_onnx
 from ir.plan import Plan
@@ -67,11 +66,11 @@ def dynamic(planned: Planned) -> Plan:
 
 
 def made(plan: Plan, **given: str) -> Made:
-    return script(plan, Settings(given, mindspore_script.SETTINGS))
+    return script(plan, Settings(given, SETTINGS))
 
 
 def arguments(plan: Plan, **given: str) -> dict[str, object]:
-    return old_arguments(context_of(plan, Settings(given, mindspore_script.SETTINGS)))
+    return old_arguments(context_of(plan, Settings(given, SETTINGS)))
 
 
 def refused(plan: Plan, **given: str) -> str:

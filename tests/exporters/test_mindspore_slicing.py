@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.mindspore_slicing import strategy_slicing
-from exporters.mindspore_strategy import (
+from exporters.mindspore.slicing import strategy_slicing
+from exporters.mindspore.strategy import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,

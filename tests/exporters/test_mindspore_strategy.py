@@ -8,8 +8,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.mindspore_records import expanded
-from exporters.mindspore_strategy import (
+from exporters.mindspore.records import expanded
+from exporters.mindspore.strategy import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,

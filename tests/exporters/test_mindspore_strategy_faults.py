@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters import mindspore_strategy
-from exporters.mindspore_strategy import (
+from exporters.mindspore import strategy as mindspore_strategy
+from exporters.mindspore.strategy import (
     ParameterLayout,
     StrategyCheckpoint,
     StrategyFileError,

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from exporters import jax, megatron, mindspore, torch
+from exporters import jax, megatron, torch
 from exporters.errors import ExportError
-from exporters.mindspore_apply import apply_module
-from exporters.mindspore_groups import groups_of
-from exporters.mindspore_script import SETTINGS, script
-from exporters.mindspore_slicing import strategy_slicing
-from exporters.mindspore_stages import scheme_losses
-from exporters.mindspore_strategy import from_json, from_protobuf, to_json, to_protobuf
+from exporters.mindspore import checkpoint as mindspore
+from exporters.mindspore.apply import apply_module
+from exporters.mindspore.groups import groups_of
+from exporters.mindspore.script import SETTINGS, script
+from exporters.mindspore.slicing import strategy_slicing
+from exporters.mindspore.stages import scheme_losses
+from exporters.mindspore.strategy import from_json, from_protobuf, to_json, to_protobuf
 from exporters.settings import Settings
 from exporters.sharding import sharding_of
 from exporters.stages import assigned_cells, layer_counts, torn_cells

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from exporters.mindspore_cuts import device_layout, reader_of_cuts
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import StrategyFileError
+from exporters.mindspore.cuts import device_layout, reader_of_cuts
 from ir.foreign_kinds import foreign_rule, primitive_of
 from ir.ops import RULE_ATTRIBUTE, OpView
 from ir.rule import parse_rule

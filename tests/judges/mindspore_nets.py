@@ -15,8 +15,8 @@ import numpy as np
 from mindspore import nn, ops
 from mindspore.ops.auto_generate import SiLU
 
-from executors.mindspore_script.loss import SoftmaxLoss
-from executors.mindspore_script.program import main
+from executors.mindspore.script.loss import SoftmaxLoss
+from executors.mindspore.script.program import main
 
 Strategy = tuple[tuple[int, ...], ...]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from executors import mindspore
-from executors.mindspore import MindsporeError, compiled, judge, judgement_of
-from executors.mindspore_messages import Message, emitted
+from executors.mindspore import judge as mindspore
+from executors.mindspore.judge import MindsporeError, compiled, judge, judgement_of
+from executors.mindspore.messages import Message, emitted
 from executors.reference import given_tensors
 from executors.values import numbers
 from ir.batch import BatchError

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from executors import mindspore
-from executors.mindspore import judgement_of
-from executors.mindspore_case import optimizer_shares
-from exporters.mindspore_groups import from_protobuf, groups_of
-from exporters.mindspore_operator_json import OperatorStrategies, to_json
-from exporters.mindspore_operator_strategy import DATASET, losses, operator_strategy
-from exporters.mindspore_records import StrategyItem
+from executors.mindspore import judge as mindspore
+from executors.mindspore.case import optimizer_shares
+from executors.mindspore.judge import judgement_of
+from exporters.mindspore.groups import from_protobuf, groups_of
+from exporters.mindspore.operator_json import OperatorStrategies, to_json
+from exporters.mindspore.operator_strategy import DATASET, losses, operator_strategy
+from exporters.mindspore.records import StrategyItem
 from importers.mindir.listing import ListedPrimitive, listed_primitives
 from importers.mindir.reading import import_mindir
 from ir.graph import OpGraph

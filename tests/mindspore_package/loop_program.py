@@ -21,9 +21,9 @@ from mindspore.graph.api import _cell_graph_executor as executor
 from mindspore.parallel import set_op_strategy_config
 from mindspore.train import serialization
 
-from executors.mindspore_script.cluster import imagine
-from executors.mindspore_script.collectives import collectives
-from executors.mindspore_script.network import Training
+from executors.mindspore.script.cluster import imagine
+from executors.mindspore.script.collectives import collectives
+from executors.mindspore.script.network import Training
 from tests.mindspore_package.loop_networks import Calling, network_and_shape
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from exporters.mindspore import check_strategy, strategy_checkpoint
-from exporters.mindspore_apply import apply_module
-from exporters.mindspore_strategy import write
+from exporters.mindspore.apply import apply_module
+from exporters.mindspore.checkpoint import check_strategy, strategy_checkpoint
+from exporters.mindspore.strategy import write
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json, read_plan

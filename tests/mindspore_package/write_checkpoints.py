@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from cli.main import app
-from exporters.mindspore_strategy import ParameterLayout, StrategyCheckpoint, StrategyItem, write
+from exporters.mindspore.strategy import ParameterLayout, StrategyCheckpoint, StrategyItem, write
 from tests.executors.checkpoint.files import write_ranks
 from tests.exporters.mindspore_rules import resting_slices
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporters.mindspore_cuts import device_layout, reader_of_cuts
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import StrategyFileError
+from exporters.mindspore.cuts import device_layout, reader_of_cuts
 from ir.graph import OpGraph
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form
 from ir.mindspore_forms.readers import Reader

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.collectives import CollectiveModel
-from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import Shardable
 from ir.layout import Layout
 from topology.catalogue import named_cluster

@@ -12,7 +12,7 @@ import pytest
 
 from exporters import jax, torch
 from exporters.html import to_html
-from exporters.mindspore_apply import apply_module
+from exporters.mindspore.apply import apply_module
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_file import plan_from_json, plan_to_json

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from exporters.mindspore_checks import reader_violations
-from exporters.mindspore_cuts import device_layout, reader_of_cuts
-from exporters.mindspore_records import StrategyFileError
+from exporters.errors import StrategyFileError
+from exporters.mindspore.checks import reader_violations
+from exporters.mindspore.cuts import device_layout, reader_of_cuts
 from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import catalogue
 from tests.mindspore_package.operator_examples import examples, one

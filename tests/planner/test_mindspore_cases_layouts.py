@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from costmodel.collectives import CollectiveModel
-from costmodel.mindspore_redistribution import MindsporeRedistribution
+from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import Shardable, Step
-from exporters.mindspore_records import ParameterLayout
+from exporters.mindspore.records import ParameterLayout
 from ir.layout import Layout
 from ir.ops.shape import reshape_maps
 from ir.plan_checks import mesh_faults

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from exporters.mindspore_cuts import DeviceLayout, device_layout, reader_of_cuts
-from exporters.mindspore_records import ParameterLayout, StrategyFileError, expanded, standardise
+from exporters.errors import StrategyFileError
+from exporters.mindspore.cuts import DeviceLayout, device_layout, reader_of_cuts
+from exporters.mindspore.records import ParameterLayout, expanded, standardise
 from ir.graph import GraphError
 from ir.mindspore_forms.primitives import primitive_form, whole_product
 from ir.mindspore_forms.readers import Reader

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from exporters.mindspore_import import pins_of_operators
-from exporters.mindspore_operator_json import OperatorStrategies
-from exporters.mindspore_records import StrategyItem
+from exporters.mindspore.checkpoint_import import pins_of_operators
+from exporters.mindspore.operator_json import OperatorStrategies
+from exporters.mindspore.records import StrategyItem
 from importers.mindir.listing import ListedPrimitive
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import operators

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from exporters import jax, mindspore_strategy, torch
-from exporters.mindspore import strategy_checkpoint
+from exporters import jax, torch
+from exporters.mindspore import strategy as mindspore_strategy
+from exporters.mindspore.checkpoint import strategy_checkpoint
 from exporters.sharding import sharding_of
 from importers.onnx import import_onnx
 from ir.ops import is_known

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from exporters.mindspore_strategy import read as read_strategy
+from exporters.mindspore.strategy import read as read_strategy
 from ir.plan_file import plan_from_json, plan_to_json
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import SearchRequest

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from exporters.formats import FORMATS, Format
-from exporters.mindspore_names import Names, bundled_names, name_rules, names_for
-from exporters.mindspore_symbols import planned_sizes
+from exporters.mindspore.names import Names, bundled_names, name_rules, names_for
+from exporters.mindspore.symbols import planned_sizes
 from exporters.settings import Setting, Settings
 from importers.mindir.listing import listed_primitives
 from ir.plan import Plan

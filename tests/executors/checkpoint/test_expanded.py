@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from executors.checkpoint.errors import CheckpointError
 from executors.checkpoint.expanded import Fitted, fitted
 from executors.checkpoint.pairing import Request
-from exporters.mindspore_slicing import strategy_slicing
-from exporters.mindspore_strategy import ParameterLayout, StrategyCheckpoint
-from exporters.mindspore_strategy_json import from_json, to_json
-from exporters.mindspore_strategy_protobuf import from_protobuf, to_protobuf
+from exporters.mindspore.slicing import strategy_slicing
+from exporters.mindspore.strategy import ParameterLayout, StrategyCheckpoint
+from exporters.mindspore.strategy_json import from_json, to_json
+from exporters.mindspore.strategy_protobuf import from_protobuf, to_protobuf
 from ir.slicing import Slicing, box_dims, whole_slicing
 from tests.executors.checkpoint.files import assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, saved

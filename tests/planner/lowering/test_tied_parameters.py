@@ -10,8 +10,8 @@ import pytest
 
 from costmodel.redistribution import UNREACHABLE_S
 from exporters.errors import ExportError
-from exporters.mindspore import check_strategy, strategy_checkpoint
-from exporters.mindspore_apply import apply_module
+from exporters.mindspore.apply import apply_module
+from exporters.mindspore.checkpoint import check_strategy, strategy_checkpoint
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.explain.plan_problem import problem_of

@@ -1,0 +1,1 @@
+"""MindSpore's own cost of operators and redistributions, in its own units."""

@@ -1,0 +1,318 @@
+"""For each kind of operator the MindSpore primitives that run it, with the plan's strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import ops
+from mindspore.ops.auto_generate import SiLU
+
+from executors.mindspore.script import images
+from executors.mindspore.script.loss import SoftmaxLoss
+from executors.mindspore.script.step import (
+    NotTranslatedError,
+    Step,
+    View,
+    dtype_at,
+    dtype_of,
+    sharded,
+)
+
+
+def step_of(view: View) -> Step:
+    """The form of an operator.
+
+    Raises:
+        NotTranslatedError: there is none.
+    """
+    kind = view.op["kind"]
+    if kind in _POINTWISE:
+        return _pointwise(view)
+    if kind not in _FORMS:
+        raise NotTranslatedError(f"no MindSpore form of {kind} is known here")
+    return _FORMS[kind](view)
+
+
+def _pointwise(view: View) -> Step:
+    names = ", ".join(f"x{i}" for i in view.present)
+    return sharded(_POINTWISE[view.op["kind"]](), view, f"self.f({names})")
+
+
+def _where(view: View) -> Step:
+    """`Select` takes tensors of one size; where they are stretched it is products and a sum."""
+    dims = view.result()
+    if all(view.dims(i) == dims for i in range(3)):
+        return sharded(ops.Select(), view, "self.f(x0, x1, x2)")
+    cond, yes, no = view.strategy
+    first, second = (_stretched(view, (0, i)) for i in (1, 2))
+    held = {
+        "cast": ops.Cast().shard((cond,)),
+        "to": dtype_of(view.tensors[view.op["outputs"][0]]["dtype"]),
+        "yes": ops.Mul().shard((cond, yes)),
+        "less": ops.Sub().shard(((), cond)),
+        "no": ops.Mul().shard((cond, no)),
+        "add": ops.Add().shard((first, second)),
+    }
+    held["one"] = ms.Tensor(1, held["to"])
+    kept, left = "self.cast(x0, self.to)", "self.less(self.one, self.cast(x0, self.to))"
+    return Step(held, f"self.add(self.yes({kept}, x1), self.no({left}, x2))")
+
+
+def _stretched(view: View, operands: tuple[int, ...]) -> tuple[int, ...]:
+    """Cuts of what some operands make together, aligned right."""
+    rank = max(len(view.dims(i)) for i in operands)
+    out = [1] * rank
+    for i in operands:
+        shift = rank - len(view.dims(i))
+        for dim, cut in enumerate(view.cuts(i)):
+            out[shift + dim] = max(out[shift + dim], cut)
+    return tuple(out)
+
+
+def _product(view: View) -> Step:
+    """`MatMul` for matrices, `BatchMatMul` for more; a matrix of weights flattens what it meets."""
+    a, b = view.dims(0), view.dims(1)
+    turned = {
+        "transpose_a": bool(view.attributes.get("trans_a", 0)),
+        "transpose_b": bool(view.attributes.get("trans_b", 0)),
+    }
+    if len(a) < 2 or len(b) < 2:
+        raise NotTranslatedError("MindSpore has no product with a vector that takes a strategy")
+    if len(a) == len(b) == 2:
+        return sharded(ops.MatMul(**turned), view, "self.f(x0, x1)")
+    return sharded(ops.BatchMatMul(**turned), view, "self.f(x0, x1)")
+
+
+def _softmax(view: View) -> Step:
+    if view.attributes.get("to_end"):
+        raise NotTranslatedError("a softmax over several dimensions")
+    make = {"Softmax": ops.Softmax, "LogSoftmax": ops.LogSoftmax}[view.op["kind"]]
+    return sharded(make(view.axis(len(view.dims(0)) - 1)), view, "self.f(x0)")
+
+
+def _layer_norm(view: View) -> Step:
+    """`LayerNorm` always takes a bias: one of zeros where the model has none."""
+    axis = view.axis(len(view.dims(0)) - 1)
+    epsilon = float(view.attributes.get("epsilon", 1e-5))
+    norm = ops.LayerNorm(axis, axis, epsilon)
+    if len(view.present) == 3:
+        return sharded(norm, view, "self.f(x0, x1, x2)[0]")
+    zeros = ms.Tensor(np.zeros(view.dims(1)), dtype_at(view, 1))
+    held = {"f": norm.shard((*view.strategy, view.cuts(1))), "zeros": zeros}
+    return Step(held, "self.f(x0, x1, self.zeros)[0]")
+
+
+def _rms_norm(view: View) -> Step:
+    epsilon = float(view.attributes.get("epsilon", 1e-5))
+    return sharded(ops.RmsNorm(epsilon), view, "self.f(x0, x1)[0]")
+
+
+def _transpose(view: View) -> Step:
+    rank = len(view.dims(0))
+    order = tuple(view.attributes.get("perm", range(rank)[::-1]))
+    return sharded(ops.Transpose(), view, f"self.f(x0, {order})")
+
+
+def _reshape(view: View) -> Step:
+    """Takes no strategy: it follows its neighbours."""
+    return Step({"f": ops.Reshape()}, f"self.f(x0, {view.result()})")
+
+
+def _squeeze(view: View) -> Step:
+    return sharded(ops.Squeeze(tuple(view.attributes["axes"])), view, "self.f(x0)")
+
+
+def _unsqueeze(view: View) -> Step:
+    (axis, *more) = view.attributes["axes"]
+    if more:
+        raise NotTranslatedError("several dimensions of size 1 at once")
+    return sharded(ops.ExpandDims(), view, f"self.f(x0, {axis})")
+
+
+def _concat(view: View) -> Step:
+    names = ", ".join(f"x{i}" for i in view.present)
+    return sharded(ops.Concat(view.axis(0)), view, f"self.f(({names},))")
+
+
+def _split(view: View) -> Step:
+    axis, parts = view.axis(0), len(view.op["outputs"])
+    if len({view.result(i)[axis] for i in range(parts)}) > 1:
+        raise NotTranslatedError("parts of several sizes")
+    return sharded(ops.Split(axis, parts), view, "self.f(x0)")
+
+
+def _slice(view: View) -> Step:
+    dims, axes = view.dims(0), tuple(view.attributes["axes"])
+    starts, ends = [0] * len(dims), list(dims)
+    steps = [1] * len(dims)
+    given = view.attributes.get("steps", [1] * len(axes))
+    for axis, start, end, step in zip(
+        axes, view.attributes["starts"], view.attributes["ends"], given, strict=True
+    ):
+        if step < 1:
+            raise NotTranslatedError("a slice that goes backwards")
+        size = dims[axis]
+        starts[axis] = min(max(start + size * (start < 0), 0), size)
+        ends[axis] = min(max(end + size * (end < 0), 0), size)
+        steps[axis] = step
+    call = f"self.f(x0, {tuple(starts)}, {tuple(ends)}, {tuple(steps)})"
+    return sharded(ops.StridedSlice(), view, call)
+
+
+def _reduction(view: View) -> Step:
+    dims = view.dims(0)
+    axes = tuple(view.attributes.get("axes", range(len(dims))))
+    keep = len(view.result()) == len(dims)
+    make = getattr(ops, view.op["kind"])
+    if view.op["kind"] in {"ReduceMax", "ReduceMin"} and len(axes) == 1:
+        axes = axes[0]
+    return Step({"f": make(keep_dims=keep).shard((view.cuts(0),))}, f"self.f(x0, {axes})")
+
+
+def _gather(view: View) -> Step:
+    """MindSpore looks rows that are cut up by indices of 32 bits."""
+    call = f"self.f(x0, x1, {view.axis(0)})"
+    narrow = view.tensors[view.op["inputs"][1]]["dtype"] != "int64"
+    if narrow or view.cuts(0)[view.axis(0)] == 1:
+        return sharded(ops.Gather(), view, call)
+    cast = {"g": ops.Cast().shard((view.cuts(1),)), "to": ms.int32}
+    step = sharded(ops.Gather(), view, call.replace("x1", "self.g(x1, self.to)"))
+    return Step({**step.held, **cast}, step.expression)
+
+
+def _cast(view: View) -> Step:
+    name = view.tensors[view.op["outputs"][0]]["dtype"]
+    held = {"f": ops.Cast().shard((view.cuts(0),)), "to": dtype_of(name)}
+    return Step(held, "self.f(x0, self.to)")
+
+
+def _expand(view: View) -> Step:
+    if len(view.dims(0)) != len(view.result()):
+        raise NotTranslatedError("a broadcast that adds dimensions")
+    return Step({"f": ops.BroadcastTo(view.result()).shard((view.cuts(0),))}, "self.f(x0)")
+
+
+def _loss(view: View) -> Step:
+    """What is one number already is the loss itself."""
+    if not view.dims(0):
+        return Step({"f": ops.Cast(), "to": ms.float32}, "self.f(x0, self.to)")
+    return Step({"f": SoftmaxLoss(view.dims(0), view.cuts(0), dtype_at(view, 0))}, "self.f(x0)")
+
+
+def _is_nan(view: View) -> Step:
+    """What differs from itself: `IsNan` takes no strategy."""
+    return Step({"f": ops.NotEqual().shard((view.cuts(0),) * 2)}, "self.f(x0, x0)")
+
+
+def _identity(_: View) -> Step:
+    return Step({}, "x0")
+
+
+def _attention(view: View) -> Step:
+    """The parts of attention whose heads are a dimension, and none of them shared."""
+    query, key = view.dims(0), view.dims(1)
+    if len(view.present) > 3 or len(query) != 4 or query[1] != key[1]:
+        raise NotTranslatedError(
+            "attention with a mask, or with heads that share keys or a dimension"
+        )
+    batch, heads, rows, _ = view.cuts(0)
+    whole, cut = (batch, heads, 1, 1), (batch, heads, rows, 1)
+    held = {
+        "scores": ops.BatchMatMul(transpose_b=True).shard((cut, whole)),
+        "scale": ops.Mul().shard((cut, ())),
+        "factor": ms.Tensor(query[-1] ** -0.5, dtype_at(view, 0)),
+        "softmax": ops.Softmax(3).shard((cut,)),
+        "mix": ops.BatchMatMul().shard((cut, whole)),
+    }
+    scores = "self.scale(self.scores(x0, x1), self.factor)"
+    return Step(held, f"self.mix(self.softmax({scores}), x2)")
+
+
+def _output(view: View) -> Step:
+    """What is delivered, in the layout that the plan gives it."""
+    return Step({"f": ops.Neg().shard((view.cuts(0),))}, "self.f(x0)")
+
+
+def _pin(view: View) -> Step:
+    """An operator that MindSpore does not take away before it looks at layouts."""
+    names = tuple(f"a{i}" for i in range(len(view.op["matrix"])))
+    layout = ms.Layout(tuple(view.op["matrix"]), names)
+    dims = [tuple(names[i] for i in axes) for axes in view.op["map"]]
+    at = layout(*(each if len(each) > 1 else each[0] if each else "None" for each in dims))
+    primitive = ops.Neg()
+    primitive.add_prim_attr("self_define_shard", True)  # else it takes cut counts alone
+    return Step({"f": primitive.shard((at,), (at,))}, "self.f(x0)")
+
+
+_POINTWISE: Mapping[str, Callable[[], Any]] = {
+    "Abs": ops.Abs,
+    "Add": ops.Add,
+    "And": ops.LogicalAnd,
+    "Ceil": ops.Ceil,
+    "Cos": ops.Cos,
+    "Div": ops.RealDiv,
+    "Elu": ops.Elu,
+    "Equal": ops.Equal,
+    "Erf": ops.Erf,
+    "Exp": ops.Exp,
+    "FastGelu": ops.GeLU,
+    "Floor": ops.Floor,
+    "Gelu": ops.GeLU,
+    "Greater": ops.Greater,
+    "GreaterOrEqual": ops.GreaterEqual,
+    "Less": ops.Less,
+    "LessOrEqual": ops.LessEqual,
+    "Log": ops.Log,
+    "Max": ops.Maximum,
+    "Min": ops.Minimum,
+    "Mish": ops.Mish,
+    "Mul": ops.Mul,
+    "Neg": ops.Neg,
+    "Not": ops.LogicalNot,
+    "Or": ops.LogicalOr,
+    "Pow": ops.Pow,
+    "Reciprocal": ops.Reciprocal,
+    "Relu": ops.ReLU,
+    "Sigmoid": ops.Sigmoid,
+    "Softplus": ops.Softplus,
+    "Sign": ops.Sign,
+    "Sin": ops.Sin,
+    "Sqrt": ops.Sqrt,
+    "Sub": ops.Sub,
+    "Swish": SiLU,
+    "Tanh": ops.Tanh,
+}
+_FORMS: Mapping[str, Callable[[View], Step]] = {
+    **images.FORMS,
+    "Attention": _attention,
+    "Cast": _cast,
+    "Concat": _concat,
+    "Expand": _expand,
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "Identity": _identity,
+    "IsNaN": _is_nan,
+    "LayerNormalization": _layer_norm,
+    "LogSoftmax": _softmax,
+    "Loss": _loss,
+    "MatMul": _product,
+    "RMSNormalization": _rms_norm,
+    "ReduceMax": _reduction,
+    "ReduceMean": _reduction,
+    "ReduceMin": _reduction,
+    "Output": _output,
+    "Pin": _pin,
+    "ReduceSum": _reduction,
+    "Reshape": _reshape,
+    "SimplifiedLayerNormalization": _rms_norm,
+    "Slice": _slice,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Where": _where,
+    "Unsqueeze": _unsqueeze,
+}
