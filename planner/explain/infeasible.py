@@ -38,9 +38,9 @@ MOST_MEMORY = 8
 """Amounts of memory that are tried."""
 MOST_DOUBLINGS = 6
 """How often the devices are doubled."""
-ALWAYS_DECIDED = ("sequence_parallel", "context_parallel")
+ALWAYS_DECIDED = ("zero", "sequence_parallel", "context_parallel")
 DECISIONS = (
-    "recompute", "zero", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
+    "recompute", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
 )  # fmt: skip
 """What a request may fix; all but the last ones only with a global batch."""
 TRIALS = (24, 40)

@@ -17,6 +17,7 @@ from planner.constraints.token_cuts import ruled_out, without
 from planner.lowering.liveness import Liveness, analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Setting
+from planner.lowering.optimizer_states import StateOptions
 from planner.lowering.pricing import MEMORY, TIME, LoweringCache, check_cost
 from planner.mindspore_searches.recursive_programming import with_recursive_pins
 from planner.pipeline.baselines import baselines, batch_places, with_baselines
@@ -304,7 +305,13 @@ class BatchSearch:
             held=frozenset(pin.op.name for pin in self.pins),
             overlap=self.request.overlap == "auto",
             software=self.request.software_on(self.cluster.chip),
+            states=self._states(),
         )
+
+    def _states(self) -> StateOptions | None:
+        """Levels of ZeRO, where there is optimizer state and seconds are what counts."""
+        counts = self.request.training and self.cost == TIME
+        return StateOptions(self.request.zero) if counts else None
 
     def _unlimited(self, mesh: Mesh) -> Outcome:
         """Without a memory limit the answer is exact, and often fits."""

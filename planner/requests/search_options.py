@@ -36,7 +36,7 @@ def check_decisions(options: SearchOptions) -> None:
     check_choices(options)
     _check_interleave(options.interleave)
     _check_context_parallel(options.context_parallel)
-    for name in ("recompute", "zero", "interleave", "offload", "ring_attention", "stage_meshes"):
+    for name in ("recompute", "interleave", "offload", "ring_attention", "stage_meshes"):
         value, usual = getattr(options, name), getattr(SearchOptions(), name)
         if value != usual and options.global_batch is None:
             batch = options.batch

@@ -127,7 +127,7 @@ class SearchOptions:
         group=Group.BATCH, choices=("auto", "0", "1", "2", "3"), noun="stage of ZeRO",
         commands=_SEARCH,
         help="ZeRO stage of every replicated parameter: 1 shards its optimizer state, 2 its "
-        "gradient too, 3 the parameter itself; with --global-batch.",
+        "gradient too, 3 the parameter itself.",
     )] = "auto"
     offload: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "on", "off"), commands=_SEARCH,

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.fast
 
 def plan_of(devices: int, *, training: bool = True) -> Plan:
     cluster = named_cluster("atlas-800-9000", devices)
-    return search(language_model(), cluster, SearchRequest(dtype="fp32", training=training))
+    return search(
+        language_model(), cluster, SearchRequest(dtype="fp32", training=training, zero="0")
+    )
 
 
 def held_bytes(plan: Plan, item_bytes: int) -> int:
