@@ -96,7 +96,7 @@ class WhatifCommand:
     pipeline: Annotated[str | None, Option(
         group=Group.BATCH, value="auto|off|N", first=True, flags=("--pipeline", "--pp"),
         usual="a step is one piece",
-        help="Let every plan cut its step, as planner search --global-batch does: into that many "
+        help="Let every plan cut its step, as planner search --pipeline does: into that many "
         "stages, and into micro-batches.",
     )] = None
     micro_batch: Annotated[str | None, Option(

@@ -170,7 +170,8 @@ def stage_losses(plan: Plan, losses: Callable[[Plan], tuple[str, ...]]) -> tuple
     every = dict.fromkeys(loss for s in stages for loss in losses(stage_plan(plan, s)))
     if len(stages) == 1:
         count = plan.pipeline.micro_batches
-        return (*every, f"the training loop adds up the gradients of {count} micro-batches")
+        adds = f"the training loop adds up the gradients of {count} micro-batches"
+        return (*every, adds) if count > 1 else (*every,)
     order = "the file says what each stage runs; the program that reads it makes the schedule"
     return (*every, order)
 

@@ -54,6 +54,10 @@ class InfeasibleError(Exception):
         """Whether the time limit ended it."""
 
 
+NEEDED = "needed"
+"""Pipeline stages where nothing fits without them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """Everything that decides a plan beside the model and the machine."""
@@ -63,20 +67,22 @@ class SearchRequest:
     dtype: str | None = None
     """Main element type; None keeps the model's."""
     batch: int | None = None
-    """Global batch; None keeps the model's."""
+    """Samples of one step, which is cut only where it does not fit as one; None keeps the
+    model's."""
     global_batch: int | None = None
-    """Samples of one step, which may be cut into micro-batches; None plans a step as one. It takes
-    the place of `batch`."""
+    """The same of a step that is cut into micro-batches and stages where that is faster; in place
+    of `batch`."""
     micro_batch: str = "auto"
     """Samples of a micro-batch over all devices of a stage, or `auto`."""
     pipeline: str = "auto"
-    """Number of stages, `off` for one, or `auto`; only with a global batch."""
+    """Number of stages, `off` for one, or `auto`; with `batch` stages are tried where nothing fits
+    without them if it is `needed`."""
     recompute: str = "auto"
     """What the backward pass may compute again: `none`, single operators (`selective`), every block
     as a whole (`full`), or what is best for each block (`auto`); only with a global batch."""
     zero: str = "auto"
     """Stage of ZeRO, 0 to 3, of every parameter that has copies, or `auto` for the best of each;
-    only with a global batch."""
+    only of a step that is cut."""
     sequence_parallel: str = "auto"
     """Whether activations are cut along their tokens: `on` wherever work would be repeated
     otherwise, `off` nowhere, or `auto`."""
@@ -167,6 +173,13 @@ class SearchRequest:
             raise RequestError(str(error)) from error
 
     @property
+    def leaves_all(self) -> bool:
+        """Whether nobody chose how to search, or what for: then a batch may be cut for speed."""
+        usual = SearchRequest()
+        is_usual = (self.solver, self.cost) == (usual.solver, usual.cost)
+        return is_usual and not self.soft_pins and self.max_changes is None
+
+    @property
     def is_open(self) -> bool:
         """Whether recomputation, optimizer sharding and interleaving are left to the search."""
         decisions = (self.recompute, self.zero, self.sequence_parallel, self.interleave)
@@ -192,11 +205,9 @@ class SearchRequest:
         self._record_wishes(data)
         if self.cost == "time":
             del data["cost"]
-        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "interleave")
+        whole = ("global_batch", "micro_batch", "pipeline", "recompute", "zero", "interleave")
         for key in whole if self.global_batch is None else ():
             del data[key]
-        if self.global_batch is None and self.zero == "auto":
-            del data["zero"]
         for key, usual in (
             ("rest", "auto"),
             ("profile", "generic"),

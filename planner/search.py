@@ -7,19 +7,20 @@ from dataclasses import replace
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
-from planner.lowering.pricing import TIME
-from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.pipeline.infeasibility import check_states
-from planner.pipeline.one_batch import BatchAnswer, PreparedModel, batch_answer, prepared_model
+from planner.pipeline.one_batch import (
+    PROMISED,
+    BatchAnswer,
+    PreparedModel,
+    batch_answer,
+    prepared_model,
+)
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
-from planner.pipeline.preparation import check_pipeline_request
+from planner.pipeline.preparation import as_cut
 from planner.pipeline.search_state import Report
-from planner.request import Deadline, InfeasibleError, RequestError, SearchRequest
+from planner.request import NEEDED, Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.units import format_memory, format_seconds
-
-PROMISED = 0.01
-"""Share of a step that the memory of a whole batch must cost before micro-batches are tried."""
 
 __all__ = ["PreparedModel", "Report", "in_micro_batches", "prepared_model", "search"]
 
@@ -61,6 +62,13 @@ def search(
             raise
         check_states(planned, cluster, request)
         asked = replace(asked, time_limit_s=deadline.left_s)
+        try:
+            return _split(error, graph, cluster, asked, report)
+        except InfeasibleError:
+            if request.pipeline != NEEDED:
+                raise
+        report("nothing fits without pipeline stages: they are tried")
+        asked = replace(asked, pipeline="auto", time_limit_s=deadline.left_s)
         return _split(error, graph, cluster, asked, report)
     if asked is None or not _pays_for_memory(whole, request):
         return whole.plan
@@ -85,12 +93,10 @@ def _split(
 
 def _pays_for_memory(whole: BatchAnswer, request: SearchRequest) -> bool:
     """Whether the plan of one batch may be slower than one of micro-batches: these save memory,
-    and cost time otherwise. Whoever chooses how to search, or what for, has the batch as one.
+    and cost time otherwise.
     """
-    is_usual = (request.solver, request.cost) == (SearchRequest().solver, TIME)
-    is_bound = request.soft_pins or request.max_changes is not None
     over = whole.plan.estimate.step_time_s > whole.free_s * (1 + PROMISED)
-    return is_usual and not is_bound and over
+    return request.leaves_all and over
 
 
 def _faster(
@@ -117,27 +123,17 @@ def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | 
         graph: as it is planned.
         request: without a global batch.
     """
-    batch = request.batch or graph.batch
-    if batch < 2 or request.global_batch is not None or request.solver == RECURSIVE:
-        return None
-    asked = replace(request, batch=None, global_batch=batch, pipeline="off")
-    degrees = dict(request.degrees)
-    if degrees.pop("zero3", None) is not None:
-        asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
-    try:
-        check_pipeline_request(graph, asked)
-    except RequestError:
-        return None
-    return asked
+    several = (request.batch or graph.batch) > 1
+    return as_cut(graph, request) if several else None
 
 
 def _with_stages_named(
     whole: InfeasibleError, split: InfeasibleError, asked: SearchRequest
 ) -> InfeasibleError:
     """The refusal of a batch that fits neither as one nor in micro-batches."""
-    stages = f"--global-batch {asked.global_batch} in place of --batch, which may cut stages too"
+    stages = () if asked.pipeline == "auto" else ("--pipeline auto, which may cut stages too",)
     return InfeasibleError(
         f"{split.what}, in micro-batches too",
         split.needed_bytes, split.available_bytes, split.contributors,
-        (stages, *split.remedies), whole.baselines, interrupted=split.interrupted,
+        (*stages, *split.remedies), whole.baselines, interrupted=split.interrupted,
     )  # fmt: skip

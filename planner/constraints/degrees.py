@@ -195,7 +195,7 @@ class _Following:
         if name not in tests:
             raise RequestError(
                 f"{name}={degree} cuts a step, which as one batch has no stages and micro-batches\n"
-                f"  at:  {name}={degree}\n  fix: search with --global-batch"
+                f"  at:  {name}={degree}\n  fix: search with --pipeline auto"
             )
         allowed: dict[int, IndexArray] = {}
         free: list[str] = []

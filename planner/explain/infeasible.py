@@ -38,11 +38,11 @@ MOST_MEMORY = 8
 """Amounts of memory that are tried."""
 MOST_DOUBLINGS = 6
 """How often the devices are doubled."""
-ALWAYS_DECIDED = ("zero", "sequence_parallel", "context_parallel")
+ALWAYS_DECIDED = ("sequence_parallel", "context_parallel")
 DECISIONS = (
-    "recompute", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
+    "recompute", "zero", "micro_batch", "pipeline", "interleave", "offload", *ALWAYS_DECIDED,
 )  # fmt: skip
-"""What a request may fix; all but the last ones only with a global batch."""
+"""What a request may fix; all but the last ones only of a step that is cut."""
 TRIALS = (24, 40)
 """Trials that are made at least and at most, per unit of effort."""
 OPERATORS = 24_000
@@ -280,7 +280,7 @@ def _in_stages(trials: Trials, request: SearchRequest) -> Iterator[Fix]:
         return
     asked = trials.in_micro_batches(request)
     if asked is not None:
-        change = f"--global-batch {asked.global_batch} in place of --batch"
+        change = "--pipeline auto"
         yield from _tried(trials, "decision", change, replace(asked, pipeline="auto"))
 
 

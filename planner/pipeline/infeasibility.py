@@ -218,7 +218,7 @@ def _changes(cluster: Cluster, request: SearchRequest) -> Iterator[_Change]:
     batch = request.global_batch or 1
     for size in sorted((d for d in divisors(batch) if d < batch), reverse=True):
         smaller = replace(open_request, global_batch=size)
-        yield _Change(f"{prefix}--global-batch {size} (now {batch})", cluster, smaller)
+        yield _Change(f"{prefix}--batch {size} (now {batch})", cluster, smaller)
     for devices in (cluster.devices * 2**step for step in range(1, MOST_DOUBLINGS + 1)):
         larger = _larger(cluster, devices)
         if larger is not None:

@@ -29,7 +29,7 @@ from planner.pipeline.objectives import (
     same_splits,
     with_objective,
 )
-from planner.pipeline.preparation import dialect_for, input_layouts, input_notes, prepare
+from planner.pipeline.preparation import as_cut, dialect_for, input_layouts, input_notes, prepare
 from planner.pipeline.search_state import Report
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
 from planner.pipeline.stage_plan import bound_of, drafted_batch, plan_of, space_of
@@ -45,6 +45,9 @@ FINER_MESH_WORK = 1_000_000
 unit of effort; on two axes more they visit some sixty times as many."""
 ORDER_WORK = 100_000_000
 """The same for other orders of ranks: a handful, each solved as fast as the first."""
+PROMISED = 0.01
+"""Share of a step that ZeRO or micro-batches must save before the batch is no longer planned as one
+with all states on every replica."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
 WORTHWHILE = 1e-3
@@ -134,6 +137,10 @@ def batch_answer(
         plan = _plan(in_time, fastest, request, notes, priced)
         bounds_s = [o.solution.bound_s for o in outcomes]
         return BatchAnswer(with_objective(plan, request.cost, best.solution, bounds_s), math.inf)
+    cut = request if request.global_batch is not None else as_cut(planned, request)
+    in_parts = search.in_parts(best) if cut is not None and request.leaves_all else None
+    if cut is not None and in_parts is not None:
+        best, outcomes, request = in_parts, [in_parts], cut
     priced = ()
     if request.cost == TIME and search.soft.allow_baselines:
         solution, priced = with_baselines(best.lowered, best.solution, ready.batch)
@@ -143,7 +150,7 @@ def batch_answer(
         raise infeasible(
             best.lowered, best.solution, request, priced, interrupted=search.interrupted
         )
-    plan = _plan(best, outcomes, request, notes, priced)
+    plan = _plan(best, outcomes, request, notes, priced, is_cut=in_parts is not None)
     bound_s = min(o.solution.bound_s for o in outcomes)
     plan = search.soft.noted(plan, best.lowered, best.choice, bound_s)
     return BatchAnswer(plan, best.free_s)
@@ -190,10 +197,12 @@ def _plan(
     request: SearchRequest,
     notes: Sequence[str],
     priced: tuple[Baseline, ...],
+    *,
+    is_cut: bool = False,
 ) -> Plan:
     """The plan of the best answer; the bounds of all meshes hold together."""
     graph, setting = best.lowered.liveness.graph, best.lowered.setting
-    draft = drafted_batch(best.lowered, best.choice)
+    draft = drafted_batch(best.lowered, best.choice, is_cut=is_cut)
     bound = bound_of(
         draft.step_s,
         min(o.solution.bound_s for o in outcomes),
@@ -228,6 +237,7 @@ class BatchSearch:
         self.coarse: Outcome | None = None
         self.interrupted = False
         self.enough = 0.0
+        self.states: StateOptions | None = None
 
     def outcomes(self) -> list[Outcome]:
         """Best plans on the mesh of the machine's tiers and on the best finer mesh, if any is.
@@ -305,13 +315,8 @@ class BatchSearch:
             held=frozenset(pin.op.name for pin in self.pins),
             overlap=self.request.overlap == "auto",
             software=self.request.software_on(self.cluster.chip),
-            states=self._states(),
+            states=self.states,
         )
-
-    def _states(self) -> StateOptions | None:
-        """Levels of ZeRO, where there is optimizer state and seconds are what counts."""
-        counts = self.request.training and self.cost == TIME
-        return StateOptions(self.request.zero) if counts else None
 
     def _unlimited(self, mesh: Mesh) -> Outcome:
         """Without a memory limit the answer is exact, and often fits."""
@@ -352,6 +357,19 @@ class BatchSearch:
         bound_s = max(tight.bound_s, free.solution.bound_s)
         free_s = min(free.free_s, free.solution.bound_s)
         return Outcome(lowered, replace(tight, bound_s=bound_s), free_s)
+
+    def in_parts(self, found: Outcome) -> Outcome | None:
+        """The answer on the same mesh with optimizer states in parts (ZeRO 1 and 2), if that is
+        worth it.
+        """
+        if self.interrupted:
+            return None
+        self.report("the same with ZeRO")
+        self.states = StateOptions(self.request.zero)
+        free = self._unlimited(found.lowered.setting.mesh)
+        best = self._within_buffers(free if free.fits else self._limited(free))
+        faster = best.solution.cost_s < found.solution.cost_s * (1 - PROMISED)
+        return best if best.fits and (faster or not found.fits) else None
 
     def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
         """What was found at another cost, in seconds, and the fastest plans beside it.

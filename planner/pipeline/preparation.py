@@ -19,6 +19,7 @@ from planner.candidates.tensor_layouts import input_layout
 from planner.constraints.operator_rules import annotated, check_annotations, given_rules
 from planner.constraints.pins import parts_at_odds
 from planner.lowering.pricing import COMMUNICATION, MEMORY, MINDSPORE, TIME
+from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.mesh import Mesh
@@ -101,13 +102,33 @@ def _lists(value: object) -> list[list[object]]:
     return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
 
 
+def as_cut(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:
+    """The request with its batch cut into micro-batches on one stage; None if it cannot be.
+
+    Args:
+        graph: as it is planned.
+        request: without a global batch.
+    """
+    if request.global_batch is not None or request.solver == RECURSIVE:
+        return None
+    asked = replace(request, batch=None, global_batch=request.batch or graph.batch, pipeline="off")
+    degrees = dict(request.degrees)
+    if degrees.pop("zero3", None) is not None:
+        asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
+    try:
+        check_pipeline_request(graph, asked)
+    except RequestError:
+        return None
+    return asked
+
+
 def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
     """Raise `RequestError` if this request cannot have stages and micro-batches."""
     faults = (
-        (request.global_batch is None, "there is no global batch", "--global-batch", "give one"),
+        (request.global_batch is None, "there is no batch to cut", "--pipeline", "add --batch N"),
         (
             request.batch is not None,
-            "--global-batch is --batch that may be cut into micro-batches",
+            "both are the samples of a step",
             "--batch",
             "leave one of the two out",
         ),
@@ -115,13 +136,13 @@ def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
             not request.training,
             "only training has stages and micro-batches",
             "--phase infer",
-            "use --batch in place of --global-batch",
+            "give --batch alone",
         ),
         (
             graph.is_training_step,
             "the model is a traced training step, and stages are cut in a forward model",
-            "--global-batch",
-            "use --batch, or export the forward model",
+            "--pipeline",
+            "leave it out, or export the forward model",
         ),
         (
             request.cost not in {TIME, MEMORY}
@@ -134,13 +155,13 @@ def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:
             isinstance(request.dataset_strategy, tuple),
             "cuts of the inputs are of one batch on all devices",
             "--dataset-strategy",
-            "use data_parallel or full_batch, or --batch in place of --global-batch",
+            "use data_parallel or full_batch, or --batch alone",
         ),
         (
             request.rest == "semi-auto",
             "operators are split by batch over all devices, and a stage has a part of them",
             "--rest semi-auto",
-            "use --batch in place of --global-batch",
+            "give --batch alone",
         ),
         (
             request.stage_meshes == "any" and request.target == "mindspore",

@@ -136,7 +136,7 @@ def _no_turns(
         size = 1 if own == "auto" else int(own)
         turns = min(room) * size
         why = f"the micro-batches are no multiple of the stages, {min(room)}"
-        fix = f"--interleave 1, or --global-batch {-(-batch // turns) * turns}"
+        fix = f"--interleave 1, or --batch {-(-batch // turns) * turns}"
     raise RequestError(
         f"{chunks} chunks cannot be interleaved: {why}\n  at:  --interleave {chunks}\n  fix: {fix}"
     )
@@ -195,14 +195,14 @@ def _wanted_micro_batch(wanted: int, offered: list[int], batch: int) -> int:
     if wanted in offered:
         return wanted
     if wanted > batch:
-        what = f"a micro-batch of {wanted} samples is more than the global batch of {batch}"
+        what = f"a micro-batch of {wanted} samples is more than the batch of {batch}"
     else:
-        what = f"a global batch of {batch} samples does not divide into micro-batches of {wanted}"
+        what = f"a batch of {batch} samples does not divide into micro-batches of {wanted}"
     nearest = min(offered, key=lambda b: (abs(b - wanted), b))
     larger = -(-batch // wanted) * wanted
     raise RequestError(
         f"{what}\n  at:  --micro-batch {wanted}\n"
-        f"  fix: --micro-batch {nearest}, or --global-batch {larger}"
+        f"  fix: --micro-batch {nearest}, or --batch {larger}"
     )
 
 

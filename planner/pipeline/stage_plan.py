@@ -66,15 +66,21 @@ def drafted(solved: Solved) -> Draft:
     return Draft(solved, meshes, operators, tensors, pipeline, in_order_s(pipeline))
 
 
-def drafted_batch(lowered: Lowered, choice: Sequence[int]) -> Draft:
-    """The same of a step of one batch on one mesh, of which the plan itself tells the stage."""
+def drafted_batch(lowered: Lowered, choice: Sequence[int], *, is_cut: bool) -> Draft:
+    """The same of a step of one batch on one mesh.
+
+    Args:
+        lowered: its problem.
+        choice: a candidate for every decision.
+        is_cut: it is one micro-batch on one stage, or else the plan itself tells the stage.
+    """
     graph, step_s = lowered.liveness.graph, lowered.problem.cost_s(choice)
     shape, group = Configuration(1, graph.batch, 1), Group(lowered, choice)
     solved = Solved(
         shape, graph, ((0, len(graph.ops)),), (), lowered.setting.cluster, (group,), (step_s,),
         fits=True,
     )  # fmt: skip
-    return Draft(solved, *_parts(solved), SINGLE, step_s)
+    return drafted(solved) if is_cut else Draft(solved, *_parts(solved), SINGLE, step_s)
 
 
 def _parts(
@@ -204,7 +210,8 @@ def stages_of(
     flight: dict[int, int] = {}
     axes: dict[int, tuple[tuple[str, int, int], ...]] = {}
     for own in meshes:
-        flight |= zip(own.ranges, own.lowered.setting.in_flight, strict=True)
+        each = own.lowered.setting.in_flight or (1,) * len(own.ranges)
+        flight |= zip(own.ranges, each, strict=True)
         axes |= dict.fromkeys(own.ranges, () if own is meshes[0] else own.axes)
     times = solved.shape.micro_batches
     return tuple(

@@ -24,7 +24,6 @@ from planner.candidates.layout_tables import LayoutPair
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
-from planner.lowering.optimizer_states import StateOptions
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_of_plan, prepare
 from planner.problem import Problem
@@ -53,15 +52,13 @@ def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
             "  fix: plan again with `planner search`"
         )
     mesh = Mesh(tuple(MeshAxis(*axis) for axis in stage_mesh(plan, part)))
-    training = bool(plan.request.get("training"))
-    states = StateOptions(str(plan.request.get("zero", "auto")))
     limit = plan.request.get("memory_limit_bytes")
     inputs = (t for t in plan.tensors if t.role == "input")
     return Setting(
         cluster,
         mesh,
         dialect,
-        training,
+        bool(plan.request.get("training")),
         Optimizer(str(plan.request.get("optimizer"))),
         {
             t.name: layout_on(t.layout, mesh)
@@ -72,7 +69,6 @@ def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
         recompute=bool(plan.recomputed),
         overlap=has_overlap(plan),
         software=software_on(plan, cluster.chip),
-        states=states if training and plan.pipeline.is_single else None,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from planner.request import NEEDED
 from planner.requests import option_texts as texts
 from planner.requests.errors import UserError
 from planner.requests.options.option import check_choices, flag_of
@@ -32,19 +33,51 @@ most speed. All plans do the same computation, so the first is the least communi
 
 
 def check_decisions(options: SearchOptions) -> None:
-    """Raise `UserError` for a value that is no choice, or that needs a global batch."""
+    """Raise `UserError` for a value that is no choice."""
     check_choices(options)
     _check_interleave(options.interleave)
     _check_context_parallel(options.context_parallel)
-    for name in ("recompute", "interleave", "offload", "ring_attention", "stage_meshes"):
-        value, usual = getattr(options, name), getattr(SearchOptions(), name)
-        if value != usual and options.global_batch is None:
-            batch = options.batch
-            raise UserError(
-                "it is decided for a step that may be cut, and there is no global batch",
-                f"{flag_of(SearchOptions, name)} {value}",
-                f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
-            )
+    for name, words in (("micro_batch", ("auto",)), ("pipeline", (NEEDED, "auto", "off"))):
+        value = getattr(options, name)
+        if value not in words and not texts.is_count(value):
+            known = " or ".join((*words, "a number of 1 or more"))
+            where = f"{flag_of(SearchOptions, name)} {value}"
+            raise UserError(f"{value!r} is none of them", where, f"use {known}")
+
+
+_CUTS = (
+    "pipeline", "micro_batch", "recompute", "zero", "interleave", "offload", "ring_attention",
+    "stage_meshes",
+)  # fmt: skip
+"""What is decided for a step that is cut."""
+
+
+def with_one_batch(options: SearchOptions) -> SearchOptions:
+    """The options with the samples of a step as `global_batch` where it is cut into micro-batches
+    and stages from the start, else as `batch`.
+
+    Raises:
+        UserError: two numbers of samples are given, or none for a step that is cut.
+    """
+    batch, alias = options.batch, options.global_batch
+    if batch is not None and alias is not None:
+        what, where = "both are the samples of a step", f"--batch {batch} --global-batch {alias}"
+        raise UserError(what, where, "leave one of the two out")
+    usual = SearchOptions()
+    given = [name for name in _CUTS if getattr(options, name) != getattr(usual, name)]
+    if alias is None and (not given or (given == ["pipeline"] and options.pipeline == "off")):
+        return options
+    name = next(iter(given), "pipeline")
+    if batch is None and alias is None:
+        raise UserError(
+            "it cuts the batch of a step, and there is none",
+            f"{flag_of(SearchOptions, name)} {getattr(options, name)}", "add --batch N",
+        )  # fmt: skip
+    pipeline = "auto" if options.pipeline == NEEDED else options.pipeline
+    samples = alias if batch is None else batch
+    if samples is not None:
+        samples = texts.at_least_one(samples, "--batch" if alias is None else "--global-batch")
+    return replace(options, batch=None, global_batch=samples, pipeline=pipeline)
 
 
 def _check_interleave(value: str) -> None:
@@ -118,21 +151,19 @@ def _known(value: int, known: Mapping[int, str], where: str) -> int:
 def _micro_batch(options: SearchOptions, steps: int) -> int:
     """Samples of a micro-batch where gradients of so many are added up."""
     texts.at_least_one(steps, "--gradient-accumulation")
-    batch = options.global_batch
+    batch = options.batch or options.global_batch
     if batch is None:
-        given = options.batch
         raise UserError(
-            "gradients are accumulated over the micro-batches of a global batch, and there is none",
-            f"--gradient-accumulation {steps}",
-            f"--global-batch {given or 'N'}" + (" in place of --batch" if given else ""),
-        )
+            "gradients are accumulated over micro-batches, and there is no batch",
+            f"--gradient-accumulation {steps}", "add --batch N",
+        )  # fmt: skip
     if batch % steps:
         fitting = min((d for d in range(1, batch + 1) if batch % d == 0),
                       key=lambda d: (abs(d - steps), d))  # fmt: skip
         raise UserError(
-            f"a global batch of {batch} samples does not divide into {steps} micro-batches",
+            f"a batch of {batch} samples does not divide into {steps} micro-batches",
             f"--gradient-accumulation {steps}",
-            f"--gradient-accumulation {fitting}, or --global-batch {-(-batch // steps) * steps}",
+            f"--gradient-accumulation {fitting}, or --batch {-(-batch // steps) * steps}",
         )
     return batch // steps
 

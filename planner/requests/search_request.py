@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any
 
 from costmodel.memory import Optimizer
 from ir.plan import Plan
@@ -19,7 +19,7 @@ from planner.requests.errors import UserError
 from planner.requests.option_texts import pins as hard_pins
 from planner.requests.options.option import declared
 from planner.requests.options.searches import SearchOptions
-from planner.requests.search_options import check_decisions
+from planner.requests.search_options import check_decisions, with_one_batch
 from planner.requests.sources import Document
 
 SoftPins = tuple[tuple[str, Cuts, float], ...]
@@ -120,7 +120,7 @@ def _in_micro_batches(request: SearchRequest, samples: int, where: str, text: st
     if request.global_batch is None:
         raise RequestError(
             f"a step as one batch has no micro-batches of {samples}\n  at:  {where} {text}\n"
-            "  fix: use --global-batch in place of --batch"
+            "  fix: search with --pipeline auto"
         )
     return replace(request, micro_batch=str(samples))
 
@@ -131,7 +131,7 @@ def _staged(request: SearchRequest, stages: int, where: str, text: str) -> Searc
             return request
         raise RequestError(
             f"a step as one batch has no {stages} stages\n  at:  {where} {text}\n"
-            "  fix: use --global-batch in place of --batch"
+            "  fix: search with --pipeline auto"
         )
     return replace(request, pipeline="off" if stages == 1 else str(stages))
 
@@ -152,13 +152,16 @@ def search_request(options: SearchOptions) -> SearchRequest:
         UserError: one of them cannot be.
     """
     check_decisions(options)
+    options = with_one_batch(options)
     pins, soft_pins = split_pins(options.pin)
     return replace(
         _kept(options),
         training=options.phase == "train",
         optimizer=optimizer_of(options.optimizer),
         batch=None if options.batch is None else texts.at_least_one(options.batch, "--batch"),
-        **_whole(options),
+        global_batch=options.global_batch,
+        micro_batch=options.micro_batch,
+        pipeline=options.pipeline,
         memory_limit_bytes=texts.memory_bytes(options.memory),
         dataset_strategy=texts.dataset_strategy(options.dataset_strategy),
         solver=_solver(options.solver, options.global_batch),
@@ -195,38 +198,6 @@ def _degrees(options: SearchOptions) -> tuple[tuple[str, int], ...]:
 
 def _solver(name: str, global_batch: int | None) -> str:
     if name == RECURSIVE and global_batch is not None:
-        what, fix = f"{RECURSIVE} plans without stages", "give --batch in place of --global-batch"
+        what, fix = f"{RECURSIVE} plans without stages", "give --batch alone"
         raise UserError(what, f"--solver {RECURSIVE}", fix)
     return name
-
-
-class _Whole(TypedDict):
-    global_batch: int | None
-    micro_batch: str
-    pipeline: str
-
-
-def _whole(options: SearchOptions) -> _Whole:
-    """How a step may be cut."""
-    batch, global_batch = options.batch, options.global_batch
-    for name, value, words in (("--micro-batch", options.micro_batch, ("auto",)),
-                               ("--pipeline", options.pipeline, ("auto", "off"))):  # fmt: skip
-        if value not in words and not texts.is_count(value):
-            known = " or ".join((*words, "a number of 1 or more"))
-            raise UserError(f"{value!r} is none of them", f"{name} {value}", f"use {known}")
-        if value != "auto" and global_batch is None:
-            raise UserError(
-                "it cuts a global batch, and there is none", f"{name} {value}",
-                f"--global-batch {batch or 'N'}" + (" in place of --batch" if batch else ""),
-            )  # fmt: skip
-    if global_batch is None:
-        return _Whole(global_batch=None, micro_batch="auto", pipeline="auto")
-    if batch is not None:
-        raise UserError(
-            "a global batch is a batch that may be cut into micro-batches: one of the two is too "
-            "many", f"--batch {batch} --global-batch {global_batch}", "leave --batch out",
-        )  # fmt: skip
-    texts.at_least_one(global_batch, "--global-batch")
-    return _Whole(
-        global_batch=global_batch, micro_batch=options.micro_batch, pipeline=options.pipeline
-    )

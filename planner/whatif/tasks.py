@@ -74,7 +74,7 @@ class Asked:
     machine_files: Mapping[str, Document]
     """Texts of the clusters that are files, by name."""
     cut: bool = False
-    """A step may be cut into micro-batches and stages: `batch` is then `--global-batch`."""
+    """A step may be cut into micro-batches and stages: as `--pipeline` says."""
 
 
 def sweep_of(asked: Asked) -> Sweep:

@@ -95,13 +95,13 @@ def test_devices_are_used_fully_or_not_at_all(mlp: Path, planner: Planner, tmp_p
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        (("--zero", 1), "--global-batch"),
-        (("--batch", 8, "--recompute", "full"), "--global-batch 8 in place of --batch"),
-        (("--interleave", 2), "--global-batch"),
+        (("--zero", 1), "add --batch N"),
+        (("--recompute", "full"), "add --batch N"),
+        (("--interleave", 2), "add --batch N"),
         (("--global-batch", 8, "--zero", 4), "known: auto, 0, 1, 2, 3"),
         (("--global-batch", 8, "--interleave", "many"), "a number of 1 or more"),
         (("--global-batch", 8, "--gradient-accumulation", 3), "--gradient-accumulation 2"),
-        (("--gradient-accumulation", 3), "--global-batch"),
+        (("--gradient-accumulation", 3), "add --batch N"),
         (("--level", 3), "0 (communication), 1 (memory), 2 (time)"),
         (("--run-phase", 2), "0 (train), 1 (infer)"),
         (("--search-mode", "dynamic"), "dynamic_programming"),
@@ -111,8 +111,8 @@ def test_devices_are_used_fully_or_not_at_all(mlp: Path, planner: Planner, tmp_p
         (("--context-parallel", "all"), "auto, off or a number of 1 or more"),
         (("--context-parallel", "9" * 5000), "auto, off or a number of 1 or more"),
         (("--global-batch", 8, "--pipeline", "9" * 5000), "a number of 1 or more"),
-        (("--offload", "on"), "--global-batch"),
-        (("--ring-attention", "auto"), "--global-batch"),
+        (("--offload", "on"), "add --batch N"),
+        (("--ring-attention", "auto"), "add --batch N"),
         (("--global-batch", 8, "--offload", "some"), "known: auto, on, off"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_wrong_restriction_is_told_before_the_search(mlp: Path, planner: Plann
     run = planner("search", mlp, "--devices", 8, "--why-not", "pp=2")
     assert (run.code, run.out) == (2, "")
     assert "mesh" not in run.err
-    assert "--global-batch" in run.err
+    assert "--pipeline auto" in run.err
 
 
 def test_nothing_fits_names_changes_that_were_tried(mlp: Path, planner: Planner) -> None:

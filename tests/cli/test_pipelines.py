@@ -116,15 +116,15 @@ def test_what_a_target_cannot_say_of_stages_is_an_error(
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        (("--batch", 8, "--global-batch", 8), "leave --batch out"),
-        (("--pipeline", 2), "--global-batch"),
-        (("--batch", 8, "--micro-batch", 2), "--global-batch 8 in place of --batch"),
+        (("--batch", 8, "--global-batch", 8), "leave one of the two out"),
+        (("--pipeline", 2), "add --batch N"),
+        (("--micro-batch", 2), "add --batch N"),
         (("--global-batch", 8, "--pipeline", "many"), "a number of 1 or more"),
         (("--global-batch", 8, "--micro-batch", 0), "a number of 1 or more"),
         (("--global-batch", 0), "a whole number, 1 or more"),
         (("--global-batch", 8, "--micro-batch", 3), "--micro-batch 2"),
         (("--global-batch", 8, "--pipeline", 3), "--pipeline 2"),
-        (("--global-batch", 8, "--phase", "infer"), "--batch in place of --global-batch"),
+        (("--global-batch", 8, "--phase", "infer"), "give --batch alone"),
         (
             ("--global-batch", 8, "--cost", "mindspore", "--pin", "MatMul *=((1,1),(1,1))@0.1"),
             "leave out the soft pins",

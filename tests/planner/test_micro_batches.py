@@ -173,7 +173,7 @@ def test_what_cannot_be_split_is_refused_as_before(changes: dict[str, object]) -
     with pytest.raises(InfeasibleError) as raised:
         search(mlp(1, batch=2**14, width=64, hidden=64), CLUSTER, asked)
     assert "micro-batches" not in str(raised.value)
-    assert not any("--global-batch" in remedy for remedy in raised.value.remedies)
+    assert not any("--pipeline" in remedy for remedy in raised.value.remedies)
 
 
 def test_states_that_do_not_fit_are_told_before_anything_is_split(
@@ -192,7 +192,7 @@ def test_a_refusal_in_micro_batches_too_names_stages(monkeypatch: pytest.MonkeyP
     with pytest.raises(InfeasibleError, match="in micro-batches too") as raised:
         search(GRAPHS["mlp"], CLUSTER, tight(GRAPHS["mlp"], "jax"))
     assert raised.value.needed_bytes == 5.0
-    assert raised.value.remedies[0].startswith("--global-batch 2048 in place of --batch")
+    assert raised.value.remedies[0].startswith("--pipeline auto")
 
 
 def test_a_request_that_micro_batches_contradict_keeps_its_refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from planner.request import NEEDED
 from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES
 from planner.requests.options.option import Group, Option
 from planner.requests.sources import Document
@@ -106,25 +107,24 @@ class SearchOptions:
         group=Group.BATCH, value="N", unit="samples", first=True, commands=_MODELS,
         usual="the model's",
         help="Samples of a step, in place of those that the model was exported with. A training "
-        "batch that does not fit as one is split into micro-batches.",
+        "batch is cut into micro-batches and pipeline stages where it does not fit without.",
     )] = None
     global_batch: Annotated[int | None, Option(
-        group=Group.BATCH, value="B", unit="samples", first=True, commands=_SEARCH,
-        help="Samples of one training step, which the plan may cut into micro-batches and send "
-        "through pipeline stages. In place of --batch.",
+        group=Group.BATCH, value="N", unit="samples", commands=_SEARCH,
+        help="The same as --batch N --pipeline auto.",
     )] = None
     micro_batch: Annotated[str, Option(
         group=Group.BATCH, value="auto|M", unit="samples", commands=_SEARCH,
-        help="Samples of a micro-batch over all devices of a stage; with --global-batch.",
+        help="Samples of a micro-batch over all devices of a stage.",
     )] = "auto"
     recompute: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "none", "selective", "full"), noun="way",
         commands=_SEARCH,
         help="What the backward pass may compute again to save memory: nothing, single operators, "
-        "every block as a whole, or what is best for each; with --global-batch.",
+        "every block as a whole, or what is best for each.",
     )] = "auto"
     zero: Annotated[str, Option(
-        group=Group.BATCH, choices=("auto", "0", "1", "2", "3"), noun="stage of ZeRO",
+        group=Group.BATCH, choices=("auto", "0", "1", "2", "3"), noun="stage of ZeRO", first=True,
         commands=_SEARCH,
         help="ZeRO stage of every replicated parameter: 1 shards its optimizer state, 2 its "
         "gradient too, 3 the parameter itself.",
@@ -132,7 +132,7 @@ class SearchOptions:
     offload: Annotated[str, Option(
         group=Group.BATCH, choices=("auto", "on", "off"), commands=_SEARCH,
         help="Optimizer state in the memory of the host, which comes to the device for the update: "
-        "of no parameter, of all, or where that is best; with --global-batch.",
+        "of no parameter, of all, or where that is best.",
     )] = "off"
 
     tp: Annotated[int | None, Option(
@@ -140,9 +140,11 @@ class SearchOptions:
         help="Tensor parallelism to hold: weights of matrix products are split so many ways.",
     )] = None
     pipeline: Annotated[str, Option(
-        group=Group.SEARCH, value="auto|off|N", first=True, commands=_SEARCH,
-        flags=("--pipeline", "--pp"), help="Pipeline stages, off for one; with --global-batch.",
-    )] = "auto"
+        group=Group.SEARCH, value="needed|auto|off|N", first=True, commands=_SEARCH,
+        flags=("--pipeline", "--pp"),
+        help="Pipeline stages: where nothing fits without them (needed), where they are faster "
+        "(auto), none (off), or so many. Micro-batches are decided with them.",
+    )] = NEEDED
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
         help="Data parallelism to hold: every operator splits the batch so many ways.",
@@ -166,17 +168,16 @@ class SearchOptions:
     ring_attention: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "off"), commands=_SEARCH,
         help="Ring attention: keys and values travel while attention computes, where that is "
-        "faster than to gather them; with --global-batch.",
+        "faster than to gather them.",
     )] = "off"
     interleave: Annotated[str, Option(
         group=Group.SEARCH, value="auto|V", commands=_SEARCH,
-        help="Chunks of the network on every pipeline rank (interleaved schedule, VPP); with "
-        "--global-batch.",
+        help="Chunks of the network on every pipeline rank (interleaved schedule, VPP).",
     )] = "auto"
     stage_meshes: Annotated[str, Option(
         group=Group.SEARCH, choices=("equal", "any"), commands=_SEARCH,
         help="Devices of the pipeline stages: as many for each, or parts of any size down to a "
-        "sixteenth of the machine; with --global-batch. No format of a framework says the latter.",
+        "sixteenth of the machine. No format of a framework says the latter.",
     )] = "equal"
     overlap: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "none"), commands=_SEARCH,
@@ -213,7 +214,7 @@ class SearchOptions:
         commands=_SEARCH,
         help="What is minimised: the time of a step, or the cost that MindSpore's own searches "
         "minimise, to repeat and compare their choices. The times printed are the planner's. With "
-        "--global-batch the layouts inside every stage follow mindspore and communication.",
+        "stages the layouts inside every one follow mindspore and communication.",
     )] = "time"
     pin: Annotated[tuple[str, ...], Option(
         group=Group.SEARCH, value="NAME=CUTS", commands=_SEARCH,
@@ -235,8 +236,8 @@ class SearchOptions:
     )] = None
     max_changes: Annotated[int | None, Option(
         group=Group.SEARCH, value="K", unit="operators", commands=_SEARCH,
-        help="With --keep-close-to: operators that may be split otherwise than there; with "
-        "--global-batch also those that another part of the machine may have.",
+        help="With --keep-close-to: operators that may be split otherwise than there; with stages "
+        "also those that another part of the machine may have.",
     )] = None
 
     target: Annotated[str, Option(
@@ -271,7 +272,7 @@ class SearchOptions:
     )] = None
     gradient_accumulation: Annotated[int | None, Option(
         group=Group.MINDSPORE, value="K", unit="micro-batches", commands=_SEARCH,
-        help="Micro-batches of a step: --micro-batch B/K of --global-batch B.",
+        help="Micro-batches of a step: --micro-batch N/K of --batch N.",
     )] = None
     enable_parallel_optimizer: Annotated[bool, Option(
         group=Group.MINDSPORE, commands=_SEARCH,

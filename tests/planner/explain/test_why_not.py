@@ -109,7 +109,7 @@ def test_what_cannot_be_says_so_and_names_the_fault(plan: Plan) -> None:
     with pytest.raises(RequestError, match="no degree 'xp'"):
         why_not(plan, "xp=2")
     assert "no sequence of tokens" in why_not(plan, "cp=2").text
-    with pytest.raises(RequestError, match="global-batch"):
+    with pytest.raises(RequestError, match="--pipeline auto"):
         why_not(plan, "pp=2")
 
 

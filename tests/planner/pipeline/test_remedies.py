@@ -33,7 +33,7 @@ def tried(asked: SearchRequest, fitting: int, operators: int = 100) -> tuple[lis
     [
         (0, "--zero auto"),
         (1, "--zero auto --offload auto"),
-        (2, "--zero auto --global-batch 512 (now 1024)"),
+        (2, "--zero auto --batch 512 (now 1024)"),
     ],
 )
 def test_the_cheapest_that_fits_is_named(number: int, named: str) -> None:
@@ -50,7 +50,7 @@ def test_a_large_network_is_tried_with_fewer_changes_and_more_effort_with_more()
 
 def test_a_decision_that_is_open_is_not_opened_again() -> None:
     asked = SearchRequest(global_batch=4, offload="auto")
-    assert tried(asked, 0) == (["--global-batch 2 (now 4)"], 1)
+    assert tried(asked, 0) == (["--batch 2 (now 4)"], 1)
 
 
 def test_an_interruption_ends_the_look_with_what_was_reckoned() -> None:
