@@ -359,15 +359,16 @@ class BatchSearch:
         return Outcome(lowered, replace(tight, bound_s=bound_s), free_s)
 
     def in_parts(self, found: Outcome) -> Outcome | None:
-        """The answer on the same mesh with optimizer states in parts (ZeRO 1 and 2), if that is
-        worth it.
+        """The answer on the same mesh with optimizer states in parts (ZeRO 1 and 2), if it fits
+        and is worth it. What memory limits is left to the search of micro-batches.
         """
         if self.interrupted:
             return None
         self.report("the same with ZeRO")
         self.states = StateOptions(self.request.zero)
-        free = self._unlimited(found.lowered.setting.mesh)
-        best = self._within_buffers(free if free.fits else self._limited(free))
+        best = self._unlimited(found.lowered.setting.mesh)
+        if best.fits:
+            best = self._within_buffers(best)
         faster = best.solution.cost_s < found.solution.cost_s * (1 - PROMISED)
         return best if best.fits and (faster or not found.fits) else None
 
