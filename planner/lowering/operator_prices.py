@@ -34,14 +34,8 @@ from ir.rule import FactorMap
 from planner.candidates.layout_tables import LayoutTable
 from planner.candidates.operators import FloatArray, OpCandidates, OpPricer, signature
 from planner.candidates.tensor_layouts import TensorLayouts
-from planner.lowering.edges import (
-    EdgeKind,
-    EdgePricer,
-    edge_pricer,
-    is_carried,
-    is_same,
-    is_used_as,
-)
+from planner.lowering.edge_pricers import edge_pricer
+from planner.lowering.edges import EdgeKind, EdgePricer, is_carried, is_same, is_used_as
 from planner.lowering.live_tensors import LiveTensor
 from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Setting

@@ -23,14 +23,8 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.plan_enums import Cause
 from planner.candidates.columns import Columns, IndexArray
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
-from planner.lowering.edges import (
-    EdgeKind,
-    EdgePricer,
-    FreeEdges,
-    MindsporeEdges,
-    Transfer,
-    is_same,
-)
+from planner.lowering.edge_pricers import FreeEdges, MindsporeEdges
+from planner.lowering.edges import EdgeKind, EdgePricer, Transfer, is_same
 from planner.lowering.overlap import Messages
 
 FloatArray = NDArray[np.float64]

@@ -24,7 +24,8 @@ from ir.graph import Op, Tensor
 from ir.plan_enums import MemoryCause
 from planner.candidates.columns import Columns, IndexArray
 from planner.candidates.layout_tables import LayoutTable, local_elements, port_elements
-from planner.lowering.edges import EdgeKind, FreeEdges, is_same
+from planner.lowering.edge_pricers import FreeEdges
+from planner.lowering.edges import EdgeKind, is_same
 from planner.lowering.liveness import Liveness
 from planner.lowering.lowered import Edge, Lowered, Node, NodeKind, Setting
 from planner.lowering.optimizer_states import messages_in_parts, times_in_parts, zero_columns

@@ -21,7 +21,8 @@ from planner.candidates.dialects import Dialect
 from planner.candidates.layout_tables import LayoutTable
 from planner.candidates.operators import FloatArray, OpCandidates
 from planner.candidates.tensor_layouts import TensorLayouts
-from planner.lowering.edges import EdgeKind, EdgePricer, FreeEdges, MindsporeEdges
+from planner.lowering.edge_pricers import FreeEdges, MindsporeEdges
+from planner.lowering.edges import EdgeKind, EdgePricer
 from planner.lowering.live_tensors import LiveTensor
 from planner.problem import IntArray
 from planner.request import RequestError

@@ -13,7 +13,8 @@ from ir.layout import Layout
 from ir.plan import Plan, PlannedTensor
 from ir.plan_enums import Cause
 from planner.candidates.layout_tables import LayoutPair, port_of
-from planner.lowering.edges import GATHERED_TOGETHER, EdgeKind, bucket_share, edge_pricer
+from planner.lowering.edge_pricers import edge_pricer
+from planner.lowering.edges import GATHERED_TOGETHER, EdgeKind, bucket_share
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.pipeline.pipeline_search import search_pipeline
