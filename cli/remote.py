@@ -298,7 +298,7 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _infeasible(result: Mapping[str, Any]) -> InfeasibleError:
-    from ir.plan import Baseline  # noqa: PLC0415
+    from ir.plan_estimate import Baseline  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     return InfeasibleError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import data
 from costmodel.operators.constants import POOLED, generation_of
 from costmodel.software import GENERIC, SoftwareProfile
-from ir.plan import Published
+from ir.plan_estimate import Published
 from ir.published import DENSE
 from topology.units import format_seconds
 

@@ -8,15 +8,8 @@ from dataclasses import replace
 
 from ir.graph import OpGraph, record_digest
 from ir.layout import Layout, LayoutError, check_layout
-from ir.plan import (
-    Estimate,
-    NamedLayout,
-    Pipeline,
-    Plan,
-    PlannedCollective,
-    PlannedOperator,
-    PlannedTensor,
-)
+from ir.plan import NamedLayout, Pipeline, Plan, PlannedCollective, PlannedOperator, PlannedTensor
+from ir.plan_estimate import Estimate
 from ir.published import KINDS
 
 MAX_PIECES = 1 << 20

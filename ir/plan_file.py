@@ -21,19 +21,15 @@ from ir.plan import (
     FORMAT,
     SINGLE,
     VERSION,
-    Baseline,
-    Bound,
-    Estimate,
     NamedLayout,
-    Objective,
     Pipeline,
     Plan,
     PlannedCollective,
     PlannedOperator,
     PlannedTensor,
-    Space,
 )
 from ir.plan_checks import graph_faults, plan_faults
+from ir.plan_estimate import Baseline, Bound, Estimate, Objective, Space
 
 MAX_PLAN_BYTES = 512 * 2**20
 _MOST_FAULTS = 3

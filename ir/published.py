@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from topology.units import format_seconds
 
 if TYPE_CHECKING:
-    from ir.plan import Estimate
+    from ir.plan_estimate import Estimate
 
 __all__ = [
     "CONTEXT_PARALLEL", "DENSE", "KINDS", "ROUTED", "expected_s", "expected_text",

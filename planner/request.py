@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from costmodel.memory import Optimizer
 from costmodel.software import GENERIC, SoftwareProfile, software_profile
-from ir.plan import Baseline
+from ir.plan_estimate import Baseline
 from ir.symbols import Symbol
 from topology.cluster import Chip
 

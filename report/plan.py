@@ -11,9 +11,10 @@ from functools import cached_property
 from ir.causes import cause_text
 from ir.degrees import Degrees
 from ir.normalise import main_dtype
-from ir.plan import Estimate, Plan
+from ir.plan import Plan
 from ir.plan_degrees import degrees_of
 from ir.plan_enums import Cause
+from ir.plan_estimate import Estimate
 from ir.plan_name import plan_name
 from ir.plan_stages import mesh_text, overlap_text, split_text, tier_names
 from ir.published import expected_s, expected_text, published_note

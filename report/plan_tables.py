@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ir.causes import links_between
-from ir.plan import Baseline
+from ir.plan_estimate import Baseline
 from report.operators import OperatorGroup, ParameterGroup
 from report.plan import PlanReport, TimeCause, faster
 from report.tables import Column, Lines, Table, Unit, percent, share

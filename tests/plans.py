@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from ir.graph import Op, OpGraph, Role, Tensor
-from ir.plan import (
-    Bound,
-    Estimate,
-    NamedLayout,
-    Plan,
-    PlannedCollective,
-    PlannedOperator,
-    PlannedTensor,
-    Space,
-)
+from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
+from ir.plan_estimate import Bound, Estimate, Space
 from topology.cluster import Chip, Cluster, Tier, TierKind
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from costmodel.memory import Optimizer
 from ir.batch import BatchError, find_batch
 from ir.graph import OpGraph
-from ir.plan import Estimate
+from ir.plan_estimate import Estimate
 from planner.candidates.dialects import TARGETS, Dialect
 from planner.constraints.degrees import degrees_text
 from planner.constraints.pins import pin_text

@@ -11,8 +11,9 @@ import numpy as np
 
 from ir.folding import folded
 from ir.graph import Role
-from ir.plan import Baseline, Pipeline, Plan, PlannedOperator
+from ir.plan import Pipeline, Plan, PlannedOperator
 from ir.plan_enums import Cause
+from ir.plan_estimate import Baseline
 from ir.plan_stages import once_in_step, overlap_text, part_times, send_times, stage_plan
 from planner.candidates.operators import splits_in
 from planner.constraints.pins import cuts_text

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from costmodel.redistribution import UNREACHABLE_S
 from ir.batch import BatchError
 from ir.graph import OpGraph
-from ir.plan import Estimate
+from ir.plan_estimate import Estimate
 from planner.explain.restricted_problem import QUICK
 from planner.lowering.pricing import MEMORY, TIME
 from planner.pipeline.feasibility_probe import FeasibilityProbe

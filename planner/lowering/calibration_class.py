@@ -16,7 +16,7 @@ from ir.graph import Op, OpGraph, Role
 from ir.ops import Engine, OpView, lookup
 from ir.ops.experts import slot_tensors
 from ir.ops.linear_attention import RECURRENT
-from ir.plan import Published
+from ir.plan_estimate import Published
 from ir.published import CONTEXT_PARALLEL, DENSE, ROUTED
 from planner.candidates.operator_cost import Product
 from topology.cluster import Chip

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ir.batch import BatchError, batch_dims
 from ir.graph import OpGraph
-from ir.plan import Baseline
+from ir.plan_estimate import Baseline
 from planner.constraints.schemes import InexpressibleError, Scheme, choice_of
 from planner.lowering.lowered import Lowered
 from planner.pipeline.solved import Group

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from costmodel.redistribution import UNREACHABLE_S
-from ir.plan import Estimate
+from ir.plan_estimate import Estimate
 from planner.constraints.pinning import first_meshes
 from planner.lowering.lowered import Lowered
 from planner.pipeline.infeasibility import check_states

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from costmodel.memory import Optimizer, tensor_bytes
 from ir.graph import OpGraph
-from ir.plan import Baseline
 from ir.plan_enums import Cause, MemoryCause
+from ir.plan_estimate import Baseline
 from planner.lowering.lowered import Lowered
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.space import divisors

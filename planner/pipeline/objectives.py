@@ -21,7 +21,8 @@ from ir.mindspore_forms.primitives import primitive_form
 from ir.mindspore_forms.readers import NEVER_CUT, Reader
 from ir.normalise.ends import ENDS
 from ir.ops import OpView, lookup
-from ir.plan import Objective, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Objective
 from planner.candidates.columns import BoolArray
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ir.graph import OpGraph
-from ir.plan import Baseline, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Baseline
 from planner.candidates.dialects import Dialect
 from planner.constraints.pinning import first_meshes, meshes_for, pinned
 from planner.constraints.pins import held_pins, pin_notes

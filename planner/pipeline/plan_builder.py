@@ -17,15 +17,9 @@ from costmodel.plan_overlap import (
     with_hidden,
 )
 from ir.graph import Op, Role
-from ir.plan import (
-    Estimate,
-    NamedLayout,
-    PlannedCollective,
-    PlannedOperator,
-    PlannedTensor,
-    Published,
-)
+from ir.plan import NamedLayout, PlannedCollective, PlannedOperator, PlannedTensor
 from ir.plan_enums import Cause, MemoryCause
+from ir.plan_estimate import Estimate, Published
 from planner.candidates.layout_tables import LayoutPair, LayoutTable
 from planner.candidates.operators import FloatArray
 from planner.lowering.calibration_class import compared

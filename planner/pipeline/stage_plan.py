@@ -12,9 +12,6 @@ from costmodel.software import basis_notes
 from ir.dtypes import dtype_bytes
 from ir.plan import (
     SINGLE,
-    Baseline,
-    Bound,
-    Estimate,
     Pipeline,
     PipelineStage,
     Plan,
@@ -22,10 +19,10 @@ from ir.plan import (
     PlannedOperator,
     PlannedTensor,
     SharedParameter,
-    Space,
     is_once,
 )
 from ir.plan_enums import Cause, Schedule
+from ir.plan_estimate import Baseline, Bound, Estimate, Space
 from planner.candidates.layout_tables import local_elements
 from planner.lowering.liveness import Origin
 from planner.lowering.lowered import Lowered

@@ -9,16 +9,9 @@ from dataclasses import dataclass, replace
 from costmodel.plan_overlap import overlapped, software_on, with_host_waits
 from costmodel.simulation.step_in_order import in_order_s
 from costmodel.software import basis_notes, is_basis_note
-from ir.plan import (
-    Bound,
-    Estimate,
-    Plan,
-    PlannedCollective,
-    PlannedOperator,
-    Published,
-    SharedParameter,
-)
+from ir.plan import Plan, PlannedCollective, PlannedOperator, SharedParameter
 from ir.plan_enums import Cause
+from ir.plan_estimate import Bound, Estimate, Published
 from ir.plan_stages import has_equal_stages, part_times, received, retimed, stage_plan
 from planner.lowering.calibration_class import compared
 from planner.lowering.liveness import analyse

@@ -14,7 +14,8 @@ from importers.foreign_plans import ForeignPlan, read_foreign
 from ir.batch import with_batch
 from ir.graph import Op, OpGraph
 from ir.normalise import with_dtype
-from ir.plan import Estimate, NamedLayout, Plan, PlannedOperator, PlannedTensor
+from ir.plan import NamedLayout, Plan, PlannedOperator, PlannedTensor
+from ir.plan_estimate import Estimate
 from planner.constraints.foreign_plans import held_to
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.repricing.planned_choice import lowered_plan, priced

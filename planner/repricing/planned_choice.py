@@ -16,7 +16,8 @@ from importers.errors import ModelError, UnboundError
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.layout import Layout
-from ir.plan import Bound, NamedLayout, Plan, PlannedTensor
+from ir.plan import NamedLayout, Plan, PlannedTensor
+from ir.plan_estimate import Bound
 from ir.plan_stages import has_equal_stages, planned_in, stage_mesh
 from ir.symbols import Symbol, SymbolError, parse_symbol
 from planner.candidates.columns import BoolArray

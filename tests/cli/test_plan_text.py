@@ -11,7 +11,8 @@ import pytest
 
 from cli.plan_text import print_infeasible, print_plan
 from cli.text import fitted, page
-from ir.plan import Baseline, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Baseline
 from planner.request import InfeasibleError
 from planner.requests.plan_json import communicators, dumps, found, nothing_fits
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import OpGraph
-from ir.plan import Bound, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Bound
 from planner.lowering.lowered import Lowered
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_for

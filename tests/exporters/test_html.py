@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from exporters.html import to_html
 from exporters.html_text import escaped
-from ir.plan import Baseline, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Baseline
 from tests.plans import tiny_plan
 
 _EMPTY = {"meta"}

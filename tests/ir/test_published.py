@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ir.plan import Plan, Published
+from ir.plan import Plan
 from ir.plan_checks import estimate_faults
+from ir.plan_estimate import Published
 from ir.plan_file import plan_from_json, plan_to_json
 from ir.published import expected_text, published_note
 from tests.plans import tiny_plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ir.plan import Estimate, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Estimate
 from planner.explain import why_infeasible
 from planner.explain.questions import why_nothing_fits, with_fixes
 from planner.pipeline.feasibility_probe import FeasibilityProbe

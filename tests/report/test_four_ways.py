@@ -15,7 +15,8 @@ from cli.plan_text import print_plan
 from cli.text import page
 from exporters.html import to_html
 from ir.causes import cause_text
-from ir.plan import Baseline, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Baseline
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.requests.plan_json import found
 from report.tables import Unit, shown

@@ -16,7 +16,8 @@ from fastapi.testclient import TestClient
 from costmodel.simulation.step_in_order import in_turn_s
 from exporters.errors import ExportError
 from exporters.formats import FORMATS
-from ir.plan import Plan, Published
+from ir.plan import Plan
+from ir.plan_estimate import Published
 from ir.plan_file import read_plan
 from planner.explain import summary, why
 from planner.pipeline.pipeline_search import search_pipeline

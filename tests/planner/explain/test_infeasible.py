@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.memory import Optimizer
 from ir.graph import OpGraph
-from ir.plan import Estimate
+from ir.plan_estimate import Estimate
 from planner.candidates.dialects import TARGETS
 from planner.explain import Infeasibility, why_infeasible
 from planner.pipeline.feasibility_probe import FeasibilityProbe

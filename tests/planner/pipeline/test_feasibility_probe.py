@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ir.graph import OpGraph
-from ir.plan import Estimate
+from ir.plan_estimate import Estimate
 from planner.pipeline.feasibility_probe import NEAR, FeasibilityProbe
 from planner.pipeline.one_batch import prepared_model, search_batch
 from planner.request import InfeasibleError, SearchRequest

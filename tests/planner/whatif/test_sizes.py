@@ -9,7 +9,8 @@ import pytest
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from ir.plan import Bound, Plan
+from ir.plan import Plan
+from ir.plan_estimate import Bound
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.stage_plan import drafted, plan_of, space_of
