@@ -22,6 +22,7 @@ from benchmarks.software_fit import (
     without_models,
 )
 from costmodel.operators.constants import POOLED
+from costmodel.overlap import Loads, StepForm
 from costmodel.software import SoftwareProfile
 
 pytestmark = pytest.mark.fast
@@ -98,3 +99,37 @@ def test_in_turn_nothing_hides_and_no_constant_counts() -> None:
         expected += times * sum(parts.values())
         expected += times * run.recomputed * sum(parts[name] for name in again)
     assert in_turn_s([run])[0] == pytest.approx(expected)
+
+
+def of_a_search(run: LaidOut, software: SoftwareProfile) -> float:
+    """The step of a run of alike layers and no ends, as a search with overlap has it."""
+    of, micro = dict(zip(PARTS, run.layer, strict=True)), run.micro_batches
+    forward_s, backward_s = (
+        sum(getattr(software, kind) * of[f"{kind}_{way}"] for kind in KERNELS) / micro
+        for way in ("forward", "backward")
+    )
+    sent = [of[f"activations_{way}"] / micro for way in ("forward", "backward")]
+    alone_s = (1.0 - software.tensor_hidden) * (sent[0] + sent[1])
+    shown, once_shown = software.gathers_shown, software.sync_shown
+    backward_s += run.recomputed * (forward_s + (1.0 - software.tensor_hidden) * sent[0])
+    gather, again, each = (of[name] / micro for name in ("gather", "again", "each"))
+    form = StepForm(1, micro, software=software)
+    at, loads = form.loads, np.zeros(form.loads.count)
+    once_s = of["once"] + of["updated"]
+    loads[Loads.FIXED] = alone_s + shown * (gather + again + each) + once_shown * once_s / micro
+    loads[Loads.FORWARD], loads[Loads.BACKWARD] = forward_s, backward_s
+    loads[Loads.HOST] = software.host_s * of["operators"]
+    loads[at.gather], loads[at.again] = (1.0 - shown) * gather, (1.0 - shown) * again
+    loads[at.reduce] = (1.0 - shown) * each
+    loads[at.sync] = (1.0 - once_shown) * of["once"]
+    loads[at.updated] = (1.0 - once_shown) * of["updated"]
+    return float(run.layers * (micro * form.time_s(loads) + of["update"]))
+
+
+def test_what_is_fitted_is_the_step_that_a_search_minimises() -> None:
+    runs = [replace(run, ends=0 * run.ends) for run in drawn(40)]
+    for constants in (TRUE, dict(zip(CONSTANTS, ALONE, strict=True))):
+        software = SoftwareProfile(**constants)
+        fitted_s = steps_s(runs, np.array([constants[name] for name in CONSTANTS]))
+        searched_s = [of_a_search(run, software) for run in runs]
+        assert fitted_s == pytest.approx(searched_s, rel=1e-12)
