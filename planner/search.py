@@ -7,6 +7,7 @@ from dataclasses import replace
 from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
+from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.pipeline.infeasibility import check_states
 from planner.pipeline.one_batch import (
     PROMISED,
@@ -16,7 +17,7 @@ from planner.pipeline.one_batch import (
     prepared_model,
 )
 from planner.pipeline.pipeline_search import plan_pipeline, search_pipeline
-from planner.pipeline.preparation import as_cut
+from planner.pipeline.preparation import check_pipeline_request
 from planner.pipeline.search_state import Report
 from planner.request import NEEDED, Deadline, InfeasibleError, RequestError, SearchRequest
 from topology.cluster import Cluster
@@ -123,8 +124,18 @@ def in_micro_batches(graph: OpGraph, request: SearchRequest) -> SearchRequest | 
         graph: as it is planned.
         request: without a global batch.
     """
-    several = (request.batch or graph.batch) > 1
-    return as_cut(graph, request) if several else None
+    batch = request.batch or graph.batch
+    if batch < 2 or request.global_batch is not None or request.solver == RECURSIVE:
+        return None
+    asked = replace(request, batch=None, global_batch=batch, pipeline="off")
+    degrees = dict(request.degrees)
+    if degrees.pop("zero3", None) is not None:
+        asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
+    try:
+        check_pipeline_request(graph, asked)
+    except RequestError:
+        return None
+    return asked
 
 
 def _with_stages_named(

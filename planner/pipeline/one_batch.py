@@ -30,7 +30,7 @@ from planner.pipeline.objectives import (
     same_splits,
     with_objective,
 )
-from planner.pipeline.preparation import as_cut, dialect_for, input_layouts, input_notes, prepare
+from planner.pipeline.preparation import dialect_for, input_layouts, input_notes, prepare
 from planner.pipeline.search_state import Report
 from planner.pipeline.solved import BUFFER_ROUNDS, Group
 from planner.pipeline.stage_plan import bound_of, drafted_batch, plan_of, space_of
@@ -47,8 +47,8 @@ unit of effort; on two axes more they visit some sixty times as many."""
 ORDER_WORK = 100_000_000
 """The same for other orders of ranks: a handful, each solved as fast as the first."""
 PROMISED = 0.01
-"""Share of a step that ZeRO or micro-batches must save before the batch is no longer planned as one
-with all states on every replica."""
+"""Share of a step that ZeRO or micro-batches must save to be tried beside a batch as one with all
+states on every replica."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
 WORTHWHILE = 1e-3
@@ -138,10 +138,10 @@ def batch_answer(
         plan = _plan(in_time, fastest, request, notes, priced)
         bounds_s = [o.solution.bound_s for o in outcomes]
         return BatchAnswer(with_objective(plan, request.cost, best.solution, bounds_s), math.inf)
-    cut = request if request.global_batch is not None else as_cut(planned, request)
-    in_parts = search.in_parts(best) if cut is not None and request.leaves_all else None
-    if cut is not None and in_parts is not None:
-        best, outcomes, request = in_parts, [in_parts], cut
+    may_be_cut = request.global_batch is not None and request.leaves_all
+    in_parts = search.in_parts(best) if may_be_cut else None
+    if in_parts is not None:
+        best, outcomes = in_parts, [in_parts]
     priced = ()
     if request.cost == TIME and search.soft.allow_baselines:
         solution, priced = with_baselines(best.lowered, best.solution, ready.batch)

@@ -19,7 +19,6 @@ from planner.candidates.tensor_layouts import input_layout
 from planner.constraints.operator_rules import annotated, check_annotations, given_rules
 from planner.constraints.pins import parts_at_odds
 from planner.lowering.pricing import COMMUNICATION, MEMORY, MINDSPORE, TIME
-from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.request import RequestError, SearchRequest
 from topology.cluster import Cluster
 from topology.mesh import Mesh
@@ -100,26 +99,6 @@ def asks_for_positions(record: Mapping[str, object]) -> bool:
 def _lists(value: object) -> list[list[object]]:
     """The lists in a list of a record, which may hold anything."""
     return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
-
-
-def as_cut(graph: OpGraph, request: SearchRequest) -> SearchRequest | None:
-    """The request with its batch cut into micro-batches on one stage; None if it cannot be.
-
-    Args:
-        graph: as it is planned.
-        request: without a global batch.
-    """
-    if request.global_batch is not None or request.solver == RECURSIVE:
-        return None
-    asked = replace(request, batch=None, global_batch=request.batch or graph.batch, pipeline="off")
-    degrees = dict(request.degrees)
-    if degrees.pop("zero3", None) is not None:
-        asked = replace(asked, zero="3", degrees=tuple(degrees.items()))
-    try:
-        check_pipeline_request(graph, asked)
-    except RequestError:
-        return None
-    return asked
 
 
 def check_pipeline_request(graph: OpGraph, request: SearchRequest) -> None:

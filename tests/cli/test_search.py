@@ -139,7 +139,7 @@ def test_a_plan_that_the_target_cannot_apply_is_written_with_a_warning(
     def refuse(*_: object) -> None:
         raise ExportError(Violation("cut too fine", "operator 'x'", "plan again"))
 
-    monkeypatch.setattr("exporters.mindspore.checkpoint.strategy_checkpoint", refuse)
+    monkeypatch.setattr("exporters.formats.strategy_checkpoint", refuse)
     run = planner("search", mlp, "--devices", 2, "-o", tmp_path, "--json")
     assert run.code == 0
     assert run.json["files"] == [str(tmp_path / "plan.json")]

@@ -70,7 +70,7 @@ def laid_out(
         split = _split(plan, node, dict(zip(names, (*outputs, *inputs), strict=True)))
         operators.append(replace(op, split=split, inputs=inputs, outputs=outputs, compute_s=1.0))
     tensors = tuple(
-        replace(t, used=weights[t.name][0], layout=weights[t.name][1], zero=0, states=None)
+        replace(t, used=weights[t.name][0], layout=weights[t.name][1])
         for t in plan.tensors
         if t.role == "parameter"
     )

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.fast
 
 def plan_of(devices: int, *, training: bool = True) -> Plan:
     cluster = named_cluster("atlas-800-9000", devices)
-    return search(
-        language_model(), cluster, SearchRequest(dtype="fp32", training=training, zero="0")
-    )
+    return search(language_model(), cluster, SearchRequest(dtype="fp32", training=training))
 
 
 def held_bytes(plan: Plan, item_bytes: int) -> int:
