@@ -55,10 +55,13 @@ def test_no_solver_takes_it_for_a_wish_to_end_early(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(workbench, "search", solver)
     machine, request = SimpleNamespace(cluster=None), SimpleNamespace(global_batch=8)
     task: Any = SimpleNamespace(model="m", machine=machine, request=request)
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        Workbench({"m": SimpleNamespace()}, keep_plans=False).plan(task)  # type: ignore[dict-item]
-    assert signal.getsignal(signal.SIGINT) is before
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Workbench({"m": SimpleNamespace()}, keep_plans=False).plan(task)  # type: ignore[dict-item]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, outside)
 
 
 def test_one_who_ignores_it_goes_on_ignoring_it(monkeypatch: pytest.MonkeyPatch) -> None:
