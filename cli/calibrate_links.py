@@ -181,7 +181,7 @@ def _print(
     formats = ", ".join(sorted({log.format for log in logs}))
     with page() as out:
         out.print(f"{len(measurements)} measurements ({formats}) on {fit.cluster.name}")
-        out.print(f"error {middle:.1%} in the middle, {most:.1%} at nine tenths")
+        out.print(f"error: median {middle:.1%}, 90th percentile {most:.1%}")
         out.print()
         table = Table(box=None, pad_edge=False)
         for name in ("constant", "value", "95 % interval", "before", "measurements"):

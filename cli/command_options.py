@@ -95,12 +95,12 @@ class WhatifCommand:
 
     pipeline: Annotated[str | None, Option(
         group=Group.BATCH, value="auto|off|N", first=True, flags=("--pipeline", "--pp"),
-        usual="a step is one piece",
+        usual="one stage, the batch whole",
         help="Let every plan cut its step, as planner search --global-batch does: into that many "
         "stages, and into micro-batches.",
     )] = None
     micro_batch: Annotated[str | None, Option(
-        group=Group.BATCH, value="auto|M", unit="samples", usual="a step is one piece",
+        group=Group.BATCH, value="auto|M", unit="samples", usual="one stage, the batch whole",
         help="The same: samples of a micro-batch.",
     )] = None
     engine: Annotated[str, Option(

@@ -31,8 +31,8 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
     )
     if found.job.model.further:
         out.print(
-            f"with layers that predict further tokens: {found.job.model.further} (--hold mtp=0 for "
-            "none); the last stage has fewer others for them"
+            f"with multi-token prediction (MTP) layers: {found.job.model.further} "
+            "(--hold mtp=0 for none); the last stage has fewer others for them"
         )
     rows = [
         (
@@ -75,7 +75,7 @@ def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
         "software": found.job.profile,
         "optimizer": found.job.optimizer.value,
         "devices": found.devices,
-        "further_tokens": found.job.model.further,
+        "mtp_layers": found.job.model.further,
         "layouts": len(found.priced.step_s),
         "fitting": int(found.priced.fits.sum()),
         "limit_bytes": found.priced.limit_bytes,

@@ -66,12 +66,12 @@ ExpertWidth: TypeAlias = Annotated[
     int | None,
     typer.Option("--expert-ffn", metavar="N", help="Width of an expert.", show_default="as --ffn"),
 ]
-FurtherTokens: TypeAlias = Annotated[
+MtpLayers: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--mtp-layers",
         metavar="N",
-        help="Layers that predict further tokens. Layouts are priced with them (`planner simulate "
+        help="Multi-token prediction (MTP) layers. Layouts are priced with them (`planner simulate "
         "--layout`, `planner layouts`); a search leaves them out.",
         show_default=False,
     ),

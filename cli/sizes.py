@@ -44,7 +44,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
     experts: sizes_of.Experts = None,
     experts_per_token: sizes_of.ExpertsPerToken = None,
     expert_ffn: sizes_of.ExpertWidth = None,
-    mtp_layers: sizes_of.FurtherTokens = None,
+    mtp_layers: sizes_of.MtpLayers = None,
     tied: sizes_of.Tied = None,
     asked: SearchOptions,
     listing: sizes_of.Listing = False,
