@@ -28,6 +28,10 @@ WHY_NOT = Option(
     "or NAME=((2,4),(4,1)). May be given several times.",
 )
 _FOLDER = ("-o", "--output")
+OUTPUT_FILE = Option(
+    group=Group.OUTPUT, value="FILE", flags=_FOLDER,
+    help="The file to write; its suffix chooses the form.",
+)
 RECIPE = Option(
     group=Group.OUTPUT, value="FRAMEWORK",
     help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, accelerate, "
@@ -36,6 +40,13 @@ RECIPE = Option(
 RECIPE_FOLDER = Option(
     group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """Of commands that only print."""
+
+    as_json: Annotated[bool, JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
