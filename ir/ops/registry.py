@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.ops.spelling import Form, Spelling
+from ir.ops.spelling import Form, Function, Spelling
 from ir.rule import ShardingRule, parse_rule
 
 
@@ -119,6 +119,8 @@ class OperatorEntry:
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
     """What tracers call it, where its calls have one of a few forms."""
+    function: Function | None = None
+    """What computes it, where a library has one function for it."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -181,6 +183,14 @@ def spell(form: Form, **names: tuple[str, ...]) -> None:
     """
     for kind, each in names.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], spelling=Spelling(form, *each))
+
+
+def compute(operands: int, **names: tuple[str, ...]) -> None:
+    """Tell which function computes kinds: for each kind its names in numpy and in torch, the last
+    of which may be left out.
+    """
+    for kind, each in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
 
 
 def per_result(count: int) -> CountFunction:
