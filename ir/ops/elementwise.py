@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, compute, enter, operator, per_result, spell
+from ir.ops.registry import Needs, OpView, compute, enter, operator, per_result, show, spell
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -183,3 +183,14 @@ spell(
         "stablehlo.xor",
     ),
 )
+
+show(
+    BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",
+    BitCast="(float[2,4,6] x) => (y) {y = BitCast<to=6>(x)}",
+    BitShift='(uint8[2,4] x, uint8[2,4] n) => (y) {y = BitShift<direction="LEFT">(x, n)}',
+    Cast="(float[2,4,6] x) => (y) {y = Cast<to=10>(x)}",
+    Clip="(float[2,4,6] x, float low, float high) => (y) {y = Clip(x, low, high)}",
+    FastGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.FastGelu(x, b)}",
+    PRelu="(float[2,4,6] x, float[4,1] s) => (y) {y = PRelu(x, s)}",
+    Where="(bool[2,4,6] c, float[2,4,6] x, float[6] z) => (y) {y = Where(c, x, z)}",
+)  # fmt: skip

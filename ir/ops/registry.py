@@ -121,6 +121,8 @@ class OperatorEntry:
     """What tracers call it, where its calls have one of a few forms."""
     function: Function | None = None
     """What computes it, where a library has one function for it."""
+    sample: str = ""
+    """A typical node as a model in ONNX's text, where operands of one size do not show it."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -191,6 +193,14 @@ def compute(operands: int, **names: tuple[str, ...]) -> None:
     """
     for kind, each in names.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
+
+
+def show(**samples: str) -> None:
+    """Give kinds a typical node, in ONNX's text; sizes differ, so that a rule shows which dimension
+    is which.
+    """
+    for kind, each in samples.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], sample=each)
 
 
 def per_result(count: int) -> CountFunction:
