@@ -67,16 +67,16 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
         raise typer.Exit(NONE_FITS) from error
     files = [*_written(found, here.csv, here.plot), *_recipe(found, here)]
     if here.as_json:
-        from cli.layouts_text import ranking_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-        print(dumps(ranking_json(found, files)))
+        print(dumps(found.report().record([str(path) for path in files])))
         return
-    from cli.layouts_text import print_ranking  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415  brings in rich
 
     with page() as out:
-        print_ranking(found, files, out)
+        show(found.report().parts(), out)
+        for path in files:
+            out.print(f"\nwrote {path}")
 
 
 def _check_recipe(here: LayoutsCommand, top: int) -> None:
@@ -130,7 +130,7 @@ def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
 
 
 def _written(found: Ranking, table: Path | None, plot: Path | None) -> list[Path]:
-    from cli.layouts_text import write_table  # noqa: PLC0415
+    from cli.layouts_table import write_table  # noqa: PLC0415
     from planner.whatif.plot import save_layouts  # noqa: PLC0415
 
     writers: dict[Path, Writer] = {}
