@@ -48,10 +48,10 @@ def reshard(here: ReshardCommand) -> None:
     old = None if here.before is None else read_layout(here.before)
     new = None if here.after is None else read_layout(here.after)
     if here.source is None:
-        from cli.reshard_text import print_changeover  # noqa: PLC0415
+        from cli.reshard_text import print_migration  # noqa: PLC0415
 
         gone = () if here.lost is None else rank_numbers(here.lost, "--lost")
-        print_changeover(_two_plans(old, new), gone, as_json=here.as_json)
+        print_migration(_two_plans(old, new), gone, as_json=here.as_json)
         return
     request = _request(new, here)
     limit = memory_bytes(here.memory)

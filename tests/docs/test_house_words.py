@@ -43,6 +43,11 @@ NAMES = {
     "further_layers": "mtp_layers",
     "retold": "delegating pricer",
     "at_work": "concurrent",
+    "changeover": "migration cost",
+    "wants": "takes, or needs",
+    "turns": "breakpoints, or passes in order",
+    "halving": "recursive",
+    "joint": "pipeline search",
     "posed": "restricted",
     "task": "a task of what",
 }
