@@ -119,12 +119,11 @@ def _configuration(model: str) -> Mapping[str, object]:
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
-    from cli.plan_text import print_infeasible  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415
     from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        print_infeasible(error, out)
+        show((error.refusal.reason(), *error.refusal.remedy()), out)
     if as_json:
         print(dumps(nothing_fits(error)))
 
