@@ -10,6 +10,7 @@ from cli.calibrate_links import EPILOG as LINKS_EPILOG
 from cli.calibrate_links import links
 from cli.calibrate_steps import EPILOG as STEPS_EPILOG
 from cli.calibrate_steps import steps
+from cli.declared import Grouped
 
 EPILOG = """\b
 Examples:
@@ -23,6 +24,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("host", epilog=HOST_EPILOG)(host)
-app.command("links", epilog=LINKS_EPILOG)(links)
-app.command("steps", epilog=STEPS_EPILOG)(steps)
+app.command("host", cls=Grouped, epilog=HOST_EPILOG)(host)
+app.command("links", cls=Grouped, epilog=LINKS_EPILOG)(links)
+app.command("steps", cls=Grouped, epilog=STEPS_EPILOG)(steps)

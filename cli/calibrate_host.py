@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cli import options
+from cli.command_options import JSON
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.progress import Progress
 from cli.run import check_backend, process_message
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from costmodel.link_calibration.fitting import LinkFit
@@ -30,23 +31,31 @@ Exit status: 0 measured, 2 a fault in the command, or a process that died."""
 TIMEOUT_S = 600.0
 DEFAULT = 2
 
-Processes = Annotated[
-    int, typer.Option("--processes", metavar="N", min=2, max=64, help="Processes to measure with.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write the machine as a cluster file."),
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCommand:
+    """Of `planner calibrate host`."""
+
+    # fmt: off
+    processes: Annotated[int, Option(
+        group=Group.MACHINE, value="N", least=2, most=64, help="Processes to measure with.",
+    )] = DEFAULT
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
+        help="Write the machine as a cluster file.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
 
 
-def host(
-    *, processes: Processes = DEFAULT, output: Output = None, as_json: options.Json = False
-) -> None:
+@command
+def host(here: HostCommand) -> None:
     """Measure this machine and write it as a cluster file.
 
     Products, streams, the start of an operator and collectives, on processes that all work at the
     same time; each has one GPU, or one thread of the CPU.
     """
+    processes, output = here.processes, here.output
     check_backend("torch")
     if output is not None:
         check_folder(output.parent)
@@ -62,7 +71,7 @@ def host(
     written = []
     if output is not None:
         written = write_files(output.parent, {output.name: writer_of(text)})
-    if as_json:
+    if here.as_json:
         import json  # noqa: PLC0415
         from dataclasses import asdict  # noqa: PLC0415
 

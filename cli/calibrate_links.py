@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options
+from cli.command_options import JSON
 from cli.declared import command
 from cli.errors import unknown_name
 from cli.files import check_folder, write_files, writer_of
 from cli.machine_files import is_file_name, machine_text, named_machine
+from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -35,54 +37,56 @@ Examples:
 Exit status: 0 fitted, 2 a fault in the command or a log, or too few measurements."""
 
 
+Logs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="LOG...",
+        help="Output of hccl_test or nccl-tests, or a CSV with columns op, devices, servers, "
+        "message_bytes and time_us.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinksCommand:
+    """Of `planner calibrate links`."""
+
+    # fmt: off
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
+        help="Write the machine with its constants.",
+    )] = None
+    kind: Annotated[str | None, Option(
+        group=Group.MODEL, value="NAME",
+        help="Collective, where a log does not say it: all_reduce, all_gather.",
+    )] = None
+    ranks: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", least=2, help="Devices, where a log does not say it.",
+    )] = None
+    servers: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", least=1, help="Servers, where a log does not say it.",
+    )] = None
+    system: Annotated[str, Option(
+        group=Group.MACHINE, value="TEXT",
+        help="Only the rows of a CSV whose column system has this.",
+    )] = ""
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
+
+
 @command
-def links(
-    logs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="LOG...",
-            help="Output of hccl_test or nccl-tests, or a CSV with columns op, devices, servers, "
-            "message_bytes and time_us.",
-        ),
-    ],
-    *,
-    asked: SearchOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the machine with its constants."
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Collective, where a log does not say it: all_reduce, all_gather."
-        ),
-    ] = None,
-    ranks: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=2, help="Devices, where a log does not say it."),
-    ] = None,
-    servers: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Servers, where a log does not say it."),
-    ] = None,
-    system: Annotated[
-        str,
-        typer.Option(metavar="TEXT", help="Only the rows of a CSV whose column system has this."),
-    ] = "",
-    as_json: options.Json = False,
-) -> None:
+def links(logs: Logs, *, asked: SearchOptions, here: LinksCommand) -> None:
     """Fit the links of a machine to measured collectives, and write it as a cluster file.
 
     Latency and bandwidth of every tier that the measurements reach; for machines with NCCL the
     start, step and share of each of its protocols. Outliers pull little. Every constant comes with
     an interval of 95 % and the number of measurements that it rests on.
     """
+    output = here.output
     if output is not None:
         check_folder(output.parent)
     machine = named_machine(asked.cluster, "--cluster")
-    found = [_read(path, _assumed(kind, ranks, servers, system)) for path in logs]
+    found = [_read(path, _assumed(here)) for path in logs]
     measurements = [each for log in found for each in log.measurements]
     from costmodel.link_calibration.fitting import fit_links  # noqa: PLC0415  brings in numpy
     from costmodel.link_calibration.machines import bench_of  # noqa: PLC0415
@@ -94,19 +98,20 @@ def links(
 
         text = calibrated_text(machine, fit, measurements, _base(asked.cluster))
         (written,) = write_files(output.parent, {output.name: writer_of(text)})
-    if as_json:
+    if here.as_json:
         print(json.dumps(_facts(fit, found, measurements, written), indent=1))
     else:
         _print(fit, found, measurements, written)
 
 
-def _assumed(kind: str | None, ranks: int | None, servers: int | None, system: str) -> Assumed:
+def _assumed(here: LinksCommand) -> Assumed:
     from costmodel.collectives import Collective  # noqa: PLC0415  brings in numpy
     from costmodel.link_calibration.logs import Assumed  # noqa: PLC0415
 
+    kind = here.kind
     if kind is not None and kind not in set(Collective):
         raise unknown_name("collective", kind, [each.value for each in Collective], "--kind")
-    return Assumed(Collective(kind) if kind else None, ranks, servers, system)
+    return Assumed(Collective(kind) if kind else None, here.ranks, here.servers, here.system)
 
 
 def _read(path: Path, assumed: Assumed) -> Log:
@@ -181,7 +186,7 @@ def _print(
     formats = ", ".join(sorted({log.format for log in logs}))
     with page() as out:
         out.print(f"{len(measurements)} measurements ({formats}) on {fit.cluster.name}")
-        out.print(f"error {middle:.1%} in the middle, {most:.1%} at nine tenths")
+        out.print(f"error: median {middle:.1%}, 90th percentile {most:.1%}")
         out.print()
         table = Table(box=None, pad_edge=False)
         for name in ("constant", "value", "95 % interval", "before", "measurements"):

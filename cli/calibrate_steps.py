@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cli import options
+from cli.command_options import JSON
+from cli.declared import command
 from cli.files import check_outputs, write_files, writer_of
 from cli.progress import Progress
 from cli.row_names import printable, row_names, short
 from cli.validate import Rows, read_text
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,19 +35,22 @@ rows of different layouts are enough.
 \b
 Exit status: 0 fitted, 2 a fault in the command or the table."""
 
-CalibrationOutput = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsCommand:
+    """Of `planner calibrate steps`."""
+
+    # fmt: off
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
         help="Write the constants as YAML for `planner validate --calibration`.",
-        show_default=False,
-    ),
-]
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
 
 
-def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json = False) -> None:
+@command
+def steps(rows: Rows, here: StepsCommand) -> None:
     """Fit the constants that matter most for these runs, beginning at those of the package.
 
     Tried first is one factor of all times (all_times), then constants beside it. Few rows move few
@@ -55,6 +58,7 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
     out are predicted better for it. The interval of a constant comes from rows drawn with
     replacement, the error afterwards from leaving rows out: each, or of many a twentieth at a time.
     """
+    output = here.output
     check_outputs({"-o": output}, [rows])
     from costmodel.training.dataset import read_entries, read_table  # noqa: PLC0415  and numpy
     from costmodel.training.own_cluster import calibration_yaml, refit  # noqa: PLC0415
@@ -66,7 +70,7 @@ def steps(rows: Rows, *, output: CalibrationOutput = None, as_json: options.Json
         write_files(output.parent, {output.name: writer_of(calibration_yaml(calibration))})
     named = list(zip(row_names(entries), entries, strict=True))
     skipped = {name: entry.skipped for name, entry in named if entry.skipped}
-    if as_json:
+    if here.as_json:
         files = [] if output is None else [str(output)]
         families = [asdict(family) for family in found]
         unread = [{"id": name, "what": list(each.unread)} for name, each in named if each.unread]

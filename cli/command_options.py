@@ -28,6 +28,10 @@ WHY_NOT = Option(
     "or NAME=((2,4),(4,1)). May be given several times.",
 )
 _FOLDER = ("-o", "--output")
+OUTPUT_FILE = Option(
+    group=Group.OUTPUT, value="FILE", flags=_FOLDER,
+    help="The file to write; its suffix chooses the form.",
+)
 RECIPE = Option(
     group=Group.OUTPUT, value="FRAMEWORK",
     help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, accelerate, "
@@ -36,6 +40,13 @@ RECIPE = Option(
 RECIPE_FOLDER = Option(
     group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """Of commands that only print."""
+
+    as_json: Annotated[bool, JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +106,12 @@ class WhatifCommand:
 
     pipeline: Annotated[str | None, Option(
         group=Group.BATCH, value="auto|off|N", first=True, flags=("--pipeline", "--pp"),
-        usual="a step is one piece",
+        usual="one stage, the batch whole",
         help="Let every plan cut its step, as planner search --pipeline does: into that many "
         "stages, and into micro-batches.",
     )] = None
     micro_batch: Annotated[str | None, Option(
-        group=Group.BATCH, value="auto|M", unit="samples", usual="a step is one piece",
+        group=Group.BATCH, value="auto|M", unit="samples", usual="one stage, the batch whole",
         help="The same: samples of a micro-batch.",
     )] = None
     engine: Annotated[str, Option(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from importers.onnx_coverage import KindCoverage
 
 LEFT = {
-    "repeated": "Without a rule: repeated on every device, unless --rule gives one",
+    "repeated": "Without a rule: replicated on every device, unless --rule gives one",
     "refused": "Refused: what they make is no tensor of known size",
 }
 LEGEND = """\
@@ -111,7 +111,7 @@ def _of_model(each: ModelKind) -> str:
         case "computed":
             return "computed when the model is read, or not needed"
         case "repeated":
-            return "none: repeated on every device"
+            return "none: replicated on every device"
         case "given":
             return f"given: {each.rule}"
     return each.rule

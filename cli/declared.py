@@ -138,7 +138,7 @@ def typer_option(each: Declared) -> Any:
     return typer.Option(
         *each.flags, metavar=None if _is_flag(each.form) else each.value, help=option.help,
         show_default=option.usual or shown, envvar=option.variable or None,
-        rich_help_panel=option.group, hidden=not option.first,
+        min=option.least, max=option.most, rich_help_panel=option.group, hidden=not option.first,
     )  # fmt: skip
 
 
@@ -177,10 +177,11 @@ class Grouped(TyperCommand):
         """Write arguments and options of the help."""
         params = self.get_params(ctx)
         arguments = [p for p in params if p.param_type_name == "argument"]
-        with formatter.section("Arguments"):
-            formatter.write_dl([p.get_help_record(ctx) for p in arguments])
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl([p.get_help_record(ctx) for p in arguments])
         options: list[Any] = [p for p in params if p.param_type_name == "option"]
-        every = ctx.meta.get(_ALL, False) or len(options) <= MOST_EXPLAINED
+        every = ctx.meta.get(_ALL, False) or all(p.name != "help_all" for p in options)
         for group in (*Group, _OTHER):
             own = [p for p in options if (p.rich_help_panel or _OTHER) == group]
             if own:

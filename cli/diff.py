@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from cli import options
+from cli.command_options import Printed
+from cli.declared import command
 
 EPILOG = """\b
 Examples:
@@ -14,15 +16,14 @@ Examples:
 Exit status: 0 compared, whether they differ or not; 2 a fault in the command or a plan."""
 
 
-def diff(
-    plan: options.PlanPath, other: options.OtherPlanPath, *, as_json: options.Json = False
-) -> None:
+@command
+def diff(plan: options.PlanPath, other: options.OtherPlanPath, here: Printed) -> None:
     """Compare two plans: time, memory, mesh, and the layouts that differ."""
     from ir.plan_file import read_plan  # noqa: PLC0415
     from planner.difference import difference  # noqa: PLC0415  brings in pydantic
 
     found = difference(read_plan(plan, staged=True), read_plan(other, staged=True))
-    if as_json:
+    if here.as_json:
         from dataclasses import asdict  # noqa: PLC0415
 
         from planner.requests.plan_json import dumps  # noqa: PLC0415

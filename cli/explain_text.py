@@ -192,9 +192,9 @@ def _amount(found: Range, value: float) -> str:
 def _memory(memory: MemoryStatus) -> str:
     peak, limit = format_bytes(memory.peak_bytes), format_bytes(memory.limit_bytes)
     if not memory.is_binding:
-        return f"Memory has no say: {peak} of {limit} per device, and the fastest plan fits."
+        return f"Not memory-bound: {peak} of {limit} per device, and the fastest plan fits."
     price = format_seconds(memory.price_s_per_gib)
-    return f"Memory binds: {peak} of {limit} per device; a GiB more would save {price} a step."
+    return f"Memory-bound: {peak} of {limit} per device; a GiB more would save {price} a step."
 
 
 def _delta(delta_s: float | None) -> float | str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
+from cli.command_options import OUTPUT_FILE, SERVER
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, write_files, writer_of
-from cli.remote import Server
-from planner.requests.option_texts import export_settings, one_of
+from planner.requests.option_texts import export_settings
+from planner.requests.options.option import Group, Option, check_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,16 +52,42 @@ a wrong name lists the settings of the format.
 Exit status: 0 written, 2 a fault in the command or the plan."""
 
 
-def export(
-    plan: options.PlanPath,
-    output: options.OutputFile,
-    form: options.Format = "mindspore",
-    names: options.NamesSource = None,
-    settings: options.ExportSettings = None,
-    server: Server = None,
-) -> None:
+EXPORT_FORMATS = (
+    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
+    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
+)  # fmt: skip
+"""As in `exporters.formats`, whose import takes too long for a help text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCommand:
+    """Of `planner export`."""
+
+    # fmt: off
+    output: Annotated[Path, OUTPUT_FILE]
+    form: Annotated[str, Option(
+        group=Group.TARGET, value="NAME", choices=EXPORT_FORMATS, noun="format",
+        flags=("--format",), help=f"What to write: {', '.join(EXPORT_FORMATS)}.",
+    )] = "mindspore"
+    names: Annotated[str | None, Option(
+        group=Group.TARGET, value="NETWORK|FILE", usual="the model's names",
+        help="What MindSpore's network calls the parameters: llama, gpt2, bert or resnet as "
+        "MindFormers has them, or a YAML or JSON file of patterns.",
+    )] = None
+    settings: Annotated[tuple[str, ...], Option(
+        group=Group.TARGET, value="NAME=VALUE", flags=("--set",),
+        help="What the files need to know and the plan does not say, for mindspore-script, launch, "
+        "msjob and parameter-server; docs/mindspore.md lists the names. May be repeated.",
+    )] = ()
+    server: Annotated[str | None, SERVER] = None
+    # fmt: on
+
+
+@command
+def export(plan: options.PlanPath, here: ExportCommand) -> None:
     """Write a plan for a framework, as a table or as a report."""
-    one_of(form, options.EXPORT_FORMATS, "--format", "format")
+    check_choices(here)
+    output, form, names = here.output, here.form, here.names
     from exporters.formats import FORMATS as KNOWN  # noqa: PLC0415  brings in pydantic
     from exporters.mindspore.names import name_rules, names_for  # noqa: PLC0415
     from exporters.settings import Settings  # noqa: PLC0415
@@ -68,11 +97,11 @@ def export(
     _check_suffix(chosen, output)
     if names is not None and not chosen.takes_names:
         raise UserError(f"{form} takes no names", f"--names {names}", "leave --names out")
-    given = export_settings(settings or [])
+    given = export_settings(here.settings)
     if given and not chosen.settings:
         raise UserError(f"{form} takes no settings", "--set", "leave --set out")
-    if server is not None:
-        _export_there(server, plan, chosen, output, names, given)
+    if here.server is not None:
+        _export_there(here.server, plan, chosen, output, names, given)
         return
     found = read_plan(plan, staged=True)
     if chosen.of_primitives is not None:

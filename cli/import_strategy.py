@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
+from cli.command_options import JSON, OUTPUT_FILE
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.foreign_strategy import foreign_plan, planned_as
 from cli.machine_files import machine_file
 from cli.progress import Progress
-from planner.requests.option_texts import device_count, one_of, with_sequence
+from planner.requests.option_texts import device_count, with_sequence
+from planner.requests.options.option import Group, Option, check_choices
 from planner.requests.options.searches import SearchOptions
 
 if TYPE_CHECKING:
@@ -27,15 +29,6 @@ if TYPE_CHECKING:
     from planner.request import SearchRequest
     from topology.cluster import Cluster
 
-Attention = Annotated[
-    str | None,
-    typer.Option(
-        "--attention",
-        metavar="fused|decomposed",
-        help="fused prices attention as one kernel, decomposed as it stands in the file.",
-        show_default="decomposed for MindSpore's strategies, fused for others",
-    ),
-]
 NO_PLAN_FITS = 1
 _APART = (
     "attention is priced operator by operator, as the file cuts it; with --attention fused it is "
@@ -62,15 +55,6 @@ Files:
 \b
 Exit status: 0 written, 1 no plan fits into memory, 2 a fault in the command or a file."""
 
-Rest = Annotated[
-    str,
-    typer.Option(
-        "--rest",
-        metavar="semi-auto|auto|propagation",
-        help="Operators that the file says nothing of: split by batch as in MindSpore's "
-        "semi-automatic mode, searched, or as their neighbours are.",
-    ),
-]
 StrategyPath = Annotated[
     Path,
     typer.Argument(
@@ -79,35 +63,44 @@ StrategyPath = Annotated[
         "DTensor, or degrees such as tp=8,dp=2.",
     ),
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        metavar="mindspore|torch|jax|generic",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportStrategyCommand:
+    """Of `planner import-strategy`."""
+
+    # fmt: off
+    output: Annotated[Path, OUTPUT_FILE]
+    rest: Annotated[str, Option(
+        group=Group.SEARCH, choices=("semi-auto", "auto", "propagation"), noun="way",
+        help="Operators that the file says nothing of: split by batch as in MindSpore's "
+        "semi-automatic mode, searched, or as their neighbours are.",
+    )] = "semi-auto"
+    target: Annotated[str | None, Option(
+        group=Group.TARGET, value="mindspore|torch|jax|generic",
+        usual="mindspore for its own files, else torch",
         help="Whose space and costs a plan of another tool is priced in.",
-        show_default="mindspore for its own files, else torch",
-    ),
-]
+    )] = None
+    attention: Annotated[str | None, Option(
+        group=Group.MODEL, value="fused|decomposed",
+        usual="decomposed for MindSpore's strategies, fused for others",
+        help="fused prices attention as one kernel, decomposed as it stands in the file.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
 
 
 @command
 def import_strategy(
-    file: StrategyPath,
-    model: options.Model,
-    output: options.OutputFile,
-    *,
-    rest: Rest = "semi-auto",
-    target: Target = None,
-    asked: SearchOptions,
-    attention: Attention = None,
-    as_json: options.Json = False,
+    file: StrategyPath, model: options.Model, *, asked: SearchOptions, here: ImportStrategyCommand
 ) -> None:
     """Make a plan of the strategies in a file, checked by MindSpore's own rules, or of the plan of
     another tool, priced like one of ours.
     """
     from planner.requests.search_options import REST  # noqa: PLC0415  kept out of the start
 
-    solver = REST[one_of(rest, REST, "--rest", "way")]
+    check_choices(here)
+    rest, output, solver = here.rest, here.output, REST[here.rest]
     if asked.devices is not None:
         device_count(asked.devices)
     from planner.request import InfeasibleError  # noqa: PLC0415
@@ -117,8 +110,8 @@ def import_strategy(
     from planner.requests.symbols import with_open_batch  # noqa: PLC0415
 
     foreign = foreign_plan(file)
-    wanted = target or ("mindspore" if foreign is None else "torch")
-    taken = attention or ("decomposed" if foreign is None else "fused")
+    wanted = here.target or ("mindspore" if foreign is None else "torch")
+    taken = here.attention or ("decomposed" if foreign is None else "fused")
     if foreign is None and wanted != "mindspore":
         raise UserError(
             "MindSpore's strategies are priced for MindSpore",
@@ -142,10 +135,10 @@ def import_strategy(
     except InfeasibleError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(NO_PLAN_FITS) from error
-    if attention is None and taken == "decomposed" and _has_attention(plan):
+    if here.attention is None and taken == "decomposed" and _has_attention(plan):
         plan = replace(plan, notes=(*plan.notes, _APART))
         notes = (*notes, _APART)
-    _deliver(computer.noted(plan), notes, output, as_json=as_json)
+    _deliver(computer.noted(plan), notes, output, as_json=here.as_json)
 
 
 def _planned(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
+from cli.command_options import JSON
 from cli.declared import command
 from cli.errors import UserError
 from planner.requests.option_texts import at_least_one, bindings, with_sequence
 from planner.requests.option_texts import rules as given_rules
+from planner.requests.options.option import Group, Option
 from planner.requests.options.searches import SearchOptions
 from planner.requests.sources import model_file
 
@@ -28,16 +31,26 @@ Exit status: 0 done, 2 a fault in the command or the model."""
 Rules = tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectCommand:
+    """Of `planner inspect`."""
+
+    # fmt: off
+    operators: Annotated[bool, Option(
+        group=Group.OUTPUT,
+        help="Print what is known of each kind of operator, of the model or, without one, of all "
+        "that ONNX has.",
+    )] = False
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
+
+
 @command
 def inspect(
-    model: options.OptionalModel = None,
-    *,
-    asked: SearchOptions,
-    operators: options.Operators = False,
-    as_json: options.Json = False,
+    model: options.OptionalModel = None, *, asked: SearchOptions, here: InspectCommand
 ) -> None:
     """Count the operators, parameters, FLOPs, activations and blocks of a model."""
-    batch = asked.batch
+    batch, as_json = asked.batch, here.as_json
     if batch is not None:
         at_least_one(batch, "--batch")
     texts = with_sequence(asked.bind, asked.sequence)
@@ -47,14 +60,14 @@ def inspect(
         texts = with_open_batch(texts, batch, model_file(model))
     bound, given = bindings(texts), given_rules(asked.rule, asked.rules)
     if model is None:
-        if not operators or bound or given or batch is not None:
+        if not here.operators or bound or given or batch is not None:
             raise UserError(
                 "no model is named",
                 "planner inspect",
                 "name a model; only --operators, by itself, needs none",
             )
         _print_catalogue(as_json=as_json)
-    elif operators:
+    elif here.operators:
         _print_kinds(model, bound, batch, given, as_json=as_json)
     else:
         _print_facts(model, bound, batch, given, as_json=as_json)

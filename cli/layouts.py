@@ -67,16 +67,16 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
         raise typer.Exit(NONE_FITS) from error
     files = [*_written(found, here.csv, here.plot), *_recipe(found, here)]
     if here.as_json:
-        from cli.layouts_text import ranking_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-        print(dumps(ranking_json(found, files)))
+        print(dumps(found.report().record([str(path) for path in files])))
         return
-    from cli.layouts_text import print_ranking  # noqa: PLC0415  brings in rich
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415  brings in rich
 
     with page() as out:
-        print_ranking(found, files, out)
+        show(found.report().parts(), out)
+        for path in files:
+            out.print(f"\nwrote {path}")
 
 
 def _check_recipe(here: LayoutsCommand, top: int) -> None:
@@ -119,18 +119,17 @@ def _configuration(model: str) -> Mapping[str, object]:
 
 
 def _say_infeasible(error: InfeasibleError, *, as_json: bool) -> None:
-    from cli.plan_text import print_infeasible  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415
     from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        print_infeasible(error, out)
+        show((error.refusal.reason(), *error.refusal.remedy()), out)
     if as_json:
         print(dumps(nothing_fits(error)))
 
 
 def _written(found: Ranking, table: Path | None, plot: Path | None) -> list[Path]:
-    from cli.layouts_text import write_table  # noqa: PLC0415
+    from cli.layouts_table import write_table  # noqa: PLC0415
     from planner.whatif.plot import save_layouts  # noqa: PLC0415
 
     writers: dict[Path, Writer] = {}

@@ -60,7 +60,7 @@ class UnknownFacts:
     kind: str
     count: int
     example: str
-    treatment: str = "repeated on every device, priced by the bytes that it moves"
+    treatment: str = "replicated on every device, priced by the bytes that it moves"
 
 
 @dataclass(frozen=True, slots=True)

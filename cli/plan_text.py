@@ -21,11 +21,10 @@ from report.plan_tables import (
     time_table,
 )
 from report.tables import Lines, Part
-from topology.units import format_bytes, format_seconds
+from topology.units import format_seconds
 
 if TYPE_CHECKING:
     from ir.plan import Plan
-    from planner.request import InfeasibleError
 
 HEAVIEST = 12
 """Rows of a table of groups; what is left out is counted."""
@@ -80,34 +79,3 @@ def _parts(report: PlanReport) -> Iterator[Part]:
     yield Lines("", (LEGEND,))
     yield parameter_table(report, report.parameters[:HEAVIEST])
     yield recomputed_lines(report, HEAVIEST)
-
-
-def print_infeasible(error: InfeasibleError, out: Console) -> None:
-    """Why nothing fits, and what would make it fit."""
-    print_refusal(error, out)
-    print_remedies(error, out)
-
-
-def print_refusal(error: InfeasibleError, out: Console) -> None:
-    """Why nothing fits."""
-    prefix = "" if error.what.startswith("no plan ") else "no plan fits: "
-    out.print(prefix + error.what)
-    needed, available = format_bytes(error.needed_bytes), format_bytes(error.available_bytes)
-    out.print(f"  needed on each device {needed}, available {available}")
-    if error.contributors:
-        out.print("  largest contributors on each device:")
-    for cause, nbytes in list(error.contributors.items())[:HEAVIEST]:
-        out.print(f"    {cause}: {format_bytes(nbytes)}")
-
-
-def print_remedies(error: InfeasibleError, out: Console) -> None:
-    """What would make it fit, and what known schemes would take."""
-    if error.interrupted:
-        out.print("  interrupted: not everything was tried that could make it fit")
-    if error.out_of_time:
-        out.print("  the time limit ended the look for what would make it fit: raise --time-limit")
-    if error.remedies:
-        out.print("  what would make it fit:")
-    for remedy in error.remedies:
-        out.print(f"    {remedy}")
-    show((baseline_table(error.baselines, None),), out)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+
+from cli.command_options import JSON
+from planner.requests.options.option import Group, Option
 
 Tables: TypeAlias = Annotated[
     list[Path] | None,
@@ -13,61 +17,52 @@ Tables: TypeAlias = Annotated[
         metavar="[TABLE]...", help="Tables of single servers, to be merged.", show_default=False
     ),
 ]
-Cluster: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="The machine, such as atlas-800-9000."),
-]
-Servers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--servers",
-        metavar="N",
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTableCommand:
+    """Of `planner topology rank-table`."""
+
+    cluster: Annotated[str | None, Option(
+        group=Group.MACHINE, value="NAME", help="The machine, such as atlas-800-9000.",
+    )] = None
+    servers: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", usual="those of --hosts, or as many as --devices fill",
         help="How many servers the job takes.",
-        show_default="those of --hosts, or as many as --devices fill",
-    ),
-]
-Devices: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--devices",
-        metavar="N",
+    )] = None
+    devices: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", unit="devices", usual="all of each server",
         help="How many devices it takes, over all servers.",
-        show_default="all of each server",
-    ),
-]
-DeviceIds: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--device-ids", metavar="A-B|A,B", help="Which devices of each server, such as 4-7."
-    ),
-]
-Plan: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--plan", metavar="PLAN", help="Make the table for a plan, in the order of its ranks."
-    ),
-]
-Hosts: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--hosts",
-        metavar="FILE",
+    )] = None
+    device_ids: Annotated[str | None, Option(
+        group=Group.MACHINE, value="A-B|A,B", help="Which devices of each server, such as 4-7.",
+    )] = None
+    plan: Annotated[Path | None, Option(
+        group=Group.MACHINE, value="PLAN",
+        help="Make the table for a plan, in the order of its ranks.",
+    )] = None
+    hosts: Annotated[Path | None, Option(
+        group=Group.MACHINE, value="FILE",
         help="The servers, a line each: id, addresses of its devices. Without it ids and addresses "
         "are placeholders.",
-    ),
-]
-Output: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write here instead of to stdout."),
-]
-RankTable: TypeAlias = Annotated[
-    Path, typer.Option("--rank-table", metavar="FILE", help="The rank table of the job.")
-]
-Peers: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--peers",
-        metavar="all|next",
+    )] = None
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
+        help="Write here instead of to stdout.",
+    )] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HccnCommand:
+    """Of `planner topology hccn`."""
+
+    rank_table: Annotated[Path, Option(
+        group=Group.MACHINE, value="FILE", help="The rank table of the job.",
+    )]
+    peers: Annotated[str, Option(
+        group=Group.MACHINE, choices=("all", "next"), noun="choice of peers",
         help="Check every card with its peers on all other servers, or on the next one only.",
-    ),
-]
+    )] = "all"
+    as_json: Annotated[bool, JSON] = False
+# fmt: on

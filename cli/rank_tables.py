@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli import rank_table_options as options
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import text_of, write_files, writer_of
-from cli.options import Json
+from cli.rank_table_options import HccnCommand, RankTableCommand, Tables
 from planner.requests.option_texts import MAX_DEVICES, at_least_one
+from planner.requests.options.option import check_choices
 
 if TYPE_CHECKING:
     from topology.cluster import Cluster
@@ -43,21 +44,13 @@ _NEEDED_FOR_LINKS = (
 _TIERS_OF_SERVERS = ("pod", "server")
 
 
-def rank_table(
-    tables: options.Tables = None,
-    *,
-    cluster: options.Cluster = None,
-    servers: options.Servers = None,
-    devices: options.Devices = None,
-    device_ids: options.DeviceIds = None,
-    plan: options.Plan = None,
-    hosts: options.Hosts = None,
-    output: options.Output = None,
-) -> None:
+@command
+def rank_table(tables: Tables = None, *, here: RankTableCommand) -> None:
     """Make the rank table of a job, or merge the tables of single servers."""
     from topology.rank_tables.writing import rank_table_text  # noqa: PLC0415  brings in pydantic
 
-    job = (cluster, servers, devices, device_ids)
+    plan, hosts, output = here.plan, here.hosts, here.output
+    job = (here.cluster, here.servers, here.devices, here.device_ids)
     if sum((bool(tables), plan is not None, any(each is not None for each in job))) != 1 or (
         tables and hosts is not None
     ):
@@ -71,7 +64,7 @@ def rank_table(
     elif plan is not None:
         made = _of_plan(plan, hosts)
     else:
-        made = _made(cluster or "", servers, devices, device_ids, hosts)
+        made = _made(here)
     text = rank_table_text(made)
     if output is None:
         print(text, end="")
@@ -80,16 +73,15 @@ def rank_table(
     print(output)
 
 
-def _made(
-    cluster: str, servers: int | None, devices: int | None, ids: str | None, hosts: Path | None
-) -> RankTable:
+def _made(here: RankTableCommand) -> RankTable:
     from topology.rank_tables.generation import made_table  # noqa: PLC0415
     from topology.rank_tables.jobs import JobServer, job_faults  # noqa: PLC0415
 
-    if not cluster:
+    if not here.cluster:
         raise UserError("the machine is not named", "the arguments", "give --cluster NAME")
-    product, whole = _product(cluster)
-    named = None if ids is None else _id_list(ids)
+    servers, devices, hosts = here.servers, here.devices, here.hosts
+    product, whole = _product(here.cluster)
+    named = None if here.device_ids is None else _id_list(here.device_ids)
     each = whole if named is None else len(named)
     if servers is None and hosts is None and devices is not None:
         servers = _whole_servers(devices, each)
@@ -260,24 +252,20 @@ def _unusable(report: RankTableReport, where: str) -> UserError:
     return UserError("\n".join(report.told()), where, "mend what the lines name")
 
 
-def hccn(
-    rank_table: options.RankTable,
-    *,
-    peers: options.Peers = "all",
-    as_json: Json = False,
-) -> None:
+@command
+def hccn(here: HccnCommand) -> None:
     """Print the commands that check the links of every card of a job and to its peers."""
-    from planner.requests.option_texts import one_of  # noqa: PLC0415
     from topology.rank_tables import check_rank_table  # noqa: PLC0415
     from topology.rank_tables.link_checks import link_checks  # noqa: PLC0415
 
-    next_only = one_of(peers, ("all", "next"), "--peers", "choice of peers") == "next"
+    check_choices(here)
+    rank_table, next_only = here.rank_table, here.peers == "next"
     report = check_rank_table(table_text(rank_table, f"--rank-table {rank_table}"))
     needed = [e for e in report.errors if e.code.startswith(_NEEDED_FOR_LINKS)]
     if report.table is None or needed:
         raise _unusable(report, f"--rank-table {rank_table}")
     checks = link_checks(report.table, next_only=next_only)
-    if as_json:
+    if here.as_json:
         print(json.dumps({"status": "ok", "commands": [_facts(each) for each in checks]}, indent=1))
         return
     server = None

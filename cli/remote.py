@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from cli.command_options import SERVER
-from cli.declared import plain
 from cli.errors import UserError
 from cli.machine_files import is_file_name
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from planner.requests.sources import Document
     from service.client import Planner
 
-Server: TypeAlias = Annotated[str | None, plain("server", str, SERVER)]
 _FILES = ("hosts", "rank_table")
 """Settings of exports that are names of files: their texts are sent."""
 _FILE_NAME = re.compile(r"([A-Za-z0-9_-][\w.-]*/)?[A-Za-z0-9_-][\w.-]*", re.ASCII)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli import options
-from cli import reshard_options as given
+from cli.declared import command
 from cli.errors import UserError
 from cli.reshard_layouts import (
     GivenLayout,
@@ -17,7 +16,9 @@ from cli.reshard_layouts import (
     stacks_for,
     ties_of,
 )
-from planner.requests.option_texts import DTYPES, memory_bytes, one_of
+from cli.reshard_options import FORMATS, ReshardCommand
+from planner.requests.option_texts import memory_bytes
+from planner.requests.options.option import check_choices
 
 if TYPE_CHECKING:
     from executors.checkpoint.moving import Move, Outcome
@@ -40,74 +41,46 @@ A move that was killed goes on where it was when it is asked for again.
 Exit status: 0 done, 2 a fault in the command, the layouts or the checkpoint."""
 
 
-def reshard(  # noqa: PLR0913  one parameter per option
-    *,
-    source: given.In = None,
-    before: given.From = None,
-    after: given.To = None,
-    single: given.Single = False,
-    like: given.Like = None,
-    out: given.Out = None,
-    memory: given.HostMemory = "1GiB",
-    dry_run: given.DryRun = False,
-    names: given.Names = None,
-    reverse_names: given.ReverseNames = False,
-    stack: given.Stack = None,
-    tie: given.Tie = None,
-    weights_only: given.WeightsOnly = False,
-    dtype: given.NewDtype = None,
-    form: given.FileFormat = None,
-    file_name: given.FileName = "checkpoint",
-    verify: given.Verify = True,
-    cluster: given.LinkCluster = None,
-    lost: given.Lost = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def reshard(here: ReshardCommand) -> None:
     """Merge, split or move a checkpoint to the ranks of another layout, in bounded memory."""
-    _check_options(source, out, (after, single, like), dry_run=dry_run, lost=lost)
-    old = None if before is None else read_layout(before)
-    new = None if after is None else read_layout(after)
-    if source is None:
-        from cli.reshard_text import print_changeover  # noqa: PLC0415
+    _check_options(here)
+    old = None if here.before is None else read_layout(here.before)
+    new = None if here.after is None else read_layout(here.after)
+    if here.source is None:
+        from cli.reshard_text import print_migration  # noqa: PLC0415
 
-        gone = () if lost is None else rank_numbers(lost, "--lost")
-        print_changeover(_two_plans(old, new), gone, as_json=as_json)
+        gone = () if here.lost is None else rank_numbers(here.lost, "--lost")
+        print_migration(_two_plans(old, new), gone, as_json=here.as_json)
         return
-    request = _request(new, like, tie, weights_only=weights_only, dtype=dtype)
-    limit = memory_bytes(memory)
+    request = _request(new, here)
+    limit = memory_bytes(here.memory)
     assert limit is not None
-    move = _planned(
-        source, (old, new), request, (names, reverse_names, stack or []), (form, file_name)
-    )
+    move = _planned(here.source, (old, new), request, here)
     from cli.reshard_text import print_dry_run, print_outcome  # noqa: PLC0415
 
-    if dry_run:
-        machine = _machine(cluster, (new, old), move, request)
-        print_dry_run(move, machine, as_json=as_json)
+    if here.dry_run:
+        machine = _machine(here.cluster, (new, old), move, request)
+        print_dry_run(move, machine, as_json=here.as_json)
         return
-    assert out is not None
-    print_outcome(_done(move, out, int(limit), verify=verify), move, out, as_json=as_json)
+    assert here.out is not None
+    outcome = _done(move, here.out, int(limit), verify=here.verify)
+    print_outcome(outcome, move, here.out, as_json=here.as_json)
 
 
-def _check_options(
-    source: Path | None,
-    out: Path | None,
-    targets: tuple[Path | None, bool, str | None],
-    *,
-    dry_run: bool,
-    lost: str | None,
-) -> None:
-    chosen = sum(bool(each) for each in targets)
+def _check_options(here: ReshardCommand) -> None:
+    chosen = sum(bool(each) for each in (here.after, here.single, here.like))
     if chosen != 1:
         what = "one target is needed" if not chosen else "there is more than one target"
         raise UserError(what, "--to, --single, --like", "give one of them")
-    if source is None and not dry_run:
+    if here.source is None and not here.dry_run:
         raise UserError("no checkpoint is given", "--in", "name its folder or file")
-    if out is None and not dry_run:
+    if here.out is None and not here.dry_run:
         raise UserError("no place for the new checkpoint is given", "--out", "name a new folder")
-    if lost is not None and source is not None:
+    if here.lost is not None and here.source is not None:
         fix = "leave --in out: the slices of lost devices come from the checkpoint"
         raise UserError("--lost is for a dry run of two plans", "--lost", fix)
+    check_choices(here)
 
 
 def _two_plans(old: GivenLayout | None, new: GivenLayout | None) -> tuple[GivenLayout, GivenLayout]:
@@ -117,25 +90,16 @@ def _two_plans(old: GivenLayout | None, new: GivenLayout | None) -> tuple[GivenL
     return old, new
 
 
-def _request(
-    new: GivenLayout | None,
-    like: str | None,
-    tie: list[str] | None,
-    *,
-    weights_only: bool,
-    dtype: str | None,
-) -> Request:
+def _request(new: GivenLayout | None, here: ReshardCommand) -> Request:
     from executors.checkpoint.pairing import Request  # noqa: PLC0415
     from ir.dtypes import SHORT_NAMES  # noqa: PLC0415
 
-    if dtype is not None:
-        one_of(dtype, DTYPES, "--dtype", "element type")
     return Request(
         target=None if new is None else new.slicing,
-        like=() if like is None else rank_numbers(like, "--like"),
-        ties=ties_of(tie or ()),
-        weights_only=weights_only,
-        dtype=SHORT_NAMES[dtype] if dtype is not None else "",
+        like=() if here.like is None else rank_numbers(here.like, "--like"),
+        ties=ties_of(here.tie),
+        weights_only=here.weights_only,
+        dtype=SHORT_NAMES[here.dtype] if here.dtype is not None else "",
     )
 
 
@@ -143,8 +107,7 @@ def _planned(
     path: Path,
     layouts: tuple[GivenLayout | None, GivenLayout | None],
     request: Request,
-    naming: tuple[str | None, bool, list[str]],
-    files: tuple[str | None, str],
+    here: ReshardCommand,
 ) -> Move:
     """Everything that there is to do; the contents of tensors are not read."""
     from dataclasses import replace  # noqa: PLC0415
@@ -160,9 +123,7 @@ def _planned(
     )
     from ir.slicing import whole_slicing  # noqa: PLC0415
 
-    form, name = files
-    if form is not None:
-        one_of(form, given.FORMATS, "--format", "format")
+    form, name = here.form, here.file_name
     if not name or "/" in name or name.startswith("."):
         raise UserError(f"{name!r} is no name of a file", "--file-name", "write checkpoint")
     old, new = layouts
@@ -170,10 +131,10 @@ def _planned(
     slicing = whole_slicing(str(path)) if old is None else old.slicing
     tensors = source_tensors(source, slicing)
     _check_like(request, slicing.ranks)
-    request = replace(request, renames=_renames(naming, (old, new), tensors))
+    request = replace(request, renames=_renames(here, (old, new), tensors))
     wanted = wanted_tensors(tensors, request)
     first = source.files[0]
-    form = form or (first.form if first.form in given.FORMATS else given.FORMATS[0])
+    form = form or (first.form if first.form in FORMATS else FORMATS[0])
     metadata = _metadata(source, form)
     if form == "distcp":
         wanted = stored_once(wanted, request.ranks)
@@ -199,13 +160,13 @@ def _metadata(source: Source, form: str) -> dict[str, str]:
 
 
 def _renames(
-    naming: tuple[str | None, bool, list[str]],
+    here: ReshardCommand,
     layouts: tuple[GivenLayout | None, GivenLayout | None],
     tensors: dict[str, SourceTensor],
 ) -> tuple[Rename, ...]:
-    rules, reverse, stacks = naming
-    stacked = stacks_for(stacks, tensors)
-    if rules is None:
+    reverse = here.reverse_names
+    stacked = stacks_for(here.stack, tensors)
+    if here.names is None:
         return stacked
     model = layouts[1] if reverse else layouts[0]
     if reverse and model is None:
@@ -213,7 +174,7 @@ def _renames(
         raise UserError("the model's names are not known", "--reverse-names", fix)
     known = list(tensors) if model is None else list(model.slicing.grids)
     axes = part_axes(None if model is None else model.plan)
-    return (*renames_for(rules, known, reverse=reverse, axes=axes), *stacked)
+    return (*renames_for(here.names, known, reverse=reverse, axes=axes), *stacked)
 
 
 def _done(move: Move, out: Path, limit_bytes: int, *, verify: bool) -> Outcome:

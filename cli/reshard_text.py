@@ -11,7 +11,7 @@ from cli.text import page, show
 from costmodel.transfers import TransferSchedule, scheduled, tier_distance
 from executors.checkpoint.pairing import needs
 from ir.transfers import Traffic, traffic
-from planner.repricing.migration_cost import changeover
+from planner.repricing.migration_cost import migration
 from report.tables import Table
 from topology.cluster import Cluster
 from topology.units import format_bytes, format_seconds
@@ -75,14 +75,14 @@ def print_dry_run(move: Move, cluster: Cluster | None, *, as_json: bool) -> None
         show((Table.of("Files needed", ("rank", "source ranks"), rows, after=after),), console)
 
 
-def print_changeover(
+def print_migration(
     plans: tuple[GivenLayout, GivenLayout], lost: Sequence[int], *, as_json: bool
 ) -> None:
     """What it costs to go on with another plan."""
     old, new = (each.plan for each in plans)
     assert old is not None
     assert new is not None
-    found = changeover(old, new, lost)
+    found = migration(old, new, lost)
     if as_json:
         print(json.dumps({"status": "planned"} | _traffic_facts(found.traffic, found.schedule)))
         return

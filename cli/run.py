@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.command_options import JSON
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
 from cli.judges import PACKAGES
 from cli.progress import Progress
 from planner.requests.option_texts import one_of
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from executors.measured import Measured
@@ -38,57 +42,56 @@ WRONG_LOSS = 1
 MOST_STEPS = 10_000
 TIMEOUT_S = 3600.0
 
-Backend = Annotated[str, typer.Option("--backend", metavar="torch", help="What runs the plan.")]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        "--processes", metavar="N", min=1, help="Processes to start.", show_default="as the plan"
-    ),
-]
-Steps = Annotated[
-    int, typer.Option("--steps", metavar="N", min=1, max=MOST_STEPS, help="Steps to measure.")
-]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Other random numbers.")]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="DIR", show_default=False,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommand:
+    """Of `planner run`."""
+
+    # fmt: off
+    backend: Annotated[str, Option(
+        group=Group.MACHINE, choices=BACKENDS, noun="backend", help="What runs the plan.",
+    )] = "torch"
+    processes: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", least=1, usual="as the plan", help="Processes to start.",
+    )] = None
+    steps: Annotated[int, Option(
+        group=Group.QUESTION, value="N", least=1, most=MOST_STEPS, help="Steps to measure.",
+    )] = 20
+    seed: Annotated[int, Option(
+        group=Group.QUESTION, value="N", least=0, help="Other random numbers.",
+    )] = 0
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"),
         help="Folder for measured.json, and measured.csv for `planner validate`.",
-    ),
-]  # fmt: skip
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
 
 
-def run(
-    plan: options.PlanPath,
-    *,
-    backend: Backend = "torch",
-    processes: Processes = None,
-    steps: Steps = 20,
-    seed: Seed = 0,
-    output: Output = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def run(plan: options.PlanPath, here: RunCommand) -> None:
     """Train a plan on processes of this machine: how long does a step really take, and why?
 
     Weights and data are random. The loss of the first step is compared with that of one device.
     """
-    check_backend(backend)
+    output = here.output
+    check_backend(here.backend)
     if output is not None:
         check_folder(output)
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan, staged=True)
-    _check(found, processes)
+    _check(found, here.processes)
     from executors.torch_differences import differences  # noqa: PLC0415
 
     lines = differences(found)
     with Progress() as progress:
         progress(f"training {len(found.graph.ops)} operators on {found.devices} processes")
-        measured = _measured(found, steps, seed)
+        measured = _measured(found, here.steps, here.seed)
     written = _write(found, measured, output)
     from cli.run_text import print_run  # noqa: PLC0415
 
-    if as_json:
+    if here.as_json:
         from executors.measured import to_json  # noqa: PLC0415
 
         print(to_json(found, measured), end="")

@@ -152,20 +152,18 @@ def _writers(plan: Plan, table: TableMachine | None, target: str) -> dict[str, W
 
 def _say_refusal(error: InfeasibleError) -> None:
     """Why nothing fits, before the look for what would: nobody has to wait for that."""
-    from cli.plan_text import print_refusal  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        print_refusal(error, out)
+        show((error.refusal.reason(),), out)
 
 
 def _say_remedies(error: InfeasibleError, why: Infeasibility | None, *, as_json: bool) -> None:
-    from cli.plan_text import print_remedies  # noqa: PLC0415
-    from cli.text import page  # noqa: PLC0415
+    from cli.text import page, show  # noqa: PLC0415
     from planner.requests.plan_json import dumps, nothing_fits  # noqa: PLC0415
 
     with page(sys.stderr) as out:
-        print_remedies(error, out)
+        show(error.refusal.remedy(), out)
         for reason in () if why is None else why.reasons:
             if reason.kind != "memory":
                 out.print(f"  reason: {reason.text}", soft_wrap=True)

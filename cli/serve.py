@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.declared import command
 from cli.errors import UserError
 from planner.requests.option_texts import at_least_one, memory_bytes, time_limit_s
+from planner.requests.options.option import Group, Option
 
 SHORTEST_TOKEN = 16
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -31,83 +34,70 @@ What one name has, no other sees. On 127.0.0.1 no token is needed unless a file 
 Exit status: 0 ended by a signal, 2 a fault in the command."""
 
 
-def serve(  # noqa: PLR0913  one parameter per option
-    *,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes a free one.")
-    ] = 8400,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            help="Folder of the job store and of work in progress.",
-            show_default="of the user's application data",
-        ),
-    ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=0,
-            max=256,
-            help="Jobs that run at once, and one short one beside them; 0 only accepts them.",
-        ),
-    ] = 2,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            help="Names and their tokens, one pair on each line; # begins a comment.",
-            show_default=False,
-        ),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--database",
-            metavar="URL",
-            envvar="PLANNER_DATABASE",
-            help="Where jobs and results are kept: sqlite:///FILE or postgresql+psycopg://...",
-            show_default="SQLite in the data folder",
-        ),
-    ] = None,
-    upload_limit: Annotated[
-        str, typer.Option("--upload-limit", metavar="SIZE", help="Largest file of a model.")
-    ] = "64MiB",
-    job_memory: Annotated[
-        str, typer.Option("--job-memory", metavar="SIZE", help="Memory that one job may take.")
-    ] = "8GiB",
-    job_time: Annotated[
-        float, typer.Option("--job-time", metavar="SECONDS", help="Time that one job may take.")
-    ] = 900.0,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeCommand:
+    """Of `planner serve`."""
+
+    # fmt: off
+    host: Annotated[str, Option(
+        group=Group.MACHINE, value="ADDRESS", help="Address to listen on.",
+    )] = "127.0.0.1"
+    port: Annotated[int, Option(
+        group=Group.MACHINE, value="N", least=0, most=65535, help="Port; 0 takes a free one.",
+    )] = 8400
+    data: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", usual="of the user's application data",
+        help="Folder of the job store and of work in progress.",
+    )] = None
+    workers: Annotated[int, Option(
+        group=Group.MACHINE, value="N", least=0, most=256,
+        help="Jobs that run at once, and one short one more; 0 only accepts them.",
+    )] = 2
+    token_file: Annotated[Path | None, Option(
+        group=Group.MACHINE, value="FILE",
+        help="Names and their tokens, one pair on each line; # begins a comment.",
+    )] = None
+    database: Annotated[str | None, Option(
+        group=Group.OUTPUT, value="URL", variable="PLANNER_DATABASE",
+        usual="SQLite in the data folder",
+        help="Where jobs and results are kept: sqlite:///FILE or postgresql+psycopg://...",
+    )] = None
+    upload_limit: Annotated[str, Option(
+        group=Group.MACHINE, value="SIZE", help="Largest file of a model.",
+    )] = "64MiB"
+    job_memory: Annotated[str, Option(
+        group=Group.MACHINE, value="SIZE", help="Memory that one job may take.",
+    )] = "8GiB"
+    job_time: Annotated[float, Option(
+        group=Group.MACHINE, value="SECONDS", unit="seconds", help="Time that one job may take.",
+    )] = 900.0
+    # fmt: on
+
+
+@command
+def serve(here: ServeCommand) -> None:
     """Serve the planner over HTTP: jobs in the background, their results kept, and a page."""
-    tokens = {} if token_file is None else read_tokens(token_file)
+    host, port = here.host, here.port
+    tokens = {} if here.token_file is None else read_tokens(here.token_file)
     if not tokens and not _is_loopback(host):
         raise UserError(
             "whoever reaches this address could ask anything",
             f"--host {host}",
             "name tokens with --token-file, or listen on 127.0.0.1",
         )
-    at_least_one(int(job_time), "--job-time")
+    at_least_one(int(here.job_time), "--job-time")
     from service.serving import serve as run  # noqa: PLC0415  seconds of imports
     from service.settings import LOOPBACK, Limits, Settings  # noqa: PLC0415
 
-    folder = (Path(typer.get_app_dir("planner")) if data is None else data).absolute()
+    folder = (here.data or Path(typer.get_app_dir("planner"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     limits = Limits(
-        upload_bytes=_bytes(upload_limit), job_bytes=_bytes(job_memory),
-        job_s=time_limit_s(job_time),
+        upload_bytes=_bytes(here.upload_limit), job_bytes=_bytes(here.job_memory),
+        job_s=time_limit_s(here.job_time),
     )  # fmt: skip
     settings = Settings(
-        database=database or f"sqlite:///{folder / 'planner.sqlite'}", data=folder,
-        workers=workers, tokens=tokens, limits=limits,
+        database=here.database or f"sqlite:///{folder / 'planner.sqlite'}", data=folder,
+        workers=here.workers, tokens=tokens, limits=limits,
         hosts=(*LOOPBACK, host.lower()) if _is_loopback(host) else (),
     )  # fmt: skip
     run(settings, host, port)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
+from cli.command_options import JSON, OPERATOR
+from cli.declared import command
 from cli.files import write_files, writer_of
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -21,22 +25,29 @@ Examples:
 Exit status: 0 shown, 2 a fault in the command or the plan."""
 
 
-def show(
-    plan: options.PlanPath,
-    *,
-    op: options.OperatorName = None,
-    html: options.HtmlFile = None,
-    as_json: options.Json = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCommand:
+    """Of `planner show`."""
+
+    op: Annotated[str | None, OPERATOR] = None
+    html: Annotated[
+        Path | None,
+        Option(group=Group.OUTPUT, value="FILE", help="Write the report with plots too."),
+    ] = None
+    as_json: Annotated[bool, JSON] = False
+
+
+@command
+def show(plan: options.PlanPath, here: ShowCommand) -> None:
     """Print the summary of a plan, or one operator with its neighbours and collectives."""
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
     found = read_plan(plan, staged=True)
-    if op is not None:
-        _show_operator(found, op, as_json=as_json)
+    if here.op is not None:
+        _show_operator(found, here.op, as_json=here.as_json)
         return
-    files = [] if html is None else _written(found, html)
-    if as_json:
+    files = [] if here.html is None else _written(found, here.html)
+    if here.as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
         from planner.requests.plan_json import found as answer  # noqa: PLC0415
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+
+from cli.command_options import JSON
+from planner.requests.options.option import Group, Option
 
 BaseModel: TypeAlias = Annotated[
     str | None,
@@ -16,81 +20,58 @@ BaseModel: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Listing: TypeAlias = Annotated[
-    bool, typer.Option("--list", help="Print the published models whose sizes are bundled.")
-]
-Layers: TypeAlias = Annotated[
-    int | None, typer.Option("--layers", metavar="N", help="Layers.", show_default=False)
-]
-Hidden: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--hidden", metavar="N", help="Width between the layers.", show_default=False),
-]
-Heads: TypeAlias = Annotated[
-    int | None, typer.Option("--heads", metavar="N", help="Query heads.", show_default=False)
-]
-KeyHeads: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--kv-heads", metavar="N", help="Heads of keys and values.", show_default="as --heads"
-    ),
-]
-HeadWidth: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--head-width", metavar="N", help="Width of a head.", show_default="hidden over heads"
-    ),
-]
-FeedForward: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--ffn", metavar="N", help="Width of the feed-forward block.", show_default=False),
-]
-Vocabulary: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--vocabulary", metavar="N", help="Tokens that there are.", show_default=False),
-]
-Experts: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--experts", metavar="N", help="Experts of a layer.", show_default=False),
-]
-ExpertsPerToken: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--experts-per-token",
-        metavar="N",
-        help="Experts that a token is sent to.",
-        show_default=False,
-    ),
-]
-ExpertWidth: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--expert-ffn", metavar="N", help="Width of an expert.", show_default="as --ffn"),
-]
-FurtherTokens: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--mtp-layers",
-        metavar="N",
-        help="Layers that predict further tokens. Layouts are priced with them (`planner simulate "
-        "--layout`, `planner layouts`); a search leaves them out.",
-        show_default=False,
-    ),
-]
-Tied: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--tied/--untied",
+
+
+def _size(help: str, flag: str = "", usual: str = "") -> Option:  # noqa: A002
+    """A size: a whole number."""
+    flags = (flag,) if flag else ()
+    return Option(group=Group.MODEL, value="N", flags=flags, usual=usual, help=help)
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The sizes that are given; names are those of `importers.sizes`, with underscores."""
+
+    layers: Annotated[int | None, _size("Layers.")] = None
+    hidden: Annotated[int | None, _size("Width between the layers.")] = None
+    heads: Annotated[int | None, _size("Query heads.")] = None
+    key_heads: Annotated[int | None, _size(
+        "Heads of keys and values.", "--kv-heads", "as --heads",
+    )] = None
+    head_width: Annotated[int | None, _size(
+        "Width of a head.", usual="hidden over heads",
+    )] = None
+    feed_forward: Annotated[int | None, _size(
+        "Width of the feed-forward block.", "--ffn",
+    )] = None
+    vocabulary: Annotated[int | None, _size("Tokens of the vocabulary.")] = None
+    experts: Annotated[int | None, _size("Experts of a layer.")] = None
+    experts_per_token: Annotated[int | None, _size("Experts that a token is sent to.")] = None
+    expert_width: Annotated[int | None, _size(
+        "Width of an expert.", "--expert-ffn", "as --ffn",
+    )] = None
+    MTP_layers: Annotated[int | None, _size(
+        "Multi-token prediction (MTP) layers. Layouts are priced with them (`planner simulate "
+        "--layout`, `planner layouts`); a search leaves them out.", "--mtp-layers",
+    )] = None
+    tied: Annotated[bool | None, Option(
+        group=Group.MODEL, flags=("--tied/--untied",), usual="untied",
         help="Whether the last product uses the table of the embedding.",
-        show_default="untied",
-    ),
-]
-SizesFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
+    )] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesCommand:
+    """Of `planner sizes`, besides the sizes."""
+
+    listing: Annotated[bool, Option(
+        group=Group.MODEL, flags=("--list",),
+        help="Print the published models whose sizes are bundled.",
+    )] = False
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
         help="A config.json to write, which every command takes as MODEL.",
-        show_default=False,
-    ),
-]
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+# fmt: on

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli import options
-from cli import size_options as sizes_of
-from cli.declared import command
+from cli.declared import Said, command
 from cli.errors import UserError
 from cli.files import check_folder, write_files, writer_of
+from cli.size_options import BaseModel, Sizes, SizesCommand
 from planner.requests.option_texts import DTYPES, at_least_one, one_of
 from planner.requests.options.searches import SearchOptions
 
@@ -31,38 +30,18 @@ Exit status: 0 done, 2 a fault in the command or the sizes."""
 
 
 @command
-def sizes(  # noqa: PLR0913  one parameter per option
-    model: sizes_of.BaseModel = None,
-    *,
-    layers: sizes_of.Layers = None,
-    hidden: sizes_of.Hidden = None,
-    heads: sizes_of.Heads = None,
-    kv_heads: sizes_of.KeyHeads = None,
-    head_width: sizes_of.HeadWidth = None,
-    ffn: sizes_of.FeedForward = None,
-    vocabulary: sizes_of.Vocabulary = None,
-    experts: sizes_of.Experts = None,
-    experts_per_token: sizes_of.ExpertsPerToken = None,
-    expert_ffn: sizes_of.ExpertWidth = None,
-    mtp_layers: sizes_of.FurtherTokens = None,
-    tied: sizes_of.Tied = None,
-    asked: SearchOptions,
-    listing: sizes_of.Listing = False,
-    output: sizes_of.SizesFile = None,
-    as_json: options.Json = False,
+def sizes(
+    model: BaseModel = None, *, given: Said[Sizes], asked: SearchOptions, here: SizesCommand
 ) -> None:
     """Describe a network by its sizes, or change those of a published one."""
-    given = {
-        "layers": layers, "hidden": hidden, "heads": heads, "key heads": kv_heads,
-        "head width": head_width, "feed-forward": ffn, "vocabulary": vocabulary,
-        "experts": experts, "experts per token": experts_per_token, "expert width": expert_ffn,
-        "MTP layers": mtp_layers, "tied": tied,
-    }  # fmt: skip
     if asked.sequence is not None:
         at_least_one(asked.sequence, "--sequence")
-    wanted = {meaning: size for meaning, size in given.items() if size is not None}
-    if listing:
-        _print_list(as_json=as_json)
+    spelled = {"feed_forward": "feed-forward"}
+    wanted = {
+        spelled.get(name, name.replace("_", " ")): size for name, size in given.values.items()
+    }
+    if here.listing:
+        _print_list(as_json=here.as_json)
         return
     if model is None and not wanted:
         raise UserError(
@@ -70,6 +49,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
             "planner sizes",
             "name a published model (--list prints them), or give sizes such as --layers 80",
         )
+    output = here.output
     if output is not None:
         _check_output(output)
     config = _configuration(model, wanted, asked.dtype)
@@ -80,7 +60,7 @@ def sizes(  # noqa: PLR0913  one parameter per option
         write_files(
             output.parent, {output.name: writer_of(json.dumps(dict(config), indent=2) + "\n")}
         )
-    _print_facts(facts, config, output, as_json=as_json)
+    _print_facts(facts, config, output, as_json=here.as_json)
 
 
 def _check_output(output: Path) -> None:

@@ -7,14 +7,16 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, solve_options
+from cli.command_options import JSON
+from cli.declared import command
 from cli.files import check_folder, write_files, writer_of
 from cli.progress import Progress
 from planner.requests.option_texts import at_least_one, time_limit_s
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from planner.reduction.network import Network
@@ -32,28 +34,53 @@ Examples:
 Exit status: 0 solved, 1 no choice that fits was found, 2 a fault in the command or the instance."""
 
 
-def solve(
-    instance: solve_options.Instance,
-    *,
-    time_limit: solve_options.SolveTimeLimit = None,
-    effort: solve_options.SolveEffort = None,
-    threads: solve_options.Threads = 2,
-    seed: solve_options.Seed = 0,
-    output: solve_options.SolutionFile = None,
-    as_json: options.Json = False,
-) -> None:
+Instance = Annotated[
+    Path, typer.Argument(metavar="INSTANCE", help="An instance, .json or .json.gz.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveCommand:
+    """Of `planner solve`."""
+
+    # fmt: off
+    time_limit: Annotated[float | None, Option(
+        group=Group.SEARCH, value="S", unit="seconds", usual="60, or none with --effort",
+        help="Seconds after which the best answer so far is given, reading included.",
+    )] = None
+    effort: Annotated[int | None, Option(
+        group=Group.SEARCH, value="N", usual="as much as the time allows",
+        help="How much is tried, in units of work and not of time: the same answer anywhere.",
+    )] = None
+    threads: Annotated[int, Option(
+        group=Group.SEARCH, value="N", help="Cores that may be used.",
+    )] = 2
+    seed: Annotated[int, Option(
+        group=Group.SEARCH, value="N", help="Other random numbers for the search.",
+    )] = 0
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
+        help="Where the solution is written as JSON.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
+
+
+@command
+def solve(instance: Instance, here: SolveCommand) -> None:
     """Choose one candidate for every node of an instance: least cost within memory.
 
     Reads the JSON of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism (IOPDDL), plain
     or packed with gzip. Ctrl-C ends the search with the best answer so far.
     """
     started = time.monotonic()
-    limit = 60.0 if time_limit is None and effort is None else time_limit
+    effort, output = here.effort, here.output
+    limit = 60.0 if here.time_limit is None and effort is None else here.time_limit
     if limit is not None:
         time_limit_s(limit)
     if effort is not None:
         at_least_one(effort, "--effort")
-    at_least_one(threads, "--threads")
+    at_least_one(here.threads, "--threads")
     if output is not None:
         check_folder(output.parent)
     from planner.requests.instances import read_instance  # noqa: PLC0415  brings in numpy
@@ -69,9 +96,10 @@ def solve(
             low = f", bound {bound:,.0f}" if math.isfinite(bound) else ""
             progress(f"{what}: {best}{low}")
 
-        answer = search_network(network, Limits(limit, effort, threads, seed), report, started)
+        limits = Limits(limit, effort, here.threads, here.seed)
+        answer = search_network(network, limits, report, started)
     times = Times(loaded_s, time.monotonic() - started)
-    _deliver(answer, network, output, times, as_json=as_json)
+    _deliver(answer, network, output, times, as_json=here.as_json)
     if answer.choice is None:
         raise typer.Exit(NO_ANSWER)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options
+from cli.command_options import JSON, Printed
+from cli.declared import Grouped, command
 from cli.errors import UserError
 from cli.files import check_picture, write_files
 from cli.rank_tables import HCCN_EPILOG, RANK_TABLE_EPILOG, hccn, rank_table
 from planner.requests.option_texts import device_count
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from cli.topology_check import Verdict
@@ -33,6 +36,47 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMachine:
+    """Of `planner topology show`."""
+
+    devices: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", unit="devices",
+        usual="all, or two servers if their number is open",
+        help="Show the planner's view for a job of so many devices.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawMachine:
+    """Of `planner topology draw`."""
+
+    output: Annotated[Path, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
+        help="Where to write: .svg or .png.",
+    )]
+    servers: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", usual="two, or one of each kind",
+        help="How many servers to draw.",
+    )] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckMachine:
+    """Of `planner topology check`."""
+
+    product: Annotated[str | None, Option(
+        group=Group.MACHINE, value="910A|910B|910C/A3",
+        usual="inferred from version, super pods and device ids",
+        help="Whose rules a rank table must keep.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+# fmt: on
+
+
 MachineName = Annotated[
     str,
     typer.Argument(metavar="NAME|FILE", help="A bundled machine, or a cluster file."),
@@ -41,17 +85,19 @@ MachineName = Annotated[
 
 @app.command(
     "list",
+    cls=Grouped,
     epilog="""\b
 Examples:
   planner topology list
   planner topology list --json""",
 )
-def list_machines(*, as_json: options.Json = False) -> None:
+@command
+def list_machines(here: Printed) -> None:
     """List the bundled machines, server templates and chips."""
     from cli.topology_facts import listed  # noqa: PLC0415  brings in pydantic
 
     facts = listed()
-    if as_json:
+    if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
     from cli.text import page  # noqa: PLC0415  brings in rich
@@ -62,12 +108,14 @@ def list_machines(*, as_json: options.Json = False) -> None:
 
 
 @app.command(
+    cls=Grouped,
     epilog="""\b
 Examples:
   planner topology show atlas-800-9000
   planner topology show cluster.yaml --devices 64
-  planner topology show ascend_910b3 --json"""
+  planner topology show ascend_910b3 --json""",
 )
+@command
 def show(
     name: Annotated[
         str,
@@ -75,25 +123,15 @@ def show(
             metavar="NAME|FILE", help="A bundled machine, server or chip, or a cluster file."
         ),
     ],
-    *,
-    devices: Annotated[
-        int | None,
-        typer.Option(
-            "--devices",
-            metavar="N",
-            help="Show the planner's view for a job of so many devices.",
-            show_default="all, or two servers if their number is open",
-        ),
-    ] = None,
-    as_json: options.Json = False,
+    here: ShowMachine,
 ) -> None:
     """Print the servers, links, networks and constraints of a machine, and the planner's view."""
-    if devices is not None:
-        device_count(devices)
+    if here.devices is not None:
+        device_count(here.devices)
     from cli.topology_facts import shown  # noqa: PLC0415  brings in pydantic
 
-    facts = shown(name, devices)
-    if as_json:
+    facts = shown(name, here.devices)
+    if here.as_json:
         print(json.dumps({"status": "ok", **facts}, indent=1))
         return
     from cli.text import page  # noqa: PLC0415  brings in rich
@@ -104,30 +142,17 @@ def show(
 
 
 @app.command(
+    cls=Grouped,
     epilog="""\b
 Examples:
   planner topology draw atlas-800-9000 -o rings.svg
   planner topology draw dgx-1v -o dgx.png
-  planner topology draw cluster.yaml --servers 4 -o cluster.svg"""
+  planner topology draw cluster.yaml --servers 4 -o cluster.svg""",
 )
-def draw(
-    name: MachineName,
-    *,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to write: .svg or .png."),
-    ],
-    servers: Annotated[
-        int | None,
-        typer.Option(
-            "--servers",
-            metavar="N",
-            help="How many servers to draw.",
-            show_default="two, or one of each kind",
-        ),
-    ] = None,
-) -> None:
+@command
+def draw(name: MachineName, here: DrawMachine) -> None:
     """Draw a machine: devices, links, switches, network ports, and the network between servers."""
+    output, servers = here.output, here.servers
     check_picture(output, "-o")
     if servers is not None and not 1 <= servers <= MOST_DRAWN:
         raise UserError(
@@ -146,6 +171,7 @@ def draw(
 
 
 @app.command(
+    cls=Grouped,
     epilog="""\b
 Examples:
   planner topology check cluster.yaml
@@ -153,29 +179,20 @@ Examples:
   planner topology check hccl_8p.json --json
 
 \b
-Exit status: 0 no errors (there may be warnings), 2 errors, or a fault in the command."""
+Exit status: 0 no errors (there may be warnings), 2 errors, or a fault in the command.""",
 )
+@command
 def check(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A cluster file, or a rank table (JSON).")
     ],
-    *,
-    product: Annotated[
-        str | None,
-        typer.Option(
-            "--product",
-            metavar="910A|910B|910C/A3",
-            help="Whose rules a rank table must keep.",
-            show_default="inferred from version, super pods and device ids",
-        ),
-    ] = None,
-    as_json: options.Json = False,
+    here: CheckMachine,
 ) -> None:
     """Find everything that is wrong or odd in a cluster file or a rank table."""
     from cli.topology_check import checked  # noqa: PLC0415  brings in pydantic
 
-    verdict = checked(file, product)
-    if as_json:
+    verdict = checked(file, here.product)
+    if here.as_json:
         print(json.dumps(verdict.to_dict(), indent=1))
     else:
         _print_verdict(verdict)
@@ -198,9 +215,10 @@ def _print_verdict(verdict: Verdict) -> None:
 
 
 @app.command(
+    cls=Grouped,
     epilog="""\b
 Examples:
-  planner topology schema > cluster.schema.json"""
+  planner topology schema > cluster.schema.json""",
 )
 def schema() -> None:
     """Print the JSON schema of cluster files, for editors."""
@@ -209,5 +227,5 @@ def schema() -> None:
     print(json.dumps(cluster_schema(), indent=1))
 
 
-app.command("rank-table", epilog=RANK_TABLE_EPILOG)(rank_table)
-app.command("hccn", epilog=HCCN_EPILOG)(hccn)
+app.command("rank-table", cls=Grouped, epilog=RANK_TABLE_EPILOG)(rank_table)
+app.command("hccn", cls=Grouped, epilog=HCCN_EPILOG)(hccn)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options
+from cli.command_options import JSON
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import check_outputs, write_files
 from cli.progress import Progress
+from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,39 +58,33 @@ Rows = Annotated[
     Path,
     typer.Argument(metavar="ROWS.csv", help="Runs, one on each line; see below for the columns."),
 ]
-PredictionsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateCommand:
+    """Of `planner validate`."""
+
+    # fmt: off
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
         help="Write a prediction for every row as CSV.",
-        show_default=False,
-    ),
-]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        metavar="FILE",
+    )] = None
+    calibration: Annotated[Path | None, Option(
+        group=Group.MODEL, value="FILE", usual="those of the package",
         help="Constants that `planner calibrate steps` fitted to your cluster.",
-        show_default="those of the package",
-    ),
-]
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
 
 
-def validate(
-    rows: Rows,
-    *,
-    output: PredictionsFile = None,
-    calibration: CalibrationFile = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def validate(rows: Rows, here: ValidateCommand) -> None:
     """Predict step time and memory of every run of a table, and sum up how far off they are.
 
     Predictions never read what was measured: columns named measured_* and the parts of notes that
     begin with [check]. A row without measurements is predicted too.
     """
+    output, calibration = here.output, here.calibration
     check_outputs({"-o": output}, [rows, *([calibration] if calibration else [])])
     from costmodel.training.dataset import read_table  # noqa: PLC0415  brings in numpy
     from costmodel.training.predict import predict  # noqa: PLC0415
@@ -105,7 +102,7 @@ def validate(
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
     from cli.validate_text import print_summary, summary_json  # noqa: PLC0415
 
-    if as_json:
+    if here.as_json:
         print(summary_json(entries, predictions, output))
         return
     from cli.text import page  # noqa: PLC0415  brings in rich

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, verify_options
+from cli import options
+from cli.command_options import JSON, SERVER
+from cli.declared import command
 from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
 from cli.progress import Progress
-from cli.remote import Server, remote_verification
-from planner.requests.option_texts import one_of
+from cli.remote import remote_verification
+from planner.requests.options.option import Group, Option, check_choices
 from planner.requests.verification import VerificationOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from ir.plan import Plan
 
@@ -34,25 +36,41 @@ the model or the plan."""
 NOT_VERIFIED = 1
 
 
-def verify(  # noqa: PLR0913  one parameter per option
-    model: options.Model,
-    plan: options.PlanPath,
-    *,
-    scale: verify_options.Scale = "small",
-    executor: verify_options.Executor = "reference",
-    mindspore_python: verify_options.MindSporePython = None,
-    devices: verify_options.VirtualDevices = None,
-    seed: verify_options.Seed = 0,
-    server: Server = None,
-    as_json: options.Json = False,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyCommand:
+    """Of `planner verify`."""
+
+    # fmt: off
+    executor: Annotated[str, Option(
+        group=Group.QUESTION, choices=EXECUTORS, noun="executor",
+        help="What runs the plan: the reference executor, or an outside judge. XLA and DTensor "
+        "compute the numbers and make messages of their own; MindSpore compiles the plan and says "
+        "which messages it would send.",
+    )] = REFERENCE
+    mindspore_python: Annotated[Path | None, Option(
+        group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
+        help="Interpreter of an environment with MindSpore 2.10.0, for --executor mindspore.",
+    )] = None
+    devices: Annotated[int | None, Option(
+        group=Group.MACHINE, value="N", usual="those of the plan",
+        help="Virtual devices at hand; a plan needs all of its own.",
+    )] = None
+    server: Annotated[str | None, SERVER] = None
+    as_json: Annotated[bool, JSON] = False
+    # fmt: on
+
+
+@command
+def verify(
+    model: options.Model, plan: options.PlanPath, *, asked: VerificationOptions, here: VerifyCommand
 ) -> None:
     """Run a plan on virtual devices: are the numbers and the messages those that it promises?"""
-    options_of_run = VerificationOptions(scale=scale, seed=seed)
-    options_of_run.check()
-    one_of(executor, EXECUTORS, "--executor", "executor")
-    check_judge(executor, mindspore_python)
-    if server is not None:
-        _verify_there(server, model, plan, options_of_run, executor, as_json=as_json)
+    check_choices(asked)
+    check_choices(here)
+    executor = here.executor
+    check_judge(executor, here.mindspore_python)
+    if here.server is not None:
+        _verify_there(here.server, model, plan, asked, executor, as_json=here.as_json)
         return
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
     from planner.requests.sources import model_file  # noqa: PLC0415
@@ -65,19 +83,21 @@ def verify(  # noqa: PLR0913  one parameter per option
     )
 
     found = read_plan(plan, staged=executor == REFERENCE)
-    _check_devices(found, devices)
+    _check_devices(found, here.devices)
     with Progress() as progress:
-        smaller, notes = scaled(found, scale)
+        smaller, notes = scaled(found, asked.scale)
         progress(f"reading {model.name}")
-        values = given_numbers(model_file(model), found, smaller, seed)
+        values = given_numbers(model_file(model), found, smaller, asked.seed)
         count = f"{len(smaller.graph.ops)} operators"
         progress(f"running {count} whole and on {found.devices} devices")
         record = (
             verdict_record(judged(smaller, values), notes)
             if executor == REFERENCE
-            else judgement_record(judgement(executor, smaller, values, mindspore_python), notes)
+            else judgement_record(
+                judgement(executor, smaller, values, here.mindspore_python), notes
+            )
         )
-    _print(record, found, as_json=as_json)
+    _print(record, found, as_json=here.as_json)
     if record["status"] != "verified":
         raise typer.Exit(NOT_VERIFIED)
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
 from autograd.tracer import getval
 from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
+from onnx.reference.op_run import OpRun, RuntimeContextError
+from onnx.reference.ops import load_op
 
-from executors.forms import model_of
-from executors.onnx_form import RUNS_AS, Dims, Form
+from executors.forms import FORMS, model_of
+from executors.onnx_form import OPSET, RUNS_AS, Dims, Form
 from executors.placement import Array
 from executors.semantics import SEMANTICS
 from executors.semantics.call import Call, NotRunError
@@ -52,16 +54,9 @@ class Multinomial(OpRun):  # type: ignore[misc, unused-ignore]
 KERNELS: tuple[type[OpRun], ...] = (Erf, Multinomial)
 
 
-_REFERENCE_LACKS = frozenset(
-    {
-        "BiasAdd", "BiasGelu", "CausalConvWithState", "Combine", "Dispatch", "ExpertMatMul",
-        "ExpertMatMulNBits", "FastGelu", "MatMulNBits", "MaxRoiPool",
-        "PackedMultiHeadAttention", "QuickGelu", "Scale", "SelectiveScan",
-        "SimplifiedLayerNormalization",
-    }
-)  # fmt: skip
 _REFERENCE_FALLS_SHORT = frozenset(
     {
+        "CausalConvWithState",  # it is of a later opset
         "AveragePool", "LpPool",  # windows that reach beyond the padding
         "ConvTranspose",  # groups of one channel alone
         "Dropout",  # it draws: a mask would not be the same twice
@@ -76,8 +71,24 @@ _REFERENCE_FALLS_SHORT = frozenset(
         "Softsign",  # refuses a single number
     }
 )  # fmt: skip
-OWN_SEMANTICS = _REFERENCE_LACKS | _REFERENCE_FALLS_SHORT
-"""Kinds that run by `executors.semantics` forward too."""
+
+
+def _reference_has(kind: str) -> bool:
+    """Whether ONNX's reference has an operator or nodes for a kind."""
+    try:
+        load_op("", kind, OPSET, evaluator_cls=ReferenceEvaluator)
+    except NotImplementedError:
+        return kind in FORMS
+    except RuntimeContextError:  # it is a function, whose body depends on the types of operands
+        return True
+    return True
+
+
+@cache
+def runs_by_semantics(kind: str) -> bool:
+    """Whether a kind runs by `executors.semantics` forward too."""
+    lacking = kind in SEMANTICS and not _reference_has(kind)
+    return lacking or kind in _REFERENCE_FALLS_SHORT
 
 
 @dataclass(slots=True)
@@ -114,7 +125,7 @@ class Evaluator:
         names = [f"in{i}" for i in range(len(operands))]
         feeds = {n: a for n, a in zip(names, operands, strict=True) if a is not None}
         try:
-            if op.kind in OWN_SEMANTICS:
+            if runs_by_semantics(op.kind):
                 return computed(op, operands, results, shapes)
             if key not in self._known:
                 form = Form(op, dims, shapes, dtypes)

@@ -12,7 +12,7 @@ import onnx
 
 from importers.errors import ModelError
 from importers.onnx_checks import describe
-from importers.onnx_shapes import STANDARD_DOMAINS, TensorFacts, reads_of
+from importers.onnx_facts import STANDARD_DOMAINS, TensorFacts, reads_of
 from importers.onnx_values import attributes_of
 from ir.graph import AttributeValue, Op
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from importers.errors import ModelError
-from importers.onnx_shapes import TensorFacts
+from importers.onnx_facts import TensorFacts
 from ir.graph import Op, OpGraph, Role, Tensor
 from ir.ops import OperatorEntry, lookup
 

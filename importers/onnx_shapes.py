@@ -9,7 +9,7 @@ the bound sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,9 @@ import onnx
 from onnx import numpy_helper, shape_inference
 
 from importers.errors import ModelError, UnboundError
-from importers.onnx_checks import captured, check_dims, dense_form, describe, dtype_name
+from importers.onnx_checks import captured, dense_form, describe
 from importers.onnx_dimensions import bindable, evaluate_dimension, open_name
+from importers.onnx_facts import STANDARD_DOMAINS, TensorFacts, reads_of
 from importers.onnx_foreign_shapes import Known, foreign_types
 from importers.onnx_guards import check_node
 from importers.onnx_unknown_sizes import bound_value, loop_types, unknown_size, value_inputs
@@ -46,36 +47,6 @@ _MISFITS = (
 """What ONNX raises for a node that does not fit its operands."""
 _SHOWN = 200
 """Characters of a list of names in a message."""
-STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
-
-
-@dataclass(slots=True)
-class TensorFacts:
-    """What is known of the tensors of a graph while it is walked."""
-
-    dims: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    dtype: dict[str, str] = field(default_factory=dict)
-    code: dict[str, int] = field(default_factory=dict)
-    value: dict[str, Array] = field(default_factory=dict)
-    part: dict[str, Array] = field(default_factory=dict)
-    """Integers of which some are known, the others NaN: coordinates that stand side by side."""
-    constant: set[str] = field(default_factory=set)
-    """Tensors that follow from constants alone."""
-    weights: set[str] = field(default_factory=set)
-    """Stored tensors whose numbers are not needed."""
-    filled: set[str] = field(default_factory=set)
-    """Results of ConstantOfShape with floating type: stand-ins for weights in stripped models."""
-
-    def learn(self, name: str, dims: tuple[int, ...], code: int) -> None:
-        """Enter a tensor.
-
-        Raises:
-            ModelError: a size that cannot be, or a type that ONNX does not have.
-        """
-        check_dims(dims, f"tensor {name!r}")
-        self.dims[name] = dims
-        self.code[name] = code
-        self.dtype[name] = dtype_name(code, f"tensor {name!r}")
 
 
 @dataclass(slots=True)
@@ -376,11 +347,6 @@ class ShapeInference:
         shapes = [t.tensor_type.shape for t in (inferred, noted) if t is not None]
         names = self._open_names(shapes[0], name) if shapes else []
         return unknown_size(node, name, names, self.facts.value, self.model)
-
-
-def reads_of(node: onnx.NodeProto) -> Sequence[str]:
-    """Operands, and what sub-graphs read."""
-    return [n for n in node.input if n] + captured(node)
 
 
 def _ignores_data(node: onnx.NodeProto, constant: set[str]) -> bool:

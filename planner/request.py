@@ -11,6 +11,7 @@ from costmodel.memory import Optimizer
 from costmodel.software import GENERIC, SoftwareProfile, software_profile
 from ir.plan_estimate import Baseline
 from ir.symbols import Symbol
+from report.refusal import Refusal
 from topology.cluster import Chip
 
 Cuts: TypeAlias = tuple[tuple[int, ...], ...]
@@ -52,6 +53,14 @@ class InfeasibleError(Exception):
         """Whether the user ended the look for remedies (Ctrl-C)."""
         self.out_of_time = out_of_time
         """Whether the time limit ended it."""
+
+    @property
+    def refusal(self) -> Refusal:
+        """What is told of it."""
+        return Refusal(
+            self.what, self.needed_bytes, self.available_bytes, self.contributors, self.remedies,
+            self.baselines, self.interrupted, self.out_of_time,
+        )  # fmt: skip
 
 
 NEEDED = "needed"

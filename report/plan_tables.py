@@ -59,10 +59,11 @@ def stage_table(report: PlanReport) -> Table:
     """Stages, what each takes for one micro-batch, and what is sent."""
     pipeline = report.plan.pipeline
     count = len(pipeline.stages)
-    turns = f", {pipeline.chunks} taking turns on each part" if pipeline.chunks > 1 else ""
+    chunks = pipeline.chunks
+    virtual = f" (PP {count // chunks}, VPP {chunks})" if chunks > 1 else ""
     title = (
-        f"{count} pipeline stage{'s' * (count > 1)}{turns}, {pipeline.micro_batches} micro-batches "
-        f"of {pipeline.micro_batch} ({pipeline.schedule}); times of one micro-batch"
+        f"{count} pipeline stage{'s' * (count > 1)}{virtual}, {pipeline.micro_batches} "
+        f"micro-batches of {pipeline.micro_batch} ({pipeline.schedule}); times of one micro-batch"
     )
     number, seconds = Unit.NUMBER, Unit.SECONDS
     columns = (
@@ -102,7 +103,7 @@ def _of_stages(report: PlanReport) -> Iterator[str]:
     held = sum(1 for tensor in report.plan.parameters if tensor.host_bytes)
     if held:
         yield (
-            f"optimizer state of {held} parameters rests in the memory of the host: at most "
+            f"optimizer state of {held} parameters is kept in host memory: at most "
             f"{format_bytes(report.host_bytes)} for each device"
         )
 

@@ -108,7 +108,9 @@ class _Told:
             hour = "-" if price is None else f"{price * 3600 / step_s:,.0f}"
             step = f"{step_s:.4g}"
             rows.append((self._at(point), step, self._rate(point), gib, hour, point["plan"]))
-        columns = ("point", *numbers("step s", f"{self._unit}/s", "GiB", "price/h"), "plan")
+        currency = next((p["currency"] for p in points if p.get("currency")), "price")
+        names = ("step s", f"{self._unit}/s", "GiB", f"{currency}/h")
+        columns = ("point", *numbers(*names), "plan")
         return Table.of(title, columns, rows)
 
     def scaling(self) -> Table:

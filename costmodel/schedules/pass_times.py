@@ -62,7 +62,7 @@ def kinds(name: str, shape: Shape) -> Iterator[Kind]:
 
 
 @lru_cache(maxsize=64)
-def turns(name: str, shape: Shape) -> tuple[Turn, ...]:
+def passes_in_order(name: str, shape: Shape) -> tuple[Turn, ...]:
     """All passes of a step, each behind what it waits for."""
     schedule = SCHEDULES[name]
     route = schedule.route(shape)
@@ -135,7 +135,7 @@ def spans(
     free: list[Any] = [0.0] * shape.stages
     begun: list[Any] = [None] * shape.stages
     over: list[Any] = []
-    for stage, kind, after in turns(name, shape):
+    for stage, kind, after in passes_in_order(name, shape):
         start = free[stage] if after < 0 else later(free[stage], over[after])
         if begun[stage] is None:
             begun[stage] = start

@@ -7,7 +7,6 @@ where operands are DTensors and those of the device's part elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -20,6 +19,8 @@ from executors.dtensor.kernels_shape import SHAPE
 from executors.dtensor.kernels_statistics import STATISTICS
 from executors.dtensor.losses import LOSSES
 from executors.dtensor.numbers import same_kind, torch_dtype
+from executors.semantics.call import applied
+from ir.ops import catalogue
 
 __all__ = ["KERNELS", "Kernel"]
 
@@ -28,14 +29,6 @@ Tensor: TypeAlias = Any
 
 def _unary(function: Callable[[Tensor], Tensor]) -> Kernel:
     return lambda call: [function(call[0])]
-
-
-def _binary(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
-    return lambda call: [function(call[0], call[1])]
-
-
-def _many(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
-    return lambda call: [reduce(function, [o for o in call.operands if o is not None])]
 
 
 def _matmul(call: Call) -> list[Tensor]:
@@ -134,25 +127,14 @@ def _gather_nd(call: Call) -> list[Tensor]:
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
+        **{
+            kind: applied(entry.function, getattr(torch, entry.function.torch))
+            for kind, entry in catalogue().items()
+            if entry.function and entry.function.torch
+        },
         "MatMul": _matmul,
         "Einsum": _einsum,
         "Scale": lambda call: [call[0] * call.float("scale", 1.0)],
-        "Relu": _unary(torch.relu),
-        "Sigmoid": _unary(torch.sigmoid),
-        "Tanh": _unary(torch.tanh),
-        "Exp": _unary(torch.exp),
-        "Log": _unary(torch.log),
-        "Sqrt": _unary(torch.sqrt),
-        "Reciprocal": _unary(torch.reciprocal),
-        "Erf": _unary(torch.erf),
-        "Abs": _unary(torch.abs),
-        "Neg": _unary(torch.neg),
-        "Cos": _unary(torch.cos),
-        "Sin": _unary(torch.sin),
-        "Floor": _unary(torch.floor),
-        "Sign": _unary(torch.sign),
-        "Not": _unary(torch.logical_not),
-        "IsNaN": _unary(torch.isnan),
         "Identity": _unary(lambda x: x),
         "Softplus": _unary(torch.nn.functional.softplus),
         "Mish": _unary(torch.nn.functional.mish),
@@ -170,23 +152,10 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "Clip": _clip,
         "Where": _where,
         "Pow": _pow,
-        "Add": _binary(torch.add),
-        "Sub": _binary(torch.sub),
-        "Mul": _binary(torch.mul),
         "Div": lambda c: [
             torch.div(c[0], c[1], rounding_mode=None if c[0].is_floating_point() else "trunc")
         ],
         "BiasAdd": _bias_add,
-        "Sum": _many(torch.add),
-        "Max": _many(torch.maximum),
-        "Min": _many(torch.minimum),
-        "And": _binary(torch.logical_and),
-        "Or": _binary(torch.logical_or),
-        "Equal": _binary(torch.eq),
-        "Greater": _binary(torch.gt),
-        "GreaterOrEqual": _binary(torch.ge),
-        "Less": _binary(torch.lt),
-        "LessOrEqual": _binary(torch.le),
         "Gather": _gather,
         "GatherND": _gather_nd,
         **ATTENTION,

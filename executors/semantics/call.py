@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic, TypeAlias, TypeVar
 
 from executors.placement import Array
 from ir.graph import Op
+from ir.ops import Function
 
 Int: TypeAlias = int
 A = TypeVar("A")
@@ -37,6 +39,11 @@ class CallOf(Generic[A]):
     def has(self, index: Int) -> bool:
         return index < len(self.operands) and self.operands[index] is not None
 
+    @property
+    def present(self) -> list[A]:
+        """The operands that are not absent."""
+        return [each for each in self.operands if each is not None]
+
     def int(self, key: str, default: Int = 0) -> Int:
         return int(str(self.op.attributes.get(key, default)))
 
@@ -51,3 +58,10 @@ class CallOf(Generic[A]):
 Call: TypeAlias = CallOf[Array]
 """Of one device, in numpy's arrays or what stands for them."""
 Semantics: TypeAlias = Callable[[Call], list[Array]]
+
+
+def applied(known: Function, function: Callable[..., A]) -> Callable[[CallOf[A]], list[A]]:
+    """The semantics of an operator that one function of a library computes."""
+    if known.operands == 1:
+        return lambda call: [function(call[0])]
+    return lambda call: [reduce(function, call.present)]

@@ -13,7 +13,8 @@ import numpy as np
 from executors.placement import Array
 from executors.semantics.arrays import error_function
 from executors.semantics.arrays import np as anp
-from executors.semantics.call import Call, Semantics
+from executors.semantics.call import Call, Semantics, applied
+from ir.ops import catalogue
 
 _ROOT_TWO = math.sqrt(2.0)
 
@@ -57,21 +58,8 @@ def _unary(function: Callable[[Array], Array]) -> Semantics:
     return lambda call: [function(call[0])]
 
 
-def _binary(function: Callable[[Array, Array], Array]) -> Semantics:
-    return lambda call: [function(call[0], call[1])]
-
-
-def _every(call: Call) -> list[Array]:
-    return [call[i] for i in range(len(call.operands)) if call.has(i)]
-
-
-def _many(function: Callable[[Array, Array], Array]) -> Semantics:
-    return lambda call: [reduce(function, _every(call))]
-
-
 def _mean(call: Call) -> list[Array]:
-    given = _every(call)
-    return [reduce(anp.add, given) / len(given)]
+    return [reduce(anp.add, call.present) / len(call.present)]
 
 
 def _swish(call: Call, alpha: float = 1.0) -> list[Array]:
@@ -175,11 +163,13 @@ def _where(call: Call) -> list[Array]:
 
 ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
     {
+        **{
+            kind: applied(entry.function, getattr(anp, entry.function.numpy))
+            for kind, entry in catalogue().items()
+            if entry.function and entry.function.numpy and entry.differentiable != ()
+        },
         "Relu": _unary(lambda x: anp.maximum(x, 0.0)),
         "Sigmoid": _unary(sigmoid),
-        "Tanh": _unary(anp.tanh),
-        "Exp": _unary(anp.exp),
-        "Sqrt": _unary(anp.sqrt),
         "Reciprocal": _unary(lambda x: 1.0 / x),
         "Gelu": _gelu,
         "FastGelu": _biased_gelu("tanh"),
@@ -199,34 +189,12 @@ ELEMENTWISE: Mapping[str, Semantics] = MappingProxyType(
         "Softplus": _unary(_softplus),
         "Softsign": _unary(lambda x: x / (1.0 + anp.abs(x))),
         "Erf": _unary(error_function),
-        "Log": _unary(anp.log),
-        "Abs": _unary(anp.abs),
-        "Cos": _unary(anp.cos),
-        "Sin": _unary(anp.sin),
-        "Tan": _unary(anp.tan),
-        "Acos": _unary(anp.arccos),
-        "Asin": _unary(anp.arcsin),
-        "Atan": _unary(anp.arctan),
-        "Cosh": _unary(anp.cosh),
-        "Sinh": _unary(anp.sinh),
-        "Acosh": _unary(anp.arccosh),
-        "Asinh": _unary(anp.arcsinh),
-        "Atanh": _unary(anp.arctanh),
         "Clip": _clip,
-        "Neg": _unary(anp.negative),
         "Identity": _unary(lambda x: x),
         "Cast": _cast,
         "CastLike": _cast,
         "Dropout": _dropout,
-        "Add": _binary(anp.add),
-        "Sub": _binary(anp.subtract),
-        "Mul": _binary(anp.multiply),
-        "Div": _binary(anp.divide),
-        "Pow": _binary(anp.power),
         "Mod": _mod,
-        "Sum": _many(anp.add),
-        "Max": _many(anp.maximum),
-        "Min": _many(anp.minimum),
         "Mean": _mean,
         "BiasAdd": _bias_add,
         "Where": _where,

@@ -19,9 +19,10 @@ import numpy as np
 from jax import lax
 
 from executors.semantics.arrays import AUTOGRAD, computing_with
-from executors.semantics.call import Call, NotRunError, Semantics
+from executors.semantics.call import Call, NotRunError, Semantics, applied
 from executors.semantics.experts import token_slots
 from executors.semantics.windows import paddings
+from ir.ops import catalogue
 
 
 def _loss(call: Call) -> list[Any]:
@@ -168,14 +169,6 @@ def _combine(call: Call) -> list[Any]:
     return [jnp.reshape(found, call.result_dims[0])]
 
 
-def _unary(function: Callable[[Any], Any]) -> Semantics:
-    return lambda call: [function(call[0])]
-
-
-def _binary(function: Callable[[Any, Any], Any]) -> Semantics:
-    return lambda call: [function(call[0], call[1])]
-
-
 def _extreme(function: Callable[..., Any]) -> Semantics:
     def run(call: Call) -> list[Any]:
         axis = call.int("axis")
@@ -184,32 +177,6 @@ def _extreme(function: Callable[..., Any]) -> Semantics:
 
     return run
 
-
-_TESTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "Equal": jnp.equal,
-        "Greater": jnp.greater,
-        "GreaterOrEqual": jnp.greater_equal,
-        "Less": jnp.less,
-        "LessOrEqual": jnp.less_equal,
-        "And": jnp.logical_and,
-        "Or": jnp.logical_or,
-        "Xor": jnp.logical_xor,
-    }
-)
-_STEPS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "Not": jnp.logical_not,
-        "IsNaN": jnp.isnan,
-        "IsInf": jnp.isinf,
-        "Sign": jnp.sign,
-        "Floor": jnp.floor,
-        "Ceil": jnp.ceil,
-        "Round": jnp.round,
-        "Sqrt": jnp.sqrt,
-        "Relu": jax.nn.relu,
-    }
-)
 
 KINDS: Mapping[str, Semantics] = MappingProxyType(
     {
@@ -225,7 +192,11 @@ KINDS: Mapping[str, Semantics] = MappingProxyType(
         "Combine": _combine,
         "ArgMax": _extreme(jnp.argmax),
         "ArgMin": _extreme(jnp.argmin),
-        **{kind: _binary(function) for kind, function in _TESTS.items()},
-        **{kind: _unary(function) for kind, function in _STEPS.items()},
+        "Relu": lambda call: [jax.nn.relu(call[0])],
+        **{
+            kind: applied(entry.function, getattr(jnp, entry.function.numpy))
+            for kind, entry in catalogue().items()
+            if entry.function and entry.function.numpy and entry.differentiable == ()
+        },
     }
 )

@@ -151,7 +151,7 @@ class Call:
             raise self.fault("it makes no tensor")
         return first
 
-    def wants(self, index: Int) -> bool:
+    def is_read(self, index: Int) -> bool:
         """Whether somebody reads this result."""
         return index in self.used and self.results[index] is not None
 

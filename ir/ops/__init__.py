@@ -34,13 +34,14 @@ from ir.ops.registry import (
     nearest_kind,
     operator,
 )
-from ir.ops.spelling import Form, Spelling
+from ir.ops.spelling import Form, Function, Spelling
 from ir.ops.verification import check_operators
 
 __all__ = [
     "RULE_ATTRIBUTE",
     "Engine",
     "Form",
+    "Function",
     "Needs",
     "OpView",
     "OperatorEntry",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, operator, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -158,3 +158,12 @@ def _packed_attention_flops(view: OpView) -> int:
     """Two products over the pairs of rows of sequences that are taken as equally long."""
     rows, sequences = view.dims(0)[0], max(1, view.dims(3)[0] - 1)
     return 2 * rows * -(-rows // sequences) * (view.dims(0)[1] + view.dims(2)[1])
+
+
+show(
+    Attention="(float[2,8,6,16] q, float[2,4,12,16] k, float[2,4,12,16] v) => (y) {y = "
+    "Attention(q, k, v)}",
+    PackedMultiHeadAttention="(float[12,32] q, float[12,32] k, float[12,32] v, int32[2,6] t, "
+    "int32[3] n) => (float[12,32] y) {y = "
+    "com.microsoft.PackedMultiHeadAttention<num_heads=4>(q, k, v, , t, n)}",
+)  # fmt: skip

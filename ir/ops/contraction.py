@@ -5,7 +5,7 @@ leaves a partial sum.
 from __future__ import annotations
 
 from ir.ops.elementwise import pointwise_rule
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -120,3 +120,8 @@ def einsum_flops(view: OpView) -> int:
 
 
 enter("Scale", rule=pointwise_rule, fusible=True, flops=per_result(1))
+
+show(
+    Einsum='(float[2,4,6] x, float[2,6,8] z) => (y) {y = Einsum<equation="bij,bjk->bik">(x, z)}',
+    MatMul="(float[2,4,6] x, float[6,8] w) => (y) {y = MatMul(x, w)}",
+)  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, per_result
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, per_result, show
 from ir.ops.windows import FIRST, positions
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -150,3 +150,15 @@ enter("GlobalMaxPool", rule=image_rule, needs=Needs.OPERANDS_AND_RESULT, flops=p
 
 
 enter("Resize", "Upsample", rule=resize_rule, differentiable=(0,), flops=per_result(4))
+
+show(
+    AveragePool="(float[2,4,6,8] x) => (y) {y = AveragePool<kernel_shape=[2,2]>(x)}",
+    Conv="(float[2,4,6,8] x, float[12,4,3,3] w) => (y) {y = Conv(x, w)}",
+    ConvTranspose="(float[2,4,6,8] x, float[4,12,3,3] w) => (y) {y = ConvTranspose(x, w)}",
+    GlobalAveragePool="(float[2,4,6,8] x) => (y) {y = GlobalAveragePool(x)}",
+    GlobalMaxPool="(float[2,4,6,8] x) => (y) {y = GlobalMaxPool(x)}",
+    LpPool="(float[2,4,6,8] x) => (y) {y = LpPool<kernel_shape=[2,2]>(x)}",
+    MaxPool="(float[2,4,6,8] x) => (y) {y = MaxPool<kernel_shape=[2,2]>(x)}",
+    Resize="(float[2,4,6,8] x) => (y) <int64[4] s = {2, 4, 12, 16}> {y = Resize(x, , , s)}",
+    Upsample="(float[2,4,6,8] x) => (y) <float[4] s = {1, 1, 2, 2}> {y = Upsample(x, s)}",
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, operator, per_result, spell
+from ir.ops.registry import Needs, OpView, compute, enter, operator, per_result, show, spell
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
@@ -87,6 +87,22 @@ def _linear_flops(view: OpView) -> int:
     return view.outputs[0].elements * max(1, len(view.op.inputs) - 1)
 
 
+compute(
+    1, Abs=("abs", "abs"), Acos=("arccos",), Acosh=("arccosh",), Asin=("arcsin",),
+    Asinh=("arcsinh",), Atan=("arctan",), Atanh=("arctanh",), Ceil=("ceil",), Cos=("cos", "cos"),
+    Cosh=("cosh",), Erf=("", "erf"), Exp=("exp", "exp"), Floor=("floor", "floor"),
+    IsInf=("isinf",), IsNaN=("isnan", "isnan"), Log=("log", "log"), Neg=("negative", "neg"),
+    Not=("logical_not", "logical_not"), Reciprocal=("", "reciprocal"), Relu=("", "relu"),
+    Round=("round",), Sigmoid=("", "sigmoid"), Sign=("sign", "sign"), Sin=("sin", "sin"),
+    Sinh=("sinh",), Sqrt=("sqrt", "sqrt"), Tan=("tan",), Tanh=("tanh", "tanh"),
+)  # fmt: skip
+compute(
+    2, Add=("add", "add"), And=("logical_and", "logical_and"), Div=("divide",),
+    Equal=("equal", "eq"), Greater=("greater", "gt"), GreaterOrEqual=("greater_equal", "ge"),
+    Less=("less", "lt"), LessOrEqual=("less_equal", "le"), Max=("maximum", "maximum"),
+    Min=("minimum", "minimum"), Mul=("multiply", "mul"), Or=("logical_or", "logical_or"),
+    Pow=("power",), Sub=("subtract", "sub"), Sum=("add", "add"), Xor=("logical_xor",),
+)  # fmt: skip
 spell(
     Form.ONE,
     Abs=("abs", "Abs", "stablehlo.abs"),
@@ -167,3 +183,14 @@ spell(
         "stablehlo.xor",
     ),
 )
+
+show(
+    BiasGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.BiasGelu(x, b)}",
+    BitCast="(float[2,4,6] x) => (y) {y = BitCast<to=6>(x)}",
+    BitShift='(uint8[2,4] x, uint8[2,4] n) => (y) {y = BitShift<direction="LEFT">(x, n)}',
+    Cast="(float[2,4,6] x) => (y) {y = Cast<to=10>(x)}",
+    Clip="(float[2,4,6] x, float low, float high) => (y) {y = Clip(x, low, high)}",
+    FastGelu="(float[2,4,6] x, float[6] b) => (float[2,4,6] y) {y = com.microsoft.FastGelu(x, b)}",
+    PRelu="(float[2,4,6] x, float[4,1] s) => (y) {y = PRelu(x, s)}",
+    Where="(bool[2,4,6] c, float[2,4,6] x, float[6] z) => (y) {y = Where(c, x, z)}",
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, unknown_rule
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_operand, show, unknown_rule
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -188,3 +188,24 @@ def _dft_flops(view: OpView) -> int:
 def _stft_flops(view: OpView) -> int:
     length = max(view.int("frame_length", 2), 2)
     return 5 * view.outputs[0].elements * math.ceil(math.log2(length))
+
+
+show(
+    AffineGrid="(float[2,2,3] t) => (y) <int64[4] s = {2, 4, 6, 8}> {y = AffineGrid(t, s)}",
+    Col2Im="(float[2,20,12] x) => (y) <int64[2] i = {5, 5}, int64[2] b = {2, 2}> {y = Col2Im(x, "
+    "i, b)}",
+    DFT="(float[2,6,1] x) => (y) <int64 axis = {1}> {y = DFT(x, , axis)}",
+    DeformConv="(float[2,4,6,8] x, float[12,4,3,3] w, float[2,18,4,6] o) => (y) {y = "
+    "DeformConv(x, w, o)}",
+    Det="(float[2,4,4] x) => (y) {y = Det(x)}",
+    GlobalLpPool="(float[2,4,6,8] x) => (y) {y = GlobalLpPool(x)}",
+    GridSample="(float[2,4,6,8] x, float[2,5,7,2] g) => (y) {y = GridSample(x, g)}",
+    MaxRoiPool="(float[2,4,6,8] x, float[3,5] r) => (y) {y = MaxRoiPool<pooled_shape=[2,2]>(x, "
+    "r)}",
+    MaxUnpool="(float[2,4,3,4] x, int64[2,4,3,4] i) => (y) {y = MaxUnpool<kernel_shape=[2,2], "
+    "strides=[2,2]>(x, i)}",
+    RoiAlign="(float[2,4,6,8] x, float[3,4] r, int64[3] b) => (y) {y = "
+    "RoiAlign<output_height=2, output_width=2>(x, r, b)}",
+    STFT="(float[2,24,1] x, float[8] w) => (y) <int64 f = {4}, int64 n = {8}> {y = STFT(x, f, "
+    "w, n)}",
+)  # fmt: skip

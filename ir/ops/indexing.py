@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ir.ops.registry import Needs, OpView, enter
+from ir.ops.registry import Needs, OpView, enter, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -143,3 +143,14 @@ enter(
     parameter_operands=(0,),
     touched_bytes=_looked_up_bytes,
 )
+
+show(
+    Gather="(float[12,6] x, int64[2,4] i) => (y) {y = Gather(x, i)}",
+    GatherElements="(float[2,4] x, int64[2,6] i) => (y) {y = GatherElements<axis=1>(x, i)}",
+    GatherND="(float[4,6,8] x, int64[2,2] i) => (y) {y = GatherND(x, i)}",
+    ScatterElements="(float[2,4] x, int64[2,6] i, float[2,6] u) => (y) {y = "
+    "ScatterElements<axis=1>(x, i, u)}",
+    ScatterND="(float[4,6,8] x, int64[2,1] i, float[2,6,8] u) => (y) {y = ScatterND(x, i, u)}",
+    TensorScatter="(float[2,4,8,6] x, float[2,4,3,6] u, int64[2] i) => (y) {y = "
+    "TensorScatter(x, u, i)}",
+)  # fmt: skip

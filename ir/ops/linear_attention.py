@@ -9,7 +9,7 @@ LinearAttention and CausalConvWithState. Counts of operations are our own.
 from __future__ import annotations
 
 from ir.graph import Role
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, operator, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 RECURRENT = frozenset({"LinearAttention", "SelectiveScan"})
@@ -158,3 +158,11 @@ def causal_conv_rule(view: OpView) -> ShardingRule:
 )
 def _causal_conv_flops(view: OpView) -> int:
     return 2 * view.outputs[0].elements * view.dims(1)[2]
+
+
+show(
+    CausalConvWithState="(float[2,4,6] x, float[4,1,3] w) => (y, s) {y, s = "
+    "CausalConvWithState(x, w)}",
+    LinearAttention="(float[2,6,32] q, float[2,6,32] k, float[2,6,32] v) => (y, s) {y, s = "
+    'LinearAttention<q_num_heads=4, kv_num_heads=4, update_rule="linear">(q, k, v)}',
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_operand
+from ir.ops.registry import Needs, OpView, enter, per_operand, show
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
 
@@ -63,3 +63,10 @@ enter(
     differentiable=(0,),
     flops=per_operand(6),
 )
+
+show(
+    NegativeLogLikelihoodLoss="(float[4,6] x, int64[4] t) => (y) {y = "
+    "NegativeLogLikelihoodLoss(x, t)}",
+    SoftmaxCrossEntropyLoss="(float[4,6] x, int64[4] t) => (y) {y = SoftmaxCrossEntropyLoss(x, "
+    "t)}",
+)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result, spell
+from ir.ops.registry import Needs, OpView, RuleFunction, enter, operator, per_result, show, spell
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -145,3 +145,18 @@ spell(
         f"InstanceNorm(x as input, {_MINDSPORE})",
     ),
 )
+
+show(
+    BatchNormalization="(float[2,4,6,8] x, float[4] s, float[4] b, float[4] m, float[4] v) => "
+    "(y) {y = BatchNormalization(x, s, b, m, v)}",
+    GroupNormalization="(float[2,12,6,8] x, float[12] s, float[12] b) => (float[2,12,6,8] y) {y "
+    "= GroupNormalization<num_groups=4>(x, s, b)}",
+    InstanceNormalization="(float[2,4,6,8] x, float[4] s, float[4] b) => (y) {y = "
+    "InstanceNormalization(x, s, b)}",
+    LRN="(float[2,4,6,8] x) => (y) {y = LRN<size=3>(x)}",
+    LayerNormalization="(float[2,4,6] x, float[6] s, float[6] b) => (y) {y = "
+    "LayerNormalization(x, s, b)}",
+    MeanVarianceNormalization="(float[2,4,6,8] x) => (float[2,4,6,8] y) {y = "
+    "MeanVarianceNormalization(x)}",
+    RMSNormalization="(float[2,4,6] x, float[6] s) => (y) {y = RMSNormalization(x, s)}",
+)  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ir.ops.contraction import matmul_flops, matmul_rule
 from ir.ops.convolution import conv_flops, conv_rule
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, per_result, show
 from ir.ops.windows import with_whole_positions
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -254,3 +254,17 @@ def _packed_matmul_flops(view: OpView) -> int:
     """The product, and a shift, a difference and a factor for each weight."""
     inner = view.dims(0)[-1]
     return 2 * view.outputs[0].elements * inner + 3 * view.dims(1)[0] * inner
+
+
+show(
+    ConvInteger="(uint8[2,4,6,8] x, uint8[12,4,3,3] w) => (y) {y = ConvInteger(x, w)}",
+    DequantizeLinear="(uint8[2,4,6] x, float s, uint8 z) => (y) {y = DequantizeLinear(x, s, z)}",
+    MatMulInteger="(uint8[2,4,6] x, uint8[6,8] w) => (y) {y = MatMulInteger(x, w)}",
+    MatMulNBits="(float[2,4,32] x, uint8[8,1,16] w, float[8] s) => (float[2,4,8] y) {y = "
+    "com.microsoft.MatMulNBits<K=32, N=8, bits=4, block_size=32>(x, w, s)}",
+    QLinearConv="(uint8[2,4,6,8] x, float xs, uint8 xz, uint8[12,4,3,3] w, float ws, uint8 wz, "
+    "float ys, uint8 yz) => (y) {y = QLinearConv(x, xs, xz, w, ws, wz, ys, yz)}",
+    QLinearMatMul="(uint8[2,4,6] a, float as, uint8 az, uint8[6,8] b, float bs, uint8 bz, float "
+    "ys, uint8 yz) => (y) {y = QLinearMatMul(a, as, az, b, bs, bz, ys, yz)}",
+    QuantizeLinear="(float[2,4,6] x, float s, uint8 z) => (y) {y = QuantizeLinear(x, s, z)}",
+)  # fmt: skip

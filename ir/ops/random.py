@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import OpView, enter, operator, per_result
+from ir.ops.registry import OpView, enter, operator, per_result, show
 from ir.rule import RuleBuilder, ShardingRule, single
 
 
@@ -43,3 +43,10 @@ enter("RandomNormal", "RandomUniform", rule=drawn_rule, differentiable=(), flops
 def _multinomial_flops(view: OpView) -> int:
     """Cumulative probabilities of each row, and a draw for each sample."""
     return 2 * view.graph.tensors[view.op.inputs[0]].elements + 10 * view.outputs[0].elements
+
+
+show(
+    Multinomial="(float[2,6] x) => (y) {y = Multinomial<sample_size=4>(x)}",
+    RandomNormal="() => (y) {y = RandomNormal<shape=[4,6]>()}",
+    RandomUniform="() => (y) {y = RandomUniform<shape=[4,6]>()}",
+)  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ir.ops.registry import Engine, Needs, OpView, operator
+from ir.ops.registry import Engine, Needs, OpView, operator, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 GATES: Mapping[str, int] = MappingProxyType({"RNN": 1, "GRU": 3, "LSTM": 4})
@@ -62,3 +62,13 @@ def _recurrent_flops(view: OpView) -> int:
     """Both products of every gate, step, sequence and direction."""
     x, w, r = view.dims(0), view.dims(1), view.dims(2)
     return 2 * x[0] * x[1] * (math.prod(w) + math.prod(r))
+
+
+show(
+    GRU="(float[6,2,4] x, float[1,24,4] w, float[1,24,8] r) => (y) {y = GRU<hidden_size=8>(x, "
+    "w, r)}",
+    LSTM="(float[6,2,4] x, float[1,32,4] w, float[1,32,8] r) => (y) {y = LSTM<hidden_size=8>(x, "
+    "w, r)}",
+    RNN="(float[6,2,4] x, float[1,8,4] w, float[1,8,8] r) => (y) {y = RNN<hidden_size=8>(x, w, "
+    "r)}",
+)  # fmt: skip

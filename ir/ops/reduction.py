@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_operand, per_result, spell
+from ir.ops.registry import Needs, OpView, enter, per_operand, per_result, show, spell
 from ir.ops.spelling import Form
 from ir.rule import FactorMap, InternalCollective, RuleBuilder, ShardingRule, single
 
@@ -182,3 +182,9 @@ spell(
     ),
     CumProd=("", f"CumProd(x as self, {_SCANNED})"),
 )
+
+show(
+    CumProd="(float[2,4,6] x) => (y) <int64 axis = {1}> {y = CumProd(x, axis)}",
+    CumSum="(float[2,4,6] x) => (y) <int64 axis = {1}> {y = CumSum(x, axis)}",
+    TopK="(float[2,4,6] x) => (y, i) <int64[1] k = {3}> {y, i = TopK(x, k)}",
+)  # fmt: skip

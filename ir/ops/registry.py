@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 from ir.graph import AttributeValue, Op, OpGraph, Tensor
-from ir.ops.spelling import Form, Spelling
+from ir.ops.spelling import Form, Function, Spelling
 from ir.rule import ShardingRule, parse_rule
 
 
@@ -119,6 +119,10 @@ class OperatorEntry:
     """The file of `ir/ops` that enters it."""
     spelling: Spelling | None = None
     """What tracers call it, where its calls have one of a few forms."""
+    function: Function | None = None
+    """What computes it, where a library has one function for it."""
+    sample: str = ""
+    """A typical node as a model in ONNX's text, where operands of one size do not show it."""
 
 
 class OperatorFacts(TypedDict, total=False):
@@ -181,6 +185,22 @@ def spell(form: Form, **names: tuple[str, ...]) -> None:
     """
     for kind, each in names.items():
         _CATALOGUE[kind] = replace(_CATALOGUE[kind], spelling=Spelling(form, *each))
+
+
+def compute(operands: int, **names: tuple[str, ...]) -> None:
+    """Tell which function computes kinds: for each kind its names in numpy and in torch, the last
+    of which may be left out.
+    """
+    for kind, each in names.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], function=Function(operands, *each))
+
+
+def show(**samples: str) -> None:
+    """Give kinds a typical node, in ONNX's text; sizes differ, so that a rule shows which dimension
+    is which.
+    """
+    for kind, each in samples.items():
+        _CATALOGUE[kind] = replace(_CATALOGUE[kind], sample=each)
 
 
 def per_result(count: int) -> CountFunction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ir.ops.registry import Needs, OpView, enter, per_result
+from ir.ops.registry import Needs, OpView, enter, per_result, show
 from ir.rule import FactorMap, RuleBuilder, ShardingRule
 
 
@@ -43,3 +43,8 @@ enter(
     buffer_operands=(1, 2),
     flops=per_result(3),
 )
+
+show(
+    RotaryEmbedding="(float[2,4,6,8] x, float[12,4] c, float[12,4] s, int64[2,6] p) => (y) {y = "
+    "RotaryEmbedding(x, c, s, p)}",
+)  # fmt: skip

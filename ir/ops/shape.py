@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ir.ops.elementwise import aligned_map
-from ir.ops.registry import Engine, Needs, OpView, enter, operator, unknown_rule
+from ir.ops.registry import Engine, Needs, OpView, enter, operator, show, unknown_rule
 from ir.rule import FactorMap, RuleBuilder, ShardingRule, single
 
 
@@ -255,3 +255,28 @@ enter(
     rule=whole_rule,
     differentiable=(),
 )
+
+show(
+    BlackmanWindow="(int64 n) => (float[6] y) {y = BlackmanWindow(n)}",
+    Compress="(float[4,6] x, bool[4] c) => (float[3,6] y) {y = Compress<axis=0>(x, c)}",
+    Concat="(float[2,4,6] x, float[2,4,8] z) => (y) {y = Concat<axis=2>(x, z)}",
+    ConstantOfShape="(int64[2] s) => (float[4,6] y) {y = ConstantOfShape(s)}",
+    Expand="(float[2,1,6] x) => (y) <int64[3] s = {2, 4, 6}> {y = Expand(x, s)}",
+    EyeLike="(float[4,6] x) => (y) {y = EyeLike(x)}",
+    HammingWindow="(int64 n) => (float[6] y) {y = HammingWindow(n)}",
+    HannWindow="(int64 n) => (float[6] y) {y = HannWindow(n)}",
+    NonZero="(float[4,6] x) => (int64[2,12] y) {y = NonZero(x)}",
+    OneHot="(int64[2,4] i) => (y) <int64 d = {6}, float[2] v = {0, 1}> {y = OneHot(i, d, v)}",
+    Pad="(float[2,4,6] x) => (y) <int64[6] p = {0, 0, 1, 0, 0, 1}> {y = Pad(x, p)}",
+    Range="(int64 s, int64 e, int64 d) => (int64[6] y) {y = Range(s, e, d)}",
+    Reshape="(float[2,4,24] x) => (y) <int64[4] s = {2, 4, 3, 8}> {y = Reshape(x, s)}",
+    ReverseSequence="(float[6,4,8] x, int64[4] n) => (y) {y = ReverseSequence(x, n)}",
+    Slice="(float[2,4,6] x) => (y) <int64[1] s = {0}, int64[1] e = {3}, int64[1] a = {2}> {y = "
+    "Slice(x, s, e, a)}",
+    Split="(float[2,4,6] x) => (y, z) {y, z = Split<axis=2, num_outputs=2>(x)}",
+    Squeeze="(float[2,1,6] x) => (y) <int64[1] a = {1}> {y = Squeeze(x, a)}",
+    Tile="(float[2,4,6] x) => (y) <int64[3] r = {1, 1, 2}> {y = Tile(x, r)}",
+    Transpose="(float[2,4,6] x) => (y) {y = Transpose<perm=[0,2,1]>(x)}",
+    Unique="(float[12] x) => (float[6] y) {y = Unique(x)}",
+    Unsqueeze="(float[2,6] x) => (y) <int64[1] a = {1}> {y = Unsqueeze(x, a)}",
+)  # fmt: skip

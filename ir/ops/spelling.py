@@ -33,6 +33,19 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """What computes an operator of its operands, by its name in a library; empty where there is no
+    such function.
+    """
+
+    operands: int
+    """One; or two, and with more operands it joins them one after the other."""
+    numpy: str = ""
+    """JAX has it under the same name."""
+    torch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Spelling:
     """What each tracer calls an operator.
 

@@ -16,7 +16,6 @@ __all__ = ["FORMS", "Form", "Scalar", "same_scalar", "spelled"]
 Scalar: TypeAlias = "str | int | float | bool | list[Scalar] | None"
 """What a file holds at one place."""
 _MOST_DIGITS = 20
-_NUMERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]{1,2})?", re.IGNORECASE)
 _MOST_CHUNKS = 2**14
 _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off", "null"})

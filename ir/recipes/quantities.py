@@ -7,7 +7,7 @@ number of it follows from the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -164,8 +164,3 @@ def plain(value: Value) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value)
-
-
-def of_numbers(numbers: Mapping[str, int]) -> dict[str, Value]:
-    """Whole numbers as values."""
-    return {name: Fraction(number) for name, number in numbers.items()}

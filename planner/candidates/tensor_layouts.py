@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.redistribution import all_layouts
+from costmodel.layout_moves import all_layouts
 from ir.graph import Tensor
 from ir.layout import Layout, replicated
 from planner.candidates.assignments import axes_of_mask

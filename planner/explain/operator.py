@@ -11,17 +11,7 @@ import numpy as np
 from planner.explain.causes import Contest, ObstacleKind, causes
 from planner.explain.guided import Guide, at_prices
 from planner.explain.plan_problem import PlanProblem
-from planner.explain.reasons import (
-    HiddenShare,
-    Subject,
-    Terms,
-    by_label,
-    does_not_fit,
-    is_missed,
-    missed,
-    node_name,
-    reason_of,
-)
+from planner.explain.reasons import Subject, does_not_fit, is_missed, missed, node_name, reason_of
 from planner.explain.restricted_problem import (
     Answer,
     MemoryPrices,
@@ -29,6 +19,7 @@ from planner.explain.restricted_problem import (
     held_at,
     memory_prices,
 )
+from planner.explain.terms import HiddenShare, Terms, by_label
 from planner.problem import FloatArray
 from planner.reduction.restriction import IndexArray
 from report.explanation import (

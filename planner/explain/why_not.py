@@ -21,8 +21,9 @@ from planner.explain.difference_by_cause import (
 )
 from planner.explain.plan_problem import PlanProblem, problem_of, step_s
 from planner.explain.plan_request import request_of, source_of, whole_request_of
-from planner.explain.reasons import ROUNDING, Subject, Term, Terms, by_label
+from planner.explain.reasons import Subject
 from planner.explain.restricted_problem import Answer
+from planner.explain.terms import ROUNDING, Term, Terms, by_label
 from planner.lowering.liveness import analyse
 from planner.pipeline.baselines import batch_places
 from planner.pipeline.one_batch import PreparedModel, search_batch

@@ -30,7 +30,7 @@ class MigrationCost:
         return self.schedule.time_s
 
 
-def changeover(old: Plan, new: Plan, lost: Sequence[int] = ()) -> MigrationCost:
+def migration(old: Plan, new: Plan, lost: Sequence[int] = ()) -> MigrationCost:
     """The cost of moving from a running plan to a new one.
 
     Training keeps weights, master copies and moments where both plans train, else weights move

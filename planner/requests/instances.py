@@ -22,8 +22,6 @@ MAX_BYTES = 2**31
 MAX_TIME = 2**31
 _LARGEST = 2.0**62
 
-Vectors = Sequence[Sequence[int]]
-
 
 class InstanceError(ValueError):
     """An instance that cannot be read; the message has what, where and how to mend it."""

@@ -71,17 +71,14 @@ def nothing_fits(error: InfeasibleError) -> dict[str, object]:
         "bound_s": None,
         "gap": None,
         "peak_memory_bytes": None,
-        "memory_limit_bytes": error.available_bytes,
+        "memory_limit_bytes": None,
         "time_by_cause": {},
-        "memory_by_cause": dict(error.contributors),
-        "baselines": [asdict(b) for b in error.baselines],
+        "memory_by_cause": {},
+        "baselines": [],
         "communicators": [],
         "notes": [],
         "files": [],
-        "needed_bytes": error.needed_bytes,
-        "available_bytes": error.available_bytes,
-        "remedies": list(error.remedies),
-        "message": error.what,
+        **error.refusal.record(),
     }
 
 

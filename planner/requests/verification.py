@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.option_texts import one_of
+from planner.requests.options.option import Group, Option, check_choices
 
 if TYPE_CHECKING:
     from executors.judgement import Judgement
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from executors.verdict import Output, Verdict
     from ir.plan import Plan
     from planner.requests.sources import ModelSource
-
-SCALES = ("small", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +25,16 @@ class VerificationOptions:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
     """A name that is no option is an error where a service reads them."""
 
-    scale: str = "small"
-    seed: int = 0
-
-    def check(self) -> None:
-        """Raise `UserError` for what cannot be."""
-        one_of(self.scale, SCALES, "--scale", "scale")
+    # fmt: off
+    scale: Annotated[str, Option(
+        group=Group.QUESTION, choices=("small", "full"), noun="scale",
+        help="small runs the plan with extents and layers cut to the smallest that its splits "
+        "allow, full as it is.",
+    )] = "small"
+    seed: Annotated[int, Option(
+        group=Group.QUESTION, value="N", help="Other random numbers for inputs and weights.",
+    )] = 0
+    # fmt: on
 
 
 def verified(
@@ -46,7 +48,7 @@ def verified(
     Raises:
         UserError: an option is wrong, or the plan cannot be judged so.
     """
-    options.check()
+    check_choices(options)
     smaller, notes = scaled(plan, options.scale)
     report(f"reading {model.name}")
     values = given_numbers(model, plan, smaller, options.seed)

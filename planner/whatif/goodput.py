@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ir.plan import Plan
-from planner.repricing.migration_cost import changeover
+from planner.repricing.migration_cost import migration
 from planner.request import InfeasibleError, RequestError
 from planner.requests.errors import UserError
 from planner.whatif.analysis import rate_of
@@ -226,7 +226,7 @@ def _fallback(asked: Asked, point: Point, store: Store, watch: Watch) -> Fallbac
         return None
     rate, new = max(options, key=lambda pair: pair[0])
     try:
-        change = changeover(old, new, range(server))
+        change = migration(old, new, range(server))
     except RequestError:
         return None
     traffic = change.traffic

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
@@ -20,6 +21,7 @@ from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
+from report.layouts import LayoutFacts, LayoutsReport
 from topology.units import format_memory
 
 MOST_DEVICES = 1 << 20
@@ -63,6 +65,38 @@ class Ranking:
     best: tuple[RankedLayout, ...]
     sizes: str
     """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
+
+    def report(self) -> LayoutsReport:
+        """What is told of them."""
+        job, default = self.job, self.job.optimizer is Optimizer.ADAMW
+        return LayoutsReport(
+            model=job.model.name,
+            machine=job.machine,
+            software=job.profile,
+            optimizer=job.optimizer.value,
+            devices=self.devices,
+            mtp_layers=job.model.further,
+            count=len(self.priced.step_s),
+            fitting=int(self.priced.fits.sum()),
+            limit_bytes=self.priced.limit_bytes,
+            taken_with=self.sizes if default else f"{self.sizes} and --optimizer {job.optimizer}",
+            best=tuple(map(_facts, self.best)),
+        )
+
+
+def _facts(each: RankedLayout) -> LayoutFacts:
+    own = each.prediction
+    return LayoutFacts(
+        text=each.text,
+        short=layout_text(each.layout, ""),
+        degrees=asdict(each.layout.degrees),
+        step_s=own.step_s,
+        interval_s=None if own.unlike else (own.low_s, own.high_s),
+        rates=each.rates,
+        memory_bytes=each.memory_bytes,
+        inherited=own.inherited,
+        unlike=own.unlike,
+    )
 
 
 def ranked(

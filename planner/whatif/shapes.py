@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ir.plan import Plan
-from planner.repricing.migration_cost import changeover
+from planner.repricing.migration_cost import migration
 from planner.requests.errors import UserError
 from planner.whatif.axes import Place
 from planner.whatif.sizes import Sizes
@@ -164,4 +164,4 @@ def _sets(plans: Sequence[Plan], costs: FloatArray, weights: FloatArray) -> tupl
 
 def _switch_s(plans: Sequence[Plan]) -> float:
     pairs = itertools.permutations(plans, 2)
-    return max((changeover(one, other).time_s for one, other in pairs), default=0.0)
+    return max((migration(one, other).time_s for one, other in pairs), default=0.0)

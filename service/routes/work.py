@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import check_published
 from planner.requests.errors import UserError, unknown_name
+from planner.requests.options.option import check_choices
 from planner.whatif.composed import axes_of, clusters_of
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import (
@@ -114,7 +115,7 @@ def sweep(shown: Shown, desk: Asker, body: SweepBody) -> Submitted:
 @router.post("/verifications", status_code=202, tags=["verifications"])
 def verify(shown: Shown, desk: Asker, body: VerificationBody) -> Submitted:
     """Run a plan on virtual devices and compare it with the whole model."""
-    body.options.check()
+    check_choices(body.options)
     plan = shown.find(body.plan, "plan")
     model = body.model if body.model is not None else plan.facts.get("model")
     if model is None:

@@ -58,10 +58,6 @@ class Supervisor:
                 worker.kill()
                 worker.wait()
 
-    def pids(self) -> list[int]:
-        """The workers' process ids."""
-        return [worker.pid for _, worker in self._workers]
-
     def _tidy(self) -> None:
         """Remove folders of tasks whose workers were killed long ago."""
         before = time.time() - 2 * self._settings.limits.job_s

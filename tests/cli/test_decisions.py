@@ -29,7 +29,7 @@ def test_decisions_stand_in_the_plan_and_in_the_text(
     run = planner("search", mlp, "--devices", 4, *WHOLE, "--zero", 1, "--interleave", 2,
                   "--recompute", "full", "-o", tmp_path / "plan")  # fmt: skip
     assert run.code == 0
-    assert "4 pipeline stages, 2 taking turns on each part" in run.out
+    assert "4 pipeline stages (PP 2, VPP 2)" in run.out
     assert "ZeRO: of" in run.out
     found = json.loads((tmp_path / "plan" / "plan.json").read_text())
     asked = {key: found["request"][key] for key in ("zero", "interleave", "recompute")}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli import options
+from cli.export import EXPORT_FORMATS
 from exporters import jax, torch
 from exporters.formats import FORMATS, TARGET_FILES
 from exporters.sharding import sharding_of
@@ -36,7 +36,7 @@ def searched(mlp: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_knows_the_table_of_formats() -> None:
-    assert tuple(FORMATS) == options.EXPORT_FORMATS
+    assert tuple(FORMATS) == EXPORT_FORMATS
     assert set(TARGET_FILES) <= set(TARGETS)
     assert {form for files in TARGET_FILES.values() for form in files.values()} <= set(FORMATS)
 

@@ -64,7 +64,7 @@ def test_an_operator_without_a_rule_is_listed_with_what_happens_to_it(
     assert [(u["kind"], u["count"]) for u in facts["unknown"]] == [("custom::Twist", 1)]
     text = planner("inspect", strange).out
     assert "1 x custom::Twist" in text
-    assert "repeated on every device" in text
+    assert "replicated on every device" in text
 
 
 def test_the_text_is_for_people(mlp: Path, planner: Planner) -> None:

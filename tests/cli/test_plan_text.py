@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.plan_text import print_infeasible, print_plan
-from cli.text import fitted, page
+from cli.plan_text import print_plan
+from cli.text import fitted, page, show
 from ir.plan import Plan
 from ir.plan_estimate import Baseline
 from planner.request import InfeasibleError
@@ -135,16 +135,20 @@ def test_json_has_no_numbers_that_json_lacks(plan: Plan) -> None:
     assert data["files"] == ["a/plan.json"]
 
 
+def refused(error: InfeasibleError) -> str:
+    stream = io.StringIO()
+    with page(stream) as out:
+        show((error.refusal.reason(), *error.refusal.remedy()), out)
+    return stream.getvalue()
+
+
 ERROR = InfeasibleError(
     "no plan fits: too much", 4 * 2**30, 2**30, {"weights": 3 * 2**30}, ("--batch 1",)
 )
 
 
 def test_what_does_not_fit_is_explained() -> None:
-    stream = io.StringIO()
-    with page(stream) as out:
-        print_infeasible(ERROR, out)
-    assert stream.getvalue() == (
+    assert refused(ERROR) == (
         "no plan fits: too much\n"
         "  needed on each device 4 GiB, available 1 GiB\n"
         "  largest contributors on each device:\n"
@@ -162,10 +166,7 @@ def test_what_does_not_fit_is_explained() -> None:
     ],
 )
 def test_what_does_not_fit_is_said_once(what: str, line: str) -> None:
-    stream = io.StringIO()
-    with page(stream) as out:
-        print_infeasible(InfeasibleError(what, 2.0, 1.0, {}, ()), out)
-    assert stream.getvalue().startswith(line)
+    assert refused(InfeasibleError(what, 2.0, 1.0, {}, ())).startswith(line)
 
 
 def test_what_does_not_fit_has_the_same_keys_and_more(plan: Plan) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 import costmodel.mindspore.pairs
 from costmodel.collectives import CollectiveModel
+from costmodel.layout_moves import all_layouts
 from costmodel.mindspore.redistribution import MindsporeRedistribution
-from costmodel.redistribution import Shardable, all_layouts
+from costmodel.redistribution import Shardable
 from ir.layout import Layout
 from topology.catalogue import named_cluster
 from topology.mesh import prime_mesh

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
+from costmodel.layout_moves import all_layouts
 from costmodel.mindspore.inference import moves, paired, placed
 from costmodel.mindspore.redistribution import MindsporeRedistribution
-from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, all_layouts
+from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable
 from ir.layout import Layout
 from topology.catalogue import named_cluster
 from topology.mesh import prime_mesh, tier_mesh

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
-from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, all_layouts
+from costmodel.layout_moves import all_layouts
+from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable
 from executors.exchange import Communication, exchanged
 from executors.placement import Spread, difference, disagreement, spread, whole
 from ir.layout import Layout

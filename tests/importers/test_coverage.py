@@ -50,7 +50,7 @@ def test_what_is_said_of_a_kind_hangs_together(kind: str) -> None:
         assert each.gradient
         assert short in catalogue()
     if each.treatment is Treatment.CONVERTED:
-        assert each.becomes, "add a node of this kind to importers/onnx_samples.py"
+        assert each.becomes, "show a node of this kind"
         assert set(each.becomes) <= set(catalogue())
     if each.treatment in {Treatment.REPEATED, Treatment.REFUSED}:
         assert not each.known

@@ -108,7 +108,7 @@ def _dropout_less(call: Call) -> None:
 
 def _drop(call: Call, value: Tensor, share: float) -> None:
     ratio, training = call.scalar(share, "float32"), call.scalar(True, "bool")
-    call.emit("Dropout", [value, ratio, training], count=2 if call.wants(1) else 1)
+    call.emit("Dropout", [value, ratio, training], count=2 if call.is_read(1) else 1)
 
 
 def _halves(call: Call) -> list[Tensor]:

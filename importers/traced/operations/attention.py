@@ -69,7 +69,7 @@ def _flash_attention(call: Call) -> None:
     unusual = ("real_shift", "drop_mask", "padding_mask", "prefix")
     if layout not in {"BSH", "BNSD"} or any(call.has(n) for n in unusual):
         raise UnsupportedError(call.target)
-    if call.wants(0) or call.wants(1) or call.wants(2) or call.float("keep_prob", 1.0) != 1.0:
+    if call.is_read(0) or call.is_read(1) or call.is_read(2) or call.float("keep_prob", 1.0) != 1.0:
         raise UnsupportedError(call.target)
     heads = call.int("head_num", 1)
     attributes: dict[str, Any] = {"scale": call.float("scale_value", 1.0)}
@@ -116,15 +116,15 @@ def _attention_backward(call: Call) -> None:
     if mask is not None:
         scores = call.step("Add", [scores, mask], square)
     chance = call.step("Softmax", [scores], axis=3)
-    if call.wants(2):
+    if call.is_read(2):
         call.alias(call.step("MatMul", [flipped(call, chance), gradient], value.dims), 2)
     spread_ = call.step("MatMul", [gradient, flipped(call, value)], square)
     total = reduced(call, "ReduceSum", times(call, gradient, call.tensor("out")), [3])
     back = times(call, chance, call.step("Sub", [spread_, total]))
     back = times(call, back, scale)
-    if call.wants(0):
+    if call.is_read(0):
         call.alias(call.step("MatMul", [back, key], query.dims))
-    if call.wants(1):
+    if call.is_read(1):
         call.alias(call.step("MatMul", [flipped(call, back), query], key.dims), 1)
 
 

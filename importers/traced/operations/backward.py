@@ -134,12 +134,12 @@ def _norm(call: Call, inner: list[int], outer: list[int], vector: Callable[[str]
     gradient, value = call.tensor("grad_out"), call.tensor("input")
     rstd = vector("rstd")
     unit = times(call, call.step("Sub", [value, vector("mean")]), rstd)
-    if call.wants(0):
+    if call.is_read(0):
         scaled = times(call, gradient, vector("weight")) if call.has("weight") else gradient
         call.alias(times(call, _centred(call, scaled, unit, inner), rstd))
-    if call.wants(1):
+    if call.is_read(1):
         call.alias(_over(call, times(call, gradient, unit), outer), 1)
-    if call.wants(2):
+    if call.is_read(2):
         call.alias(_over(call, gradient, outer), 2)
 
 
@@ -185,7 +185,7 @@ def _convolution(call: Call) -> None:
     )
     if call.flag("transposed"):
         raise UnsupportedError(call.target)
-    if call.wants(0):
+    if call.is_read(0):
         shape: dict[str, Any] = {
             "strides": stride, "pads": padding * 2, "dilations": dilation,
             "kernel_shape": list(weight.dims[2:]),
@@ -202,11 +202,11 @@ def _convolution(call: Call) -> None:
             **shape,
         )  # fmt: skip
         call.alias(back)
-    if call.wants(1):
+    if call.is_read(1):
         if groups != 1:
             raise UnsupportedError(call.target)
         call.alias(_weight_gradient(call, (gradient, value, weight), stride, padding, dilation), 1)
-    if call.wants(2):
+    if call.is_read(2):
         axes = [i for i in range(len(gradient.dims)) if i != 1]
         call.alias(_over(call, gradient, axes), 2)
 
@@ -250,12 +250,12 @@ def _linear(call: Call) -> None:
     value, gradient, weight = (call.tensor(n) for n in ("self", "grad_output", "weight"))
     rows = (math.prod(value.dims[:-1]), value.dims[-1])
     flat = (math.prod(gradient.dims[:-1]), gradient.dims[-1])
-    if call.wants(0):
+    if call.is_read(0):
         call.alias(call.step("MatMul", [gradient, weight], value.dims))
-    if call.wants(1):
+    if call.is_read(1):
         left, right = reshaped(call, gradient, flat), reshaped(call, value, rows)
         call.alias(call.step("MatMul", [flipped(call, left), right], weight.dims), 1)
-    if call.wants(2):
+    if call.is_read(2):
         call.alias(_over(call, gradient, list(range(len(gradient.dims) - 1))), 2)
 
 

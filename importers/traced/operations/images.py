@@ -136,7 +136,7 @@ def _pooled(call: Call, kind: str, rank: int = 0) -> None:
     value = call.tensor("self")
     check_channels_first(call)
     rank = rank or len(value.dims) - 2
-    if len(value.dims) != rank + 2 or call.wants(1) or call.get("divisor_override"):
+    if len(value.dims) != rank + 2 or call.is_read(1) or call.get("divisor_override"):
         raise UnsupportedError(call.target)
     kernel = spread(call.ints("kernel_size"), rank)
     stride = spread(call.ints("stride"), rank) or kernel
@@ -186,7 +186,7 @@ spelled(
 def _adaptive(call: Call, kind: str, rank: int) -> None:
     """To one number: the whole space; to a divisor of its size: windows of equal size."""
     value = call.tensor("self")
-    if len(value.dims) != rank + 2 or call.wants(1):
+    if len(value.dims) != rank + 2 or call.is_read(1):
         raise UnsupportedError(call.target)
     space, wanted = value.dims[2:], call.result.dims[2:]
     if wanted == space:

@@ -65,7 +65,7 @@ def counting(call: Call, target: Tensor) -> tuple[Tensor, Tensor]:
 def _likelihood(call: Call) -> None:
     """The loss, and for the backward pass the number of rows that count."""
     _entropy(_LIKELIHOOD, _TORCH)(call)
-    if call.wants(1):
+    if call.is_read(1):
         if call.has("weight"):
             raise UnsupportedError(call.target)
         call.alias(counting(call, call.tensor("target"))[1], 1)
@@ -83,7 +83,7 @@ def _sparse_entropy(call: Call) -> None:
 @spelled(mindir="SoftmaxCrossEntropyWithLogits(logits as self, labels as target)")
 def _soft_entropy(call: Call) -> None:
     """`-sum(labels * log_softmax(logits))` for each row."""
-    if call.wants(1):
+    if call.is_read(1):
         raise UnsupportedError(call.target)
     value, labels = call.tensor("self"), call.tensor("target")
     logs = call.step("LogSoftmax", [value], axis=len(value.dims) - 1)

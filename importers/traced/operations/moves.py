@@ -104,7 +104,7 @@ def _broadcast(call: Call) -> None:
     """Tensors stretched to the dims that all of them have."""
     for index, value in enumerate(call.tensors("tensors")):
         result = call.results[index]
-        if value is not None and result is not None and call.wants(index):
+        if value is not None and result is not None and call.is_read(index):
             same = value.dims == result.dims
             wide = [value, call.shape(result.dims)]
             call.alias(value if same else call.step("Expand", wide, result.dims), index)

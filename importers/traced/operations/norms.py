@@ -25,7 +25,7 @@ def check_channels_first(call: Call) -> None:
 @parametrised
 def alone(call: Call, convert: Converter) -> None:
     """The first result; the statistics that stand beside it have another meaning."""
-    if any(call.wants(i) for i in range(1, len(call.results))):
+    if any(call.is_read(i) for i in range(1, len(call.results))):
         raise UnsupportedError(call.target)
     convert(call)
 
@@ -47,7 +47,7 @@ def _layer_norm(call: Call) -> None:
     value = call.tensor("input")
     shape = call.ints("normalized_shape")
     scale = _throughout(call, "weight", 1.0, shape, value.dtype)
-    count = max((i + 1 for i in range(3) if call.wants(i)), default=1)
+    count = max((i + 1 for i in range(3) if call.is_read(i)), default=1)
     call.emit(
         "LayerNormalization", [value, scale, call.optional("bias")], count=count,
         axis=-len(shape), epsilon=call.float("eps", 1e-5),
@@ -65,7 +65,7 @@ def _layer_norm_from(call: Call) -> None:
     """The statistics are of older networks' backward pass; nobody else reads them."""
     dims = call.tensor("input").dims
     axis = call.axis("begin_norm_axis", len(dims), 1)
-    if call.axis("begin_params_axis", len(dims), 1) != axis or call.wants(2):
+    if call.axis("begin_params_axis", len(dims), 1) != axis or call.is_read(2):
         raise UnsupportedError(call.target)  # a variance, where ONNX has one over its root
     with_arguments(_layer_norm, normalized_shape=dims[axis:])(call)
 
@@ -101,7 +101,7 @@ def _rms(call: Call, value: Tensor) -> None:
     scale, epsilon = call.tensor("weight"), call.float("epsilon", 1e-6)
     result = call.made[0] = call.result
     call.write("RMSNormalization", [value, scale], [result], axis=-len(scale.dims), epsilon=epsilon)
-    if not call.wants(1):
+    if not call.is_read(1):
         return
     axes = range(len(value.dims) - len(scale.dims), len(value.dims))
     mean = reduced(call, "ReduceMean", call.step("Mul", [value, value]), list(axes))
@@ -142,7 +142,7 @@ def _batch_norm(call: Call) -> None:
         epsilon=epsilon, training_mode=int(training),
     )  # fmt: skip
     for index, kind in ((1, "mean"), (2, "var")):
-        if call.wants(index):
+        if call.is_read(index):
             _batch_statistic(call, value, index, kind, epsilon)
 
 

@@ -68,7 +68,7 @@ def _extreme(call: Call, *kinds: str) -> None:
     axis = call.axis("dim", len(value.dims), 0)
     keep, dims = int(call.flag("keepdim")), call.result.dims
     for place, kind in enumerate(kinds):
-        if not call.wants(place):
+        if not call.is_read(place):
             continue
         if kind.startswith("Arg"):
             found = call.step(kind, [value], dims, "int64", axis=axis, keepdims=keep)
@@ -128,7 +128,7 @@ def _variance(call: Call, *, root: bool = False, mean: bool = False) -> None:
         factor = call.scalar(count / (count - correction), value.dtype)
         spread = call.step("Mul", [spread, factor])
     call.alias(call.step("Sqrt", [spread]) if root else spread)
-    if mean and call.wants(1):
+    if mean and call.is_read(1):
         same = average.dims == result.dims
         call.alias(average if same else reshaped(call, average, result.dims), 1)
 
@@ -158,7 +158,7 @@ def _deviation(call: Call) -> None:
     correction = 1.0 if call.flag("unbiased", default=True) else 0.0
     with_arguments(_variance(root=True), correction=correction)(call)
     mean = call.results[1]
-    if mean is not None and call.wants(1):
+    if mean is not None and call.is_read(1):
         keep = int(call.flag("keepdim"))
         call.alias(call.step("ReduceMean", [value, call.shape(axes)], mean.dims, keepdims=keep), 1)
 

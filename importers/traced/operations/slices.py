@@ -135,7 +135,7 @@ def _unbind(call: Call) -> None:
     value = call.tensor("self")
     axis = call.axis("dim", len(value.dims), 0)
     for index, result in enumerate(call.results):
-        if result is not None and call.wants(index):
+        if result is not None and call.is_read(index):
             piece = _row(call, value, axis, index)
             call.alias(call.step("Squeeze", [piece, call.shape([axis])], result.dims), index)
 

@@ -57,6 +57,10 @@ class Option:
     """How a command line spells it; by default the name with hyphens."""
     commands: tuple[str, ...] = ()
     """Which commands take it; by default all that take the record."""
+    least: int | None = None
+    """Its number is not below."""
+    most: int | None = None
+    """Its number is not above."""
     first: bool = False
     """It matters to most users: `--help` explains it."""
     variable: str = ""

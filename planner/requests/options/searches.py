@@ -181,8 +181,8 @@ class SearchOptions:
     )] = "equal"
     overlap: Annotated[str, Option(
         group=Group.SEARCH, choices=("auto", "none"), commands=_SEARCH,
-        help="Whether gathers of parameters and reductions of gradients run beside computation, so "
-        "that the step counts their exposed part alone; none lets everything take turns.",
+        help="Whether gathers of parameters and reductions of gradients overlap computation, so "
+        "that the step counts their exposed part alone; none prices the step without overlap.",
     )] = "auto"
     profile: Annotated[str, Option(
         group=Group.TARGET, value="auto|NAME", choices=SOFTWARE, noun="software profile",

@@ -42,11 +42,11 @@ class SimulationOptions:
     )] = ()
     overlap: Annotated[str, Option(
         group=Group.SIMULATION, choices=("auto", "none"), noun="overlap", first=True,
-        help="Communication beside computation, or none: then they take turns.",
+        help="Communication overlaps computation; none simulates the step without overlap.",
     )] = "auto"
     contention: Annotated[str, Option(
         group=Group.SIMULATION, choices=("fair", "queue", "none"), noun="contention",
-        help="What transfers that meet at a port do: share it fairly, take turns, or not notice.",
+        help="What transfers on one port do: share its bandwidth fairly, queue, or not contend.",
     )] = "fair"
     fusion: Annotated[tuple[str, ...], Option(
         group=Group.SIMULATION, value="KIND=MODE", usual="buckets of 64 MiB at the plan's times",
@@ -111,9 +111,9 @@ class LayoutOptions:
         "split the width of an expert), zero (0 to 3), zero-group; batch and micro (sequences), "
         "seq (tokens); sp; recompute=none|selective|full, recompute-share; stages=31/32/32/31 "
         "(layers); schedule=gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe; imbalance=1.2 (busiest "
-        "expert rank over the mean); ep-overlap (the exchange between experts runs beside "
-        "computation, ep-overlap=0 not); mtp=0 (layers that predict further tokens, as many as the "
-        "config.json says unless given).",
+        "expert rank over the mean); ep-overlap (the exchange between experts "
+        "overlaps computation, ep-overlap=0 not); mtp=0 (multi-token prediction layers, as many as "
+        "the config.json says unless given).",
     )]
     """Such as `tp=8,pp=16,dp=128,batch=2048`."""
     precision: Annotated[str, Option(
@@ -168,8 +168,8 @@ class RankingOptions:
     held: Annotated[str, Option(
         group=Group.SEARCH, value="TEXT", flags=("--hold",),
         help="Parts of the layout that have one value: some of tp, cp, pp, vpp, dp, ep, micro, "
-        "zero, zero-group, sp, recompute=none|selective|full; also mtp=0, for a run without the "
-        "layers that predict further tokens, or with another number of them.",
+        "zero, zero-group, sp, recompute=none|selective|full; also mtp=0, for a run without "
+        "multi-token prediction (MTP) layers, or with another number of them.",
     )] = ""
     """Parts of a layout that have one value, such as `tp=8,zero=1`."""
     top: Annotated[int, Option(

@@ -34,7 +34,7 @@ function Memory(props: { id: string; memory: MemoryView }) {
       {levels.points.length > 0 && (
         <Panel width="w12" title={t("Memory over the step, by cause")} extra={<span class="soft">{t("forward in the order of operators, then backward")}</span>}>
           {shown && <p><Segments label={t("Stages")} value={String(shown.part)} options={choice} change={(part) => setQuery({ part })} />{" "}
-            <span class="soft">{t("with all micro-batches on the way")}</span></p>}
+            <span class="soft">{t("with all micro-batches in flight")}</span></p>}
           <Chart option={option} height={380} label={t("Memory over the step, by cause")} />
         </Panel>
       )}

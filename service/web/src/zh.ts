@@ -77,7 +77,7 @@ export const ZH: Record<string, string> = {
   "step, simulated": "单步时间（仿真）", "step, as planned": "单步时间（按规划）", "communication that is not hidden": "未隐藏的通信", "waiting (bubbles)": "等待（气泡）",
   "Streams of a device": "设备上的流", "wheel zooms, drag moves, click finds the operator": "滚轮缩放，拖动平移，点击查找算子", "Time of an average device": "平均设备的时间",
   "Communication": "通信", "Why stages wait": "阶段为何等待", "the schedule itself": "调度本身", "uneven stages": "阶段不均", "total": "总计", "exposed": "暴露", "hidden": "隐藏", "from": "开始于", "Memory over the step, by cause": "一步中的内存，按原因",
-  "Memory over the simulated step": "仿真一步中的内存", "with all micro-batches on the way": "含所有在途的微批次",
+  "Memory over the simulated step": "仿真一步中的内存", "with all micro-batches in flight": "含所有在途的微批次",
   "A rank table names devices and no links, so there is nothing to draw.": "rank table 只列出设备，没有链路，因此没有可画的内容。",
   "forward in the order of operators, then backward": "先按算子顺序前向，再反向", "Peak memory of each stage": "各阶段峰值内存", "At the peak": "峰值时",
   "Who holds most at the peak": "峰值时谁占用最多", "operator or tensor": "算子或张量", "as": "作为", "in use": "使用中", "operators in order": "按顺序的算子", "limit": "上限",

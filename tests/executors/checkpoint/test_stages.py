@@ -14,7 +14,7 @@ from ir.plan import Plan
 from ir.plan_slicing import plan_slicing
 from ir.slicing import Slicing
 from planner.pipeline.space import Configuration
-from planner.repricing.migration_cost import changeover
+from planner.repricing.migration_cost import migration
 from tests.builders import GraphBuilder
 from tests.executors.checkpoint.files import Arrays, assert_same, read_ranks
 from tests.executors.checkpoint.moves import cut, move, saved
@@ -107,11 +107,11 @@ def test_a_rank_keeps_what_its_stages_hold() -> None:
 def test_what_it_costs_to_change_the_number_of_stages() -> None:
     two, four = planned(2, 1), planned(4, 0)
     assert any(tensor.stage == 1 for tensor in two.parameters)
-    assert changeover(two, two).traffic.moved_bytes == 0
-    there = changeover(two, four)
+    assert migration(two, two).traffic.moved_bytes == 0
+    there = migration(two, four)
     assert there.traffic.moved_bytes > 0
     assert there.time_s > 0
     assert there.traffic.lost_bytes == 0
     smaller = drawn_stages(network(), 4, Configuration(2, 4, 4), "generic", 0)
-    gone = changeover(two, smaller, lost=[4, 5, 6, 7])
+    gone = migration(two, smaller, lost=[4, 5, 6, 7])
     assert gone.traffic.lost_bytes > 0

@@ -11,7 +11,7 @@ import pytest
 from ir.plan import Plan
 from planner.explain import why
 from planner.explain.plan_problem import problem_of
-from planner.explain.reasons import Terms, by_label
+from planner.explain.terms import Terms, by_label
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.search import search
 from tests.service_views.plans_of import FAST, layers, plan_of

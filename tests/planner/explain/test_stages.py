@@ -18,7 +18,8 @@ from planner.candidates.operators import splits_in
 from planner.explain import sensitivity, summary, why, why_not, why_tensor
 from planner.explain.plan_problem import problem_of, stages_of, step_s
 from planner.explain.plan_request import source_of, whole_request_of
-from planner.explain.reasons import Subject, Terms
+from planner.explain.reasons import Subject
+from planner.explain.terms import Terms
 from planner.lowering.lowered import NodeKind
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.reduction.restriction import restricted

@@ -10,7 +10,7 @@ import pytest
 from ir.plan import NamedLayout, Plan
 from ir.plan_slicing import plan_slicing
 from ir.slicing import box_dims
-from planner.repricing.migration_cost import changeover
+from planner.repricing.migration_cost import migration
 from planner.request import RequestError, SearchRequest
 from planner.search import search
 from tests.exporters.small_networks import language_model, twisted_model
@@ -35,7 +35,7 @@ def held_bytes(plan: Plan, item_bytes: int) -> int:
 
 def test_to_the_same_plan_nothing_moves() -> None:
     plan = plan_of(8)
-    found = changeover(plan, plan)
+    found = migration(plan, plan)
     assert found.traffic.moved_bytes == found.time_s == 0
     assert found.traffic.kept_bytes == held_bytes(plan, 12)
 
@@ -43,7 +43,7 @@ def test_to_the_same_plan_nothing_moves() -> None:
 def test_after_a_lost_server_every_byte_is_kept_moved_or_read_again() -> None:
     old, new = plan_of(16), plan_of(8)
     for lost in (range(8), range(8, 16)):
-        found = changeover(old, new, tuple(lost))
+        found = migration(old, new, tuple(lost))
         parts = found.traffic.kept_bytes, found.traffic.moved_bytes, found.traffic.lost_bytes
         assert sum(parts) == held_bytes(new, 12)
         assert not {d for pair in found.traffic.messages for d in pair} & set(lost)
@@ -57,15 +57,15 @@ def test_replicated_weights_survive_any_loss() -> None:
         for t in old.tensors
     )
     copies = replace(old, tensors=whole)
-    found = changeover(copies, new, tuple(range(8)))
+    found = migration(copies, new, tuple(range(8)))
     assert found.traffic.lost_bytes == found.traffic.moved_bytes == 0
-    more = changeover(new, copies)
+    more = migration(new, copies)
     assert more.traffic.moved_bytes == held_bytes(copies, 12) - more.traffic.kept_bytes > 0
 
 
 def test_of_weights_that_are_split_everywhere_half_are_lost_with_half_of_the_devices() -> None:
     old, new = fully_split(plan_of(16)), fully_split(plan_of(8))
-    found = changeover(old, new, tuple(range(8, 16)))
+    found = migration(old, new, tuple(range(8, 16)))
     assert found.traffic.lost_bytes == held_bytes(new, 12) / 2
     assert found.traffic.kept_bytes == held_bytes(old, 12) / 16
     assert not {d for pair in found.traffic.messages for d in pair} & set(range(8, 16))
@@ -83,16 +83,16 @@ def fully_split(plan: Plan) -> Plan:
 
 def test_to_serving_weights_move_alone() -> None:
     old, new = plan_of(8), plan_of(4, training=False)
-    found = changeover(old, new)
+    found = migration(old, new)
     assert found.traffic.moved_bytes + found.traffic.kept_bytes == held_bytes(new, 4)
 
 
 def test_faults_are_said() -> None:
     old, new = plan_of(8), plan_of(4)
     with pytest.raises(RequestError, match="device 8 of a plan for 8 cannot be lost"):
-        changeover(old, new, (8,))
+        migration(old, new, (8,))
     with pytest.raises(RequestError, match="wants 4 devices, 3 are left"):
-        changeover(old, new, (0, 1, 2, 3, 4))
+        migration(old, new, (0, 1, 2, 3, 4))
     other = search(twisted_model(), named_cluster("atlas-800-9000", 4), SearchRequest(dtype="fp32"))
     with pytest.raises(RequestError, match="of two models"):
-        changeover(old, other)
+        migration(old, other)

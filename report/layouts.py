@@ -1,0 +1,118 @@
+"""Ranked layouts as they are told: facts counted once, for text, JSON and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ir.throughput import Rates
+from report.tables import Lines, Part, Table, numbers
+
+GIB = 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutFacts:
+    """A layout that fits."""
+
+    text: str
+    """As `planner simulate --layout` takes it."""
+    short: str
+    """The same without what all layouts of the job share."""
+    degrees: Mapping[str, int]
+    step_s: float
+    interval_s: tuple[float, float] | None
+    """90 % interval of the step; None where no measured run is like it."""
+    rates: Rates
+    memory_bytes: float
+    """Per device."""
+    inherited: str
+    unlike: str
+    """Remarks on what stands behind the prediction; empty where there is nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutsReport:
+    """The layouts of a job that are listed, the fastest first."""
+
+    model: str
+    machine: str
+    software: str
+    optimizer: str
+    devices: int
+    mtp_layers: int
+    count: int
+    """Of all layouts."""
+    fitting: int
+    limit_bytes: float
+    """Per device."""
+    taken_with: str
+    """What a layout and its command say of the job."""
+    best: tuple[LayoutFacts, ...]
+
+    def parts(self) -> Iterator[Part]:
+        """How many layouts there are, and the fastest that fit."""
+        first = (
+            f"{self.model}: {self.count:,} layouts on {self.devices:,} x {self.machine}, "
+            f"{self.fitting:,} fit into {self.limit_bytes / GIB:.1f} GiB"
+        )
+        further = (
+            f"with multi-token prediction (MTP) layers: {self.mtp_layers} "
+            "(--hold mtp=0 for none); the last stage has fewer others for them"
+        )
+        yield Lines("", (first, *([further] if self.mtp_layers else [])))
+        yield self.table()
+        for each in self.best[:1]:
+            yield Lines("", (f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}",))
+            for remark in filter(None, (each.unlike, each.inherited)):
+                yield Lines("", ("", remark), soft_wrap=True)
+
+    def table(self) -> Table:
+        """A row for each layout."""
+        rows = [
+            (
+                f"{each.step_s:.4g}",
+                "-" if each.interval_s is None else "{:.4g} to {:.4g}".format(*each.interval_s),
+                f"{each.rates.tokens_per_s or 0:,.0f}",
+                f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
+                f"{100 * each.rates.utilisation:.1f} %",
+                f"{each.memory_bytes / GIB:.1f}",
+                each.short,
+            )
+            for each in self.best
+        ]
+        title = f"Fastest layouts; `planner simulate --layout` takes them with {self.taken_with}"
+        names = ("step s", "90 % interval", "tokens/s", "each", "MFU", "GiB")
+        return Table.of(title, (*numbers(*names), "layout"), rows)
+
+    def record(self, files: Sequence[str]) -> dict[str, object]:
+        """One JSON object with the layouts that are listed and the files that were written."""
+        return {
+            "status": "ok",
+            "model": self.model,
+            "machine": self.machine,
+            "software": self.software,
+            "optimizer": self.optimizer,
+            "devices": self.devices,
+            "mtp_layers": self.mtp_layers,
+            "layouts": self.count,
+            "fitting": self.fitting,
+            "limit_bytes": self.limit_bytes,
+            "best": [_record(each) for each in self.best],
+            "files": list(files),
+        }
+
+
+def _record(each: LayoutFacts) -> dict[str, object]:
+    low_s, high_s = each.interval_s or (None, None)
+    return {
+        "layout": each.text,
+        "degrees": dict(each.degrees),
+        "step_s": each.step_s,
+        "low_s": low_s,
+        "high_s": high_s,
+        **each.rates.record(),
+        "memory_bytes": each.memory_bytes,
+        "inherited": each.inherited,
+        "unlike": each.unlike,
+    }
