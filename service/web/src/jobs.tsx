@@ -74,15 +74,20 @@ export function useJob(id: string): { job: Job | undefined; progress: Progress; 
   const [progress, setProgress] = useState<Progress>(NOTHING);
   useEffect(() => {
     const stop = new AbortController();
+    let begun = false;
     const ask = () => get<Job>(`/v1/jobs/${encodeURIComponent(id)}`, stop.signal).then((found) => {
-      setJob(found);
+      begun = found.state !== "queued";
+      setJob((old) => (isOver(old) ? old : found));
       return found;
     });
     const listen = () => {
       setProgress(NOTHING);
       return events(`/v1/jobs/${encodeURIComponent(id)}/events`, stop.signal, ({ event, data }) => {
         if (event === "job") setJob(data);
-        else setProgress((old) => grown(old, data));
+        else {
+          if (!begun) void ask();
+          setProgress((old) => grown(old, data));
+        }
       });
     };
     const follow = async () => {
@@ -107,13 +112,18 @@ function number(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
+function least(one: number | null | undefined, two: number | null): number | null {
+  return typeof one === "number" && two !== null ? Math.min(one, two) : one ?? two;
+}
+
 /** An event says when it was, in seconds since its attempt began: an earlier time is another attempt. */
 function grown(old: Progress, data: Record<string, unknown>): Progress {
   const time_s = number(data.elapsed_s) ?? (old.points.at(-1)?.time_s ?? 0);
-  const cost_s = number(data.cost_s);
-  const bound_s = number(data.bound_s);
   const line = data.text;
   const before = time_s < (old.points.at(-1)?.time_s ?? 0) ? [] : old.points;
+  // Each bound is of the space that was searched then, so that of all spaces is the least.
+  const cost_s = least(before.at(-1)?.cost_s, number(data.cost_s));
+  const bound_s = least(before.at(-1)?.bound_s, number(data.bound_s));
   return {
     points: cost_s === null && bound_s === null ? before : [...before, { time_s, cost_s, bound_s }],
     lines: typeof line === "string" ? [...old.lines, line].slice(-300) : old.lines,
@@ -125,8 +135,7 @@ export function JobPage(props: { id: string }) {
   const plan = planOf(job);
   const cancel = () => void call(`/v1/jobs/${encodeURIComponent(props.id)}`, { method: "DELETE" });
   useTicks(job !== undefined && !isOver(job));
-  const cost = progress.points.findLast((point) => point.cost_s !== null)?.cost_s ?? null;
-  const bound = progress.points.findLast((point) => point.bound_s !== null)?.bound_s ?? null;
+  const { cost, bound } = figures(progress, job);
   return (
     <>
       <div class="head">
@@ -139,7 +148,7 @@ export function JobPage(props: { id: string }) {
       {job?.message && <div class="note error" role="alert">{said(job.message)}</div>}
       {job?.state === "done" && job.kind === "search" && !plan && <Infeasible result={job.result ?? {}} />}
       <div class="kpis">
-        <Kpi name={t("best step so far")} value={seconds(cost)} />
+        <Kpi name={t(plan ? "step" : "best step so far")} value={seconds(cost)} />
         <Kpi name={t("proven bound")} value={seconds(bound)} />
         <Kpi name={t("gap")} value={cost !== null && bound ? percent(Math.max(cost - bound, 0), bound) : "–"} />
         <Kpi name={t("elapsed")} value={elapsed(job)} />
@@ -158,6 +167,13 @@ export function JobPage(props: { id: string }) {
       </div>
     </>
   );
+}
+
+/** The best step that fits and the bound: of the plan where there is one, else so far. */
+function figures(progress: Progress, job: Job | undefined): { cost: number | null; bound: number | null } {
+  if (planOf(job)) return { cost: number(job?.result?.step_time_s), bound: number(job?.result?.bound_s) };
+  const last = progress.points.at(-1);
+  return { cost: last?.cost_s ?? null, bound: last?.bound_s ?? null };
 }
 
 /** What was said in a request; what was left open is not shown. */
