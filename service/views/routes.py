@@ -214,11 +214,15 @@ def explanation(views: Shown, plan_id: PlanId) -> Response:
 
 
 @router.get("/plans/{plan_id}/views/cluster")
-def cluster(views: Shown, plan_id: PlanId) -> Response:
-    """The machine with what a step sends over each link; an uploaded one where the plan has it."""
+def cluster(
+    views: Shown, plan_id: PlanId, servers: Annotated[int | None, Query(ge=1, le=16)] = None
+) -> Response:
+    """The machine with what a step sends over each link; an uploaded one where the plan has it.
+    Two servers are drawn unless more are asked for.
+    """
     item_id, machine = views.machine_of(views.plan(plan_id))
-    key = ("cluster", item_id)
-    return views.of_plan(plan_id, key, lambda plan: cluster_view(plan, machine))
+    key = ("cluster", item_id, servers)
+    return views.of_plan(plan_id, key, lambda plan: cluster_view(plan, machine, servers))
 
 
 @router.get("/plans/{plan_id}/views/{name}")
