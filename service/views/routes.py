@@ -23,6 +23,7 @@ from service.views.cluster import cluster_view, machine_picture, mesh_view
 from service.views.comparison import comparison_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
+from service.views.sizes import sizes_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
@@ -42,6 +43,7 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
         "timeline": timeline_view,
         "memory": memory_view,
         "operators": table_view,
+        "sizes": sizes_view,
     }
 )
 """Views that depend on nothing but the plan."""
@@ -227,7 +229,7 @@ def cluster(
 
 @router.get("/plans/{plan_id}/views/{name}")
 def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40)]) -> Response:
-    """summary, mesh, timeline, memory or operators."""
+    """summary, mesh, timeline, memory, operators or sizes."""
     view = PLAIN_VIEWS.get(name)
     if view is None:
         raise unknown_name("view", name[:80], (*PLAIN_VIEWS, *OTHER_VIEWS), "the path")

@@ -148,6 +148,8 @@ export interface MemoryView extends Levels {
 
 export interface Picture {
   title: string;
+  /** Of a plan: how many servers are drawn, how many it uses, and the devices of each. */
+  servers: { drawn: number; used: number; devices: number } | null;
   extent: [number, number, number, number];
   legend: Record<string, string>;
   dots: { x: number; y: number; label: string; kind: string }[];
@@ -183,6 +185,12 @@ export interface WhatIfView {
   before: Step;
   after: Step;
   tiers: { name: string; bandwidth_bytes_per_s: number; size: number }[];
+}
+
+/** Values that a what-if of the plan can take. */
+export interface SizesView {
+  devices: number[];
+  batch: number[];
 }
 
 export interface Amount {

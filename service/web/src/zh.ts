@@ -101,4 +101,10 @@ export const ZH: Record<string, string> = {
   "PyTorch: DTensor placements": "PyTorch：DTensor 放置", "Megatron: arguments": "Megatron：参数", "scripts that start the job on its servers": "在服务器上启动作业的脚本",
   "Kubernetes: the job for ms-operator": "Kubernetes：ms-operator 作业", "MindSpore: roles of parameter servers": "MindSpore：参数服务器角色",
   "tables of operators and parameters": "算子与参数表", "a page that needs no service": "不需要服务的网页",
+  "servers drawn": "已画服务器",
+  "the others are wired alike": "其余服务器的连接相同",
+  "Draw more": "画更多",
+  "Draw two": "只画两台",
+  "holds the step up": "拖住步的时间",
+  "Time of a collective over several tiers is that of the links that hold it up: those of which twice the bandwidth would save most.": "跨多级的集合通信，其时间算在拖住它的链路上：即带宽加倍省时最多的链路。",
 };
