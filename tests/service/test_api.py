@@ -72,7 +72,7 @@ def test_a_waiting_job_is_cancelled(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "name",
     ["../etc/passwd.onnx", "/etc/passwd.onnx", "..%2f..%2fx.onnx", ".onnx", "a/b.onnx",
-     "a\\b.onnx", "a\x00.onnx", "a\n.onnx", "x" * 101 + ".onnx", "passwd", "a.exe", "..", ""],
+     "a\\b.onnx", "a\x00.onnx", "a\n.onnx", "x" * 150 + ".onnx", "passwd", "a.exe", "..", ""],
 )  # fmt: skip
 def test_names_that_could_lead_somewhere_are_refused(client: TestClient, name: str) -> None:
     for kind in ("models", "clusters", "plans"):
@@ -213,3 +213,19 @@ def test_metrics_count_requests_by_route_and_jobs_by_state(client: TestClient) -
     assert 'route="/v1/plans/{plan_id}",status="404"' in text
     assert NOBODYS not in text
     assert 'planner_jobs{kind="search",state="queued"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"devices": 12}, "12"), ({"devices": 0}, "not a number of devices"),
+        ({"devices": 2**30}, "not a number of devices"), ({"devices": 4, "memory": "much"}, "much"),
+    ],
+)  # fmt: skip
+def test_what_no_model_can_make_good_is_refused_before_it_is_a_job(
+    client: TestClient, options: dict[str, object], words: str
+) -> None:
+    answer = client.post("/v1/searches", json={"model": "llama3-8b", "options": options})
+    assert answer.status_code == 422
+    assert words in answer.json()["message"]
+    assert client.get("/v1/jobs").json() == []
