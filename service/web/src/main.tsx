@@ -31,7 +31,7 @@ function Page(props: { path: string[] }): ComponentChildren {
   const [first = "plans", second, third, fourth] = props.path;
   switch (first) {
     case "plans": return second ? <PlanPage key={second} id={second} tab={third ?? "overview"} /> : <Plans />;
-    case "compare": return <Compare first={second ?? ""} second={third ?? ""} />;
+    case "compare": return <Compare ids={props.path.slice(1)} />;
     case "jobs": return second ? <JobPage key={second} id={second} /> : <Jobs />;
     case "new": return <Search />;
     case "sweep": return <Sweep job={second} />;

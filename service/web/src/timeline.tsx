@@ -33,8 +33,7 @@ function Timeline(props: { id: string; line: TimelineView }) {
   return (
     <>
       <div class="kpis">
-        <Kpi value={seconds(line.step_s)} name={t("step, simulated")} />
-        <Kpi value={seconds(line.estimate_s)} name={t("step, as planned")} />
+        <Kpi value={seconds(line.estimate_s)} name={`${t("step")} (${t("simulated")} ${signed(line.step_s / line.estimate_s - 1, percent)})`} />
         <Kpi value={seconds(line.exposed_s)} name={`${t("communication that is not hidden")} (${percent(line.exposed_s, line.step_s)})`} />
         <Kpi value={seconds(line.waiting_s)} name={`${t("waiting (bubbles)")} (${percent(line.waiting_s, line.step_s)})`} />
       </div>

@@ -17,6 +17,8 @@ export interface Job {
   started_at?: number | null;
   finished_at?: number | null;
   request?: Record<string, any>;
+  /** What the items of the request are called, by their ids. */
+  names?: Record<string, string>;
   result?: Record<string, any> | null;
   message?: string | null;
 }
@@ -216,6 +218,11 @@ export interface ComparisonView {
   only_second: number;
   shared: number;
   changed: string[];
+  /** Operators of both plans. */
+  common: number;
+  /** Of different models operators are not compared. */
+  same_model: boolean;
+  models: [string, string];
 }
 
 export interface CostPart {

@@ -158,6 +158,14 @@ export function Segments<T extends string>(props: {
   );
 }
 
+export function Choice(props: { value: string; options: [string, string][]; change: (value: string) => void; label?: string }) {
+  return (
+    <select value={props.value} aria-label={props.label} onChange={(event) => props.change(event.currentTarget.value)}>
+      {props.options.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
+    </select>
+  );
+}
+
 export function Field(props: { title: string; hint?: string; children: ComponentChildren }) {
   return (
     <label class="field"><span>{props.title}</span>{props.children}{props.hint && <small>{props.hint}</small>}</label>
