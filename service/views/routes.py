@@ -21,6 +21,7 @@ from planner.requests.sources import Document
 from service.views.cache import Answer, ViewCache, answer
 from service.views.cluster import cluster_view, machine_picture, mesh_view
 from service.views.comparison import comparison_view
+from service.views.exports import exports_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
 from service.views.sizes import sizes_view
@@ -44,6 +45,7 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
         "memory": memory_view,
         "operators": table_view,
         "sizes": sizes_view,
+        "exports": exports_view,
     }
 )
 """Views that depend on nothing but the plan."""
@@ -229,7 +231,7 @@ def cluster(
 
 @router.get("/plans/{plan_id}/views/{name}")
 def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40)]) -> Response:
-    """summary, mesh, timeline, memory, operators or sizes."""
+    """summary, mesh, timeline, memory, operators, sizes or exports."""
     view = PLAIN_VIEWS.get(name)
     if view is None:
         raise unknown_name("view", name[:80], (*PLAIN_VIEWS, *OTHER_VIEWS), "the path")

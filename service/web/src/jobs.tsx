@@ -91,7 +91,7 @@ function jobColumns(again: () => void): Column<Job>[] {
 /** What a job is about: the name of its model, or of another item that it was given. */
 function modelOf(job: Job): string {
   const about = job.request?.model ?? job.request?.plan ?? job.request?.cluster ?? "";
-  return job.names?.[about] ?? String(about);
+  return job.result?.model_name ?? job.names?.[about] ?? String(about);
 }
 
 function lasted(job: Job): number | null {

@@ -128,4 +128,6 @@ export const ZH: Record<string, string> = {
   "samples/s of a device": "每设备样本/秒",
   "side by side": "并排",
   "simulated": "仿真",
+  "Settings": "设置",
+  "form": "形式",
 };
