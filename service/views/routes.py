@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
+from pydantic import StringConstraints
 
 from costmodel.simulation.result import SimulationError
 from ir.batch import BatchError
@@ -24,6 +25,7 @@ from service.views.comparison import comparison_view
 from service.views.exports import exports_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
+from service.views.operator import operator_view
 from service.views.sizes import sizes_view
 from service.views.summary import summary_view
 from service.views.table import table_view
@@ -50,9 +52,12 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
 )
 """Views that depend on nothing but the plan."""
 
-OTHER_VIEWS = ("cluster", "explanation", "graph", "whatif", "compare/OTHER", "why/OPERATOR")
+OTHER_VIEWS = (
+    "cluster", "explanation", "graph", "whatif", "compare/OTHER", "operator/NAME", "why/OPERATOR",
+)  # fmt: skip
 
 PlanId = Annotated[str, Path(max_length=64)]
+ModuleName = Annotated[str, StringConstraints(max_length=300)]
 _CACHED = {"Cache-Control": "private, no-cache"}
 """Kept by the browser, asked for each time: the tag tells whether it still holds."""
 
@@ -152,9 +157,16 @@ Shown = Annotated[Views, Depends(Views)]
 
 
 @router.get("/plans/{plan_id}/views/graph")
-def graph(views: Shown, plan_id: PlanId, level: Level = Level.FOLDED) -> Response:
-    """Operators with positions; equal blocks folded, all operators, or all their parts."""
-    return views.of_plan(plan_id, ("graph", level), lambda plan: graph_view(plan, level))
+def graph(
+    views: Shown, plan_id: PlanId, level: Level = Level.FOLDED,
+    opened: Annotated[list[ModuleName] | None, Query(alias="open", max_length=64)] = None,
+) -> Response:  # fmt: skip
+    """Operators with positions; equal blocks folded and modules of large graphs gathered, `open`
+    those whose inside is shown; all operators, or all their parts.
+    """
+    shown = tuple(sorted(set(opened or ())))
+    key = ("graph", level, shown)
+    return views.of_plan(plan_id, key, lambda plan: graph_view(plan, level, shown))
 
 
 @router.get("/plans/{plan_id}/views/whatif")
@@ -207,6 +219,15 @@ def why(
     view = glance_view if glance else why_view
     key = ("why", operator, glance)
     return views.of_plan(plan_id, key, lambda plan: view(plan, operator), alone=True)
+
+
+@router.get("/plans/{plan_id}/views/operator/{operator:path}")
+def operator_facts(
+    views: Shown, plan_id: PlanId, operator: Annotated[str, Path(max_length=2000)]
+) -> Response:
+    """Attributes of an operator, and the tensors that it reads and writes."""
+    key = ("operator", operator)
+    return views.of_plan(plan_id, key, lambda plan: operator_view(plan, operator))
 
 
 @router.get("/plans/{plan_id}/views/explanation")

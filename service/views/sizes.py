@@ -72,7 +72,7 @@ def _batches(plan: Plan, mesh: dict[str, int]) -> Iterator[int]:
         for layout in _layouts(tensor):
             for dim, new, axes in zip(tensor.dims, grown, layout.dims, strict=True):
                 pieces = _pieces(axes, mesh)
-                if isinstance(dim, int) and new == 2 * dim and dim % pieces == 0:
+                if new == 2 * dim and dim % pieces == 0:
                     unit = math.lcm(unit, pieces * plan.batch // math.gcd(dim, pieces * plan.batch))
     yield from (batch for batch in _scaled(plan.batch) if batch % unit == 0 or batch == plan.batch)
 
@@ -86,7 +86,7 @@ def _cut(tensor: PlannedTensor) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Sizes and axes of the dims of a tensor, in all layouts that it has."""
     for layout in _layouts(tensor):
         for dim, axes in zip(tensor.dims, layout.dims, strict=True):
-            if isinstance(dim, int) and axes:
+            if axes:
                 yield dim, axes
 
 

@@ -93,9 +93,21 @@ export interface GraphView {
   nodes: {
     name: string[]; operator: string[]; label: number[]; labels: string[]; layout: number[]; layouts: string[];
     count: number[]; time_s: number[]; held_bytes: number[]; x: number[]; y: number[];
+    /** The module whose nodes a node stands for; empty for an operator. */
+    group: string[];
   };
   edges: [number, number][];
+  /** Of each edge, the dims of a tensor that goes along it; empty where all operators are shown. */
+  shapes: string[];
   blocks: { name: string; count: number; nodes: number; left: number; top: number; right: number; bottom: number }[];
+}
+
+export interface TensorFacts {
+  name: string; dims: string[]; dtype: string; role: string; layout: string | null; maker: string | null;
+}
+
+export interface OperatorView {
+  name: string; kind: string; scope: string; attributes: Record<string, string>; inputs: TensorFacts[]; outputs: TensorFacts[]; parts: string[];
 }
 
 export interface TableView {

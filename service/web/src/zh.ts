@@ -130,4 +130,9 @@ export const ZH: Record<string, string> = {
   "simulated": "仿真",
   "Settings": "设置",
   "form": "形式",
+  "No operator has this in its name:": "没有算子的名称包含：",
+  "Tensors and attributes": "张量与属性",
+  "in": "输入",
+  "out": "输出",
+  "a click opens a module": "点击可展开模块",
 };
