@@ -7,7 +7,7 @@ import { Drawing } from "./picture";
 import { setQuery, useRoute } from "./router";
 import { series, useTheme } from "./theme";
 import type { ClusterView, MeshView, Picture } from "./types";
-import { Panel, Shown } from "./ui";
+import { Fact, Panel, Shown } from "./ui";
 
 const MOST_SHOWN = 256;
 const MOST_SERVERS = 16;
@@ -56,7 +56,7 @@ function Tiers(props: { cluster: ClusterView }) {
         <tbody>{props.cluster.tiers.map((tier) => (
           <tr key={tier.name}><td>{tier.name}</td><td class="right">{tier.size}</td><td>{t(tier.kind.replaceAll("_", " "))} {tier.transport}</td>
             <td class="right">{rate(tier.bandwidth_bytes_per_s)}</td><td class="right">{bytes(tier.sent_bytes)}</td>
-            <td class="right">{percent(tier.busy)}</td><td class="right">{seconds(tier.time_s)}</td><td class="right">{seconds(tier.hidden_s)}</td></tr>
+            <td class="right">{percent(tier.busy)}</td><td class="right"><Fact name={`held_up_s.${tier.name}`} value={tier.time_s} format={seconds} /></td><td class="right">{seconds(tier.hidden_s)}</td></tr>
         ))}</tbody>
       </table>
       <p class="soft">{t("Time of a collective over several tiers is that of the links that hold it up: those of which twice the bandwidth would save most.")}</p>

@@ -67,7 +67,7 @@ export function Exports(props: { id: string; summary: Summary }) {
     <Panel title={t("Export")}>
       {error && <Failure error={error} />}
       <Shown of={found}>{({ formats }) => (
-        <table>
+        <table class="exports">
           <thead><tr><th scope="col">{t("file")}</th><th scope="col">{t("what it is")}</th><th scope="col"><span class="skip">{t("Save")}</span></th></tr></thead>
           <tbody>{FORMATS.map(([format, what]) => (
             <Row key={format} id={props.id} model={props.summary.model} format={format} what={what} busy={busy} take={take} facts={formats.find((each) => each.format === format)} />

@@ -39,7 +39,7 @@ export function Drop(props: { kind: Kind; done: (item: { id: string; name: strin
         <p><b>{t("Drop a file here")}</b></p>
         <p class="soft">{t(TAKEN[props.kind])}</p>
         <label class="button">
-          {state.busy ? <span role="status">{t("Uploading")} {state.busy} …</span> : t("Choose a file")}
+          {state.busy ? `${t("Uploading")} ${state.busy} …` : t("Choose a file")}
           <input
             type="file" class="skip" aria-label={t("Choose a file")}
             onChange={(event) => { const { files } = event.currentTarget; void take(files?.[0]); }}

@@ -8,7 +8,7 @@ import { causeText } from "./overview";
 import { go } from "./router";
 import { series } from "./theme";
 import type { TimelineView } from "./types";
-import { Causes, Kpi, Panel, Shown } from "./ui";
+import { Causes, Fact, Kpi, Panel, Shown } from "./ui";
 
 const ROW = 30;
 
@@ -33,7 +33,7 @@ function Timeline(props: { id: string; line: TimelineView }) {
   return (
     <>
       <div class="kpis">
-        <Kpi value={seconds(line.estimate_s)} name={`${t("step")} (${t("simulated")} ${signed(line.step_s / line.estimate_s - 1, percent)})`} />
+        <Kpi value={<Fact name="step_s" value={line.estimate_s} format={seconds} />} name={`${t("step")} (${t("simulated")} ${signed(line.step_s / line.estimate_s - 1, percent)})`} />
         <Kpi value={seconds(line.exposed_s)} name={`${t("communication that is not hidden")} (${percent(line.exposed_s, line.step_s)})`} />
         <Kpi value={seconds(line.waiting_s)} name={`${t("waiting (bubbles)")} (${percent(line.waiting_s, line.step_s)})`} />
       </div>

@@ -16,7 +16,12 @@ export function Panel(props: {
   );
 }
 
-export function Kpi(props: { value: string; name: string; share?: number; title?: string }) {
+/** A number of a plan by its key: wherever a view shows it, it is the same. */
+export function Fact(props: { name: string; value: number; format: (value: number) => string }) {
+  return <data value={String(props.value)} data-fact={props.name}>{props.format(props.value)}</data>;
+}
+
+export function Kpi(props: { value: ComponentChildren; name: string; share?: number; title?: string }) {
   const over = (props.share ?? 0) > 1;
   return (
     <div class="kpi" title={props.title}>

@@ -7,7 +7,7 @@ import { linksBetween, t } from "./i18n";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { SizesView, Step, Summary, WhatIfView } from "./types";
-import { Failure, Panel, useSettled } from "./ui";
+import { Fact, Failure, Panel, useSettled } from "./ui";
 
 export function WhatIf(props: { id: string; summary: Summary }) {
   const { id, summary } = props;
@@ -81,16 +81,17 @@ function Slider(props: { name: string; title: string; powers: number[]; told: (p
   );
 }
 
-type Row = [string, (step: Step) => number, (value: number) => string];
+/** Name, value and form; the key that other views have the value under. */
+type Row = [string, (step: Step) => number, (value: number) => string, string?];
 
 function Result(props: { found: WhatIfView; busy: boolean }) {
   const { before, after } = props.found;
   const rows: Row[] = [
-    ["step", (s) => s.step_s, seconds], ["computation", (s) => s.computing_s, seconds],
+    ["step", (s) => s.step_s, seconds, "step_s"], ["computation", (s) => s.computing_s, seconds],
     ["communication that is not hidden", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
-    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count],
-    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes],
-    ["devices", (s) => s.devices, count], ["batch", (s) => s.batch, count],
+    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count, "samples_per_s"],
+    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes, "peak_bytes"],
+    ["devices", (s) => s.devices, count, "devices"], ["batch", (s) => s.batch, count, "batch"],
   ];
   const option = useCallback(() => chartOf(before, after), [before, after]);
   return (
@@ -99,8 +100,8 @@ function Result(props: { found: WhatIfView; busy: boolean }) {
       <table>
         <thead><tr><th scope="col" /><th scope="col" class="right">{t("as planned")}</th><th scope="col" class="right">{t("as asked")}</th>
           <th scope="col" class="right">{t("change")}</th><th scope="col" class="right">×</th></tr></thead>
-        <tbody>{rows.map(([name, of, format]) => (
-          <tr key={name}><td>{t(name)}</td><td class="right">{format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
+        <tbody>{rows.map(([name, of, format, fact]) => (
+          <tr key={name}><td>{t(name)}</td><td class="right">{fact ? <Fact name={fact} value={of(before)} format={format} /> : format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
             <td class="right">{signed(of(after) - of(before), format, of(after) * 100)}</td>
             <td class="right">{of(before) ? (of(after) / of(before)).toFixed(3) : "–"}</td></tr>
         ))}</tbody>

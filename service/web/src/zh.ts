@@ -135,4 +135,5 @@ export const ZH: Record<string, string> = {
   "in": "输入",
   "out": "输出",
   "a click opens a module": "点击可展开模块",
+  "The links that hold it up:": "拖住它的链路：",
 };
