@@ -103,7 +103,9 @@ class _Attempt:
         self._events: list[tuple[int, str]] = []
         is_check = job.kind in CHECKS
         self._most_s = self._limits.check_s if is_check else self._limits.job_s
-        self._most_bytes = self._limits.check_bytes if is_check else self._limits.job_bytes
+        self._most_bytes = self._limits.job_bytes
+        if is_check:
+            self._most_bytes = min(self._most_bytes, self._limits.check_bytes)
 
     def run(self, tasks: Tasks) -> str:
         """Do it, and write down what came of it; the word for the log."""
