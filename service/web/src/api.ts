@@ -62,6 +62,16 @@ export async function page<T>(path: string, signal: AbortSignal): Promise<{ rows
   return { rows: await response.json(), count: Number(response.headers.get("X-Total-Count")) };
 }
 
+/** The result of a job once it is over; that it failed is an error in the words of the service. */
+export async function finished(job: string): Promise<Record<string, any>> {
+  for (;;) {
+    const found = await get<{ state: string; message: string | null; result: Record<string, any> | null }>(`/v1/jobs/${job}`);
+    if (found.state === "done") return found.result ?? {};
+    if (found.state === "failed" || found.state === "cancelled") throw new ApiError(422, found.message ?? found.state);
+    await new Promise((wake) => setTimeout(wake, 250));
+  }
+}
+
 /** Uploads a file and waits until it has been read; what is refused is an error in the words of the service. */
 export async function upload(kind: Kind, file: File): Promise<{ id: string; name: string }> {
   const name = file.name.replaceAll(/[\x00-\x1f\x7f/\\]/g, "_").replace(/^[.]+/, "").slice(-100);
@@ -71,12 +81,8 @@ export async function upload(kind: Kind, file: File): Promise<{ id: string; name
     body: file,
   });
   const item: { id: string; name: string; job: string } = await response.json();
-  for (;;) {
-    const job = await get<{ state: string; message: string | null }>(`/v1/jobs/${item.job}`);
-    if (job.state === "done") return item;
-    if (job.state === "failed" || job.state === "cancelled") throw new ApiError(422, job.message ?? job.state);
-    await new Promise((wake) => setTimeout(wake, 250));
-  }
+  await finished(item.job);
+  return item;
 }
 
 export interface Loaded<T> {

@@ -1,9 +1,9 @@
 // Files for frameworks, made by the service and saved by the browser.
 import { useState } from "preact/hooks";
-import { call, get, post, useGet, view } from "./api";
+import { call, finished, post, useGet, view } from "./api";
 import { said, t } from "./i18n";
 import { Drop } from "./models";
-import type { Job, Summary } from "./types";
+import type { Summary } from "./types";
 import { Choice, Failure, Field, Panel, Shown } from "./ui";
 
 const FORMATS: [string, string][] = [
@@ -24,7 +24,7 @@ const FORMATS: [string, string][] = [
 ];
 
 /** Hands bytes to the browser as a file. */
-function save(content: Blob, name: string): void {
+export function save(content: Blob, name: string): void {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(content);
   anchor.download = name;
@@ -139,10 +139,5 @@ function Settings(props: { facts: FormatFacts; values: Record<string, string>; c
 /** The file of an export that is asked for; waits until it is made. */
 async function exported(body: object): Promise<Response> {
   const { job } = await post<{ job: string }>("/v1/exports", body);
-  for (;;) {
-    const found = await get<Job>(`/v1/jobs/${job}`);
-    if (found.state === "done") return call(`/v1/exports/${found.result!.export}`);
-    if (found.state === "failed" || found.state === "cancelled") throw new Error(found.message ?? found.state);
-    await new Promise((wake) => setTimeout(wake, 200));
-  }
+  return call(`/v1/exports/${(await finished(job)).export}`);
 }

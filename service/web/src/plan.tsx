@@ -54,7 +54,7 @@ function Tab(props: { id: string; tab: string; summary: Summary }): ComponentChi
     case "overview": return <Overview id={id} summary={summary} />;
     case "graph": return <GraphTab id={id} small={isSmall(summary)} />;
     case "operators": return <OperatorsTab id={id} small={isSmall(summary)} />;
-    case "timeline": return <TimelineTab id={id} />;
+    case "timeline": return <TimelineTab id={id} model={summary.model} />;
     case "memory": return <MemoryTab id={id} />;
     case "cluster": return <ClusterTab id={id} />;
     case "whatif": return <WhatIf id={id} summary={summary} />;

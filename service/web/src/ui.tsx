@@ -201,8 +201,8 @@ export function useTicks(runs: boolean): void {
   }, [runs]);
 }
 
-/** Calls a listener on the window for as long as the view is shown. */
-export function useKeys(listen: (event: KeyboardEvent) => void): void {
+/** Calls a listener on the window for as long as the view is shown; the first of all, where it takes keys of the frame. */
+export function useKeys(listen: (event: KeyboardEvent) => void, first = false): void {
   const latest = useRef(listen);
   latest.current = listen;
   useEffect(() => {
@@ -211,8 +211,8 @@ export function useKeys(listen: (event: KeyboardEvent) => void): void {
       const typing = /^(input|select|textarea)$/i.test(target.tagName);
       if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) latest.current(event);
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", pressed, first);
+    return () => removeEventListener("keydown", pressed, first);
   }, []);
 }
 

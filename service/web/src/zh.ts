@@ -136,4 +136,10 @@ export const ZH: Record<string, string> = {
   "out": "输出",
   "a click opens a module": "点击可展开模块",
   "The links that hold it up:": "拖住它的链路：",
+  "Save the trace (Perfetto)": "保存时间线（Perfetto）",
+  "Find in the timeline": "在时间线中查找",
+  "found": "个匹配",
+  "Nothing in the timeline has this in its name.": "时间线中没有名称包含它的项。",
+  "wheel or W S zoom, drag or A D move, click finds the operator": "滚轮或 W S 缩放，拖动或 A D 移动，点击查找算子",
+  "zoom and move the timeline": "缩放和移动时间线",
 };
