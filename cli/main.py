@@ -15,6 +15,7 @@ from cli.export import export
 from cli.group import Commands
 from cli.import_strategy import import_strategy
 from cli.inspect import inspect
+from cli.jobs import app as jobs_app
 from cli.layouts import layouts
 from cli.recipe import recipe
 from cli.reshard import reshard
@@ -56,6 +57,7 @@ for command in (
     )(command)
 app.add_typer(topology_app, name="topology")
 app.add_typer(calibrate_app, name="calibrate")
+app.add_typer(jobs_app, name="jobs")
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,10 +42,27 @@ def connected(url: str) -> Iterator[Planner]:
         raise UserError(f"{url!r} is no URL", f"--server {url}", "write such as http://HOST:8400")
     try:
         with Planner(url, os.environ.get("PLANNER_TOKEN")) as planner:
-            yield planner
+            try:
+                yield planner
+            except KeyboardInterrupt:
+                _say_that_it_goes_on(planner.watched, url)
+                raise
     except ServiceError as error:
         lines = str(error)
         raise UserError(lines if "\n" in lines else f"{lines}\n  at:  --server {url}") from error
+
+
+def _say_that_it_goes_on(job: str, url: str) -> None:
+    """Of a job that is looked at no longer: how to look again, to have its files, or to end it."""
+    if job:
+        there = f"{job} --server {url}"
+        print(
+            f"\nthe job {job} goes on at the service\n"
+            f"  watch:  planner jobs watch {there}\n"
+            f"  fetch:  planner jobs fetch {there} -o DIR\n"
+            f"  cancel: planner jobs cancel {there}",
+            file=sys.stderr,
+        )
 
 
 def sent(planner: Planner, kind: str, path: Path) -> str:

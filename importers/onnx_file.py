@@ -92,16 +92,18 @@ def _file_bytes(path: Path) -> bytes:
 
 
 def _unpacked(path: Path, packed_bytes: int) -> bytes:
-    """Content of a gzip file, given up as soon as it is larger than any model packs."""
-    limit = min(MAX_FILE_BYTES, max(TRUSTED_UNPACKED_BYTES, MAX_GZIP_RATIO * packed_bytes))
-    data = bytearray()
+    """Content of a gzip file, given up as soon as it is larger than what was read of it packs."""
+    parts: list[bytes] = []
+    size = 0
     try:
-        with gzip.open(path) as stream:
+        with path.open("rb") as packed, gzip.open(packed) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
-                data += chunk
-                if len(data) > limit:
+                parts.append(chunk)
+                size += len(chunk)
+                most = max(TRUSTED_UNPACKED_BYTES, MAX_GZIP_RATIO * packed.tell())
+                if size > min(MAX_FILE_BYTES, most):
                     raise ModelError(
-                        f"{path.name} unpacks to more than {limit} bytes, "
+                        f"{path.name} unpacks to more than {size - 1} bytes, "
                         f"from {packed_bytes} bytes",
                         str(path),
                         "unpack it yourself if you trust it, and pass the .onnx file",
@@ -110,7 +112,7 @@ def _unpacked(path: Path, packed_bytes: int) -> bytes:
         raise ModelError(
             f"{path.name} is not a complete gzip file", f"{path}: {error}", "compress it again"
         ) from error
-    return bytes(data)
+    return b"".join(parts)
 
 
 def _check_opset(model: onnx.ModelProto, path: Path) -> None:

@@ -97,6 +97,14 @@ def stage_size(plan: Plan, stage: int) -> int:
     return math.prod(size for _, size, _ in stage_mesh(plan, stage))
 
 
+def part_cluster(plan: Plan, stage: int) -> Cluster:
+    """The part of the machine that runs a stage; all of it where there is one part."""
+    whole = Cluster.from_dict(plan.cluster)
+    if plan.pipeline.parts == 1:
+        return whole
+    return stage_cluster(whole, stage_size(plan, stage)) or whole
+
+
 def first_rank(plan: Plan, stage: int) -> int:
     """First of the ranks of the part of the machine that runs a stage."""
     return sum(stage_size(plan, part) for part in range(stage % plan.pipeline.parts))
@@ -333,6 +341,29 @@ def part_times(plan: Plan) -> list[float]:
     pipeline = plan.pipeline
     own = [s.forward_s + s.backward_s + s.once_s / pipeline.micro_batches for s in pipeline.stages]
     return [math.fsum(own[part :: pipeline.parts]) for part in range(pipeline.parts)]
+
+
+def slowest_part(plan: Plan) -> int:
+    """The part of the machine whose work makes the step: causes of its time are those of it."""
+    times = part_times(plan)
+    return max(range(len(times)), key=lambda part: times[part])
+
+
+def messages_of(plan: Plan, part: int) -> tuple[PlannedCollective, ...]:
+    """What one part of the machine communicates in a step: within its stages, what they get from
+    the stages before them, and gradients of parameters that they share with others.
+    """
+    own = range(part, len(plan.pipeline.stages), plan.pipeline.parts)
+    inside = (item for item in plan.collectives if item.stage in own)
+    sent = (send for stage in own for send in received(plan, stage))
+    shared = (
+        PlannedCollective(
+            "point_to_point", (), len(each.stages), each.nbytes, 1, each.time_s, each.tier,
+            Cause.GRADIENT_SYNC, each.tensor, "", stage=stage,
+        )
+        for each in plan.pipeline.shared for stage in own if stage in each.stages
+    )  # fmt: skip
+    return (*inside, *sent, *shared)
 
 
 def send_times(plan: Plan, stage: int) -> tuple[float, float]:

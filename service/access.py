@@ -15,6 +15,8 @@ from service.settings import LOCAL_OWNER, Limits, Settings
 from service.visible import CURRENT_OWNER
 
 UPLOADS = ("/v1/models", "/v1/clusters", "/v1/plans")
+MOST_KNOWN = 10_000
+"""Askers whose rates are kept; beyond them all begin anew."""
 SEND_S = 60.0
 """A client that takes nothing for so long is left."""
 _POLICY = (
@@ -47,13 +49,22 @@ class Rate:
 
     def take(self, owner: str, now_s: float) -> float:
         """Seconds until the next request is allowed; 0 if this one is."""
+        if len(self._left) >= MOST_KNOWN:
+            self._left.clear()
+        left = self._now(owner, now_s)
+        self._left[owner] = (left - (left >= 1), now_s)
+        return self._wait_s(left)
+
+    def look(self, owner: str, now_s: float) -> float:
+        """The same without a request."""
+        return self._wait_s(self._now(owner, now_s))
+
+    def _now(self, owner: str, now_s: float) -> float:
         left, since = self._left.get(owner, (self._most, now_s))
-        left = min(self._most, left + (now_s - since) * self._most / 60)
-        if left < 1:
-            self._left[owner] = (left, now_s)
-            return (1 - left) * 60 / self._most
-        self._left[owner] = (left - 1, now_s)
-        return 0.0
+        return min(self._most, left + (now_s - since) * self._most / 60)
+
+    def _wait_s(self, left: float) -> float:
+        return 0.0 if left >= 1 else (1 - left) * 60 / self._most
 
 
 class Access:
@@ -63,6 +74,9 @@ class Access:
         self._app = app
         self._settings = settings
         self._rate = Rate(settings.limits.requests_per_minute)
+        self._wrong = Rate(settings.limits.wrong_tokens_per_minute)
+        self._known: dict[str, set[str]] = {}
+        """Digests of tokens that came from an address and were good."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let one request through, or answer it."""
@@ -76,7 +90,7 @@ class Access:
         try:
             self._check_names(headers)
             if str(scope["path"]).startswith("/v1/"):
-                self._admit(self._owner(headers))
+                self._admit(self._owner(headers, (scope.get("client") or ("",))[0]))
             body.check_announced(headers)
             await self._app(scope, body.receive, reply.send)
         except RefusedError as error:
@@ -98,15 +112,26 @@ class Access:
         if origin is not None and urlsplit(origin).netloc != host:
             raise RefusedError(403, f"pages of {origin[:100]!r} may not ask")
 
-    def _owner(self, headers: Mapping[str, str]) -> str:
-        tokens = self._settings.tokens
+    def _owner(self, headers: Mapping[str, str], address: str) -> str:
+        """The owner of a token. Who sends many wrong ones is heard no more for a while, unless by
+        a token that was good before.
+        """
+        tokens, now_s = self._settings.tokens, time.monotonic()
         if not tokens:
             return LOCAL_OWNER
         scheme, _, token = headers.get("authorization", "").partition(" ")
         digest = hashlib.sha256(token.strip().encode("latin-1")).hexdigest()
+        is_known = digest in self._known.get(address, ())
+        wait_s = 0.0 if is_known or not token else self._wrong.look(address, now_s)
+        if wait_s:
+            after = {"retry-after": str(int(wait_s) + 1)}
+            raise RefusedError(429, "too many wrong tokens from this address", after)
         if scheme.lower() != "bearer" or digest not in tokens:
+            if token:
+                self._wrong.take(address, now_s)
             ask = {"www-authenticate": "Bearer"}
             raise RefusedError(401, "a valid bearer token is needed", ask)
+        self._known.setdefault(address, set()).add(digest)
         return tokens[digest]
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
 
 from service.access import Access
 from service.desk import Desk
@@ -31,6 +37,11 @@ ROUTERS = (
     forgetting.router,
 )  # fmt: skip
 
+PACKED_BYTES = 1024
+"""Answers of so many bytes are sent packed to those who take them so."""
+PathLike: TypeAlias = str | os.PathLike[str]
+_HASHED = re.compile(r"-[0-9A-Z]{8}\.js$")
+
 
 def create_app(settings: Settings) -> FastAPI:
     """The service with these settings; its workers live as long as it does."""
@@ -47,11 +58,12 @@ def create_app(settings: Settings) -> FastAPI:
     state.streams = Streams(state.jobs, settings.limits)
     state.figures = Figures(state.jobs, state.streams)
     state.supervisor = Supervisor(settings)
-    state.uploads = 0
+    state.uploads = Counter[str]()
     add_fault_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
     _add_page(app)
+    app.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES, compresslevel=6)
     app.add_middleware(Access, settings=settings)
     app.add_middleware(Counted, figures=state.figures)
     return app
@@ -74,4 +86,17 @@ async def _alive(app: FastAPI) -> AsyncIterator[None]:
 def _add_page(app: FastAPI) -> None:
     folder = Path(str(resources.files("service"))) / "web" / "static"
     if folder.is_dir():
-        app.mount("/", StaticFiles(directory=folder, html=True))
+        app.mount("/", _Page(directory=folder, html=True))
+
+
+class _Page(StaticFiles):
+    """The built page: pieces that are named by their content are kept for good."""
+
+    def file_response(self, full_path: PathLike, *args: Any, **more: Any) -> Response:
+        """A file, and how long a browser may keep it."""
+        answer = super().file_response(full_path, *args, **more)
+        is_piece = _HASHED.search(str(full_path)) is not None
+        answer.headers["Cache-Control"] = (
+            "public, max-age=31536000, immutable" if is_piece else "no-cache"
+        )
+        return answer

@@ -56,6 +56,8 @@ class Planner:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(base_url=url, timeout=_ANSWER_S) if http is None else http
         self._headers = headers
+        self.watched = ""
+        """The job that is waited for."""
 
     def __enter__(self) -> Self:
         return self
@@ -218,6 +220,12 @@ class Planner:
         """The timeline of a simulation."""
         return self._get(f"/v1/traces/{trace}").content
 
+    def jobs(self, state: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """The newest jobs, with the plain values of their results."""
+        asked: dict[str, Any] = {"limit": limit} | ({"state": state} if state else {})
+        found: list[dict[str, Any]] = self._asked("GET", "/v1/jobs", params=asked).json()
+        return found
+
     def job(self, job: str) -> dict[str, Any]:
         """What is known of a job."""
         return self._json("GET", f"/v1/jobs/{job}")
@@ -234,9 +242,11 @@ class Planner:
         Raises:
             ServiceError: the job failed or was cancelled, or the server stays away.
         """
+        self.watched = job
         record = self.job(job)
         if record["state"] not in _LAST_STATES:
             record = self._watched(job, report)
+        self.watched = ""
         if record["state"] != "done":
             raise ServiceError(str(record["message"] or f"the job was {record['state']}"))
         result: dict[str, Any] = record["result"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.store.jobs import Job, Jobs
+from service.store.jobs import Job, Jobs, Listing
 from service.visible import CURRENT_OWNER
 from service.work.version import planner_version
 
@@ -34,8 +34,21 @@ class Desk:
         """
         return self._jobs.find(self.owner, job_id)
 
-    def listed(self, state: str | None, limit: int) -> list[Job]:
-        return self._jobs.listed(self.owner, state, limit)
+    def listed(self, asked: Listing) -> tuple[list[Job], int]:
+        """A page of jobs, and how many there are in all.
+
+        Raises:
+            NotFoundError: as `Jobs.listed`.
+        """
+        return self._jobs.listed(self.owner, asked)
+
+    def forget(self, job_id: str) -> Job:
+        """Forget a job that is over.
+
+        Raises:
+            NotFoundError: the asker has none of this id.
+        """
+        return self._jobs.forget(self.owner, job_id)
 
     def cancel(self, job_id: str) -> Job:
         """End a job.

@@ -24,11 +24,15 @@ class Limits:
     kept_bytes: int = 8 * 2**30
     """Of all that an owner keeps."""
     uploads_at_once: int = 4
-    """Of all owners; further ones are refused."""
+    """Of one owner; further ones are refused."""
+    uploads: int = 16
+    """Of all owners."""
     waiting_jobs: int = 1000
     """Of one owner."""
     requests_per_minute: int = 30_000
     """Of one owner."""
+    wrong_tokens_per_minute: int = 30
+    """From one address; further requests from there are refused unread."""
     streams: int = 256
     """Event streams that are open, of all owners."""
     streams_per_owner: int = 32
@@ -38,6 +42,8 @@ class Limits:
     """The same of a job that reads an upload."""
     job_bytes: int = 8 * 2**30
     """Memory of one job."""
+    check_bytes: int = 768 * 2**20
+    """The same of a job that reads an upload."""
     attempts: int = 20
     """Workers that may be lost over one job."""
     crashes: int = 5

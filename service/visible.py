@@ -4,6 +4,7 @@ without a request there is no owner, and every method fails.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -67,6 +68,18 @@ class VisibleStore:
         """
         self._items.remove(self.owner, item_id, kind)
         self._content.cache_clear()
+
+    def note(self, item_id: str, kind: str, facts: Mapping[str, Any]) -> Item:
+        """Keep what the asker says of an item.
+
+        Raises:
+            NotFoundError: as `content`.
+        """
+        return self._items.note(self.owner, item_id, kind, facts)
+
+    def names(self, item_ids: Collection[str]) -> dict[str, str]:
+        """What items of the asker are called, by their ids; those that are gone are left out."""
+        return self._items.names(self.owner, item_ids)
 
     def listed(self, kind: str) -> list[Item]:
         return self._items.listed(self.owner, kind)

@@ -228,7 +228,7 @@ class OperatorTasks:
             needs |= self._chain(items, self.ready.get(name, frozenset()))
         seconds = operator.compute_s - operator.backward_s
         if seconds > 0:
-            needs = self._kernel(operator.label, Cause.COMPUTE_FORWARD, seconds, needs)
+            needs = self._kernel(_called(operator), Cause.COMPUTE_FORWARD, seconds, needs)
         needs = self._inside(operator.name, needs, backward=False)
         self.points.append(self.device.last)
         self.forward_done[operator.name] = needs
@@ -255,10 +255,10 @@ class OperatorTasks:
         needs |= self._brought_again(operator.name, inputs, needs)
         again = operator.recompute_s + self.index.recompute_before(operator.name)
         if again > 0:
-            needs |= self._kernel(operator.label, Cause.RECOMPUTE, again, needs)
+            needs |= self._kernel(_called(operator), Cause.RECOMPUTE, again, needs)
         if operator.backward_s > 0:
             seconds, cause = operator.backward_s, Cause.COMPUTE_BACKWARD
-            needs = self._kernel(operator.label, cause, seconds, needs)
+            needs = self._kernel(_called(operator), cause, seconds, needs)
         needs = self._inside(operator.name, needs, backward=True)
         self.points.append(self.device.last)
         for number, name in enumerate(inputs):
@@ -336,3 +336,8 @@ class OperatorTasks:
         if not self.device.effects.overlap:
             self.device.last = task
         return task
+
+
+def _called(operator: PlannedOperator) -> str:
+    """Its module, or its name where it lies in none, and what it does."""
+    return f"{operator.scope or operator.name} {operator.label}"

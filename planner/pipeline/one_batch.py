@@ -51,6 +51,8 @@ PROMISED = 0.01
 states on every replica."""
 WIDE_GAP = 0.01
 """Gap above which a coarser mesh is tried too."""
+FREE = "without a memory limit"
+"""Begins the progress of a search whose answer need not fit."""
 WORTHWHILE = 1e-3
 """Relative gain without a memory limit that makes a finer mesh worth solving within it."""
 
@@ -236,7 +238,7 @@ class BatchSearch:
         self.soft = SoftConstraints.of(liveness.graph, request)
         self.deadline = Deadline.after(request.time_limit_s)
         self.coarse: Outcome | None = None
-        self.interrupted = False
+        self.interrupted, self.aside = False, ""
         self.enough = 0.0
         self.states: StateOptions | None = None
 
@@ -323,8 +325,12 @@ class BatchSearch:
         """Without a memory limit the answer is exact, and often fits."""
         lowered = self._lower(self._setting(mesh))
         sizes = lowered.problem.sizes
-        self.report(f"mesh {_mesh_text(mesh)}: {len(sizes)} nodes, {sum(sizes)} candidates")
-        return Outcome(lowered, self._solve(lowered, math.inf))
+        self.report(f"mesh {mesh}: {len(sizes)} nodes, {sum(sizes)} candidates")
+        found = Outcome(lowered, self._solve(lowered, math.inf))
+        if found.fits:
+            self.aside = "it fits"
+            self._progress(self.aside, found.solution.cost_s, found.solution.bound_s)
+        return found
 
     def _within_buffers(self, outcome: Outcome) -> Outcome:
         """The answer beside the buffers of its own communication groups; where it does not fit
@@ -349,7 +355,7 @@ class BatchSearch:
         setting, lowered = free.lowered.setting, free.lowered
         needed, limit = free.solution.peak_bytes, limit_bytes or setting.memory_limit_bytes
         self.report(
-            f"mesh {_mesh_text(setting.mesh)}: the fastest plan needs {format_memory(needed)} "
+            f"mesh {setting.mesh}: the fastest plan needs {format_memory(needed)} "
             f"of {format_memory(limit)}"
         )
         if self.liveness.derived:
@@ -402,8 +408,9 @@ class BatchSearch:
         problem = self.soft.restricted(lowered, problem)
         request, left_s = self.request, self.deadline.solver_s
         budget = Budget(request.effort, left_s, request.seed, request.threads, self.enough)
+        self.aside = FREE if limit_bytes > lowered.problem.memory_limit_bytes else ""
         try:
-            found = solver_by_name(self._solver()).solve(problem, budget, self._progress)
+            found = solver_by_name(request.solver).solve(problem, budget, self._progress)
         except ProblemTooLargeError as error:
             raise RequestError(
                 f"{error}\n  at:  --solver {request.solver}\n  fix: leave --solver out"
@@ -413,15 +420,8 @@ class BatchSearch:
             self.deadline, self.interrupted = Deadline.after(0.0), True
         return found
 
-    def _solver(self) -> str:
-        return self.request.solver
-
     def _progress(self, stage: str, cost_s: float, bound_s: float) -> None:
         unit = " s" if self.cost == TIME else ""
         best = f"best {cost_s:.6g}{unit}" if math.isfinite(cost_s) else "nothing that fits yet"
         bound = f", bound {bound_s:.6g}{unit}" if math.isfinite(bound_s) else ""
-        self.report(f"{stage}: {best}{bound}")
-
-
-def _mesh_text(mesh: Mesh) -> str:
-    return " x ".join(map(str, mesh.axes))
+        self.report(f"{self.aside or stage}: {best}{bound}")

@@ -36,7 +36,7 @@ def collectives_on(
     """
     mesh = Mesh(tuple(MeshAxis(*axis) for axis in plan.mesh))
     models = [CollectiveModel(c, mesh) for c in (Cluster.from_dict(plan.cluster), machine)]
-    share_of = _shares(plan)
+    share_of = latency_shares(plan)
     out = []
     for item in plan.collectives:
         axes = tuple(mesh.axis_index(name) for name in item.axes)
@@ -49,7 +49,7 @@ def collectives_on(
     return tuple(out)
 
 
-def _shares(plan: Plan) -> Callable[[PlannedCollective], float]:
+def latency_shares(plan: Plan) -> Callable[[PlannedCollective], float]:
     """Of the latency of a message, as the collectives of a plan were priced."""
     dialect, delivered = dialect_of_plan(plan), set(plan.graph.gradients.values())
     layers = dialect is not None and dialect.partial_edges

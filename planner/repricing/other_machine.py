@@ -12,7 +12,14 @@ from costmodel.software import basis_notes, is_basis_note
 from ir.plan import Plan, PlannedCollective, PlannedOperator, SharedParameter
 from ir.plan_enums import Cause
 from ir.plan_estimate import Bound, Estimate, Published
-from ir.plan_stages import has_equal_stages, part_times, received, retimed, stage_plan
+from ir.plan_stages import (
+    has_equal_stages,
+    messages_of,
+    part_times,
+    retimed,
+    slowest_part,
+    stage_plan,
+)
 from planner.lowering.calibration_class import compared
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
@@ -230,9 +237,8 @@ def _shared_on(shared: SharedParameter, cluster: Cluster, update: float) -> Shar
 
 def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
     """Time by what the slowest part does, and the rest of the step in which it waits."""
-    pipeline, times = plan.pipeline, part_times(plan)
-    slowest = max(range(len(times)), key=lambda part: times[part])
-    busy = times[slowest] * pipeline.micro_batches
+    pipeline, slowest = plan.pipeline, slowest_part(plan)
+    busy = part_times(plan)[slowest] * pipeline.micro_batches
     step_s = in_order_s(pipeline)
     causes: dict[str, float] = {}
 
@@ -248,16 +254,14 @@ def _estimate(plan: Plan, cluster: Cluster) -> Estimate:
         add(Cause.UPDATE, tensor.update_s)
         add(Cause.HOST, tensor.host_s)
         add(Cause.RECOMPUTE, tensor.recompute_s)
-    sent = (s for stage in sorted(own) for s in received(plan, stage))
     hidden: dict[str, float] = {}
-    for item in (*(c for c in plan.collectives if c.stage in own), *sent):
+    for item in messages_of(plan, slowest):
         key = f"{item.kind} in {item.tier}"
         add(key, item.exposed_s)
         if item.hidden_s > 0:
             hidden[key] = hidden.get(key, 0.0) + item.hidden_s
     for shared in pipeline.shared:
         holders = own.intersection(shared.stages)
-        add(f"point_to_point in {shared.tier}", len(holders) * shared.time_s)
         for stage, own_s in zip(shared.stages[1:], shared.updates_s[1:], strict=False):
             add(Cause.UPDATE, own_s if stage in holders else 0.0)
     add(Cause.OTHER_STAGES, step_s - busy)

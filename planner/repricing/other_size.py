@@ -36,8 +36,8 @@ def resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
         RequestError: the tiers do not fit the axes, or a split does not fit the sizes.
         BatchError: the batch cannot be followed through the graph.
     """
-    graph = plan.graph if batch == plan.graph.batch else _with_batch(plan.graph, batch)
-    mesh = _resized_mesh(plan, [tier.size for tier in cluster.tiers])
+    graph = plan.graph if batch == plan.graph.batch else with_other_batch(plan.graph, batch)
+    mesh = resized_mesh(plan, [tier.size for tier in cluster.tiers])
     dims = {t.name: graph.tensors[t.name].dims for t in plan.tensors}
     tensors = tuple(replace(t, dims=dims[t.name]) for t in plan.tensors)
     order = Mesh(tuple(MeshAxis(*axis) for axis in mesh)).rank_order()
@@ -67,7 +67,7 @@ def retyped(plan: Plan, cluster: Cluster, dtype: str) -> Plan:
     return priced(draft, cluster, lowered_plan(draft, cluster))
 
 
-def _with_batch(graph: OpGraph, batch: int) -> OpGraph:
+def with_other_batch(graph: OpGraph, batch: int) -> OpGraph:
     """The graph with another batch, the parts of composites too."""
     resized = with_batch(opened(graph), batch)
     return replace(graph, tensors={**graph.tensors, **resized.tensors}, batch=batch)
@@ -86,7 +86,7 @@ def leaves(op: Op) -> Iterator[Op]:
         yield op
 
 
-def _resized_mesh(plan: Plan, sizes: Sequence[int]) -> _Axes:
+def resized_mesh(plan: Plan, sizes: Sequence[int]) -> _Axes:
     """The axes of the plan on tiers of other sizes."""
     mesh = list(plan.mesh)
     for tier, size in enumerate(sizes):

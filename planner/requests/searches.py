@@ -81,14 +81,9 @@ def question(
         UserError: an option is wrong; other errors of `planner.requests.errors` likewise.
     """
     options = with_own_names(options)
-    if options.devices is not None:
-        device_count(options.devices)
-    bind = with_sequence(options.bind, options.sequence)
-    named = options.cluster if machine_file is None else machine_file
-    asked = search_request(replace(options, bind=tuple(split_symbols(bind)[0])))
+    asked, computer = machine_asked(options, machine_file)
     deadline = Deadline.after(asked.time_limit_s)
-    computer = machine(named, options.devices, options.product, asked)
-    check_degrees(options, computer.cluster.devices)
+    bind = with_sequence(options.bind, options.sequence)
     told = told_by(model, bind)
     bind = with_open_batch([*bind, *told], options.batch or options.global_batch, model)
     ranges, symbols = split_symbols(bind)
@@ -99,6 +94,24 @@ def question(
     said = (f"{text}: as the model says" for text in told)
     computer = replace(computer, notes=(*computer.notes, *said, *notes))
     return Question(model, request, computer, warnings, deadline)
+
+
+def machine_asked(
+    options: SearchOptions, machine_file: Document | None = None
+) -> tuple[SearchRequest, JobMachine]:
+    """What options ask without the model, and the machine: what can be refused before it is read.
+
+    Raises:
+        UserError: as `question`.
+    """
+    if options.devices is not None:
+        device_count(options.devices)
+    bind = with_sequence(options.bind, options.sequence)
+    named = options.cluster if machine_file is None else machine_file
+    asked = search_request(replace(options, bind=tuple(split_symbols(bind)[0])))
+    computer = machine(named, options.devices, options.product, asked)
+    check_degrees(options, computer.cluster.devices)
+    return asked, computer
 
 
 def plan_bytes(plan: Plan) -> bytes:

@@ -18,6 +18,7 @@ MOST_PRIORITY = 9
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Priority = Annotated[int, Field(ge=0, le=MOST_PRIORITY)]
 PlanId = Annotated[str, Field(pattern=r"^p_[0-9a-f]{32}$")]
+Tag = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 SweepFile = Literal["csv", "svg", "png", "plans"]
@@ -124,6 +125,18 @@ class ExportBody(_Body):
     priority: Priority = 0
 
 
+class LabelBody(_Body):
+    """What an owner calls something of his."""
+
+    label: Annotated[str, Field(max_length=100)] | None = None
+    """Shown in place of the name; empty for the name again."""
+    tags: (
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(max_length=10)]
+        | None
+    ) = None
+    """Words to find it by; all of them."""
+
+
 class Uploaded(BaseModel):
     """An upload that was accepted. A job reads it and says what it is."""
 
@@ -158,3 +171,5 @@ class JobRecord(BaseModel):
     result: dict[str, Any] | None
     message: str | None
     """Why it failed."""
+    names: dict[str, str] = {}
+    """What the items of the request are called, by their ids."""

@@ -3,42 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from service.routes.asker import Asker, JobId
+from service.routes.asker import Asker, JobId, Shown
 from service.routes.bodies import JobRecord
+from service.store.jobs import Job, Listing
 from service.streams import Streams
+from service.work.given import items_named
 
 PING_S = 15
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
+Kind = Literal[
+    "model", "cluster", "plan", "search", "simulation", "sweep", "verification", "export"
+]  # fmt: skip
+
+
 @router.get("")
 def jobs(
-    desk: Asker,
+    desk: Asker, shown: Shown, response: Response,
     state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
+    kind: Kind | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[JobRecord]:
-    """Jobs, the newest first."""
-    return [JobRecord(**job.to_dict()) for job in desk.listed(state, limit)]
+    before: Annotated[str | None, Query(pattern=r"^j_[0-9a-f]{32}$")] = None,
+) -> list[JobRecord]:  # fmt: skip
+    """Jobs, the newest first, with the plain values of their results. `X-Total-Count` says how many
+    there are; the next page is asked for with `before`, the last job of this one.
+    """
+    found, count = desk.listed(Listing(state, kind, limit, before))
+    response.headers["X-Total-Count"] = str(count)
+    names = shown.names({each for job in found for each in items_named(job.request)})
+    return [_record(job, names, brief=True) for job in found]
 
 
 @router.get("/{job_id}")
-def job(desk: Asker, job_id: JobId) -> JobRecord:
+def job(desk: Asker, shown: Shown, job_id: JobId) -> JobRecord:
     """One job."""
-    return JobRecord(**desk.find(job_id).to_dict())
+    found = desk.find(job_id)
+    return _record(found, shown.names(items_named(found.request)))
 
 
 @router.delete("/{job_id}")
-def cancel(desk: Asker, job_id: JobId) -> JobRecord:
-    """End a job: at once if it waits, within seconds if it runs."""
-    return JobRecord(**desk.cancel(job_id).to_dict())
+def cancel(desk: Asker, job_id: JobId, *, forget: bool = False) -> JobRecord:
+    """End a job: at once if it waits, within seconds if it runs. One that is over is forgotten, if
+    that is asked for; what it made stays.
+    """
+    return _record(desk.forget(job_id) if forget else desk.cancel(job_id), {})
+
+
+def _record(job: Job, names: Mapping[str, str], *, brief: bool = False) -> JobRecord:
+    told = job.to_dict()
+    if brief and job.result is not None:
+        told["result"] = {k: v for k, v in job.result.items() if not isinstance(v, list | dict)}
+    own = items_named(job.request)
+    return JobRecord(**told, names={i: name for i, name in names.items() if i in own})
 
 
 @router.get("/{job_id}/events", response_class=EventSourceResponse)

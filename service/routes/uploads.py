@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -10,22 +12,22 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from importers.sizes import published_names
+from ir.texts import visible
 from planner.requests.errors import UserError
 from service.access import RefusedError
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import Uploaded
 from service.store.items import NewItem
+from service.visible import CURRENT_OWNER
 from topology.catalogue import cluster_names
 
 MODEL_SUFFIXES = (".onnx", ".onnx.gz", ".pt2", ".json", ".mindir", ".mlir", ".stablehlo")
 CLUSTER_SUFFIXES = (".yaml", ".yml", ".json")
+MOST_LETTERS = 150
 FileName = Annotated[
-    str,
-    Query(
-        pattern=r"^[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]{0,63}$",
-        description="Name of the file, without a folder. Its end says what it is.",
-    ),
+    str, Query(description="Name of the file, without a folder. Its end says what it is.")
 ]
+_BAD_NAME = re.compile(r"^\.|[\x00-\x1f\x7f/\\]")
 _BINARY = {
     "requestBody": {
         "required": True,
@@ -38,15 +40,16 @@ router = APIRouter(prefix="/v1")
 
 @asynccontextmanager
 async def _place(request: Request) -> AsyncIterator[None]:
-    """One of the few uploads that may be in memory at once."""
-    state = request.app.state
-    if state.uploads >= state.settings.limits.uploads_at_once:
+    """One of the few uploads of an owner that may be in memory at once."""
+    uploads: Counter[str] = request.app.state.uploads
+    limits, owner = request.app.state.settings.limits, CURRENT_OWNER.get()
+    if uploads[owner] >= limits.uploads_at_once or uploads.total() >= limits.uploads:
         raise RefusedError(429, "too many uploads at once", {"retry-after": "1"})
-    state.uploads += 1
+    uploads[owner] += 1
     try:
         yield
     finally:
-        state.uploads -= 1
+        uploads[owner] -= 1
 
 
 async def body(request: Request) -> bytes:
@@ -84,6 +87,7 @@ async def upload_plan(shown: Shown, desk: Asker, name: FileName, content: Conten
 def _uploaded(
     shown: Shown, desk: Asker, kind: str, name: str, content: bytes, suffixes: tuple[str, ...]
 ) -> Uploaded:
+    _check_name(name)
     if not name.lower().endswith(suffixes):
         known = ", ".join(suffixes)
         raise UserError(f"{name} ends in none of the known ways", "name", f"one of {known}")
@@ -92,6 +96,16 @@ def _uploaded(
     item = shown.add(NewItem(kind, name, content, {"state": "unread"}))
     job = desk.submit(kind, {kind: item.id})
     return Uploaded(id=item.id, name=item.name, bytes=item.nbytes, job=job.id)
+
+
+def _check_name(name: str) -> None:
+    """Raise for a name that no file of a task may have."""
+    if not 0 < len(name) <= MOST_LETTERS or len(name.encode()) > MOST_LETTERS:
+        what = f"a name of {len(name)} letters"
+        raise UserError(what, "name", f"give one of 1 to {MOST_LETTERS} letters")
+    if _BAD_NAME.search(name):
+        what = f"{visible(name)[:80]!r} cannot name a file"
+        raise UserError(what, "name", "leave out slashes, control characters, a dot at the front")
 
 
 @router.get("/models", tags=["models"])

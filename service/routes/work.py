@@ -15,6 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from importers.sizes import check_published
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.options.option import check_choices
+from planner.requests.options.searches import SearchOptions
+from planner.requests.search_options import with_own_names
+from planner.requests.sources import Document
 from planner.whatif.composed import axes_of, clusters_of
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import (
@@ -63,6 +66,21 @@ def check_cluster(shown: VisibleStore, name: str | None) -> None:
         raise unknown_name("cluster", name[:80], cluster_names(), "options.cluster")
 
 
+def _check_machine(shown: VisibleStore, options: SearchOptions) -> None:
+    """Raise for options that no model can make good, such as devices that the machine cannot give;
+    a machine that no job has read yet is left to the search.
+    """
+    from planner.requests.searches import machine_asked  # noqa: PLC0415  brings in the solvers
+
+    file, options = None, with_own_names(options)
+    if is_item_id(options.cluster):
+        item = shown.find(options.cluster, "cluster")
+        if not item.is_ready:
+            return
+        file = Document(item.name, shown.content(item.id, "cluster").decode())
+    machine_asked(options, file)
+
+
 def submitted(job: Job) -> Submitted:
     """What is said of a job when it is accepted."""
     return Submitted(job=job.id, state=job.state, cached=job.cached)
@@ -73,6 +91,7 @@ def search(shown: Shown, desk: Asker, body: SearchBody) -> Submitted:
     """Search for a plan. The job's result names it: `{"plan": id}`."""
     check_model(shown, body.model)
     check_cluster(shown, body.options.cluster)
+    _check_machine(shown, body.options)
     request = {"model": body.model, "options": asdict(body.options)}
     request |= {"why_not": body.why_not} if body.why_not else {}
     return submitted(desk.submit("search", request, body.priority))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,25 @@ class Items:
             others = select(items.c.id).where(items.c.digest == digest)
             if connection.execute(others.limit(1)).first() is None:
                 connection.execute(delete(contents).where(contents.c.digest == digest))
+
+    def note(self, owner: str, item_id: str, kind: str, facts: Mapping[str, Any]) -> Item:
+        """Keep what the owner says of an item.
+
+        Raises:
+            NotFoundError: the owner has none of this id and kind.
+        """
+        found = self.find(owner, item_id, kind)
+        with writing(self._engine) as connection:
+            note_facts(connection, owner, found.id, facts)
+        return self.find(owner, item_id, kind)
+
+    def names(self, owner: str, item_ids: Collection[str]) -> dict[str, str]:
+        """Labels or names of items, by their ids."""
+        wanted = and_(items.c.owner == owner, items.c.id.in_(item_ids))
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(items).where(wanted)).all() if item_ids else ()
+        found = map(item_of, rows)
+        return {item.id: str(item.facts.get("label") or item.name) for item in found}
 
     def listed(self, owner: str, kind: str) -> list[Item]:
         """The items of a kind, the newest first."""

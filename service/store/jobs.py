@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, and_, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, and_, delete, func, insert, select, update
 
 from service.store.engine import reading, writing
 from service.store.items import FullError, NotFoundError
@@ -70,6 +70,17 @@ class Job:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of a list of jobs."""
+
+    state: str | None = None
+    kind: str | None = None
+    limit: int = 100
+    before: str | None = None
+    """The last job of the page before it."""
+
+
 class Jobs:
     """The jobs of all owners. Every method is told whose."""
 
@@ -97,16 +108,36 @@ class Jobs:
         with reading(self._engine) as connection:
             return _found(connection, owner, job_id)
 
-    def listed(self, owner: str, state: str | None, limit: int) -> list[Job]:
-        """Jobs, the newest first."""
-        chosen = select(jobs).where(jobs.c.owner == owner)
-        if state is not None:
-            chosen = chosen.where(jobs.c.state == state)
+    def listed(self, owner: str, asked: Listing) -> tuple[list[Job], int]:
+        """Jobs, the newest first, and how many there are on all pages.
+
+        Raises:
+            NotFoundError: the owner has no job that the page is to begin after.
+        """
+        chosen = [jobs.c.owner == owner]
+        chosen += [jobs.c.state == asked.state] if asked.state is not None else []
+        chosen += [jobs.c.kind == asked.kind] if asked.kind is not None else []
         with reading(self._engine) as connection:
-            rows = connection.execute(
-                chosen.order_by(jobs.c.number.desc()).limit(min(limit, MOST_LISTED))
-            ).all()
-        return [job_of(row) for row in rows]
+            count = connection.execute(select(func.count()).where(*chosen)).scalar_one()
+            if asked.before is not None:
+                chosen.append(jobs.c.number < _row(connection, owner, asked.before).number)
+            newest = select(jobs).where(*chosen).order_by(jobs.c.number.desc())
+            rows = connection.execute(newest.limit(min(asked.limit, MOST_LISTED))).all()
+        return [job_of(row) for row in rows], int(count)
+
+    def forget(self, owner: str, job_id: str) -> Job:
+        """Forget a job that is over, and its progress; what it made stays. One that is not over is
+        ended.
+
+        Raises:
+            NotFoundError: the owner has none of this id.
+        """
+        found = self.cancel(owner, job_id)
+        if found.is_over:
+            with writing(self._engine) as connection:
+                connection.execute(delete(events).where(events.c.job == job_id))
+                connection.execute(delete(jobs).where(jobs.c.owner == owner, jobs.c.id == job_id))
+        return found
 
     def cancel(self, owner: str, job_id: str) -> Job:
         """End a job: at once if it waits, as soon as its worker notices if it runs.
@@ -192,10 +223,14 @@ def answer(connection: Connection, owner: str, key: str) -> str | None:
 
 
 def _found(connection: Connection, owner: str, job_id: str) -> Job:
+    return job_of(_row(connection, owner, job_id))
+
+
+def _row(connection: Connection, owner: str, job_id: str) -> Row[Any]:
     row = connection.execute(select(jobs).where(jobs.c.owner == owner, jobs.c.id == job_id)).first()
     if row is None:
         raise NotFoundError(f"there is no job {job_id[:64]!r}")
-    return job_of(row)
+    return row
 
 
 def job_of(row: Row[Any]) -> Job:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ir.folding import Axes
 from ir.plan import Plan
-from ir.plan_stages import tier_names
-from report.plan import PlanReport
+from ir.plan_stages import messages_of, slowest_part, stage_ranks, tier_names
+from planner.repricing.binding_tiers import TierTime, tier_times
 from service.views.traffic import FloatArray, Flow, between_devices, flows_of
 from topology.catalogue import is_machine, named_machine
-from topology.cluster import Cluster
+from topology.cluster import Cluster, Tier, TierKind
 from topology.machine import Machine
 from topology.picture import picture_of
 from topology.shapes import Line, Picture
@@ -23,17 +22,17 @@ MOST_RANKS = 4096
 
 
 def mesh_view(plan: Plan) -> dict[str, Any]:
-    """Axes, ranks with their devices, and what travels over which axes."""
+    """Axes, ranks with their devices, and what travels over which axes on the slowest part."""
     ranks = plan.rank_order[:MOST_RANKS]
     tiers = tier_names(plan)
     axes = Axes.of(plan)
     spent: dict[tuple[str, ...], dict[str, Any]] = {}
-    for item in plan.collectives:
+    for item in messages_of(plan, slowest_part(plan)):
         row = spent.setdefault(
             item.axes,
             {
                 "axes": list(item.axes),
-                "short": axes.short(item.axes),
+                "short": axes.short(item.axes) if item.axes else item.cause,
                 "tier": item.tier,
                 "size": item.group_size,
                 "time_s": 0.0,
@@ -57,54 +56,69 @@ def mesh_view(plan: Plan) -> dict[str, Any]:
     }
 
 
-def cluster_view(plan: Plan, uploaded: Machine | None = None) -> dict[str, Any]:
+def cluster_view(
+    plan: Plan, uploaded: Machine | None = None, servers: int | None = None
+) -> dict[str, Any]:
     """Tiers with their traffic, and a picture of the machine with the bytes of each link.
 
     Args:
         plan: what runs there.
         uploaded: the machine, where it is none of the bundled ones.
+        servers: how many are drawn; `None` for two, or one of each kind.
     """
-    cluster = Cluster.from_dict(plan.cluster)
-    flows, traffic = flows_of(plan), PlanReport(plan).traffic
-    step_s = plan.estimate.step_time_s
-    tiers = []
-    for number, tier in enumerate(cluster.tiers):
-        nbytes = math.fsum(f.nbytes for f in flows if f.tier == number)
-        links = max(tier.size - 1, 1) if tier.kind.value == "full_mesh" else 1
-        rate = tier.bandwidth_bytes_per_s * links
-        tiers.append(
-            {
-                "name": tier.name,
-                "size": tier.size,
-                "kind": tier.kind.value,
-                "transport": tier.transport,
-                "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
-                "latency_s": tier.latency_s,
-                "sent_bytes": nbytes,
-                "busy": nbytes / rate / step_s if step_s > 0 and rate > 0 else 0.0,
-                "time_s": math.fsum(t.exposed_s for t in traffic if t.tier == tier.name),
-                "hidden_s": math.fsum(t.hidden_s for t in traffic if t.tier == tier.name),
-            }
-        )
+    cluster, flows, times = Cluster.from_dict(plan.cluster), flows_of(plan), tier_times(plan)
     name = str(plan.cluster.get("name"))
     machine = uploaded
     if machine is None and is_machine(name):
         machine = named_machine(name)
-    picture = None if machine is None else machine_picture(machine, plan, flows)
-    return {"name": name, "devices": cluster.devices, "tiers": tiers, "picture": picture}
+    picture = None if machine is None else machine_picture(machine, plan, flows, servers)
+    return {
+        "name": name,
+        "devices": cluster.devices,
+        "tiers": [_tier(plan, number, tier, flows, times[tier.name])
+                  for number, tier in enumerate(cluster.tiers)],
+        "picture": picture,
+    }  # fmt: skip
+
+
+def _tier(
+    plan: Plan, number: int, tier: Tier, flows: Sequence[Flow], time: TierTime
+) -> dict[str, Any]:
+    """What a device sends over a tier, of the part of the machine that sends most, and the seconds
+    that its links hold up the step.
+    """
+    sent = [0.0] * plan.pipeline.parts
+    for flow in flows:
+        sent[flow.part] += flow.nbytes * (flow.tier == number)
+    links = max(tier.size - 1, 1) if tier.kind is TierKind.FULL_MESH else 1
+    rate, step_s = tier.bandwidth_bytes_per_s * links, plan.estimate.step_time_s
+    return {
+        "name": tier.name,
+        "size": tier.size,
+        "kind": tier.kind.value,
+        "transport": tier.transport,
+        "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
+        "latency_s": tier.latency_s,
+        "sent_bytes": max(sent),
+        "busy": max(sent) / rate / step_s if step_s > 0 and rate > 0 else 0.0,
+        "time_s": time.exposed_s,
+        "hidden_s": time.hidden_s,
+    }
 
 
 def machine_picture(
-    machine: Machine, plan: Plan | None = None, flows: Sequence[Flow] = ()
-) -> dict[str, Any]:
+    machine: Machine, plan: Plan | None = None, flows: Sequence[Flow] = (),
+    servers: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Dots, boxes and lines of a machine; y grows downwards. With a plan, lines say what each
     direction of a link carries in one step.
     """
-    picture = picture_of(machine)
+    picture = picture_of(machine, servers)
     left, right, bottom, top = picture.extent()
     load = _Load(picture, machine, plan, flows)
     return {
         "title": picture.subtitle or picture.title,
+        "servers": _servers(machine, picture, plan),
         "extent": [left, -top, right, -bottom],
         "legend": picture.legend,
         "dots": [
@@ -121,6 +135,15 @@ def machine_picture(
             for line in picture.lines
         ],
     }  # fmt: skip
+
+
+def _servers(machine: Machine, picture: Picture, plan: Plan | None) -> dict[str, int] | None:
+    """How many servers are drawn, of how many the plan uses, and devices of each."""
+    if plan is None:
+        return None
+    each = machine.server_links(machine.entries[0].use).devices
+    drawn = sum(box.kind == "server" for box in picture.boxes)
+    return {"drawn": drawn, "used": -(-plan.devices // each), "devices": each}
 
 
 class _Load:
@@ -143,9 +166,15 @@ class _Load:
                 number += 1
         traffic = between_devices(plan, flows, number)
         self._inside = traffic
-        outer = math.fsum(f.nbytes for f in flows if plan.mesh[f.axes[0]][2] == 0)
-        one_server = plan.devices <= self._per_server
-        self._outside = dict.fromkeys(range(number), 0.0 if one_server else outer)
+        outer = [0.0] * plan.pipeline.parts
+        for flow in flows:
+            outer[flow.part] += flow.nbytes * (flow.tier == 0)
+        if plan.devices > self._per_server:
+            self._outside = {
+                device: outer[part]
+                for part in range(plan.pipeline.parts)
+                for device in stage_ranks(plan, part)
+            }
         self._sum_ports(picture)
 
     def _sum_ports(self, picture: Picture) -> None:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from ir.folding import common_scope
 from ir.graph import Op
 from ir.plan import Plan
 from report.operators import OperatorFacts, operator_facts
 from service.views.blocks import Block, blocks_of, folded_name
 from service.views.columns import Interned, rounded
+from service.views.groups import grouped, module_path
 from service.views.positions import Placement, placed
 
 
@@ -27,8 +29,12 @@ class Level(StrEnum):
 
 
 PARAMETER = "parameter"
+_NAMED = frozenset({"MatMul", "Gemm", "Linear", "Conv", "Gather", "Embedding", "MatMulAdd"})
+"""Kinds of which a model has many, known by the names of their modules."""
 _WORDS = 4.5
 """Rows that a node is wide where each shows its name."""
+_MODULES = 7.0
+"""The same of modules, which have longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class _Node:
     """Equal operators that it stands for."""
     time_s: float = 0.0
     held_bytes: float = 0.0
+    group: str = ""
+    """The module whose nodes it stands for."""
 
 
 @dataclass(slots=True)
@@ -51,22 +59,31 @@ class _Drawing:
     """Name, how many equal ones it stands for, and its nodes."""
 
 
-def graph_view(plan: Plan, level: Level) -> dict[str, Any]:
-    """Nodes and edges as columns; y grows downwards, one unit is one row."""
+def graph_view(plan: Plan, level: Level, opened: Sequence[str] = ()) -> dict[str, Any]:
+    """Nodes and edges as columns; y grows downwards, one unit is one row.
+
+    Args:
+        plan: any.
+        level: how much is shown.
+        opened: where blocks are folded, modules whose inside is shown.
+    """
     facts = operator_facts(plan)
     blocks = blocks_of(plan, facts)
     if level is Level.FOLDED:
-        drawing = _folded(plan, facts, blocks)
+        drawing = _gathered(plan, _folded(plan, facts, blocks), opened)
     else:
         drawing = _whole(plan, facts, blocks, opened=level is Level.PARTS)
     drawing = _in_order(drawing)
     spread = _WORDS if level is Level.FOLDED else 1.0
+    if any(node.group for node in drawing.nodes):
+        spread = _MODULES
     place = placed(len(drawing.nodes), drawing.edges, [own for _, _, own in drawing.blocks], spread)
     return {
         "level": level.value,
         "count": len(drawing.nodes),
         "nodes": _columns(drawing.nodes, facts, place),
         "edges": [list(edge) for edge in drawing.edges],
+        "shapes": _shapes(plan, drawing) if level is Level.FOLDED else [],
         "blocks": [
             {"name": name, "count": count, "nodes": len(own)}
             | {"left": f.left, "top": f.top, "right": f.right, "bottom": f.bottom}
@@ -88,6 +105,7 @@ def _columns(
         "layout": [layouts.number(f.outputs or "scalar") for f in own],
         "layouts": layouts.values,
         "count": [n.count for n in nodes],
+        "group": [n.group for n in nodes],
         "time_s": rounded(n.time_s for n in nodes),
         "held_bytes": rounded((n.held_bytes for n in nodes), 0),
         "x": rounded(place.x, 3),
@@ -111,11 +129,80 @@ def _folded(plan: Plan, facts: Sequence[OperatorFacts], blocks: Sequence[Block])
             first = facts[members[0]].planned
             time_s = sum(facts[m].time_s for m in members)
             held = sum(facts[m].held_bytes for m in members)
-            nodes.append(_Node(first.name, first.label, members[0], len(alike), time_s, held))
+            label = _name_of(first.label, first.scope)
+            nodes.append(_Node(first.name, label, members[0], len(alike), time_s, held))
         name = folded_name([block.name for block in alike])
         drawn.append((name, len(alike), list(range(start, len(nodes)))))
     pairs = ((node_of[a], node_of[b]) for a, b in _wires(plan.graph.ops))
     return _Drawing(nodes, list(dict.fromkeys(p for p in pairs if p[0] != p[1])), drawn)
+
+
+def _gathered(plan: Plan, drawing: _Drawing, opened: Sequence[str]) -> _Drawing:
+    """The same with modules in place of their nodes, where there are too many to read."""
+    prefix = common_scope(op.scope for op in plan.operators)
+    paths: list[tuple[str, ...]] = [()] * len(drawing.nodes)
+    for name, _, own in drawing.blocks:
+        for node in own:
+            scope = plan.operators[drawing.nodes[node].operator].scope.removeprefix(prefix)
+            paths[node] = module_path(name, scope)
+    nodes: list[_Node] = []
+    new: dict[int, int] = {}
+    for group, members in grouped(paths, opened):
+        new |= dict.fromkeys(members, len(nodes))
+        nodes.append(_together(group, [drawing.nodes[m] for m in members]))
+    pairs = ((new[a], new[b]) for a, b in drawing.edges)
+    blocks = [
+        (name, count, sorted({new[n] for n in own if paths[n][0] == name}))
+        for name, count, own in drawing.blocks
+    ]
+    return _Drawing(nodes, list(dict.fromkeys(p for p in pairs if p[0] != p[1])), _apart(blocks))
+
+
+def _apart(blocks: Sequence[tuple[str, int, list[int]]]) -> list[tuple[str, int, list[int]]]:
+    """Each node in the first of the blocks that it stands for something of."""
+    seen: set[int] = set()
+    out = []
+    for name, count, own in blocks:
+        out.append((name, count, [n for n in own if n not in seen]))
+        seen.update(own)
+    return [block for block in out if block[2]]
+
+
+def _together(group: str, members: Sequence[_Node]) -> _Node:
+    """A module as one node."""
+    if not group:
+        return members[0]
+    label = f"{group.rpartition('/')[2]} ({sum(m.count for m in members)})"
+    first = min(members, key=lambda member: member.operator)
+    return _Node(
+        f"module {group}", label, first.operator, sum(m.count for m in members),
+        sum(m.time_s for m in members), sum(m.held_bytes for m in members), group,
+    )  # fmt: skip
+
+
+def _shapes(plan: Plan, drawing: _Drawing) -> list[str]:
+    """Of each edge, the dims of a tensor that goes along it."""
+    ops = plan.graph.ops
+    own: dict[int, set[str]] = {}
+    out = []
+    for source, target in drawing.edges:
+        node = drawing.nodes[source]
+        made = own.setdefault(source, {n for n in ops[node.operator].outputs if n})
+        read = ops[drawing.nodes[target].operator].inputs
+        names = [name for name in read if name in made] or (sorted(made) if not node.group else [])
+        tensor = plan.graph.tensors.get(names[0]) if names else None
+        out.append("" if tensor is None else " × ".join(map(str, tensor.dims)))
+    return out
+
+
+def _name_of(label: str, scope: str) -> str:
+    """What a node is called: the last module of its scope where that says more than its kind.
+
+    >>> _name_of("MatMul", "layers.0.self_attn.q_proj"), _name_of("Add", "layers.0")
+    ('q_proj', 'Add')
+    """
+    last = scope.rpartition(".")[2].rpartition("/")[2]
+    return last if last and not last.isdecimal() and label in _NAMED else label
 
 
 def _whole(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
+from pydantic import StringConstraints
 
 from costmodel.simulation.result import SimulationError
 from ir.batch import BatchError
@@ -21,8 +22,11 @@ from planner.requests.sources import Document
 from service.views.cache import Answer, ViewCache, answer
 from service.views.cluster import cluster_view, machine_picture, mesh_view
 from service.views.comparison import comparison_view
+from service.views.exports import exports_view
 from service.views.graph import Level, graph_view
 from service.views.memory import memory_view
+from service.views.operator import operator_view
+from service.views.sizes import sizes_view
 from service.views.summary import summary_view
 from service.views.table import table_view
 from service.views.timeline import timeline_view
@@ -42,13 +46,18 @@ PLAIN_VIEWS: Mapping[str, Callable[[Plan], dict[str, Any]]] = MappingProxyType(
         "timeline": timeline_view,
         "memory": memory_view,
         "operators": table_view,
+        "sizes": sizes_view,
+        "exports": exports_view,
     }
 )
 """Views that depend on nothing but the plan."""
 
-OTHER_VIEWS = ("cluster", "explanation", "graph", "whatif", "compare/OTHER", "why/OPERATOR")
+OTHER_VIEWS = (
+    "cluster", "explanation", "graph", "whatif", "compare/OTHER", "operator/NAME", "why/OPERATOR",
+)  # fmt: skip
 
 PlanId = Annotated[str, Path(max_length=64)]
+ModuleName = Annotated[str, StringConstraints(max_length=300)]
 _CACHED = {"Cache-Control": "private, no-cache"}
 """Kept by the browser, asked for each time: the tag tells whether it still holds."""
 
@@ -148,9 +157,16 @@ Shown = Annotated[Views, Depends(Views)]
 
 
 @router.get("/plans/{plan_id}/views/graph")
-def graph(views: Shown, plan_id: PlanId, level: Level = Level.FOLDED) -> Response:
-    """Operators with positions; equal blocks folded, all operators, or all their parts."""
-    return views.of_plan(plan_id, ("graph", level), lambda plan: graph_view(plan, level))
+def graph(
+    views: Shown, plan_id: PlanId, level: Level = Level.FOLDED,
+    opened: Annotated[list[ModuleName] | None, Query(alias="open", max_length=64)] = None,
+) -> Response:  # fmt: skip
+    """Operators with positions; equal blocks folded and modules of large graphs gathered, `open`
+    those whose inside is shown; all operators, or all their parts.
+    """
+    shown = tuple(sorted(set(opened or ())))
+    key = ("graph", level, shown)
+    return views.of_plan(plan_id, key, lambda plan: graph_view(plan, level, shown))
 
 
 @router.get("/plans/{plan_id}/views/whatif")
@@ -205,6 +221,15 @@ def why(
     return views.of_plan(plan_id, key, lambda plan: view(plan, operator), alone=True)
 
 
+@router.get("/plans/{plan_id}/views/operator/{operator:path}")
+def operator_facts(
+    views: Shown, plan_id: PlanId, operator: Annotated[str, Path(max_length=2000)]
+) -> Response:
+    """Attributes of an operator, and the tensors that it reads and writes."""
+    key = ("operator", operator)
+    return views.of_plan(plan_id, key, lambda plan: operator_view(plan, operator))
+
+
 @router.get("/plans/{plan_id}/views/explanation")
 def explanation(views: Shown, plan_id: PlanId) -> Response:
     """What costs most, what limits memory, what links twice as fast would bring."""
@@ -214,16 +239,20 @@ def explanation(views: Shown, plan_id: PlanId) -> Response:
 
 
 @router.get("/plans/{plan_id}/views/cluster")
-def cluster(views: Shown, plan_id: PlanId) -> Response:
-    """The machine with what a step sends over each link; an uploaded one where the plan has it."""
+def cluster(
+    views: Shown, plan_id: PlanId, servers: Annotated[int | None, Query(ge=1, le=16)] = None
+) -> Response:
+    """The machine with what a step sends over each link; an uploaded one where the plan has it.
+    Two servers are drawn unless more are asked for.
+    """
     item_id, machine = views.machine_of(views.plan(plan_id))
-    key = ("cluster", item_id)
-    return views.of_plan(plan_id, key, lambda plan: cluster_view(plan, machine))
+    key = ("cluster", item_id, servers)
+    return views.of_plan(plan_id, key, lambda plan: cluster_view(plan, machine, servers))
 
 
 @router.get("/plans/{plan_id}/views/{name}")
 def plain(views: Shown, plan_id: PlanId, name: Annotated[str, Path(max_length=40)]) -> Response:
-    """summary, mesh, timeline, memory or operators."""
+    """summary, mesh, timeline, memory, operators, sizes or exports."""
     view = PLAIN_VIEWS.get(name)
     if view is None:
         raise unknown_name("view", name[:80], (*PLAIN_VIEWS, *OTHER_VIEWS), "the path")

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective
-from ir.plan import Plan
-from ir.plan_stages import stage_mesh
+from ir.plan import Plan, PlannedCollective
+from ir.plan_stages import MeshAxes, part_cluster, received, stage_mesh, stage_ranks
+from topology.cluster import Cluster
 
 FloatArray = NDArray[np.float64]
 
@@ -26,11 +27,18 @@ _WHOLE = frozenset({Collective.BROADCAST, Collective.POINT_TO_POINT})
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What each device sends in one step over one tier to the members of its groups there."""
+    """What each device of a part of the machine sends in one step over one tier: to the members of
+    its groups there, or to its peer in another part.
+    """
 
+    part: int
+    to: int
+    """The part of the machine that gets it."""
     tier: int
+    """Of the machine, the outermost first."""
     axes: tuple[int, ...]
-    """Axes of the mesh, all of this tier, that the members differ in."""
+    """Axes of the mesh of the part, all of this tier, that the members differ in; none to a peer.
+    """
     nbytes: float
 
 
@@ -69,23 +77,42 @@ def sent_bytes(kind: str, nbytes: float, sizes: Sequence[int]) -> tuple[float, .
 
 
 def flows_of(plan: Plan) -> tuple[Flow, ...]:
-    """All traffic of a step, equal groups together; of parts of the machine that differ in their
-    devices, those with the mesh of the plan.
-    """
-    index = {name: i for i, (name, _, _) in enumerate(plan.mesh)}
-    sums: dict[tuple[int, tuple[int, ...]], float] = {}
-    for item in (i for i in plan.collectives if stage_mesh(plan, i.stage) == plan.mesh):
-        axes = sorted(index[name] for name in item.axes if plan.mesh[index[name]][1] > 1)
-        tiers = [
-            (tier, tuple(own))
-            for tier, own in itertools.groupby(
-                sorted(axes, key=lambda a: plan.mesh[a][2]), key=lambda a: plan.mesh[a][2]
-            )
-        ]
-        sizes = [math.prod(plan.mesh[a][1] for a in own) for _, own in tiers]
-        for key, nbytes in zip(tiers, sent_bytes(item.kind, item.nbytes, sizes), strict=True):
-            sums[key] = sums.get(key, 0.0) + nbytes * item.count
-    return tuple(Flow(tier, axes, nbytes) for (tier, axes), nbytes in sorted(sums.items()))
+    """All traffic of a step, equal groups together."""
+    names = [tier.name for tier in Cluster.from_dict(plan.cluster).tiers]
+    tiers_of = {
+        stage: [names.index(tier.name) for tier in part_cluster(plan, stage).tiers]
+        for stage in range(len(plan.pipeline.stages))
+    }
+    sums: dict[tuple[int, int, int, tuple[int, ...]], float] = {}
+
+    def add(part: int, to: int, tier: int, axes: tuple[int, ...], nbytes: float) -> None:
+        key = part, to, tier, axes
+        sums[key] = sums.get(key, 0.0) + nbytes
+
+    for item in plan.collectives:
+        part = item.stage % plan.pipeline.parts
+        own = tiers_of[item.stage]
+        for tier, axes, nbytes in _by_tier(item, stage_mesh(plan, item.stage)):
+            add(part, part, own[tier], axes, nbytes * item.count)
+    for stage in range(1, len(plan.pipeline.stages)):
+        one, two = ((stage - back) % plan.pipeline.parts for back in (1, 0))
+        for send in received(plan, stage):
+            tier = names.index(send.tier)
+            add(one, two, tier, (), send.nbytes * (send.count - send.backward))
+            add(two, one, tier, (), send.nbytes * send.backward)
+    return tuple(Flow(*key, nbytes) for key, nbytes in sorted(sums.items()) if nbytes)
+
+
+def _by_tier(
+    item: PlannedCollective, mesh: MeshAxes
+) -> Iterator[tuple[int, tuple[int, ...], float]]:
+    """Tier, axes and bytes of one collective in each tier that it crosses."""
+    index = {name: i for i, (name, _, _) in enumerate(mesh)}
+    axes = sorted((index[n] for n in item.axes if mesh[index[n]][1] > 1), key=lambda a: mesh[a][2])
+    runs = [(t, tuple(own)) for t, own in itertools.groupby(axes, key=lambda a: mesh[a][2])]
+    sizes = [math.prod(mesh[a][1] for a in own) for _, own in runs]
+    for (tier, own), nbytes in zip(runs, sent_bytes(item.kind, item.nbytes, sizes), strict=True):
+        yield tier, tuple(sorted(own)), nbytes
 
 
 def between_devices(plan: Plan, flows: Sequence[Flow], devices: int) -> FloatArray:
@@ -93,15 +120,20 @@ def between_devices(plan: Plan, flows: Sequence[Flow], devices: int) -> FloatArr
 
     Members of a group share what a device sends evenly.
     """
-    sizes = tuple(size for _, size, _ in plan.mesh)
-    count = math.prod(sizes)
-    place = np.array(plan.rank_order if len(plan.rank_order) == count else range(count))
-    grid = np.arange(count).reshape(sizes)
     out = np.zeros((devices, devices))
     for flow in flows:
+        ranks = np.array(stage_ranks(plan, flow.part))
+        if not flow.axes:
+            peers = stage_ranks(plan, flow.to)
+            for place, one in enumerate(ranks.tolist()):
+                two = peers[place * len(peers) // len(ranks)]
+                if one < devices and two < devices:
+                    out[one, two] += flow.nbytes
+            continue
+        sizes = [size for _, size, _ in stage_mesh(plan, flow.part)]
         members = math.prod(sizes[a] for a in flow.axes)
-        groups = np.moveaxis(grid, flow.axes, range(-len(flow.axes), 0)).reshape(-1, members)
-        for group in place[groups].tolist():
+        groups = np.moveaxis(ranks.reshape(sizes), flow.axes, range(-len(flow.axes), 0))
+        for group in groups.reshape(-1, members).tolist():
             shown = [device for device in group if device < devices]
             for one, two in itertools.permutations(shown, 2):
                 out[one, two] += flow.nbytes / (members - 1)

@@ -61,12 +61,22 @@ def _changed(plan: Plan, factors: Factors) -> Plan:
     devices, batch = factors.devices or plan.devices, factors.batch or plan.batch
     found = plan
     if devices != plan.devices or batch != plan.batch:
-        found = resized(plan, scaled_cluster(cluster, devices), batch)
+        found = _resized(plan, scaled_cluster(cluster, devices), batch)
         cluster = Cluster.from_dict(found.cluster)
     factor = {t: f for t, f in (factors.bandwidth or {}).items() if f != 1.0}
     for tier, value in factor.items():
         cluster = cluster.with_bandwidth(tier, value)
     return repriced(found, cluster) if factor else found
+
+
+def _resized(plan: Plan, cluster: Cluster, batch: int) -> Plan:
+    try:
+        return resized(plan, cluster, batch)
+    except RequestError as error:
+        raise RequestError(
+            f"the splits of this plan cannot be kept on {cluster.devices} devices with a batch of "
+            f"{batch}\n  at:  devices, batch\n  fix: search there"
+        ) from error
 
 
 def _changed_stages(plan: Plan, factors: Factors) -> Plan:

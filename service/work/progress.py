@@ -11,8 +11,10 @@ MOST_EVENTS = 400
 """Of one attempt."""
 LONGEST = 500
 """Characters of a line."""
-_NUMBER = r"([-+]?\d[\d.]*(?:e[-+]?\d+)?)"
-_BEST = re.compile(rf"\b(?:best|expected|full:) {_NUMBER}")
+_NUMBER = r"([-+]?\d[\d.]*(?:e[-+]?\d+)?) s\b"
+_BEST = re.compile(rf"\b(?:best|solved in full:) {_NUMBER}")
+_UNFIT = re.compile(r"^without a memory limit|, too large$")
+"""Lines of answers that do not fit, or need not."""
 _BOUND = re.compile(rf"\b(?:bound|at least) {_NUMBER}")
 _DIGITS = re.compile(r"\d+")
 
@@ -26,9 +28,9 @@ class Event:
     stage: str
     """The part of it before the colon."""
     cost_s: float | None
-    """The best answer so far, in seconds of a step."""
+    """An answer that fits, in seconds of a step."""
     bound_s: float | None
-    """No answer can be better."""
+    """No answer of the space that is searched can be better."""
 
 
 def event_of(line: str) -> Event:
@@ -38,7 +40,8 @@ def event_of(line: str) -> Event:
     0.2
     """
     text = line[:LONGEST]
-    return Event(text, text.partition(":")[0], _number(_BEST, text), _number(_BOUND, text))
+    cost_s = None if _UNFIT.search(text) else _number(_BEST, text)
+    return Event(text, text.partition(":")[0], cost_s, _number(_BOUND, text))
 
 
 def _number(pattern: re.Pattern[str], text: str) -> float | None:

@@ -101,7 +101,11 @@ class _Attempt:
         self._began_s = self._kept_s = time.monotonic()
         self._number = job.attempt * EVENTS_OF_ATTEMPT
         self._events: list[tuple[int, str]] = []
-        self._most_s = self._limits.check_s if job.kind in CHECKS else self._limits.job_s
+        is_check = job.kind in CHECKS
+        self._most_s = self._limits.check_s if is_check else self._limits.job_s
+        self._most_bytes = self._limits.job_bytes
+        if is_check:
+            self._most_bytes = min(self._most_bytes, self._limits.check_bytes)
 
     def run(self, tasks: Tasks) -> str:
         """Do it, and write down what came of it; the word for the log."""
@@ -113,7 +117,7 @@ class _Attempt:
                 return Given(self._job.request, items, report)
 
             task = confined(
-                tasks[self._job.kind], given, self._limits.job_bytes, self._most_s * THREADS
+                tasks[self._job.kind], given, self._most_bytes, self._most_s * THREADS
             )  # fmt: skip
             found: Outcome | Refusal | str = "killed"
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,12 @@ def test_a_truncated_gzip_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_is_given_up_early(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(80 * 2**20), compresslevel=1, mtime=0)
+    assert "unpacks to more than" in refusal(written(tmp_path, bomb, "model.onnx.gz")).what
+
+
+def test_a_gzip_bomb_is_given_up_by_what_was_read_of_it_not_by_its_size(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(2**21)  # makes the file large, behind the bomb
+    bomb = gzip.compress(bytes(80 * 2**20) + noise, compresslevel=1, mtime=0)
     assert "unpacks to more than" in refusal(written(tmp_path, bomb, "model.onnx.gz")).what
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -106,6 +108,63 @@ def test_too_many_requests_are_told_when_to_come_back(settings: Settings) -> Non
         answers = [client.get("/v1/plans") for _ in range(3)]
     assert [each.status_code for each in answers] == [200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_wrong_tokens_are_throttled_and_good_ones_are_not(settings: Settings) -> None:
+    limits = replace(LIMITS, wrong_tokens_per_minute=3)
+    with made(settings, tokens=TOKENS, limits=limits) as client:
+        assert client.get("/v1/plans", headers=ANN).status_code == 200
+        wrong = [
+            client.get("/v1/plans", headers={"Authorization": f"Bearer guess-{n}"})
+            for n in range(5)
+        ]
+        assert [each.status_code for each in wrong] == [401, 401, 401, 429, 429]
+        assert int(wrong[-1].headers["retry-after"]) >= 1
+        assert client.get("/v1/plans", headers=BOB).status_code == 429
+        assert client.get("/v1/plans", headers=ANN).status_code == 200
+        assert client.get("/v1/plans").status_code == 401
+
+
+def test_uploads_of_one_owner_do_not_hold_up_another(settings: Settings) -> None:
+    limits = replace(LIMITS, uploads_at_once=1)
+    with made(settings, tokens=TOKENS, limits=limits) as client:
+        uploads = client.app.state.uploads  # type: ignore[attr-defined]
+        uploads["ann"] = 1
+        path = "/v1/models?name=a.onnx"
+        assert client.post(path, content=b"a", headers=ANN).status_code == 429
+        assert client.post(path, content=b"a", headers=BOB).status_code == 201
+        assert uploads == {"ann": 1, "bob": 0}
+
+
+def test_the_page_is_sent_packed_and_its_pieces_are_kept(client: TestClient) -> None:
+    page = Path(str(resources.files("service"))) / "web" / "static"
+    packed = 0
+    for file in sorted(page.glob("*.js")):
+        with client.stream("GET", f"/{file.name}") as answer:
+            packed += sum(len(part) for part in answer.iter_raw())
+        is_packed = answer.headers.get("content-encoding") == "gzip"
+        assert is_packed == (file.stat().st_size >= 1024)
+        kept = "immutable" in answer.headers["cache-control"]
+        assert kept == (file.name != "main.js")
+    assert packed <= 350 * 1024
+    assert client.get("/").headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("a" * 140 + ".onnx", 201), ("模" * 40 + ".onnx", 201), ("a" * 200 + ".onnx", 422),
+     ("模" * 90 + ".onnx", 422), (".onnx", 422), ("a/b.onnx", 422), ("", 422)],
+)  # fmt: skip
+def test_names_that_no_file_can_have_are_refused_in_words(
+    client: TestClient, name: str, status: int
+) -> None:
+    answer = client.post("/v1/models", params={"name": name}, content=b"a")
+    assert answer.status_code == status
+    if status == 422:
+        message = answer.json()["message"]
+        assert "fix: " in message
+        assert "pattern" not in message
+        assert "^" not in message
 
 
 @pytest.mark.parametrize("announced", [True, False])

@@ -72,7 +72,7 @@ def test_a_waiting_job_is_cancelled(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "name",
     ["../etc/passwd.onnx", "/etc/passwd.onnx", "..%2f..%2fx.onnx", ".onnx", "a/b.onnx",
-     "a\\b.onnx", "a\x00.onnx", "a\n.onnx", "x" * 101 + ".onnx", "passwd", "a.exe", "..", ""],
+     "a\\b.onnx", "a\x00.onnx", "a\n.onnx", "x" * 150 + ".onnx", "passwd", "a.exe", "..", ""],
 )  # fmt: skip
 def test_names_that_could_lead_somewhere_are_refused(client: TestClient, name: str) -> None:
     for kind in ("models", "clusters", "plans"):
@@ -213,3 +213,71 @@ def test_metrics_count_requests_by_route_and_jobs_by_state(client: TestClient) -
     assert 'route="/v1/plans/{plan_id}",status="404"' in text
     assert NOBODYS not in text
     assert 'planner_jobs{kind="search",state="queued"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"devices": 12}, "12"), ({"devices": 0}, "not a number of devices"),
+        ({"devices": 2**30}, "not a number of devices"), ({"devices": 4, "memory": "much"}, "much"),
+    ],
+)  # fmt: skip
+def test_what_no_model_can_make_good_is_refused_before_it_is_a_job(
+    client: TestClient, options: dict[str, object], words: str
+) -> None:
+    answer = client.post("/v1/searches", json={"model": "llama3-8b", "options": options})
+    assert answer.status_code == 422
+    assert words in answer.json()["message"]
+    assert client.get("/v1/jobs").json() == []
+
+
+def test_a_thousand_jobs_are_listed_page_by_page(client: TestClient) -> None:
+    store = client.app.state.jobs  # type: ignore[attr-defined]
+    made = [store.submit("local", "search", f"{n}", {"n": n}).id for n in range(15)]
+    found: list[str] = []
+    while True:
+        more = {"before": found[-1]} if found else {}
+        answer = client.get("/v1/jobs", params={"limit": 4, **more})
+        assert answer.headers["x-total-count"] == "15"
+        if not answer.json():
+            break
+        found += [job["job"] for job in answer.json()]
+    assert found == made[::-1]
+    assert client.get("/v1/jobs", params={"kind": "sweep"}).json() == []
+    assert client.get("/v1/jobs", params={"before": "j_" + "0" * 32}).status_code == 404
+
+
+def test_a_job_names_its_model_and_a_list_leaves_tables_out(hands: Hands, mlp_bytes: bytes) -> None:
+    model = hands.upload("models", "mlp.onnx", mlp_bytes)
+    done = hands.post("/v1/searches", model=model, options={"devices": 2})
+    assert done["names"] == {model: "mlp.onnx"}
+    (listed,) = hands.client.get("/v1/jobs", params={"kind": "search"}).json()
+    assert listed["names"] == {model: "mlp.onnx"}
+    assert listed["result"]["gap"] == done["result"]["gap"]
+    assert "baselines" in done["result"]
+    assert "baselines" not in listed["result"]
+
+
+def test_labels_and_tags_are_kept_and_a_name_comes_back(hands: Hands, mlp_bytes: bytes) -> None:
+    client = hands.client
+    model = hands.upload("models", "mlp.onnx", mlp_bytes)
+    path = f"/v1/models/{model}"
+    assert client.patch(path, json={"label": "mine", "tags": ["a", "b"]}).json()["label"] == "mine"
+    assert client.patch(path, json={"label": ""}).json()["tags"] == ["a", "b"]
+    (listed,) = client.get("/v1/models").json()["uploaded"]
+    assert (listed["label"], listed["tags"], listed["state"]) == ("", ["a", "b"], "ready")
+    assert client.patch("/v1/models/m_" + "0" * 32, json={}).status_code == 404
+    assert client.patch(path, json={"state": "refused"}).status_code == 422
+
+
+def test_a_job_that_is_over_is_forgotten_and_what_it_made_stays(
+    hands: Hands, mlp_bytes: bytes
+) -> None:
+    model = hands.upload("models", "mlp.onnx", mlp_bytes)
+    done = hands.post("/v1/searches", model=model, options={"devices": 2})
+    path = f"/v1/jobs/{done['job']}"
+    assert hands.client.delete(path).json()["state"] == "done"
+    assert hands.client.get(path).status_code == 200
+    assert hands.client.delete(path, params={"forget": True}).status_code == 200
+    assert hands.client.get(path).status_code == 404
+    assert hands.client.get(f"/v1/plans/{done['result']['plan']}").status_code == 200

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, func, select, update
 
 from service.store.engine import open_engine, reading, writing
 from service.store.items import FullError, Items, NewItem, NotFoundError
-from service.store.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING, Jobs
+from service.store.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING, Jobs, Listing
 from service.store.queue import LEASE_S, LostError, Outcome, Queue
 from service.store.tables import answers, items, jobs
 
@@ -200,7 +200,7 @@ def test_owners_see_their_own_alone(engine: Engine) -> None:
     for act in acts:
         with pytest.raises(NotFoundError):
             act()
-    assert theirs.listed("bob", None, 10) == []
+    assert theirs.listed("bob", Listing()) == ([], 0)
     assert store.listed("bob", "plan") == []
     assert queue(engine).inputs("bob", [kept.id]) == {}
     assert state(engine, job_id) == QUEUED

@@ -262,3 +262,8 @@ def test_numbers_names_and_units_stay_as_they_are() -> None:
     found = chinese_of(text)
     assert found is not None
     assert [part for part in ("58 GiB", "1.5 ms") if part not in found] == []
+
+
+def test_what_settings_of_exports_mean_has_chinese() -> None:
+    told = {each.meaning for form in FORMATS.values() for each in form.settings}
+    assert not [text for text in told if without_chinese(text)]

@@ -80,7 +80,7 @@ def test_the_page_offers_formats_and_views_that_there_are() -> None:
     views = "".join(p.read_text() for p in (WEB / "src").glob("*.tsx"))
     known = {*PLAIN_VIEWS, "cluster", "graph", "whatif", "explanation"}
     asked = {n.partition("/")[0] for n in re.findall(r'view\([\w.]+, ["`]([a-z/]+)', views)}
-    assert asked - {"compare", "why"} <= known
+    assert asked - {"compare", "why", "operator"} <= known
     levels = set(
         re.findall(r'\["(\w+)", t\("(?:blocks folded|all operators|all parts)"\)\]', views)
     )

@@ -202,3 +202,19 @@ def test_memory_of_stages_is_what_the_plan_says_of_each_part(interleave: str) ->
         names = {op.name for op in plan.operators}
         assert set(part["operators"]) <= names
     assert view["causes"] == max(view["parts"], key=lambda p: p["peak_bytes"])["causes"]
+
+
+def test_plans_of_one_model_say_how_many_operators_lie_differently() -> None:
+    view = comparison_view(plan_of("products"), plan_of("products", 8))
+    assert view["same_model"]
+    assert view["common"] == len(plan_of("products").operators)
+    assert sum(change["count"] for change in view["operators"]) == len(view["changed"])
+
+
+def test_operators_of_different_models_are_not_compared() -> None:
+    view = comparison_view(plan_of("products"), plan_of("layers"))
+    assert not view["same_model"]
+    assert view["models"] == ["mlp3", "layers"]
+    assert view["changed"] == []
+    assert view["operators"] == []
+    assert view["step_time_s"]["first"] != view["step_time_s"]["second"]

@@ -12,6 +12,7 @@ from costmodel.simulation.result import SimulationError
 from ir.plan import Plan
 from planner.pipeline.pipeline_search import search_pipeline
 from planner.request import RequestError
+from service.views.sizes import sizes_view
 from service.views.whatif import Factors, scaled_cluster, whatif_view, with_global_batch
 from tests.builders import mlp
 from tests.service_views.plans_of import FAST, plan_of
@@ -60,6 +61,26 @@ def _layouts(plan: Plan) -> list[object]:
     """How products are split, and how parameters rest."""
     splits = [o.split for o in plan.operators if o.kind == "MatMul"]
     return [*splits, *(t.layout for t in plan.parameters)]
+
+
+@pytest.mark.parametrize("name", ["attention", "products", "layers", "staged"])
+def test_every_size_that_is_offered_can_be_taken(name: str) -> None:
+    plan = staged() if name == "staged" else plan_of(name)
+    sizes = sizes_view(plan)
+    assert plan.devices in sizes["devices"]
+    assert plan.batch in sizes["batch"]
+    assert len(sizes["batch"]) > 1
+    for devices in sizes["devices"]:
+        assert whatif_view(plan, Factors(devices=devices))["after"]["devices"] == devices
+    for batch in sizes["batch"]:
+        assert whatif_view(plan, Factors(batch=batch))["after"]["batch"] == batch
+
+
+def test_what_is_not_offered_says_that_the_splits_cannot_be_kept() -> None:
+    plan = plan_of("products")
+    batch = max(b for b in (1, 2, 4, 8) if b not in sizes_view(plan)["batch"])
+    with pytest.raises(RequestError, match="cannot be kept on 16 devices"):
+        whatif_view(plan, Factors(batch=batch))
 
 
 def test_memory_that_is_too_small_is_told() -> None:

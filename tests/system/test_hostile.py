@@ -5,18 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import socket
+import threading
 import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.system.servers import Server, mlp_bytes, resident_bytes, running
+from tests.system.servers import Server, descendants, mlp_bytes, resident_bytes, running
 
 MEBIBYTE = 2**20
 GROWTH_BYTES = 300 * MEBIBYTE
@@ -70,6 +71,38 @@ BOMBS = {
     "deep.json": b'{"a":' * 200_000,
     "deep.mlir": b"(" * 1_000_000,
 }
+
+
+@contextmanager
+def watched(server: Server) -> Iterator[list[int]]:
+    """The memory of all processes of a server together, looked at again and again."""
+    seen: list[int] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            total = 0
+            for pid in (server.pid, *descendants(server.pid)):
+                with suppress(OSError):
+                    total += resident_bytes(pid)
+            seen.append(total)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def test_a_gzip_bomb_takes_no_gigabyte(server: Server) -> None:
+    bomb = gzip.compress(b"\0" * (1024 * MEBIBYTE), 9) * 10
+    with httpx.Client(base_url=server.url, timeout=120) as client, watched(server) as seen:
+        answer = client.post("/v1/models", params={"name": "ten.onnx.gz"}, content=bomb)
+        assert ended(client, answer.json()["job"])["state"] == "failed"
+    assert seen
+    assert max(seen) - seen[0] < 1024 * MEBIBYTE
 
 
 def test_bombs_are_refused_with_words_and_memory_stays_bounded(server: Server) -> None:

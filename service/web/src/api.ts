@@ -56,14 +56,33 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 
 export type Kind = "models" | "clusters" | "plans";
 
+/** A part of a list, and how long the whole of it is. */
+export async function page<T>(path: string, signal: AbortSignal): Promise<{ rows: T[]; count: number }> {
+  const response = await call(path, { signal });
+  return { rows: await response.json(), count: Number(response.headers.get("X-Total-Count")) };
+}
+
+/** The result of a job once it is over; that it failed is an error in the words of the service. */
+export async function finished(job: string): Promise<Record<string, any>> {
+  for (;;) {
+    const found = await get<{ state: string; message: string | null; result: Record<string, any> | null }>(`/v1/jobs/${job}`);
+    if (found.state === "done") return found.result ?? {};
+    if (found.state === "failed" || found.state === "cancelled") throw new ApiError(422, found.message ?? found.state);
+    await new Promise((wake) => setTimeout(wake, 250));
+  }
+}
+
+/** Uploads a file and waits until it has been read; what is refused is an error in the words of the service. */
 export async function upload(kind: Kind, file: File): Promise<{ id: string; name: string }> {
-  const name = file.name.replaceAll(/[^A-Za-z0-9._+-]/g, "_").replace(/^[^A-Za-z0-9]+/, "").slice(-100);
+  const name = file.name.replaceAll(/[\x00-\x1f\x7f/\\]/g, "_").replace(/^[.]+/, "").slice(-100);
   const response = await call(`/v1/${kind}?name=${encodeURIComponent(name)}`, {
     method: "POST",
     headers: { "Content-Type": "application/octet-stream" },
     body: file,
   });
-  return response.json();
+  const item: { id: string; name: string; job: string } = await response.json();
+  await finished(item.job);
+  return item;
 }
 
 export interface Loaded<T> {

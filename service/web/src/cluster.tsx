@@ -1,28 +1,48 @@
 // The mesh and the machine of a plan, with what a step sends where.
+import { useState } from "preact/hooks";
 import { useGet, view } from "./api";
 import { bytes, count, percent, rate, seconds } from "./format";
 import { t } from "./i18n";
 import { Drawing } from "./picture";
+import { setQuery, useRoute } from "./router";
 import { series, useTheme } from "./theme";
-import type { ClusterView, MeshView } from "./types";
-import { Panel, Shown } from "./ui";
+import type { ClusterView, MeshView, Picture } from "./types";
+import { Fact, Panel, Shown } from "./ui";
 
 const MOST_SHOWN = 256;
+const MOST_SERVERS = 16;
 
 export function ClusterTab(props: { id: string }) {
-  const cluster = useGet<ClusterView>(view(props.id, "cluster"));
+  const { query } = useRoute();
+  const servers = query.get("servers");
+  const cluster = useGet<ClusterView>(view(props.id, "cluster", servers ? { servers } : {}));
   const mesh = useGet<MeshView>(view(props.id, "mesh"));
   return (
     <div class="grid">
       <Panel width="w8" title={t("The machine, and what a step sends over each link")}>
         <Shown of={cluster}>{(found) => found.picture
-          ? <Drawing picture={found.picture} />
+          ? <><Drawn picture={found.picture} /><Drawing picture={found.picture} /></>
           : <p>{t("The plan names a machine that is neither bundled nor uploaded, so its wiring is not known here; its tiers are below.")}</p>}</Shown>
       </Panel>
-      <Panel width="w4" title={t("The mesh")}><Shown of={mesh}>{(found) => <Mesh mesh={found} />}</Shown></Panel>
+      <Panel width="w4" title={t("The mesh")}><Shown of={mesh}>{(found) => <Mesh mesh={found} devices={cluster.data?.picture?.servers?.devices} />}</Shown></Panel>
       <Panel width="w7" title={t("Tiers, from the outside in")}><Shown of={cluster}>{(found) => <Tiers cluster={found} />}</Shown></Panel>
       <Panel width="w5" title={t("Communication groups")}><Shown of={mesh}>{(found) => <Groups mesh={found} />}</Shown></Panel>
     </div>
+  );
+}
+
+/** How many servers the picture has, where the plan uses more. */
+function Drawn(props: { picture: Picture }) {
+  const { servers } = props.picture;
+  if (!servers || (servers.drawn >= servers.used && servers.drawn <= 2)) return null;
+  const all = Math.min(servers.used, MOST_SERVERS);
+  return (
+    <p class="row">
+      <span>{t("servers drawn")}: <b>{servers.drawn} / {servers.used}</b></span>
+      {servers.drawn < servers.used && <span class="soft">{t("the others are wired alike")}</span>}
+      {servers.drawn < all && <button onClick={() => setQuery({ servers: String(all) })}>{t("Draw more")} ({all})</button>}
+      {servers.drawn > 2 && <button onClick={() => setQuery({ servers: undefined })}>{t("Draw two")}</button>}
+    </p>
   );
 }
 
@@ -32,13 +52,14 @@ function Tiers(props: { cluster: ClusterView }) {
       <table>
         <thead><tr><th scope="col">{t("tier")}</th><th scope="col" class="right">{t("members")}</th><th scope="col">{t("wiring")}</th>
           <th scope="col" class="right">{t("bandwidth")}</th><th scope="col" class="right">{t("a device sends")}</th>
-          <th scope="col" class="right">{t("busy")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
+          <th scope="col" class="right">{t("busy")}</th><th scope="col" class="right">{t("holds the step up")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
         <tbody>{props.cluster.tiers.map((tier) => (
           <tr key={tier.name}><td>{tier.name}</td><td class="right">{tier.size}</td><td>{t(tier.kind.replaceAll("_", " "))} {tier.transport}</td>
             <td class="right">{rate(tier.bandwidth_bytes_per_s)}</td><td class="right">{bytes(tier.sent_bytes)}</td>
-            <td class="right">{percent(tier.busy)}</td><td class="right">{seconds(tier.time_s)}</td><td class="right">{seconds(tier.hidden_s)}</td></tr>
+            <td class="right">{percent(tier.busy)}</td><td class="right"><Fact name={`held_up_s.${tier.name}`} value={tier.time_s} format={seconds} /></td><td class="right">{seconds(tier.hidden_s)}</td></tr>
         ))}</tbody>
       </table>
+      <p class="soft">{t("Time of a collective over several tiers is that of the links that hold it up: those of which twice the bandwidth would save most.")}</p>
     </div>
   );
 }
@@ -50,7 +71,7 @@ function Groups(props: { mesh: MeshView }) {
       <thead><tr><th scope="col">{t("over")}</th><th scope="col" class="right">{t("members")}</th><th scope="col" class="right">{t("times")}</th>
         <th scope="col" class="right">{t("bytes")}</th><th scope="col" class="right">{t("exposed")}</th><th scope="col" class="right">{t("hidden")}</th></tr></thead>
       <tbody>{props.mesh.groups.map((group) => (
-        <tr key={group.axes.join()}><td class="name">{group.short}<div class="soft">{Object.keys(group.kinds).map((kind) => t(kind.replaceAll("_", "-"))).join(", ")}</div></td>
+        <tr key={group.axes.join()}><td class="name">{t(group.short)}<div class="soft">{Object.keys(group.kinds).map((kind) => t(kind.replaceAll("_", "-"))).join(", ")}</div></td>
           <td class="right">{group.size}</td><td class="right">{count(group.count)}</td><td class="right">{bytes(group.bytes)}</td>
           <td class="right">{seconds(group.time_s)}</td><td class="right">{seconds(group.hidden_s)}</td></tr>
       ))}</tbody>
@@ -59,13 +80,15 @@ function Groups(props: { mesh: MeshView }) {
   );
 }
 
-function Mesh(props: { mesh: MeshView }) {
+function Mesh(props: { mesh: MeshView; devices: number | undefined }) {
   useTheme();
-  const { mesh } = props;
+  const { mesh, devices } = props;
+  const [chosen, setChosen] = useState<number>();
   const inner = mesh.axes.filter((axis) => axis.tier === mesh.axes.at(-1)?.tier).reduce((size, axis) => size * axis.size, 1);
   const columns = Math.min(inner, 8);
   const tiers = [...new Set(mesh.axes.map((axis) => axis.tier))];
   const ranks = mesh.ranks.slice(0, MOST_SHOWN);
+  const all = mesh.ranks.length + mesh.left_out;
   return (
     <>
       <p>{mesh.axes.map((axis, i) => (
@@ -73,22 +96,28 @@ function Mesh(props: { mesh: MeshView }) {
       ))}{mesh.stages > 1 && ` · ${mesh.stages} ${t("stages")}`}</p>
       <div class="rankgrid" style={{ gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }}>
         {ranks.map((device, rank) => (
-          <div
-            key={rank} class="rank" title={`${t("rank")} ${rank}, ${t("device")} ${device}: ${place(mesh, rank)}`}
-          >{rank}{device !== rank && <span class="soft">→{device}</span>}</div>
+          <button
+            key={rank} class="rank" aria-pressed={rank === chosen} title={place(mesh, rank, devices)} onClick={() => setChosen(rank === chosen ? undefined : rank)}
+          >{rank}{device !== rank && <span class="soft">→{device}</span>}</button>
         ))}
       </div>
-      <p class="soft">{t("Ranks in order; a row shares the inner tier.")}{mesh.ranks.length + mesh.left_out > ranks.length && ` +${mesh.ranks.length + mesh.left_out - ranks.length}`}</p>
+      <p role="status">{chosen !== undefined && place(mesh, chosen, devices)}</p>
+      <p class="soft">{t("Ranks in order; a row shares the inner tier.")}{all > ranks.length && ` ${ranks.length} / ${count(all)}`}</p>
     </>
   );
 }
 
-function place(mesh: MeshView, rank: number): string {
-  let rest = rank;
+/** Where a rank is: device, server, stage, and its place along each axis of the mesh. */
+function place(mesh: MeshView, rank: number, devices: number | undefined): string {
+  const device = mesh.ranks[rank]!;
+  const own = mesh.axes.reduce((size, axis) => size * axis.size, 1);
+  let rest = rank % own;
   const out: string[] = [];
   for (const axis of [...mesh.axes].reverse()) {
     out.unshift(`${axis.name} ${rest % axis.size}`);
     rest = Math.floor(rest / axis.size);
   }
-  return out.join(", ");
+  if (mesh.stages > 1) out.unshift(`${t("stage")} ${Math.floor(rank / own)}`);
+  const server = devices ? [`${t("server")} ${Math.floor(device / devices)}`, `${t("card")} ${device % devices}`] : [];
+  return [`${t("rank")} ${rank}`, `${t("device")} ${device}`, ...server, ...out].join(", ");
 }

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { useGet } from "./api";
 import { t } from "./i18n";
+import { Manage, Marks, titleOf } from "./lists";
 import { Drop } from "./models";
 import { Drawing } from "./picture";
 import { go, link } from "./router";
@@ -28,11 +29,11 @@ export function Clusters(props: { name: string | undefined }) {
                 <tr key={name} class={name === shown ? "on" : ""}><td><a href={link(["clusters", name])}>{name}</a></td></tr>
               ))}
               {answer.uploaded.map((item) => (
-                <tr key={item.id} class={item.id === shown ? "on" : ""}><td><a href={link(["clusters", item.id])}>{item.name}</a>{" "}
-                  <span class={`state ${item.state}`}>{t(String(item.state ?? ""))}</span></td></tr>
+                <tr key={item.id} class={item.id === shown ? "on" : ""}><td><a href={link(["clusters", item.id])}>{titleOf(item)}</a> <Marks item={item} />
+                  <Manage kind="clusters" item={item} changed={() => setVersion((old) => old + 1)} /></td></tr>
               ))}</tbody></table>
               <p />
-              <Drop kind="clusters" done={(item) => { setVersion(version + 1); go(["clusters", item.id]); }} />
+              <Drop kind="clusters" done={(item) => { setVersion((old) => old + 1); go(["clusters", item.id]); }} failed={() => setVersion((old) => old + 1)} />
             </Panel>
             {shown && !answer.bundled.includes(shown) ? <Uploaded key={shown} id={shown} done={() => setVersion((old) => old + 1)} /> : shown && <Machine key={shown} name={shown} title={shown} />}
           </div>

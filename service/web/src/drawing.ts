@@ -14,12 +14,15 @@ export interface Drawn {
 }
 
 const FEW = 400;
+/** Shapes are written on edges where the picture is at least so close. */
+const CLOSE = 0.35;
 
 export function draw(place: HTMLElement, view: GraphView, colours: string[], open: (name: string) => void): Drawn {
   const graph = build(view, colours);
   const few = view.count <= FEW;
   let chosen = "";
   let near = new Set<string>();
+  let close = false;
   const sigma = new Sigma(graph, place, {
     allowInvalidContainer: true,
     autoRescale: true,
@@ -29,6 +32,10 @@ export function draw(place: HTMLElement, view: GraphView, colours: string[], ope
     itemSizesReference: "positions",
     labelColor: { attribute: "labelColour", color: colour("text") },
     labelDensity: few ? 4 : 0.6,
+    renderEdgeLabels: few,
+    edgeLabelColor: { color: colour("soft") },
+    edgeLabelFont: "system-ui, sans-serif",
+    edgeLabelSize: 10,
     labelFont: "system-ui, sans-serif",
     labelRenderedSizeThreshold: few ? 3 : 9,
     labelSize: 11,
@@ -43,13 +50,20 @@ export function draw(place: HTMLElement, view: GraphView, colours: string[], ope
     },
     edgeReducer: (edge, data) => {
       const isNear = chosen !== "" && graph.hasNode(chosen) && graph.hasExtremity(edge, chosen);
-      return isNear ? { ...data, color: colour("c4"), zIndex: 1 } : { ...data, color: colour("strong-line") };
+      if (isNear) return { ...data, color: colour("c4"), zIndex: 1, label: data.shape, forceLabel: true };
+      return { ...data, color: colour("strong-line"), label: close ? data.shape : "" };
     },
   });
   sigma.on("clickNode", ({ node }) => {
     if (!node.startsWith(BLOCK)) open(node);
   });
   const camera = sigma.getCamera();
+  camera.on("updated", ({ ratio }) => {
+    if (few && ratio < CLOSE !== close) {
+      close = !close;
+      sigma.refresh({ skipIndexation: true });
+    }
+  });
   return {
     choose(name) {
       chosen = name;
@@ -89,18 +103,19 @@ function build(view: GraphView, colours: string[]): Graph {
   nodes.name.forEach((name, i) => {
     const label = nodes.labels[nodes.label[i]!];
     graph.addNode(name, {
-      x: nodes.x[i], y: -nodes.y[i]!, color: colours[i], label,
+      x: nodes.x[i], y: -nodes.y[i]!, color: colours[i], label, forceLabel: view.count <= FEW && view.level === "folded",
       size: least + 0.17 * Math.sqrt(nodes.time_s[i]! / most),
     });
   });
   view.blocks.forEach((block, i) => {
+    if (block.nodes < 2) return;
     graph.addNode(`${BLOCK}${i}`, {
       x: block.left - 0.5, y: -block.top + 0.75, size: 0.001, color: "#0000",
-      label: `${block.name}${block.count > 1 ? ` × ${block.count}` : ""}`, forceLabel: view.blocks.length <= 12,
+      label: `${block.name}${block.count > 1 ? ` × ${block.count}` : ""}`, forceLabel: view.blocks.length <= 30,
     });
   });
-  for (const [source, target] of view.edges) {
-    graph.mergeEdge(nodes.name[source], nodes.name[target], { size: 0.03 });
-  }
+  view.edges.forEach(([source, target], i) => {
+    graph.mergeEdge(nodes.name[source], nodes.name[target], { size: 0.03, shape: view.shapes[i] ?? "" });
+  });
   return graph;
 }

@@ -1,14 +1,14 @@
 // The operator graph: drawn by sigma, placed by the server.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Drawn } from "./drawing";
-import { useGet, view } from "./api";
+import { get, useGet, view } from "./api";
 import { bytes, percent, seconds } from "./format";
 import { t } from "./i18n";
 import { Ramp } from "./picture";
-import { setQuery, useRoute } from "./router";
+import { parse, setQuery, useRoute } from "./router";
 import { series, shade, useTheme } from "./theme";
-import type { GraphView } from "./types";
-import { Panel, Segments, Shown, useKeys } from "./ui";
+import type { GraphView, OperatorView, TableView, TensorFacts } from "./types";
+import { Pairs, Panel, Segments, Shown, useKeys } from "./ui";
 import { Why } from "./why";
 
 export type Colouring = "layout" | "time" | "memory";
@@ -18,7 +18,9 @@ export function GraphTab(props: { id: string; small: boolean }) {
   const level = query.get("level") ?? "folded";
   const colouring = (query.get("colour") ?? "layout") as Colouring;
   const chosen = query.get("op") ?? "";
-  const found = useGet<GraphView>(view(props.id, "graph", { level }));
+  const opened = level === "folded" ? query.getAll("open") : [];
+  const asked = new URLSearchParams([["level", level], ...opened.map((each) => ["open", each])]);
+  const found = useGet<GraphView>(`${view(props.id, "graph")}?${asked}`);
   const close = () => setQuery({ op: undefined });
   return (
     <>
@@ -31,7 +33,10 @@ export function GraphTab(props: { id: string; small: boolean }) {
           label={t("Colour")} value={colouring} change={(value) => setQuery({ colour: value })}
           options={[["layout", t("layout")], ["time", t("time")], ["memory", t("memory")]]}
         />
-        {found.data && <Find graph={found.data} />}
+        {found.data && <Find id={props.id} graph={found.data} />}
+        {opened.map((name) => (
+          <button key={name} class="plain" onClick={() => setModules(opened.filter((each) => each !== name))} title={t("Close")}><code>{name}</code> ✕</button>
+        ))}
       </div>
       <Shown of={found}>{(graph) => (
         <div class={chosen ? "split" : ""}>
@@ -42,6 +47,8 @@ export function GraphTab(props: { id: string; small: boolean }) {
           {chosen && (
             <div class="side">
               <Facts graph={graph} chosen={chosen} />
+              <p />
+              <Tensors id={props.id} op={operatorOf(graph, chosen)} />
               <p />
               <Why id={props.id} op={operatorOf(graph, chosen)} small={props.small} close={close} />
             </div>
@@ -58,18 +65,53 @@ function operatorOf(graph: GraphView, name: string): string {
   return at < 0 ? name : graph.nodes.operator[at]!;
 }
 
-function Find(props: { graph: GraphView }) {
+/** Shows the inside of modules, these and no others. */
+function setModules(names: string[]): void {
+  const { path, query } = parse(location.hash);
+  query.delete("open");
+  for (const name of names) query.append("open", name);
+  location.hash = `#/${path.map(encodeURIComponent).join("/")}?${query}`;
+}
+
+/** Finds a node, or an operator inside what is folded. */
+function Find(props: { id: string; graph: GraphView }) {
+  const { nodes } = props.graph;
   const [text, setText] = useState("");
-  const find = (event: Event) => {
+  const [none, setNone] = useState("");
+  const find = async (event: Event) => {
     event.preventDefault();
-    const wanted = text.toLowerCase();
-    const hit = props.graph.nodes.name.find((name) => name.toLowerCase().includes(wanted));
-    if (wanted && hit) setQuery({ op: hit });
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return;
+    setNone("");
+    const at = nodes.name.findIndex((name, i) => [name, nodes.labels[nodes.label[i]!]!].some((each) => each.toLowerCase().includes(wanted)));
+    if (at >= 0) return setQuery({ op: nodes.name[at] });
+    const { operators } = await get<TableView>(view(props.id, "operators"));
+    const hit = operators.name.findIndex((name, i) => [name, operators.scope[i]!, operators.words[operators.label[i]!]!].some((each) => each.toLowerCase().includes(wanted)));
+    if (hit >= 0) setQuery({ op: operators.name[hit], level: "operators", open: undefined });
+    else setNone(text.trim());
   };
   return (
-    <form onSubmit={find} class="row">
+    <form onSubmit={(event) => void find(event)} class="row">
       <input type="search" placeholder={t("Find an operator")} aria-label={t("Find an operator")} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+      <span class="warn" role="status">{none && `${t("No operator has this in its name:")} ${none}`}</span>
     </form>
+  );
+}
+
+/** Attributes of an operator, and what it reads and writes. */
+function Tensors(props: { id: string; op: string }) {
+  const { data } = useGet<OperatorView>(view(props.id, `operator/${encodeURIComponent(props.op)}`));
+  if (!data) return null;
+  const rows: [string, TensorFacts][] = [...data.inputs.map((each): [string, TensorFacts] => ["in", each]), ...data.outputs.map((each): [string, TensorFacts] => ["out", each])];
+  const attributes = Object.entries(data.attributes);
+  return (
+    <Panel title={t("Tensors and attributes")}>
+      {data.scope && <p class="mono">{data.scope}</p>}
+      <table><tbody>{rows.map(([way, each], i) => (
+        <tr key={i}><td>{t(way)}</td><td class="name">{each.name}<div class="soft">{each.dims.join(" × ")} {each.dtype} {each.layout}</div></td></tr>
+      ))}</tbody></table>
+      {attributes.length > 0 && <Pairs rows={attributes} />}
+    </Panel>
   );
 }
 
@@ -107,7 +149,7 @@ function Legend(props: { graph: GraphView; colouring: Colouring }) {
     <p class="legend">
       {ranks.map(([layout, rank]) => <span key={layout}><i class="swatch" style={{ background: series(rank) }} /><code>{nodes.layouts[layout]}</code></span>)}
       {more > 0 && <span><i class="swatch" style={{ background: series(8) }} />{more} {t("others")}</span>}
-      <span>{graph.count} {t("nodes")} · {graph.edges.length} {t("edges")}</span>
+      <span>{graph.count} {t("nodes")} · {graph.edges.length} {t("edges")}{graph.nodes.group.some(Boolean) && ` · ${t("a click opens a module")}`}</span>
     </p>
   );
 }
@@ -126,6 +168,13 @@ function Facts(props: { graph: GraphView; chosen: string }) {
   );
 }
 
+/** A module opens, an operator says what it is. */
+function choose(graph: GraphView, name: string): void {
+  const group = graph.nodes.group[graph.nodes.name.indexOf(name)];
+  if (group) setModules([...parse(location.hash).query.getAll("open"), group]);
+  else setQuery({ op: name });
+}
+
 function Drawing(props: { graph: GraphView; colouring: Colouring; chosen: string }) {
   const { graph, colouring, chosen } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -136,7 +185,7 @@ function Drawing(props: { graph: GraphView; colouring: Colouring; chosen: string
     let gone = false;
     import("./drawing").then(({ draw }) => {
       if (gone || !place.current) return;
-      drawn.current = draw(place.current, graph, colours, (name) => setQuery({ op: name }));
+      drawn.current = draw(place.current, graph, colours, (name) => choose(graph, name));
       drawn.current.choose(chosen);
     });
     return () => {
@@ -155,6 +204,9 @@ function Drawing(props: { graph: GraphView; colouring: Colouring; chosen: string
       event.preventDefault();
       const next = drawn.current?.neighbour(chosen, steps[event.key]!);
       if (next) setQuery({ op: next });
+    }
+    if (event.key === "Enter" && graph.nodes.group[graph.nodes.name.indexOf(chosen)]) {
+      choose(graph, chosen);
     }
     if (event.key === "+" || event.key === "=") drawn.current?.zoom(1 / 1.5);
     if (event.key === "-") drawn.current?.zoom(1.5);

@@ -1,13 +1,14 @@
 // Jobs of the service; a search shows cost and bound as they come.
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
-import { call, events, get, useGet } from "./api";
+import { call, events, get, page, type Loaded } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, distinctSeconds, percent, seconds, when } from "./format";
 import { said, t } from "./i18n";
-import { go, link } from "./router";
+import { Filter, matching } from "./lists";
+import { link } from "./router";
 import { series } from "./theme";
 import type { Job } from "./types";
-import { Kpi, Pairs, Panel, Shown, Table, useTicks } from "./ui";
+import { Choice, Kpi, Pairs, Panel, Shown, Table, useTicks, type Column } from "./ui";
 
 const OVER = ["done", "failed", "cancelled"];
 
@@ -19,35 +20,83 @@ export function planOf(job: Job | undefined): string | undefined {
   return job?.result?.plan ?? undefined;
 }
 
-export function Jobs() {
+const KINDS = ["search", "sweep", "simulation", "verification", "export", "model", "cluster", "plan"];
+const PAGE = 100;
+
+/** The jobs of all pages so far, asked for anew every few seconds. */
+function useJobs(kind: string, most: number): Loaded<{ rows: Job[]; count: number }> & { again: () => void } {
+  const [state, setState] = useState<Loaded<{ rows: Job[]; count: number }>>({ loading: true });
   const [version, setVersion] = useState(0);
-  const found = useGet<Job[]>("/v1/jobs", version);
   useEffect(() => {
-    const timer = setInterval(() => setVersion((v) => v + 1), 3000);
-    return () => clearInterval(timer);
-  }, []);
+    const stop = new AbortController();
+    const query = new URLSearchParams({ limit: String(Math.min(most, 1000)), ...(kind && { kind }) });
+    page<Job>(`/v1/jobs?${query}`, stop.signal).then(
+      (data) => setState({ data, loading: false }),
+      (error: Error) => { if (!stop.signal.aborted) setState({ error, loading: false }); },
+    );
+    const timer = setTimeout(() => setVersion((old) => old + 1), 3000);
+    return () => { stop.abort(); clearTimeout(timer); };
+  }, [kind, most, version]);
+  return { ...state, again: () => setVersion((old) => old + 1) };
+}
+
+export function Jobs() {
+  const [kind, setKind] = useState("");
+  const [most, setMost] = useState(PAGE);
+  const [words, setWords] = useState("");
+  const found = useJobs(kind, most);
+  useTicks(true);
   return (
     <>
       <div class="head"><h1 class="grow">{t("Jobs")}</h1><a class="button primary" href="#/new">{t("New search")}</a></div>
       <Panel>
-        <Shown of={found}>{(rows) => (
-          <Table<Job>
-            label={t("Jobs")} rows={rows} id={(job) => job.job} open={(job) => go([job.kind === "sweep" ? "sweep" : "jobs", job.job])}
-            columns={[
-              { key: "id", title: t("job"), show: (job) => <a href={link(["jobs", job.job])}><code>{job.job.slice(0, 14)}</code></a> },
-              { key: "kind", title: t("kind"), sort: (job) => job.kind, show: (job) => t(job.kind) },
-              { key: "state", title: t("state"), sort: (job) => job.state, show: (job) => <State job={job} /> },
-              { key: "made", title: t("begun"), sort: (job) => job.submitted_at ?? 0, show: (job) => when(job.submitted_at) },
-              { key: "result", title: t("result"), show: (job) => {
-                const plan = planOf(job);
-                return plan ? <a href={link(["plans", plan])}>{t("plan")}</a> : "";
-              } },
-            ]}
-          />
-        )}</Shown>
+        <Shown of={found}>{({ rows, count: all }) => {
+          const shown = matching(rows, words, (job) => [modelOf(job), t(job.kind), t(job.state), job.job].join(" "));
+          return (
+            <>
+              <Filter value={words} change={setWords} shown={shown.length} all={all}>
+                <Choice value={kind} label={t("kind")} options={[["", t("all kinds")], ...KINDS.map((each): [string, string] => [each, t(each)])]} change={setKind} />
+              </Filter>
+              <Table<Job> label={t("Jobs")} rows={shown} id={(job) => job.job} columns={jobColumns(found.again)} most={1000} />
+              {rows.length < all && rows.length < 1000 && <p><button onClick={() => setMost(most + PAGE)}>{t("Show more")} ({all - rows.length})</button></p>}
+            </>
+          );
+        }}</Shown>
       </Panel>
     </>
   );
+}
+
+function jobColumns(again: () => void): Column<Job>[] {
+  const option = (job: Job, name: string) => (job.request?.options?.[name] ?? job.request?.sweep?.[name] ?? "") as string | number;
+  const gap = (job: Job) => number(job.result?.gap);
+  const end = (job: Job) => void call(`/v1/jobs/${encodeURIComponent(job.job)}?forget=true`, { method: "DELETE" }).then(again);
+  return [
+    { key: "model", title: t("model"), sort: modelOf, show: (job) => <a href={link([job.kind === "sweep" ? "sweep" : "jobs", job.job])}>{modelOf(job) || <code>{job.job.slice(0, 12)}</code>}</a> },
+    { key: "kind", title: t("kind"), sort: (job) => job.kind, show: (job) => t(job.kind) },
+    { key: "state", title: t("state"), sort: (job) => job.state, show: (job) => <State job={job} /> },
+    { key: "devices", title: t("devices"), right: true, sort: (job) => Number(option(job, "devices")) || 0, show: (job) => option(job, "devices") },
+    { key: "batch", title: t("batch"), right: true, sort: (job) => Number(option(job, "batch") || option(job, "global_batch")) || 0, show: (job) => option(job, "batch") || option(job, "global_batch") },
+    { key: "step", title: t("step"), right: true, sort: (job) => number(job.result?.step_time_s) ?? 0, show: (job) => (number(job.result?.step_time_s) === null ? "" : seconds(number(job.result?.step_time_s))) },
+    { key: "gap", title: t("gap"), right: true, sort: (job) => gap(job) ?? Infinity, show: (job) => (gap(job) === null ? "" : percent(gap(job)!)) },
+    { key: "took", title: t("duration"), right: true, sort: (job) => lasted(job) ?? 0, show: (job) => (lasted(job) === null ? "" : seconds(lasted(job))) },
+    { key: "made", title: t("begun"), sort: (job) => job.submitted_at ?? 0, show: (job) => when(job.submitted_at) },
+    { key: "result", title: t("result"), show: (job) => (planOf(job) ? <a href={link(["plans", planOf(job)!])}>{t("plan")}</a> : "") },
+    { key: "manage", title: "", show: (job) => (
+      <button class="plain" onClick={() => end(job)} aria-label={`${t(isOver(job) ? "Delete" : "Cancel")} ${job.job}`} title={t(isOver(job) ? "Delete" : "Cancel")}>✕</button>
+    ) },
+  ];
+}
+
+/** What a job is about: the name of its model, or of another item that it was given. */
+function modelOf(job: Job): string {
+  const about = job.request?.model ?? job.request?.plan ?? job.request?.cluster ?? "";
+  return job.result?.model_name ?? job.names?.[about] ?? String(about);
+}
+
+function lasted(job: Job): number | null {
+  if (!job.started_at) return null;
+  return (job.finished_at ?? Date.now() / 1000) - job.started_at;
 }
 
 function State(props: { job: Job }) {
@@ -74,15 +123,20 @@ export function useJob(id: string): { job: Job | undefined; progress: Progress; 
   const [progress, setProgress] = useState<Progress>(NOTHING);
   useEffect(() => {
     const stop = new AbortController();
+    let begun = false;
     const ask = () => get<Job>(`/v1/jobs/${encodeURIComponent(id)}`, stop.signal).then((found) => {
-      setJob(found);
+      begun = found.state !== "queued";
+      setJob((old) => (isOver(old) ? old : found));
       return found;
     });
     const listen = () => {
       setProgress(NOTHING);
       return events(`/v1/jobs/${encodeURIComponent(id)}/events`, stop.signal, ({ event, data }) => {
         if (event === "job") setJob(data);
-        else setProgress((old) => grown(old, data));
+        else {
+          if (!begun) void ask();
+          setProgress((old) => grown(old, data));
+        }
       });
     };
     const follow = async () => {
@@ -107,13 +161,18 @@ function number(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
+function least(one: number | null | undefined, two: number | null): number | null {
+  return typeof one === "number" && two !== null ? Math.min(one, two) : one ?? two;
+}
+
 /** An event says when it was, in seconds since its attempt began: an earlier time is another attempt. */
 function grown(old: Progress, data: Record<string, unknown>): Progress {
   const time_s = number(data.elapsed_s) ?? (old.points.at(-1)?.time_s ?? 0);
-  const cost_s = number(data.cost_s);
-  const bound_s = number(data.bound_s);
   const line = data.text;
   const before = time_s < (old.points.at(-1)?.time_s ?? 0) ? [] : old.points;
+  // Each bound is of the space that was searched then, so that of all spaces is the least.
+  const cost_s = least(before.at(-1)?.cost_s, number(data.cost_s));
+  const bound_s = least(before.at(-1)?.bound_s, number(data.bound_s));
   return {
     points: cost_s === null && bound_s === null ? before : [...before, { time_s, cost_s, bound_s }],
     lines: typeof line === "string" ? [...old.lines, line].slice(-300) : old.lines,
@@ -125,12 +184,11 @@ export function JobPage(props: { id: string }) {
   const plan = planOf(job);
   const cancel = () => void call(`/v1/jobs/${encodeURIComponent(props.id)}`, { method: "DELETE" });
   useTicks(job !== undefined && !isOver(job));
-  const cost = progress.points.findLast((point) => point.cost_s !== null)?.cost_s ?? null;
-  const bound = progress.points.findLast((point) => point.bound_s !== null)?.bound_s ?? null;
+  const { cost, bound } = figures(progress, job);
   return (
     <>
       <div class="head">
-        <h1 class="grow">{t(job?.kind ?? "job")} <code>{props.id.slice(0, 14)}</code></h1>
+        <h1 class="grow">{t(job?.kind ?? "job")} {job && modelOf(job)} <code>{props.id.slice(0, 14)}</code></h1>
         {job && <State job={job} />}
         {job && !isOver(job) && <button onClick={cancel}>{t("Cancel")}</button>}
         {plan && <a class="button primary" href={link(["plans", plan])}>{t("Open the plan")}</a>}
@@ -139,7 +197,7 @@ export function JobPage(props: { id: string }) {
       {job?.message && <div class="note error" role="alert">{said(job.message)}</div>}
       {job?.state === "done" && job.kind === "search" && !plan && <Infeasible result={job.result ?? {}} />}
       <div class="kpis">
-        <Kpi name={t("best step so far")} value={seconds(cost)} />
+        <Kpi name={t(plan ? "step" : "best step so far")} value={seconds(cost)} />
         <Kpi name={t("proven bound")} value={seconds(bound)} />
         <Kpi name={t("gap")} value={cost !== null && bound ? percent(Math.max(cost - bound, 0), bound) : "–"} />
         <Kpi name={t("elapsed")} value={elapsed(job)} />
@@ -153,24 +211,30 @@ export function JobPage(props: { id: string }) {
           </div>
         </Panel>
         {job?.request && (
-          <Panel width="w12" title={t("Request")}><Pairs rows={asked(job.request)} /></Panel>
+          <Panel width="w12" title={t("Request")}><Pairs rows={asked(job)} /></Panel>
         )}
       </div>
     </>
   );
 }
 
+/** The best step that fits and the bound: of the plan where there is one, else so far. */
+function figures(progress: Progress, job: Job | undefined): { cost: number | null; bound: number | null } {
+  if (planOf(job)) return { cost: number(job?.result?.step_time_s), bound: number(job?.result?.bound_s) };
+  const last = progress.points.at(-1);
+  return { cost: last?.cost_s ?? null, bound: last?.bound_s ?? null };
+}
+
 /** What was said in a request; what was left open is not shown. */
-function asked(request: Record<string, any>): [string, string][] {
-  const { options, sweep, ...rest } = request;
+function asked(job: Job): [string, string][] {
+  const { options, sweep, ...rest } = job.request ?? {};
   return Object.entries({ ...rest, ...options, ...sweep })
     .filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && !value.length))
-    .map(([name, value]) => [name, Array.isArray(value) ? value.join(", ") : String(value)]);
+    .map(([name, value]) => [name, Array.isArray(value) ? value.join(", ") : (job.names?.[String(value)] ?? String(value))]);
 }
 
 function elapsed(job: Job | undefined): string {
-  if (!job?.started_at) return "–";
-  return seconds((job.finished_at ?? Date.now() / 1000) - job.started_at);
+  return seconds(job && lasted(job));
 }
 
 function Infeasible(props: { result: Record<string, any> }) {

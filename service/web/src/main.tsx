@@ -23,7 +23,7 @@ const PAGES: [string, string][] = [
 
 const KEYS: [string, string][] = [
   ["1 … 9", "views of a plan"], ["/", "search"], ["n", "new search"], ["p", "plans"], ["j", "jobs"],
-  ["↑ ↓ ← →", "move through the graph"], ["+ − 0", "zoom the graph, show all of it"], ["Esc", "close what is open"],
+  ["↑ ↓ ← →", "move through the graph"], ["+ − 0", "zoom the graph, show all of it"], ["w s a d", "zoom and move the timeline"], ["Esc", "close what is open"],
   ["d", "light or dark"], ["l", "language"], ["?", "this list"],
 ];
 
@@ -31,7 +31,7 @@ function Page(props: { path: string[] }): ComponentChildren {
   const [first = "plans", second, third, fourth] = props.path;
   switch (first) {
     case "plans": return second ? <PlanPage key={second} id={second} tab={third ?? "overview"} /> : <Plans />;
-    case "compare": return <Compare first={second ?? ""} second={third ?? ""} />;
+    case "compare": return <Compare ids={props.path.slice(1)} />;
     case "jobs": return second ? <JobPage key={second} id={second} /> : <Jobs />;
     case "new": return <Search />;
     case "sweep": return <Sweep job={second} />;

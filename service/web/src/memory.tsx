@@ -7,7 +7,7 @@ import { deviceName, t } from "./i18n";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
 import type { Levels, MemoryView } from "./types";
-import { Causes, Panel, Segments, Shown } from "./ui";
+import { Causes, Fact, Panel, Segments, Shown } from "./ui";
 
 const GIB = 2 ** 30;
 
@@ -45,7 +45,9 @@ function Memory(props: { id: string; memory: MemoryView }) {
       )}
       <Panel width="w5" title={t("At the peak")}>
         <Causes head={t("cause")} format={bytes} total={memory.peak_bytes} rows={Object.entries(memory.by_cause).map(([name, value]) => ({ name: t(name), value }))} />
-        <p class="soft">{memory.limit_bytes !== null && `${percent(memory.peak_bytes, memory.limit_bytes)} ${t("of the limit of")} ${bytes(memory.limit_bytes)}.`}</p>
+        <p><b><Fact name="peak_bytes" value={memory.peak_bytes} format={bytes} /></b>{memory.limit_bytes !== null && (
+          <span class="soft">: {percent(memory.peak_bytes, memory.limit_bytes)} {t("of the limit of")} <Fact name="limit_bytes" value={memory.limit_bytes} format={bytes} />.</span>
+        )}</p>
       </Panel>
       {levels.holders.length > 0 && (
         <Panel width="w7" title={t("Who holds most at the peak")}>

@@ -1,9 +1,10 @@
 // Uploaded and published models.
 import { useState } from "preact/hooks";
 import { upload, useGet, type Kind } from "./api";
-import { bytes, when } from "./format";
+import { bytes, count, when } from "./format";
 import { t } from "./i18n";
-import { go, link } from "./router";
+import { Filter, Manage, Marks, matching, tagsOf, titleOf } from "./lists";
+import { link } from "./router";
 import type { Item } from "./types";
 import { Failure, Panel, Shown, Table } from "./ui";
 
@@ -14,7 +15,7 @@ const TAKEN: Record<Kind, string> = {
 };
 
 /** Where a file is dropped or chosen; it is uploaded at once. */
-export function Drop(props: { kind: Kind; done: (item: { id: string; name: string }) => void }) {
+export function Drop(props: { kind: Kind; done: (item: { id: string; name: string }) => void; failed?: () => void }) {
   const [state, setState] = useState<{ over?: boolean; busy?: string; error?: Error }>({});
   const take = async (file: File | undefined) => {
     if (!file) return;
@@ -24,6 +25,7 @@ export function Drop(props: { kind: Kind; done: (item: { id: string; name: strin
       setState({});
     } catch (error) {
       setState({ error: error as Error });
+      props.failed?.();
     }
   };
   return (
@@ -40,7 +42,7 @@ export function Drop(props: { kind: Kind; done: (item: { id: string; name: strin
           {state.busy ? `${t("Uploading")} ${state.busy} …` : t("Choose a file")}
           <input
             type="file" class="skip" aria-label={t("Choose a file")}
-            onChange={(event) => void take(event.currentTarget.files?.[0])}
+            onChange={(event) => { const { files } = event.currentTarget; void take(files?.[0]); }}
           />
         </label>
       </div>
@@ -51,32 +53,47 @@ export function Drop(props: { kind: Kind; done: (item: { id: string; name: strin
 
 export function Models() {
   const [version, setVersion] = useState(0);
+  const [words, setWords] = useState("");
   const found = useGet<{ uploaded: Item[]; published: string[] }>("/v1/models", version);
+  const again = () => setVersion((old) => old + 1);
   return (
     <>
       <div class="head"><h1 class="grow">{t("Models")}</h1></div>
       <div class="grid">
-        <Panel width="w4" title={t("Upload")}><Drop kind="models" done={() => setVersion(version + 1)} /></Panel>
+        <Panel width="w4" title={t("Upload")}><Drop kind="models" done={again} failed={again} /></Panel>
         <Panel width="w8" title={t("Uploaded")}>
-          <Shown of={found}>{(answer) => (
-            <Table<Item>
-              label={t("Uploaded")} rows={answer.uploaded} id={(row) => row.id}
-              open={(row) => go(["new"], { model: row.id, name: row.name })}
-              columns={[
-                { key: "name", title: t("name"), name: true, sort: (row) => row.name,
-                  show: (row) => <a href={link(["new"], { model: row.id, name: row.name })}>{row.name}</a> },
-                { key: "state", title: t("state"), show: (row) => t(String(row.state ?? "")) },
-                { key: "bytes", title: t("size"), right: true, sort: (row) => row.bytes ?? 0, show: (row) => bytes(row.bytes) },
-                { key: "made", title: t("uploaded"), sort: (row) => row.created_at ?? 0, show: (row) => when(row.created_at) },
-                { key: "id", title: t("id"), show: (row) => <code>{row.id.slice(0, 14)}</code> },
-              ]}
-            />
-          )}</Shown>
+          <Shown of={found}>{(answer) => {
+            const shown = matching(answer.uploaded, words, (row) => [titleOf(row), row.name, ...tagsOf(row)].join(" "));
+            return (
+              <>
+                <Filter value={words} change={setWords} shown={shown.length} all={answer.uploaded.length} />
+                <Table<Item>
+                  label={t("Uploaded")} rows={shown} id={(row) => row.id}
+                  columns={[
+                    { key: "name", title: t("name"), name: true, sort: (row) => titleOf(row), show: (row) => (
+                      <>{row.state === "refused" ? titleOf(row) : <a href={link(["new"], { model: row.id, name: titleOf(row) })}>{titleOf(row)}</a>} <Marks item={row} /></>
+                    ) },
+                    { key: "nodes", title: t("operators"), right: true, sort: (row) => Number(row.nodes ?? 0), show: (row) => (row.nodes ? count(Number(row.nodes)) : "") },
+                    { key: "open", title: t("dynamic sizes"), show: (row) => openSizes(row) },
+                    { key: "bytes", title: t("size"), right: true, sort: (row) => row.bytes ?? 0, show: (row) => bytes(row.bytes) },
+                    { key: "made", title: t("uploaded"), sort: (row) => row.created_at ?? 0, show: (row) => when(row.created_at) },
+                    { key: "manage", title: "", show: (row) => <Manage kind="models" item={row} changed={again} /> },
+                  ]}
+                />
+              </>
+            );
+          }}</Shown>
         </Panel>
         <Published names={found.data?.published ?? []} />
       </div>
     </>
   );
+}
+
+/** Names of the dimensions that a model leaves open. */
+export function openSizes(item: Item): string {
+  const open = (item.open_dims as { name?: string }[] | undefined) ?? [];
+  return open.map((each) => each.name ?? "").filter(Boolean).join(", ");
 }
 
 function Published({ names }: { names: string[] }) {

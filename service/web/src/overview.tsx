@@ -4,8 +4,8 @@ import { useGet, view } from "./api";
 import { bytes, count, percent, seconds, signed } from "./format";
 import { linksBetween, overLinks, said, t } from "./i18n";
 import { link } from "./router";
-import type { ExplanationView, Summary, WhatIfView } from "./types";
-import { Causes, Pairs, Panel, Shown, Table } from "./ui";
+import type { ClusterView, ExplanationView, Summary, WhatIfView } from "./types";
+import { Causes, Fact, Pairs, Panel, Shown, Table } from "./ui";
 import { isSmall } from "./why";
 
 export function Overview(props: { id: string; summary: Summary }) {
@@ -20,6 +20,7 @@ export function Overview(props: { id: string; summary: Summary }) {
             detail: [...Object.keys(row.purposes).map((each) => t(each)), ...(row.hidden_s ? [`${t("hidden")} ${seconds(row.hidden_s)}`] : [])].join(", "),
           }))}
         />
+        <HeldUp id={id} />
         <p class="soft">{said(summary.overlap)}{" "}
           <a href={link(["plans", id, "timeline"])}>{t("Timeline")}</a></p>
       </Panel>
@@ -49,15 +50,26 @@ export function Overview(props: { id: string; summary: Summary }) {
   );
 }
 
+/** Which links hold the step up, however far the collectives reach. */
+function HeldUp(props: { id: string }) {
+  const { data } = useGet<ClusterView>(view(props.id, "cluster"));
+  const tiers = data?.tiers.filter((tier) => tier.time_s > 0) ?? [];
+  if (!tiers.length) return null;
+  return (
+    <p class="soft">{t("The links that hold it up:")}{" "}
+      {tiers.map((tier, i) => <span key={tier.name}>{i > 0 && ", "}{linksBetween(tier.name)} <b><Fact name={`held_up_s.${tier.name}`} value={tier.time_s} format={seconds} /></b></span>)}.</p>
+  );
+}
+
 export function causeText(cause: string): string {
   const [kind, tier] = cause.split(" in ");
   return tier ? overLinks(kind!.replaceAll("_", "-"), tier) : t(cause);
 }
 
-function limitText(summary: Summary): string {
+function limitText(summary: Summary) {
   const { limit_bytes, peak_bytes } = summary;
   if (limit_bytes === null) return t("No limit was given.");
-  return `${percent(peak_bytes, limit_bytes)} ${t("of the limit of")} ${bytes(limit_bytes)}.`;
+  return <>{percent(peak_bytes, limit_bytes)} {t("of the limit of")} <Fact name="limit_bytes" value={limit_bytes} format={bytes} />.</>;
 }
 
 function Heaviest(props: { id: string; summary: Summary }) {

@@ -12,7 +12,7 @@ import { Overview } from "./overview";
 import { go, link } from "./router";
 import { TimelineTab } from "./timeline";
 import type { Summary } from "./types";
-import { Kpi, Shown, useKeys } from "./ui";
+import { Fact, Kpi, Shown, useKeys } from "./ui";
 import { WhatIf } from "./whatif";
 import { isSmall } from "./why";
 
@@ -54,7 +54,7 @@ function Tab(props: { id: string; tab: string; summary: Summary }): ComponentChi
     case "overview": return <Overview id={id} summary={summary} />;
     case "graph": return <GraphTab id={id} small={isSmall(summary)} />;
     case "operators": return <OperatorsTab id={id} small={isSmall(summary)} />;
-    case "timeline": return <TimelineTab id={id} />;
+    case "timeline": return <TimelineTab id={id} model={summary.model} />;
     case "memory": return <MemoryTab id={id} />;
     case "cluster": return <ClusterTab id={id} />;
     case "whatif": return <WhatIf id={id} summary={summary} />;
@@ -94,14 +94,14 @@ function Head(props: { id: string; summary: Summary }) {
         <a class="button" href={link(["new"], again)}>{t("Search again")}</a>
       </div>
       <div class="kpis">
-        <Kpi value={seconds(summary.step_s)} name={expected} />
-        <Kpi value={`${count(summary.samples_per_s ?? 0)}/s`} name={t("samples")} />
+        <Kpi value={<Fact name="step_s" value={summary.step_s} format={seconds} />} name={expected} />
+        <Kpi value={<Fact name="samples_per_s" value={summary.samples_per_s ?? 0} format={(value) => `${count(value)}/s`} />} name={t("samples")} />
         {summary.tokens_per_s_per_device && <Kpi value={`${count(summary.tokens_per_s_per_device)}/s`} name={t("tokens of a device")} />}
         {summary.model_flops_utilisation > 0 && (
           <Kpi value={percent(summary.model_flops_utilisation)} name={`${t("MFU of")} ${short(summary.peak_flops / 1e12)} TFLOP/s ${summary.precision}`} />
         )}
         <Kpi
-          value={bytes(summary.peak_bytes)} share={limit ? summary.peak_bytes / limit : 0}
+          value={<Fact name="peak_bytes" value={summary.peak_bytes} format={bytes} />} share={limit ? summary.peak_bytes / limit : 0}
           name={limit ? `${t("peak memory of")} ${bytes(limit)} (${percent(summary.peak_bytes, limit)})` : t("peak memory")}
         />
         <Kpi value={gap} name={`${t("above the bound")} ${seconds(summary.bound.bound_s)}`} />

@@ -27,8 +27,12 @@ export function go(path: string[], query: Record<string, string | undefined> = {
 /** Changes the query of the present view without a new entry in the history. */
 export function setQuery(changes: Record<string, string | undefined>): void {
   const { path, query } = parse(location.hash);
-  const next = { ...Object.fromEntries(query), ...changes };
-  history.replaceState(null, "", link(path, next));
+  for (const [name, value] of Object.entries(changes)) {
+    query.delete(name);
+    if (value) query.set(name, value);
+  }
+  const search = query.toString();
+  history.replaceState(null, "", `${link(path)}${search ? `?${search}` : ""}`);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 

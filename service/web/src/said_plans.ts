@@ -191,6 +191,7 @@ export const SAID_OF_PLANS: Said[] = [
   ["{}, solved in full: {} s", "{1}，整体求解：{2} s"],
   ["{} stages, {} micro-batches of {}: at least {} s, expected {} s", "{1} 个阶段，{2} 个微批次，每个 {3}：至少 {4} s，预计 {5} s"],
   ["{} stages of {} chunks, {} micro-batches of {}: at least {} s, expected {} s", "{1} 个阶段、每个 {2} 块，{3} 个微批次，每个 {4}：至少 {5} s，预计 {6} s"],
+  ["it fits: best {}, bound {}", "放得下：最好 {1}，下界 {2}"],
   ["without a memory limit: best {}, bound {}", "不计内存上限：最好 {1}，下界 {2}"],
   ["without a memory limit: best {}", "不计内存上限：最好 {1}"],
   ["without a memory limit: nothing that fits yet, bound {}", "不计内存上限：还没有放得下的方案，下界 {1}"],

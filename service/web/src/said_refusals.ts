@@ -149,6 +149,7 @@ export const SAID_OF_REFUSALS: Said[] = [
   ["stages keep the devices that they were planned for", "阶段保持规划时的设备数"],
   ["give batch={} or {}, or choose degrees that divide these sizes", "请给 batch={1} 或 {2}，或选择能整除这些尺寸的并行度"],
   ["give batch={}, or choose degrees that divide these sizes", "请给 batch={1}，或选择能整除这些尺寸的并行度"],
+  ["the splits of this plan cannot be kept on {} devices with a batch of {}", "该方案的切分无法保持在 {1} 台设备、批大小 {2} 上"], ["devices, batch", "设备数、批大小"],
   ["a batch of {} is no multiple of the micro-batch of {}", "批大小 {1} 不是微批次 {2} 的倍数"], ["give a multiple, or search there", "请给倍数，或在那里搜索"],
   ["{} is no bandwidth", "{1} 不是带宽"], ["write tier and factor, such as server:2", "请写层级和倍数，如 server:2"],
   ["no tier {}", "没有层级 {1}"], ["bandwidth factor {}", "带宽倍数 {1}"], ["give a positive factor such as 2", "请给正的倍数，如 2"],

@@ -84,4 +84,7 @@ export const SAID_OF_UPLOADS: Said[] = [
   ["the number of servers of {} is open", "{1} 的服务器数没有给出"], ["say how many devices the job takes, or give the servers a count", "请给出作业的设备数，或给出服务器的个数"],
   ["'{}' is not {}", "'{1}' 不是{2}"], ["write a number and a unit: \"{}\"", "请写数字和单位：“{1}”"], ["{} is negative", "{1} 是负数"], ["{} uses itself", "{1} 引用了自己"],
   ["name another part", "请指明另一个部件"], ["a rank of the table runs on a host", "表中有 rank 运行在主机上"], ["plan the ranks on devices alone", "请只规划设备上的 rank"],
+  ["a name of {} letters", "名称有 {1} 个字符"], ["give one of 1 to {} letters", "请给 1 到 {1} 个字符的名称"],
+  ["{} cannot name a file", "{1} 不能作为文件名"], ["leave out slashes, control characters, a dot at the front", "请去掉斜杠、控制字符和开头的点"],
+  ["too many wrong tokens from this address", "此地址的错误令牌过多"],
 ];

@@ -4,10 +4,12 @@ import { post, useGet } from "./api";
 import { useOptions, type Declared } from "./options";
 import type { Machines } from "./clusters";
 import { t } from "./i18n";
-import { Drop } from "./models";
+import { count } from "./format";
+import { titleOf } from "./lists";
+import { Drop, openSizes } from "./models";
 import { go, useRoute } from "./router";
 import type { Item, Job } from "./types";
-import { Failure, Field, Panel } from "./ui";
+import { Choice, Failure, Field, Panel } from "./ui";
 
 export interface Form {
   model: string;
@@ -67,22 +69,16 @@ export function OptionField(props: { name: string; form: Form; declared: Declare
   );
 }
 
-export function Choice(props: { value: string; options: [string, string][]; change: (value: string) => void }) {
-  return (
-    <select value={props.value} onChange={(event) => props.change(event.currentTarget.value)}>
-      {props.options.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
-    </select>
-  );
-}
-
 export function ModelPicker(props: { form: Form; change: (part: Partial<Form>) => void }) {
-  const models = useGet<{ uploaded: Item[]; published: string[] }>("/v1/models");
-  const { uploaded, published } = models.data ?? { uploaded: [], published: [] };
   const { form, change } = props;
+  const models = useGet<{ uploaded: Item[]; published: string[] }>("/v1/models", form.model.startsWith("m_") ? 1 : 0);
+  const { published, uploaded: all } = models.data ?? { uploaded: [], published: [] };
+  const uploaded = all.filter((model) => model.state !== "refused");
+  const held = all.find((model) => model.id === form.model);
   const known = [...uploaded.map((m) => m.id), ...published].includes(form.model);
   return (
     <>
-      <Drop kind="models" done={(model) => change({ model: model.id, modelName: model.name })} />
+      <Drop kind="models" done={(model) => change({ model: model.id, modelName: model.name })} failed={() => change({ model: "", modelName: "" })} />
       <p />
       <Field title={t("or a model that is there already")}>
         <select value={form.model} onChange={(event) => {
@@ -91,12 +87,25 @@ export function ModelPicker(props: { form: Form; change: (part: Partial<Form>) =
         }}>
           <option value="">–</option>
           {form.model && !known && <option value={form.model}>{form.modelName || form.model}</option>}
-          {uploaded.map((model) => <option key={model.id} value={model.id}>{model.name}</option>)}
+          {uploaded.map((model) => <option key={model.id} value={model.id}>{titleOf(model)}</option>)}
           {published.map((name) => <option key={name} value={name}>{name}</option>)}
         </select>
       </Field>
       {form.model && <p class="good" role="status">{t("Model")}: <b>{form.modelName}</b></p>}
+      {held && <Holds item={held} />}
     </>
+  );
+}
+
+/** What an upload holds, before it is searched for. */
+function Holds(props: { item: Item }) {
+  const { item } = props;
+  const kinds = Object.entries((item.kinds as Record<string, number> | undefined) ?? {}).slice(0, 6);
+  const open = openSizes(item);
+  if (!item.nodes) return null;
+  return (
+    <p class="soft">{count(Number(item.nodes))} {t("operators")}{kinds.length > 0 && `: ${kinds.map(([kind, many]) => `${many} ${kind}`).join(", ")}`}
+      {open && <> · {t("dynamic sizes")}: <code>{open}</code></>}</p>
   );
 }
 

@@ -8,6 +8,7 @@ import { isOver, useJob } from "./jobs";
 import { useOptions, type Declared } from "./options";
 import { go, useRoute } from "./router";
 import { MachineFields, ModelPicker, optionsOf, startOf, type Form } from "./search";
+import { Scatter, type Dot } from "./scatter";
 import { series } from "./theme";
 import type { Job } from "./types";
 import { Failure, Field, Panel, Segments, Table } from "./ui";
@@ -91,6 +92,7 @@ function Curves(props: { id: string }) {
           {axes.length > 1 && <div class="w12"><Segments label={t("over")} value={shown} options={axes.map((each) => [each, t(each)])} change={setBy} /></div>}
           <Panel width="w6" title={t("step")}><Chart option={step} height={280} label={t("step")} /></Panel>
           <Panel width="w6" title={t("samples per second")}><Chart option={speed} height={280} label={t("samples per second")} /></Panel>
+          <Panel width="w12" title={t("Step against memory")}><Scatter dots={dotsOf(points)} /></Panel>
           <Panel width="w12" title={t("Points")}>
             <Table<Point>
               label={t("Points")} rows={points} id={(row) => String(row.key)} isMarked={(row) => front.has(points.indexOf(row))}
@@ -111,6 +113,15 @@ function Curves(props: { id: string }) {
       )}
     </>
   );
+}
+
+function dotsOf(points: Point[]): Dot[] {
+  return points.flatMap((point) => (typeof point.step_s === "number" && typeof point.peak_gib === "number"
+    ? [{
+        name: AXES.filter((name) => point[name] !== null && point[name] !== undefined).map((name) => `${t(name)} ${point[name]}`).join(", "),
+        group: String(point.cluster ?? ""), step_s: point.step_s, peak_bytes: point.peak_gib * 2 ** 30,
+      }]
+    : []));
 }
 
 function cell(value: number | string | null | undefined): string {

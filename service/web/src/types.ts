@@ -17,6 +17,8 @@ export interface Job {
   started_at?: number | null;
   finished_at?: number | null;
   request?: Record<string, any>;
+  /** What the items of the request are called, by their ids. */
+  names?: Record<string, string>;
   result?: Record<string, any> | null;
   message?: string | null;
 }
@@ -91,9 +93,21 @@ export interface GraphView {
   nodes: {
     name: string[]; operator: string[]; label: number[]; labels: string[]; layout: number[]; layouts: string[];
     count: number[]; time_s: number[]; held_bytes: number[]; x: number[]; y: number[];
+    /** The module whose nodes a node stands for; empty for an operator. */
+    group: string[];
   };
   edges: [number, number][];
+  /** Of each edge, the dims of a tensor that goes along it; empty where all operators are shown. */
+  shapes: string[];
   blocks: { name: string; count: number; nodes: number; left: number; top: number; right: number; bottom: number }[];
+}
+
+export interface TensorFacts {
+  name: string; dims: string[]; dtype: string; role: string; layout: string | null; maker: string | null;
+}
+
+export interface OperatorView {
+  name: string; kind: string; scope: string; attributes: Record<string, string>; inputs: TensorFacts[]; outputs: TensorFacts[]; parts: string[];
 }
 
 export interface TableView {
@@ -148,6 +162,8 @@ export interface MemoryView extends Levels {
 
 export interface Picture {
   title: string;
+  /** Of a plan: how many servers are drawn, how many it uses, and the devices of each. */
+  servers: { drawn: number; used: number; devices: number } | null;
   extent: [number, number, number, number];
   legend: Record<string, string>;
   dots: { x: number; y: number; label: string; kind: string }[];
@@ -185,6 +201,12 @@ export interface WhatIfView {
   tiers: { name: string; bandwidth_bytes_per_s: number; size: number }[];
 }
 
+/** Values that a what-if of the plan can take. */
+export interface SizesView {
+  devices: number[];
+  batch: number[];
+}
+
 export interface Amount {
   name: string;
   first: number;
@@ -208,6 +230,11 @@ export interface ComparisonView {
   only_second: number;
   shared: number;
   changed: string[];
+  /** Operators of both plans. */
+  common: number;
+  /** Of different models operators are not compared. */
+  same_model: boolean;
+  models: [string, string];
 }
 
 export interface CostPart {

@@ -16,7 +16,12 @@ export function Panel(props: {
   );
 }
 
-export function Kpi(props: { value: string; name: string; share?: number; title?: string }) {
+/** A number of a plan by its key: wherever a view shows it, it is the same. */
+export function Fact(props: { name: string; value: number; format: (value: number) => string }) {
+  return <data value={String(props.value)} data-fact={props.name}>{props.format(props.value)}</data>;
+}
+
+export function Kpi(props: { value: ComponentChildren; name: string; share?: number; title?: string }) {
   const over = (props.share ?? 0) > 1;
   return (
     <div class="kpi" title={props.title}>
@@ -158,6 +163,14 @@ export function Segments<T extends string>(props: {
   );
 }
 
+export function Choice(props: { value: string; options: [string, string][]; change: (value: string) => void; label?: string }) {
+  return (
+    <select value={props.value} aria-label={props.label} onChange={(event) => props.change(event.currentTarget.value)}>
+      {props.options.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
+    </select>
+  );
+}
+
 export function Field(props: { title: string; hint?: string; children: ComponentChildren }) {
   return (
     <label class="field"><span>{props.title}</span>{props.children}{props.hint && <small>{props.hint}</small>}</label>
@@ -188,8 +201,8 @@ export function useTicks(runs: boolean): void {
   }, [runs]);
 }
 
-/** Calls a listener on the window for as long as the view is shown. */
-export function useKeys(listen: (event: KeyboardEvent) => void): void {
+/** Calls a listener on the window for as long as the view is shown; the first of all, where it takes keys of the frame. */
+export function useKeys(listen: (event: KeyboardEvent) => void, first = false): void {
   const latest = useRef(listen);
   latest.current = listen;
   useEffect(() => {
@@ -198,8 +211,8 @@ export function useKeys(listen: (event: KeyboardEvent) => void): void {
       const typing = /^(input|select|textarea)$/i.test(target.tagName);
       if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) latest.current(event);
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", pressed, first);
+    return () => removeEventListener("keydown", pressed, first);
   }, []);
 }
 

@@ -1,15 +1,13 @@
 // Sliders: the same splits on other links, more devices, another batch, other memory; simulated at once.
-import { useCallback } from "preact/hooks";
+import { useCallback, useEffect } from "preact/hooks";
 import { useGet } from "./api";
 import { axis, Chart, legend, tooltip } from "./chart";
 import { bytes, count, percent, seconds, signed } from "./format";
 import { linksBetween, t } from "./i18n";
 import { link, setQuery, useRoute } from "./router";
 import { colour, series } from "./theme";
-import type { Step, Summary, WhatIfView } from "./types";
-import { Failure, Panel, useSettled } from "./ui";
-
-const POWERS = [-3, -2, -1, 0, 1, 2, 3];
+import type { SizesView, Step, Summary, WhatIfView } from "./types";
+import { Fact, Failure, Panel, useSettled } from "./ui";
 
 export function WhatIf(props: { id: string; summary: Summary }) {
   const { id, summary } = props;
@@ -29,12 +27,13 @@ export function WhatIf(props: { id: string; summary: Summary }) {
     cluster: summary.cluster, pipeline: summary.pipeline ? "true" : undefined, devices: asked.get("devices") ?? String(summary.devices), batch: asked.get("batch") ?? String(summary.batch),
     target: summary.target, memory: asked.has("memory_bytes") ? `${Number(asked.get("memory_bytes")) / 2 ** 30}GiB` : undefined,
   };
+  const sizes = useGet<SizesView>(`/v1/plans/${encodeURIComponent(id)}/views/sizes`).data;
   const reset = () => setQuery(Object.fromEntries([...query.keys()].map((key) => [key, undefined])));
   return (
     <div class="grid">
       <Panel width="w4" title={t("What if")} extra={<button onClick={reset}>{t("Reset")}</button>}>
-        {!summary.pipeline && <Slider name="devices" title={t("devices")} powers={POWERS} told={(p) => count(summary.devices * 2 ** p)} />}
-        <Slider name="batch" title={t(summary.pipeline ? "global batch" : "batch")} powers={batches(summary)} told={(p) => count(Math.max(1, Math.round(summary.batch * 2 ** p)))} />
+        {!summary.pipeline && <Slider name="devices" title={t("devices")} powers={powers(sizes?.devices, summary.devices)} told={(p) => count(summary.devices * 2 ** p)} />}
+        <Slider name="batch" title={t(summary.pipeline ? "global batch" : "batch")} powers={powers(sizes?.batch, summary.batch)} told={(p) => count(Math.max(1, Math.round(summary.batch * 2 ** p)))} />
         {limit !== null && (
           <Slider name="memory" title={t("memory of a device")} powers={[-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4]} told={(p) => bytes(limit * 2 ** (p / 2))} />
         )}
@@ -55,37 +54,44 @@ export function WhatIf(props: { id: string; summary: Summary }) {
   );
 }
 
-/** Powers of two by which the batch may change: a plan with micro-batches keeps their size. */
-function batches(summary: Summary): number[] {
-  const times = summary.pipeline?.micro_batches;
-  return POWERS.filter((power) => times === undefined || Number.isInteger(times * 2 ** power));
+/** Powers of two by which a size may change, so that the splits of the plan still fit. */
+function powers(values: number[] | undefined, own: number): number[] {
+  return (values ?? [own]).map((value) => Math.log2(value / own));
 }
 
 function Slider(props: { name: string; title: string; powers: number[]; told: (power: number) => string }) {
   const { query } = useRoute();
-  const value = Number(query.get(props.name) ?? 0);
+  const { powers } = props;
+  const asked = Number(query.get(props.name) ?? 0);
+  // A link may ask for what the plan cannot take: the nearest that it can is shown.
+  const value = powers.reduce((best, each) => (Math.abs(each - asked) < Math.abs(best - asked) ? each : best), powers[0] ?? 0);
+  useEffect(() => {
+    if (powers.length > 1 && value !== asked) setQuery({ [props.name]: value ? String(value) : undefined });
+  }, [powers.length, value, asked]);
+  const choose = (at: string) => setQuery({ [props.name]: powers[Number(at)] ? String(powers[Number(at)]) : undefined });
   const label = `slider-${props.name}`;
   return (
     <div class="slider">
       <div class="row"><label for={label}>{props.title}</label><output for={label}>{props.told(value)}</output></div>
       <input
-        id={label} type="range" min={props.powers[0]} max={props.powers.at(-1)} step="1" value={value} aria-valuetext={props.told(value)}
-        onInput={(event) => setQuery({ [props.name]: event.currentTarget.value === "0" ? undefined : event.currentTarget.value })}
+        id={label} type="range" min="0" max={powers.length - 1} step="1" value={powers.indexOf(value)} aria-valuetext={props.told(value)}
+        disabled={powers.length < 2} onInput={(event) => choose(event.currentTarget.value)}
       />
     </div>
   );
 }
 
-type Row = [string, (step: Step) => number, (value: number) => string];
+/** Name, value and form; the key that other views have the value under. */
+type Row = [string, (step: Step) => number, (value: number) => string, string?];
 
 function Result(props: { found: WhatIfView; busy: boolean }) {
   const { before, after } = props.found;
   const rows: Row[] = [
-    ["step", (s) => s.step_s, seconds], ["computation", (s) => s.computing_s, seconds],
+    ["step", (s) => s.step_s, seconds, "step_s"], ["computation", (s) => s.computing_s, seconds],
     ["communication that is not hidden", (s) => s.exposed_s, seconds], ["hidden communication", (s) => s.hidden_s, seconds],
-    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count],
-    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes],
-    ["devices", (s) => s.devices, count], ["batch", (s) => s.batch, count],
+    ["waiting (bubbles)", (s) => s.waiting_s, seconds], ["step, simulated", (s) => s.simulated_s, seconds], ["samples per second", (s) => s.samples_per_s, count, "samples_per_s"],
+    ["samples per second and device", (s) => s.samples_per_device_s, count], ["peak memory", (s) => s.peak_bytes, bytes, "peak_bytes"],
+    ["devices", (s) => s.devices, count, "devices"], ["batch", (s) => s.batch, count, "batch"],
   ];
   const option = useCallback(() => chartOf(before, after), [before, after]);
   return (
@@ -94,8 +100,8 @@ function Result(props: { found: WhatIfView; busy: boolean }) {
       <table>
         <thead><tr><th scope="col" /><th scope="col" class="right">{t("as planned")}</th><th scope="col" class="right">{t("as asked")}</th>
           <th scope="col" class="right">{t("change")}</th><th scope="col" class="right">×</th></tr></thead>
-        <tbody>{rows.map(([name, of, format]) => (
-          <tr key={name}><td>{t(name)}</td><td class="right">{format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
+        <tbody>{rows.map(([name, of, format, fact]) => (
+          <tr key={name}><td>{t(name)}</td><td class="right">{fact ? <Fact name={fact} value={of(before)} format={format} /> : format(of(before))}</td><td class="right"><b>{format(of(after))}</b></td>
             <td class="right">{signed(of(after) - of(before), format, of(after) * 100)}</td>
             <td class="right">{of(before) ? (of(after) / of(before)).toFixed(3) : "–"}</td></tr>
         ))}</tbody>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,10 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Suffixes of formats that take any; the first is the usual one."""
+
+
+_STRANGE = re.compile(r"[^\w.-]", re.ASCII)
+"""What names of files do without."""
 
 
 class TextSettings(Settings):
@@ -71,11 +76,13 @@ def export(given: Given) -> Outcome:
     chosen = FORMATS.get(str(given.request["format"]))
     if chosen is None:
         raise unknown_name("format", str(given.request["format"])[:80], FORMATS, "format")
-    made = _made(chosen, given.plan(plan_id), given)
+    plan = given.plan(plan_id, staged=True)
+    made = _made(chosen, plan, given)
     if len(made.files) == 1 and not chosen.is_folder:
         ((name, data),) = made.files.items()
     else:
         name, data = f"{chosen.name}.zip", zipped(made.files)
+    name = f"{_STRANGE.sub('_', plan.graph.name)[:60] or 'plan'}-{name}"
     facts = {"plan": plan_id, "format": chosen.name}
     result = {"export": "$export", "format": chosen.name, "name": name, "notes": list(made.notes)}
     return Outcome(result, (NewItem("export", name, data, facts),))
@@ -122,8 +129,13 @@ def _names(form: Format, plan: Plan, names: str | None) -> Names | None:
     return names_for(plan, name_rules(names))
 
 
+def suffixes(form: Format) -> tuple[str, ...]:
+    """Forms of a file, the usual one first."""
+    return form.suffixes or SUFFIXES.get(form.name, ("",))
+
+
 def _suffix(form: Format, suffix: str | None) -> str:
-    known = form.suffixes or SUFFIXES.get(form.name, ("",))
+    known = suffixes(form)
     if suffix is None:
         return known[0]
     if suffix not in known:

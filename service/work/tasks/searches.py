@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from planner.requests.options.searches import SearchOptions
 from planner.requests.plan_json import found, nothing_fits
 from planner.requests.search_request import with_restriction
 from planner.requests.searches import Question, plan_bytes, precision_notes, question
+from report.plan import PlanReport
 from service.store.items import NewItem
 from service.store.queue import Outcome
 from service.work.given import Given, is_item_id
@@ -77,11 +79,18 @@ def _with_older(given: Given, options: SearchOptions) -> SearchOptions:
 
 def plan_facts(plan: Plan, model_name: str, model: str | None) -> dict[str, Any]:
     """What a list of plans says of one."""
+    report = PlanReport(plan)
     return {
         "model": model,
         "model_name": model_name,
         "cluster": str(plan.cluster.get("name")),
         "devices": plan.devices,
+        "batch": plan.batch,
+        "plan_name": report.name,
+        "training": report.trains,
+        "samples_per_s": report.rates.samples_per_s,
+        "model_flops_utilisation": report.rates.utilisation,
+        "gap": plan.bound.gap if math.isfinite(plan.bound.gap) else None,
         "step_time_s": plan.estimate.step_time_s,
         "peak_memory_bytes": plan.estimate.peak_memory_bytes,
     }

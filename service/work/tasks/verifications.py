@@ -18,7 +18,7 @@ def verify(given: Given) -> Outcome:
         UserError: an option is wrong, or the model is not the plan's.
     """
     options = _OPTIONS.validate_python(given.request["options"])
-    plan = given.plan(str(given.request["plan"]))
+    plan = given.plan(str(given.request["plan"]), staged=True)
     model = given.model(str(given.request["model"]))
     verdict, notes = verified(model, plan, options, given.report)
     return Outcome({**verdict_record(verdict, notes), "passed": verdict.passed})
