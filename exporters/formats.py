@@ -29,9 +29,9 @@ from exporters.mindspore import (
 )
 from exporters.mindspore.apply import apply_module
 from exporters.mindspore.checkpoint import losses, strategy_checkpoint
-from exporters.mindspore.file_operators import FilePrimitive
 from exporters.mindspore.names import Names, renamed
 from exporters.settings import Made, Setting, Settings
+from ir.file_primitives import FilePrimitive
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
 from ir.violations import Violation

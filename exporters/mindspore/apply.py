@@ -12,11 +12,13 @@ from typing import TypeAlias
 from exporters.mindspore.checkpoint import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.custom import TensorAxes, custom_operators, wide_axes
+from exporters.mindspore.listed import cut_primitives
 from exporters.mindspore.names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore.records import ParameterLayout
 from exporters.mindspore.slicing import staged_name
 from exporters.mindspore.stages import stage_module
 from exporters.python_tables import table
+from ir.file_primitives import cell_path
 from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name, operators
 from ir.plan import Plan
 
@@ -221,6 +223,12 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
     With `names` the plan must be `renamed` by them.
     """
     out: dict[str, dict[str, list[Cuts]]] = {}
+    if plan.graph.primitives and names is None:
+        for own in cut_primitives(plan):
+            if own.primitive.kind not in NEVER_CUT and not own.is_refused:
+                held = out.setdefault(cell_path(own.primitive.name), {})
+                held.setdefault(own.primitive.kind, []).append(own.cuts)
+        return out
     for each in operators(plan):
         found = in_network(each, names)
         if found.form.name and found.op.kind not in NEVER_CUT and not reader_violations(found):
@@ -232,6 +240,12 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
 def _results(plan: Plan, names: Names | None) -> str:
     """What the file has for lookups whose result MindSpore would scatter."""
     out: dict[str, dict[tuple[str, Cuts], tuple[int, ...]]] = {}
+    if plan.graph.primitives and names is None:
+        for own in cut_primitives(plan):
+            if own.reader is not None and own.reader.whole_result and not own.is_refused:
+                held = out.setdefault(cell_path(own.primitive.name), {})
+                held[own.primitive.kind, own.cuts] = (*own.cuts[1], *own.cuts[0][1:])
+        return table(out)
     for each in operators(plan):
         found = in_network(each, names)
         if found.whole_result and not reader_violations(found):

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from exporters.errors import StrategyFileError
+from exporters.mindspore.compiled_names import compiled_names
 from exporters.mindspore.cuts import reader_of_cuts
 from exporters.mindspore.file_operators import (
-    FilePrimitive,
     Group,
     Part,
     aligned,
@@ -28,6 +28,7 @@ from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.operator_strategy import DATASET, scoped
 from exporters.mindspore.records import StrategyCheckpoint, StrategyItem
 from exporters.sharding import named
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph, Role
 from ir.mindspore_forms.primitives import primitive_form
 from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name
@@ -107,15 +108,18 @@ def pins_of_operators(
     _check_stages(content.strategies)
     given = {item.key: item for item in content.strategies}
     scope = _scope(given, primitives)
-    known = {scoped(each.name, scope): each for each in primitives}
+    known: dict[str, FilePrimitive] = {}
+    for name, each in compiled_names(primitives, inside=bool(scope)):
+        known.setdefault(scoped(name, scope), each)
     unknown = [key for key in given if key not in known and key != DATASET]
     rest = [item for item in content.strategies if item.key != DATASET]
     _check_known(rest, unknown, list(known))
     work = Strategies(graph, devices)
     in_graph = groups(graph, primitives)
-    for key, primitive in known.items():
-        group = in_graph.get(primitive.name)
-        if key not in given or group is None or primitive.kind in NEVER_CUT:
+    told = {primitive.name: key for key, primitive in reversed(known.items()) if key in given}
+    for primitive in primitives:
+        group, key = in_graph.get(primitive.name), told.get(primitive.name)
+        if key is None or group is None or primitive.kind in NEVER_CUT:
             continue
         if not primitive_form(group.main.view, group.main.rule).name:
             work.foreign.append(key)
@@ -123,7 +127,7 @@ def pins_of_operators(
         cuts = _as_planned(group, primitive, given[key], work)
         if cuts is not None:
             work.take(group.main, cuts, key)
-    missing = [key for key in known if key not in given]
+    missing = [scoped(each.name, scope) for each in primitives if each.name not in told]
     notes = [*unknown_note(unknown), *_missing_note(missing)]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
 
