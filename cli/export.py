@@ -117,7 +117,8 @@ def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path)
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
     model = settings.text("model", "")
-    if not model and any(each.name == "model" for each in form.settings):
+    told = bool(plan.graph.primitives)
+    if not model and not told and any(each.name == "model" for each in form.settings):
         form.writer(plan, None)  # says what is missing
     primitives = listed_primitives(Path(model), planned_sizes(plan)) if model else ()
     made = form.of_model(plan, settings, primitives)

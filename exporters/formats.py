@@ -217,6 +217,9 @@ def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
 
 def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]) -> MadeOfModel:
     scope = settings.text("scope", "")
+    primitives = primitives or plan.graph.primitives
+    if not primitives or not operator_strategy.has_full_names(primitives):
+        _of_model(plan, None)
     found = operator_strategy.operator_strategy(plan, primitives, scope)
     text = operator_json.to_json(found.content)
     return MadeOfModel(text.encode(), operator_strategy.losses(plan, found))

@@ -6,13 +6,14 @@ The strategy checkpoint carries only operators that read a parameter; this file 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from exporters.mindspore.checkpoint import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.custom import TensorAxes, custom_operators, wide_axes
-from exporters.mindspore.listed import cut_primitives
+from exporters.mindspore.listed import CutPrimitive, cut_primitives
 from exporters.mindspore.names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore.records import ParameterLayout
 from exporters.mindspore.slicing import staged_name
@@ -66,6 +67,11 @@ WHOLE = {whole}
 STRATEGIES = {strategies}
 """By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
 
+SHARED = {shared}
+"""By cell and primitive, where strategies differ: the one for a primitive that is called several
+times, as MindSpore takes one strategy for all its calls.
+"""
+
 RESULTS = {results}
 """By cell, primitive and cuts: cuts of the result, where MindSpore would choose others."""
 
@@ -83,17 +89,24 @@ def apply(network, strategies=None):
     tables = [(STRATEGIES if strategies is None else strategies, _cut){more}]
     for table, shard in tables:
         for path, kinds in table.items():
-            if path not in cells:
-                missing.append(f"{{path}}: the network has no such cell")
-                continue
             for kind, wanted in kinds.items():
-                found = _primitives(cells[path], kind)
+                found = _held(cells, path, kind, table)
+                if not found and all(len(each[-1]) == 1 for each in wanted):
+                    found = _held(cells, path, _BIASES.get(kind), table)
+                    wanted = [_on_rows(each) if kind == "Add" else each for each in wanted]
                 if found and len(set(wanted)) == 1:
                     wanted = wanted[:1] * len(found)
                 if len(found) != len(wanted):
                     counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
-                    missing.append(f"{{path}}: {{counts}}")
-                    continue
+                    shared = SHARED.get(path, {{}}).get(kind)
+                    if not found and path not in cells:
+                        missing.append(f"{{path}}: the network has no such cell")
+                        break
+                    if len(found) != 1 or shared is None:
+                        missing.append(f"{{path}}: {{counts}}")
+                        continue
+                    missing.append(f"{{path}}: {{counts}}, which gets the commonest strategy")
+                    wanted = [shared]
                 for primitive, each in zip(found, wanted):
                     shard(primitive, each, RESULTS.get(path, {{}}))
     for parameter in network.get_parameters():
@@ -107,10 +120,42 @@ def _cut(primitive, cuts, results):
     primitive.shard(cuts, *([(result,)] if result else []))
 
 
-{layouts}def _primitives(cell, kind):
+{layouts}def _held(cells, path, kind, table):
+    """The operators of a kind: of the cell, else of cells in it that the plan does not name, else
+    of those around it.
+    """
+    while path and path not in cells:
+        path = path.rpartition(".")[0]
+    inside = f"{{path}}." if path else ""
+    beneath = [
+        name for name in cells
+        if name.startswith(inside) and name != path and kind not in table.get(name, ())
+    ]
+    around = [path]
+    while around[-1]:
+        around.append(around[-1].rpartition(".")[0])
+    for paths in ([path], beneath, *([each] for each in around[1:])):
+        found = [each for name in paths for each in _primitives(cells[name], kind)]
+        if found:
+            return found
+    return []
+
+
+def _primitives(cell, kind):
     """The operators that a cell itself holds, in the order in which it made them."""
     held = list(vars(cell).values())
     return [each for each in held if hasattr(each, "add_prim_attr") and each.name == kind]
+
+
+_BIASES = {{"Add": "BiasAdd", "BiasAdd": "Add"}}
+
+
+def _on_rows(cuts):
+    """The strategy of a bias as `nn.Dense` adds it, which merges the rows."""
+    rows = 1
+    for pieces in cuts[0][:-1]:
+        rows *= pieces
+    return ((rows, *cuts[0][-1:]), *cuts[1:])
 '''
 
 _CUSTOM = '''AXES = {axes}
@@ -158,6 +203,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         devices=plan.devices,
         inputs=input_cuts(plan),
         strategies=_table(strategies),
+        shared=table(_shared(plan, names)),
         results=_results(plan, names),
         all_to_all=plan.request.get("all_to_all") is not False,
         **_custom_parts(plan, names),
@@ -235,6 +281,32 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
             for cell in _cells(found, names):
                 out.setdefault(cell, {}).setdefault(found.form.name, []).append(found.cuts)
     return out
+
+
+def _shared(plan: Plan, names: Names | None) -> Mapping[str, Mapping[str, Cuts]]:
+    """For each kind that a cell cuts in several ways the commonest that fits all its operands."""
+    groups: dict[tuple[str, str], list[CutPrimitive]] = {}
+    for own in cut_primitives(plan) if names is None else ():
+        if own.primitive.kind not in NEVER_CUT and not own.is_refused:
+            place = cell_path(own.primitive.name), own.primitive.kind
+            groups.setdefault(place, []).append(own)
+    out: dict[str, dict[str, Cuts]] = {}
+    for (cell, kind), group in groups.items():
+        common = [cuts for cuts, _ in Counter(own.cuts for own in group).most_common()]
+        fitting = [cuts for cuts in common if all(_fits(cuts, own) for own in group)]
+        if len(common) > 1 and fitting:
+            out.setdefault(cell, {})[kind] = fitting[0]
+    return out
+
+
+def _fits(cuts: Cuts, own: CutPrimitive) -> bool:
+    """Whether a strategy divides the operands of a primitive."""
+    dims = own.primitive.operands
+    return [len(each) for each in cuts] == [len(each) for each in dims] and all(
+        size % cut == 0
+        for each, sizes in zip(cuts, dims, strict=True)
+        for cut, size in zip(each, sizes, strict=True)
+    )
 
 
 def _results(plan: Plan, names: Names | None) -> str:

@@ -90,6 +90,12 @@ def operator_strategy(
     )
 
 
+def has_full_names(primitives: Sequence[FilePrimitive]) -> bool:
+    """Whether names have the classes of cells in them; those that an ONNX file tells have none."""
+    steps = (step for each in primitives for step in each.name.split("/")[1:-1])
+    return all("-" in step for step in steps)
+
+
 def _result_rank(plan: Plan) -> int:
     """Dimensions of what the network makes, before what the planner puts behind it."""
     ends = [name for op in plan.graph.ops if op.kind in ENDS for name in op.inputs[:1]]
