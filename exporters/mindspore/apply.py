@@ -14,6 +14,7 @@ from exporters.mindspore.checkpoint import input_cuts, optimizer_shard_size, str
 from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.custom import TensorAxes, custom_operators, wide_axes
 from exporters.mindspore.listed import CutPrimitive, cut_primitives
+from exporters.mindspore.loss import loss_module
 from exporters.mindspore.names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore.records import ParameterLayout
 from exporters.mindspore.slicing import staged_name
@@ -214,7 +215,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
     def renamed_cell(path: str) -> str:
         return path if names is None else renamed_scope(path, names)
 
-    return text + stage_module(plan, renamed_cell)
+    return text + loss_module(plan) + stage_module(plan, renamed_cell)
 
 
 def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:

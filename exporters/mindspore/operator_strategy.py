@@ -17,6 +17,7 @@ from exporters.errors import ExportError
 from exporters.mindspore.checkpoint import check_strategy
 from exporters.mindspore.compiled_names import compiled_names
 from exporters.mindspore.listed import PlannedPrimitives
+from exporters.mindspore.loss import loss_operators
 from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.operator_stages import cell_around, own_operators, repeated
 from exporters.mindspore.records import StrategyItem
@@ -78,6 +79,7 @@ def operator_strategy(
     for name, primitive in named:
         found.setdefault(scoped(name, scope), cuts[primitive.name])
     items = [StrategyItem(name, 0, own) for name, own in found.items()]
+    items += loss_operators(plan, scope)
     if work.violations:
         raise ExportError(*work.violations)
     if not plan.pipeline.is_single:
