@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+import onnx
+
 from ir.file_primitives import FilePrimitive, cell_path
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.primitives import PRIMITIVES, primitive_form
@@ -25,8 +27,25 @@ _NAMED = re.compile(r"\d+-(Default/(?:.*/)?(\w+?)-op\d+)\w*")
 _NORM = re.compile(r"\d+-Default/.*TupleGetItem-op\d+")
 _KINDS: Mapping[str, str] = {name: kind for kind, name in PRIMITIVES.items()} | {"GeLU": "Gelu"}
 _HELPERS = frozenset({"Cast", "Reshape", "Transpose"})
+_FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _NEAREST = 64
 """Operators without a cell in a row that are looked through."""
+
+
+def trained_in(model: onnx.ModelProto) -> frozenset[str] | None:
+    """The stored tensors that are parameters: those of floating numbers that the network named and
+    no normalisation keeps as statistics. None of a file from elsewhere.
+    """
+    if model.producer_name != PRODUCER:
+        return None
+    nodes = (node for node in model.graph.node if node.op_type == "BatchNormalization")
+    kept = {name for node in nodes for name in node.input[3:5]}
+    return frozenset(
+        tensor.name
+        for tensor in model.graph.initializer
+        if tensor.data_type in _FLOATS and tensor.name not in kept
+        if not tensor.name[:1].isdecimal()
+    )
 
 
 def as_network(graph: OpGraph) -> OpGraph:

@@ -63,7 +63,8 @@ def batch_loss_s(plan: Plan) -> float | None:
     if not all(len(each) for each in allowed):
         return None
     found = least_cost(lowered.problem, allowed)
-    return None if found is None else lowered.problem.cost_s(found.choice)
+    choice = None if found is None else found.choice
+    return None if choice is None else lowered.problem.cost_s(choice)
 
 
 def lowered_again(plan: Plan) -> Lowered | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ from mindspore.parallel import set_op_strategy_config
 
 from executors.mindspore.script.cluster import imagine
 from executors.mindspore.script.collectives import collectives
+from executors.mindspore.script.loss import SoftmaxLoss
+from executors.mindspore.script.network import Training
 from executors.mindspore.script.step import dtype_of
 
 
@@ -36,9 +39,23 @@ class Calling(nn.Cell):
         return self.network(*inputs)
 
 
+class WithLoss(nn.Cell):
+    """A network with the loss that plans assume behind each of its results."""
+
+    def __init__(self, network: nn.Cell, losses: list[Mapping[str, Any]]) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        (own,) = losses
+        dims, cuts = tuple(own["dims"]), tuple(own["cuts"])
+        self.loss = SoftmaxLoss(dims, cuts, dtype_of(own["dtype"]))
+
+    def construct(self, *inputs: Any) -> Any:
+        return self.loss(self.network(*inputs))
+
+
 def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     """Strategies that MindSpore uses, the collectives that it inserts, and what `apply` missed."""
-    network = getattr(module_at(Path(job["script"])), job["cell"])()
+    network = _network(job)
     ms.set_context(mode=ms.GRAPH_MODE)
     imagine(job["devices"])
     folder, route = Path(job["folder"]), job["route"]
@@ -57,13 +74,16 @@ def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         dataset_strategy=tuple(tuple(each["cuts"]) for each in job["inputs"]),
         enable_alltoall=job["all_to_all"],
         **mode,
+        **_optimizer(job["shared"]),
     )
     missing: list[str] = []
     if route == "apply":
         missing = module_at(folder / "apply_mindspore.py").apply(network)
     if not semi:
         set_op_strategy_config(mode="LOAD", path=str(folder / "operators.json"))
-    whole = Calling(network)
+    for parameter in network.get_parameters():
+        parameter.parallel_optimizer = parameter.name in job["shared"]
+    whole = Training(WithLoss(network, job["loss"])) if job["loss"] else Calling(network)
     whole.set_train(job["training"])
     arguments = [_argument(each) for each in job["inputs"]]
     phase, _ = executor.compile(whole, *arguments, phase="export")
@@ -72,8 +92,28 @@ def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         "error": "",
         "missing": missing,
         "strategies": executor._graph_executor.get_strategy(phase),
+        "order": list(dict.fromkeys(_SCOPE.findall(dump.read_text()))),
         "collectives": collectives(dump.read_text(), job["devices"]),
     }
+
+
+_SCOPE = re.compile(r"# Fullname with scope: \((.*)\)")
+
+
+def _network(job: Mapping[str, Any]) -> nn.Cell:
+    """The user's cell: what his script calls so, made, or the graph of a file."""
+    if job["mindir"]:
+        return nn.GraphCell(ms.load(job["mindir"]))
+    made = getattr(module_at(Path(job["script"])), job["cell"])
+    network: nn.Cell = made if isinstance(made, nn.Cell) else made()
+    return network
+
+
+def _optimizer(shared: list[str]) -> dict[str, Any]:
+    """Weights that the optimizer shares are gathered again for the backward pass: level 3."""
+    config = {"parallel_optimizer_threshold": 0, "optimizer_level": "level3"}
+    found = {"enable_parallel_optimizer": True, "parallel_optimizer_config": config}
+    return found if shared else {}
 
 
 def _argument(given: Mapping[str, Any]) -> ms.Tensor:
@@ -101,7 +141,7 @@ def main() -> None:
         found = compiled(json.loads(job.read_text()))
     except Exception as error:  # noqa: BLE001  whatever MindSpore or the user's script raises
         found = {"error": f"{type(error).__name__}: {error}", "missing": []}
-        found |= {"strategies": {}, "collectives": []}
+        found |= {"strategies": {}, "order": [], "collectives": []}
     result.write_text(json.dumps(found))
 
 
