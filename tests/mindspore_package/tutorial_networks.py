@@ -10,6 +10,17 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn, ops
 
+from tests.mindspore_package.model_networks import (
+    T5,
+    Dlrm,
+    Gpt2,
+    Llama,
+    Lstm,
+    MixtureOfExperts,
+    UNet,
+    Vit,
+)  # fmt: skip
+
 
 class Mlp(nn.Cell):
     """The first network of the tutorials."""
@@ -90,7 +101,7 @@ class ResNet(nn.Cell):
                 channels = out
             layers.append(nn.SequentialCell(blocks))
         self.layers = nn.CellList(layers)
-        self.avg_pool = nn.AvgPool2d(kernel_size=8 // 2 ** (len(counts) - 2))
+        self.avg_pool = nn.AvgPool2d(kernel_size=4)
         self.flatten = nn.Flatten()
         self.fc = nn.Dense(channels, 16)
 
@@ -99,6 +110,11 @@ class ResNet(nn.Cell):
         for layer in self.layers:
             x = layer(x)
         return self.fc(self.flatten(self.avg_pool(x)))
+
+
+class ResNet50(ResNet):
+    def __init__(self) -> None:
+        super().__init__((3, 4, 6, 3))
 
 
 class SelfAttention(nn.Cell):
@@ -177,8 +193,17 @@ def _words(*shape: int) -> tuple[Any, ...]:
 
 
 NETWORKS: Mapping[str, Example] = {
-    "mlp": Example(Mlp, _images(256, 1, 28, 28)),
-    "lenet": Example(LeNet, _images(256, 1, 32, 32)),
-    "resnet": Example(ResNet, _images(64, 3, 64, 64)),
-    "bert": Example(Bert, _words(32, 64)),
+    "Mlp": Example(Mlp, _images(256, 1, 28, 28)),
+    "LeNet": Example(LeNet, _images(256, 1, 32, 32)),
+    "ResNet50": Example(ResNet50, _images(64, 3, 128, 128)),
+    "Bert": Example(Bert, _words(32, 64)),
+    "Gpt2": Example(Gpt2, _words(32, 64)),
+    "Llama": Example(Llama, _words(32, 64)),
+    "MixtureOfExperts": Example(MixtureOfExperts, _images(256, 128)),
+    "Dlrm": Example(Dlrm, (*_images(256, 16), *_words(256), *_words(256), *_words(256))),
+    "UNet": Example(UNet, _images(32, 3, 64, 64)),
+    "Lstm": Example(Lstm, _images(256, 128) * 5),
+    "Vit": Example(Vit, _images(64, 3, 64, 64)),
+    "T5": Example(T5, (*_words(32, 64), *_words(32, 64))),
 }
+"""By the name of the cell or function; `check` makes it by that name."""
