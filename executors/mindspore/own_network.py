@@ -128,7 +128,9 @@ def compiled(
         found: dict[str, Any] = json.loads((folder / "found.json").read_text())
     if found["error"]:
         why = "\n".join(_reasons(done.stderr))
-        raise MindsporeError(f"MindSpore refuses the network: {found['error'][:500]}\n{why}")
+        raise MindsporeError(
+            f"MindSpore refuses the network: {found['error'].strip().splitlines()[0][:200]}\n{why}"
+        )
     return found
 
 
@@ -223,6 +225,7 @@ def _matched(planned: Sequence[Planned], order: Sequence[str]) -> dict[str, Plan
         else:
             out[name] = each
     for name in order:
+        # Only an ONNX file leaves cells open; then operators of a kind come in one order.
         kind = name.rpartition("/")[2].rpartition("-op")[0]
         if name not in out and left.get(kind):
             out[name] = left[kind].pop(0)

@@ -91,12 +91,16 @@ def apply(network, strategies=None):
     for table, shard in tables:
         for path, kinds in table.items():
             for kind, wanted in kinds.items():
-                found = _held(cells, path, kind, table)
-                if not found and all(len(each[-1]) == 1 for each in wanted):
-                    found = _held(cells, path, _BIASES.get(kind), table)
-                    wanted = [_on_rows(each) if kind == "Add" else each for each in wanted]
+                found = _primitives(cells[path], kind) if path in cells else []
                 if found and len(set(wanted)) == 1:
                     wanted = wanted[:1] * len(found)
+                if not found and all(len(each[-1]) == 1 for each in wanted):
+                    found = _primitives(cells[path], _BIASES.get(kind)) if path in cells else []
+                    wanted = [_on_rows(each) if kind == "Add" else each for each in wanted]
+                if not found and _is_layer(kind, wanted):
+                    found = _held(cells, path, kind, table)
+                    if len(found) == 1 and len(set(wanted)) == 1:
+                        wanted = wanted[:1]
                 if len(found) != len(wanted):
                     counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
                     shared = SHARED.get(path, {{}}).get(kind)
@@ -121,9 +125,17 @@ def _cut(primitive, cuts, results):
     primitive.shard(cuts, *([(result,)] if result else []))
 
 
-{layouts}def _held(cells, path, kind, table):
-    """The operators of a kind: of the cell, else of cells in it that the plan does not name, else
-    of those around it.
+{layouts}def _is_layer(kind, wanted):
+    """Whether operators are those of a layer such as `nn.ReLU`, all on as many dimensions: the
+    plan may not know the cell of one.
+    """
+    python = {{"Add", "Sub", "Mul", "Muls", "Adds", "RealDiv", "Div", "Neg", "Pow", "Cast"}}
+    return kind not in python and len({{tuple(map(len, each)) for each in wanted}}) == 1
+
+
+def _held(cells, path, kind, table):
+    """The operators of a kind of the cells in a cell that the plan does not name, else of those
+    around it.
     """
     while path and path not in cells:
         path = path.rpartition(".")[0]
@@ -135,7 +147,7 @@ def _cut(primitive, cuts, results):
     around = [path]
     while around[-1]:
         around.append(around[-1].rpartition(".")[0])
-    for paths in ([path], beneath, *([each] for each in around[1:])):
+    for paths in (beneath, *([each] for each in around[1:])):
         found = [each for name in paths for each in _primitives(cells[name], kind)]
         if found:
             return found

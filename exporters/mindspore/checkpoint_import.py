@@ -150,7 +150,7 @@ def _as_planned(
     """A strategy in the dims that the main part of a primitive has; None if it is at fault."""
     form = primitive_form(group.main.view, group.main.rule)
     place = f"operator {primitive.name!r} ({primitive.kind})"
-    places = aligned(group.main, len(form.dims), len(primitive.operands))
+    places = aligned(group, len(form.dims), len(primitive.operands))
     if places is None or len(item.cuts) != len(primitive.operands):
         what = f"the strategy has {len(item.cuts)} inputs, the operator {len(primitive.operands)}"
         work.violations.append(Violation(what, place, "give one tuple for each input"))

@@ -23,6 +23,14 @@ _OPERATORS = frozenset(
     }
 )  # fmt: skip
 """Primitives of Python's operators."""
+_LAYERS = frozenset(
+    {
+        "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "Conv2dTranspose", "Conv3d",
+        "Dense", "Dropout", "Embedding", "Flatten", "GELU", "GroupNorm", "LayerNorm", "MaxPool2d",
+        "RMSNorm", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh",
+    }
+)  # fmt: skip
+"""Cells of `mindspore.nn` that hold their primitives."""
 
 
 def compiled_names(
@@ -36,19 +44,30 @@ def compiled_names(
         primitives: of the file, in order.
         inside: whether the exported cell is within another one.
     """
+    moved = [each for each in primitives if each.kind in _OPERATORS]
     if inside:
-        yield from _in_first_scope(primitives)
+        yield from _in_first_scope(moved)
     yield from _apart(primitives)
     yield from ((each.name, each) for each in primitives)
+    if inside:
+        yield from _in_first_scope([each for each in primitives if _may_move(each)])
+
+
+def _may_move(each: FilePrimitive) -> bool:
+    """Whether a primitive may be that of a function or of a method of tensors: no layer holds it,
+    and reshapes stay where they are.
+    """
+    cell = _scope(each.name).rpartition("-")[2]
+    return each.kind != "Reshape" and each.kind not in _OPERATORS and cell not in _LAYERS
 
 
 def _in_first_scope(primitives: Sequence[FilePrimitive]) -> Iterator[tuple[str, FilePrimitive]]:
-    """Operators of Python under the exported cell, from the first that it has itself on."""
+    """Primitives under the exported cell, from the first of their kind that it has itself on."""
     count: Counter[str] = Counter()
     for each in primitives:
         scope = _scope(each.name)
         own = scope.count("/") == 0
-        if each.kind in _OPERATORS and (own or count[each.kind]):
+        if own or count[each.kind]:
             root = scope.partition("/")[0]
             yield f"{root}/{each.kind}-op{count[each.kind]}", each
             count[each.kind] += 1

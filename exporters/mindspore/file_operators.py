@@ -84,23 +84,28 @@ def _group(name: str, parts: Sequence[Part]) -> Group:
     return Group(main, {tensor: part for part in before for tensor in part.view.op.outputs})
 
 
-def aligned(part: Part, inputs: int, operands: int) -> tuple[int, ...] | None:
+def aligned(group: Group, inputs: int, operands: int) -> tuple[int, ...] | None:
     """For each operand of a primitive the input of its main part that it is; None if they differ.
 
-    A number that the primitive holds, as `Muls` does, is a constant operand in the graph.
+    A number that the primitive holds, as `Muls` does, is a constant operand in the graph. `Square`
+    is a product of its operand with itself there, `SiLU` one with what is made of it.
 
     Args:
-        part: the main part.
-        inputs: how many it has.
+        group: of the primitive.
+        inputs: how many its main part has.
         operands: how many tensors the primitive takes.
     """
+    part = group.main
     if inputs == operands:
         return tuple(range(inputs))
     present = [tensor for tensor in part.view.inputs if tensor is not None]
     if len(present) != inputs:
         return None
     kept = [i for i, tensor in enumerate(present) if tensor.role is not Role.CONSTANT]
-    return tuple(kept) if len(kept) == operands else None
+    if len(kept) == operands:
+        return tuple(kept)
+    first = {present[i].name: i for i in reversed(kept) if present[i].name not in group.helpers}
+    return tuple(sorted(first.values())) if len(first) == operands else None
 
 
 def turned(part: Part, cuts: Cuts, *, back: bool = True) -> Cuts | None:

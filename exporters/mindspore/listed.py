@@ -87,7 +87,7 @@ class PlannedPrimitives:
         return CutPrimitive(primitive, cuts, reader, is_refused=bool(faults))
 
     def _fitted(self, group: Group, reader: Reader, primitive: FilePrimitive) -> tuple[Cuts, ...]:
-        places = aligned(group.main, len(reader.cuts), len(primitive.operands))
+        places = aligned(group, len(reader.cuts), len(primitive.operands))
         if places is None:
             self._misfit(primitive, f"{len(reader.cuts)} operands", f"{len(primitive.operands)}")
             return ()

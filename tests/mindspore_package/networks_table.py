@@ -1,4 +1,4 @@
-"""The table of docs/mindspore.md: what arrives of plans in networks that the real MindSpore compiles.
+"""The table of docs/mindspore.md: what arrives of plans in networks that MindSpore compiles.
 
     python -m tests.mindspore_package.networks_table FOLDER MINDSPORE_PYTHON [NAME...]
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import typer
 
 from cli.mindspore import _files, _planned
 from executors.mindspore.judge import MindsporeError
@@ -30,7 +32,7 @@ _HEAD = """| network | export | devices | apply | collectives | operators | not 
 
 def main(folder: Path, python: Path, names: list[str]) -> int:
     """Print a row for each network, export and number of devices."""
-    print(_HEAD)
+    typer.echo(_HEAD)
     wrong = 0
     found = sorted(p.name.removesuffix("_graph.mindir") for p in folder.glob("*_graph.mindir"))
     for name in names or found:
@@ -38,7 +40,7 @@ def main(folder: Path, python: Path, names: list[str]) -> int:
             for devices in DEVICES if file.exists() else ():
                 cells, good = _row(name, file, devices, python)
                 export = file.suffix[1:]
-                print(f"| {name} | {export} | {devices} | {' | '.join(cells)} |", flush=True)
+                typer.echo(f"| {name} | {export} | {devices} | {' | '.join(cells)} |")
                 wrong += not good
     return int(wrong > 0)
 
