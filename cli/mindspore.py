@@ -138,17 +138,13 @@ def _files(plan: Plan, source: Source, route: str) -> dict[str, Callable[[Path],
 
 
 def _planned(plan: Plan, scope: str) -> Iterator[Planned]:
-    """The primitives of a plan with the names that they may have."""
+    """The primitives of a plan, in the order of the file."""
     from executors.mindspore.own_network import Planned  # noqa: PLC0415
-    from exporters.mindspore.compiled_names import compiled_names  # noqa: PLC0415
     from exporters.mindspore.listed import cut_primitives  # noqa: PLC0415
     from exporters.mindspore.operator_strategy import scoped  # noqa: PLC0415
 
-    names: dict[str, list[str]] = {}
-    for name, each in compiled_names(plan.graph.primitives, inside=True):
-        names.setdefault(each.name, []).append(scoped(name, scope))
     for own in cut_primitives(plan):
-        yield Planned(tuple(names[own.primitive.name]), own.primitive.kind, own.cuts)
+        yield Planned(scoped(own.primitive.name, scope), own.cuts)
 
 
 def _print(found: Compiled, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import math
 import os
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,8 @@ class Source:
 class Planned:
     """A primitive of the plan."""
 
-    names: tuple[str, ...]
-    """Full names that it may have once it is compiled, the likelier ones first."""
-    kind: str
+    name: str
+    """Full name in the exported file, with the scope of the compiled network."""
     cuts: Strategy
 
 
@@ -202,7 +202,7 @@ def compared(
     }
     order = [name for name in found["order"] if name in used]
     order += [name for name in used if name not in order]
-    of = _matched(planned, order)
+    of = _matched(planned, {name: used[name] for name in order})
     arrivals = tuple(
         Arrival(name, used[name], of[name].cuts if name in of else None) for name in order
     )
@@ -213,20 +213,35 @@ def compared(
     return Compiled(arrivals, tuple(found["missing"]), judged)
 
 
-def _matched(planned: Sequence[Planned], order: Sequence[str]) -> dict[str, Planned]:
-    """Which primitive of the plan each compiled one is: by name, else by its place in its kind."""
+def _matched(planned: Sequence[Planned], used: Mapping[str, Strategy]) -> dict[str, Planned]:
+    """Which primitive of the plan each compiled one is.
+
+    By name where a cell holds as many of a kind as in the plan, else by the place among the rest
+    of its kind with as many dimensions: functions stand in another cell than in the exported file,
+    and an ONNX file leaves cells open.
+    """
+    ours = Counter(_cell_and_kind(each.name) for each in planned)
+    theirs = Counter(_cell_and_kind(name) for name in used)
+    by_name = {each.name: each for each in planned}
     out: dict[str, Planned] = {}
-    left: dict[str, list[Planned]] = {}
-    known = set(order)
-    for each in planned:
-        name = next((n for n in each.names if n in known and n not in out), None)
-        if name is None:
-            left.setdefault(each.kind, []).append(each)
-        else:
-            out[name] = each
-    for name in order:
-        # Only an ONNX file leaves cells open; then operators of a kind come in one order.
-        kind = name.rpartition("/")[2].rpartition("-op")[0]
-        if name not in out and left.get(kind):
-            out[name] = left[kind].pop(0)
+    for name in used:
+        place = _cell_and_kind(name)
+        if name in by_name and ours[place] == theirs[place]:
+            out[name] = by_name.pop(name)
+    left: dict[tuple[str, tuple[int, ...]], list[Planned]] = {}
+    for each in by_name.values():
+        left.setdefault(_form(each.name, each.cuts), []).append(each)
+    for name, cuts in used.items():
+        rest = left.get(_form(name, cuts))
+        if name not in out and rest:
+            out[name] = rest.pop(0)
     return out
+
+
+def _form(name: str, cuts: Strategy) -> tuple[str, tuple[int, ...]]:
+    return _cell_and_kind(name)[1], tuple(len(each) for each in cuts)
+
+
+def _cell_and_kind(name: str) -> tuple[str, str]:
+    cell, _, primitive = name.rpartition("/")
+    return cell, primitive.rpartition("-op")[0]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from exporters.errors import StrategyFileError
+from exporters.errors import StrategyFileError, UnknownOperatorError
 from exporters.mindspore.compiled_names import compiled_names
 from exporters.mindspore.cuts import reader_of_cuts
 from exporters.mindspore.file_operators import (
@@ -197,6 +197,9 @@ class Strategies:
         """Note the strategy of one primitive."""
         try:
             reader = reader_of_cuts(part.view, cuts, self.devices)
+        except UnknownOperatorError:
+            self.foreign.append(key)
+            return
         except StrategyFileError as error:
             self.violations += [v._replace(at=f"key {key!r}, {v.at}") for v in error.violations]
             return

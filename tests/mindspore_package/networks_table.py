@@ -25,7 +25,7 @@ from planner.search import search
 from topology.catalogue import named_cluster
 
 SCRIPT = Path(__file__).parent / "tutorial_networks.py"
-DEVICES = (8,)
+DEVICES = (8, 16)
 _HEAD = """| network | export | devices | apply | collectives | operators | not reached by apply |
 |---|---|---|---|---|---|---|"""
 
