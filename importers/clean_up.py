@@ -156,9 +156,7 @@ def _merged_lead(before: tuple[int, ...], after: tuple[int, ...]) -> int:
     if len(after) != 2:
         return 0
     fitting = [i for i in range(2, len(before) - 1) if math.prod(before[:i]) == after[0]]
-    lead = max(fitting, default=0)
-    # An image of one channel that is flattened has no rows to tell apart.
-    return lead if sum(size > 1 for size in before[:lead]) > 1 else 0
+    return max(fitting, default=0)
 
 
 _DRAWN = frozenset(

@@ -78,14 +78,32 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
             found.setdefault(key, []).append(part)
     work = Strategies(graph, devices)
     unknown = []
+    listed = _by_parameter(graph)
     for item in content.strategies:
-        if item.key not in found:
+        if item.key in listed and item.cuts:
+            primitive, group = listed[item.key]
+            cuts = _as_planned(group, primitive, item, work)
+            if cuts is not None:
+                work.take(group.main, cuts, item.key)
+        elif item.key not in found:
             unknown.append(item.key)
         elif item.cuts:
             for part in found[item.key]:
                 work.take(part, item.cuts, item.key)
-    _check_known(content.strategies, unknown, list(found))
+    _check_known(content.strategies, unknown, [*listed, *found])
     return replace(work.finished(None, unknown_note(unknown)), is_of_operators=False)
+
+
+def _by_parameter(graph: OpGraph) -> dict[str, tuple[FilePrimitive, Group]]:
+    """By primitive and parameter, what reads the parameter first in a file of MindSpore's."""
+    trained = {file_name(tensor) for tensor in graph.parameters}
+    in_graph = groups(graph, graph.primitives)
+    out: dict[str, tuple[FilePrimitive, Group]] = {}
+    for each in graph.primitives:
+        read = [maker for maker in each.makers if maker in trained]
+        if read and each.name in in_graph:
+            out.setdefault(f"{each.kind}_{read[0]}", (each, in_graph[each.name]))
+    return out
 
 
 def pins_of_operators(
