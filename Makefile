@@ -27,7 +27,7 @@ JUDGES_STAMP := $(JUDGES)/.stamp
 DEMO_MODEL := data/models/llama3_8b.onnx.gz
 DEMO_OUTPUT := build/demo
 
-.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-judges test-system fidelity docs docs-site format clean $(MINDSPORE) $(JUDGES)
+.PHONY: web help setup demo check test test-fast test-frozen freeze test-mindspore test-mindspore-networks test-judges test-system fidelity docs docs-site format clean $(MINDSPORE) $(JUDGES)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z.-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -87,6 +87,13 @@ test-mindspore: setup ## the real MindSpore reads our files; needs .venv-mindspo
 	$(BIN)/planner search $(MINDSPORE_CASES)-example.onnx --devices 16 --optimizer sgd -o $(MINDSPORE_CASES)-example
 	$(BIN)/python -m tests.mindspore_package.write_scripts $(MINDSPORE_CASES)-example $(MINDSPORE_CASES)-scripts
 	$(MINDSPORE)/bin/python -m pytest -c tests/mindspore_package/pytest.ini --cases=$(abspath $(MINDSPORE_CASES)) tests/mindspore_package
+
+test-mindspore-networks: setup ## networks as tutorials write them: the table of what arrives of plans; needs .venv-mindspore
+	@test -e $(MINDSPORE_STAMP) || { echo 'the environment with MindSpore is missing'; \
+		echo '  at:  $(MINDSPORE)'; echo '  fix: make $(MINDSPORE)'; exit 1; } >&2
+	rm -rf $(MINDSPORE_CASES)-networks && mkdir -p $(MINDSPORE_CASES)-networks
+	PYTHONPATH=. $(MINDSPORE)/bin/python -m tests.mindspore_package.export_networks $(MINDSPORE_CASES)-networks
+	$(BIN)/python -m tests.mindspore_package.networks_table $(MINDSPORE_CASES)-networks $(MINDSPORE)/bin/python
 
 .venv-judges: $(JUDGES_STAMP) ## create the environment with JAX and torch: 280 MB to fetch
 

@@ -27,6 +27,10 @@ WHY_NOT = Option(
     help="Plan again held to this, and split the difference by cause: tp=8,dp=2, zero3, pp=4, "
     "or NAME=((2,4),(4,1)). May be given several times.",
 )
+MINDSPORE_PYTHON = Option(
+    group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
+    help="Interpreter of an environment with MindSpore 2.10.0, for the real MindSpore.",
+)
 _FOLDER = ("-o", "--output")
 OUTPUT_FILE = Option(
     group=Group.OUTPUT, value="FILE", flags=_FOLDER,

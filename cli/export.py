@@ -146,7 +146,8 @@ def _export_of_model(form: Format, plan: Plan, settings: Settings, output: Path)
     from importers.mindir.listing import listed_primitives  # noqa: PLC0415  brings in onnx
 
     model = settings.text("model", "")
-    if not model and any(each.name == "model" for each in form.settings):
+    told = bool(plan.graph.primitives)
+    if not model and not told and any(each.name == "model" for each in form.settings):
         form.writer(plan, None)  # says what is missing
     primitives = listed_primitives(Path(model), planned_sizes(plan)) if model else ()
     made = form.of_model(plan, settings, primitives)
@@ -171,7 +172,7 @@ def target_losses(plan: Plan, target: str) -> tuple[str, ...]:
     forms = dict.fromkeys(target_files(plan, target).values())
     found = (loss for form in forms for loss in KNOWN[form].losses(plan, None))
     losses = tuple(dict.fromkeys(found))
-    return losses + (checkpoint_note(plan) if "mindspore" in forms else ())
+    return losses + ((*checkpoint_note(plan), *loss_note(plan)) if "mindspore" in forms else ())
 
 
 def alone_note(plan: Plan, form: str, losses: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,6 +213,24 @@ def checkpoint_note(plan: Plan) -> tuple[str, ...]:
     note = (
         f"from the checkpoint alone a step takes {alone}, as planned {planned}: MindSpore splits "
         "operators without parameters by batch; apply_mindspore.py has their strategies"
+    )
+    return (note,)
+
+
+def loss_note(plan: Plan) -> tuple[str, ...]:
+    """Which loss of MindSpore's a plan that cuts classes needs, and what another one costs."""
+    from exporters.mindspore.loss import class_cuts  # noqa: PLC0415
+    from planner.repricing.mindspore_checkpoint import batch_loss_s  # noqa: PLC0415
+    from topology.units import format_seconds  # noqa: PLC0415
+
+    if not plan.pipeline.is_single or not class_cuts(plan):
+        return ()
+    other_s = batch_loss_s(plan)
+    planned = format_seconds(plan.estimate.step_time_s)
+    cost = f": a step takes {format_seconds(other_s)}, as planned {planned}" if other_s else ""
+    note = (
+        "the loss cuts classes: train with planned_loss() of apply_mindspore.py; "
+        f"nn.SoftmaxCrossEntropyWithLogits cuts rows alone{cost}"
     )
     return (note,)
 

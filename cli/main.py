@@ -17,6 +17,7 @@ from cli.import_strategy import import_strategy
 from cli.inspect import inspect
 from cli.jobs import app as jobs_app
 from cli.layouts import layouts
+from cli.mindspore import app as mindspore_app
 from cli.recipe import recipe
 from cli.reshard import reshard
 from cli.run import run
@@ -58,6 +59,7 @@ for command in (
 app.add_typer(topology_app, name="topology")
 app.add_typer(calibrate_app, name="calibrate")
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(mindspore_app, name="mindspore")
 
 
 def _print_version(wanted: bool) -> None:

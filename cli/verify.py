@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
-from cli.command_options import JSON, SERVER
+from cli.command_options import JSON, MINDSPORE_PYTHON, SERVER
 from cli.declared import command
 from cli.errors import UserError
 from cli.judges import EXECUTORS, REFERENCE, check_judge, judgement
@@ -47,10 +47,7 @@ class VerifyCommand:
         "compute the numbers and make messages of their own; MindSpore compiles the plan and says "
         "which messages it would send.",
     )] = REFERENCE
-    mindspore_python: Annotated[Path | None, Option(
-        group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
-        help="Interpreter of an environment with MindSpore 2.10.0, for --executor mindspore.",
-    )] = None
+    mindspore_python: Annotated[Path | None, MINDSPORE_PYTHON] = None
     devices: Annotated[int | None, Option(
         group=Group.MACHINE, value="N", usual="those of the plan",
         help="Virtual devices at hand; a plan needs all of its own.",

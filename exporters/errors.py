@@ -15,3 +15,7 @@ class StrategyFileError(ViolationError):
     def inside(self, place: str) -> Self:
         """The same error with the file's name in front of every place."""
         return type(self)(*(each._replace(at=f"{place}, {each.at}") for each in self.violations))
+
+
+class UnknownOperatorError(StrategyFileError):
+    """A strategy of an operator whose distributed form is not known here: it may be right."""

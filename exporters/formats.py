@@ -29,9 +29,9 @@ from exporters.mindspore import (
 )
 from exporters.mindspore.apply import apply_module
 from exporters.mindspore.checkpoint import losses, strategy_checkpoint
-from exporters.mindspore.file_operators import FilePrimitive
 from exporters.mindspore.names import Names, renamed
 from exporters.settings import Made, Setting, Settings
+from ir.file_primitives import FilePrimitive
 from ir.plan import Plan
 from ir.plan_stages import has_equal_stages
 from ir.violations import Violation
@@ -217,6 +217,9 @@ def _rank0_groups(plan: Plan, _: Names | None) -> Writer:
 
 def _operators(plan: Plan, settings: Settings, primitives: Sequence[FilePrimitive]) -> MadeOfModel:
     scope = settings.text("scope", "")
+    primitives = primitives or plan.graph.primitives
+    if not primitives or not operator_strategy.has_full_names(primitives):
+        _of_model(plan, None)
     found = operator_strategy.operator_strategy(plan, primitives, scope)
     text = operator_json.to_json(found.content)
     return MadeOfModel(text.encode(), operator_strategy.losses(plan, found))

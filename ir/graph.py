@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from ir.dtypes import dtype_bytes
+from ir.file_primitives import FilePrimitive, file_primitive
 
 AttributeValue: TypeAlias = (
     int | float | str | bool | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
@@ -113,6 +114,8 @@ class OpGraph:
     """Dynamic dimensions of the model and the values that they are bound to."""
     variants: tuple[OpGraph, ...] = ()
     """The same model at other values of its symbols (`ir.symbols`); none once it is prepared."""
+    primitives: tuple[FilePrimitive, ...] = ()
+    """Of a model that MindSpore exported, in order: its files go by their names and operands."""
     _kept: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was made of the graph once and does not change."""
 
@@ -269,7 +272,7 @@ def _tensor_to_dict(tensor: Tensor) -> dict[str, object]:
 
 def graph_to_dict(graph: OpGraph) -> dict[str, object]:
     """JSON form of a graph; `graph_from_dict` is its inverse."""
-    return {
+    out: dict[str, object] = {
         "name": graph.name,
         "batch": graph.batch,
         "symbols": dict(graph.symbols),
@@ -280,6 +283,9 @@ def graph_to_dict(graph: OpGraph) -> dict[str, object]:
         "tensors": {n: _tensor_to_dict(t) for n, t in graph.tensors.items()},
         "ops": [_op_to_dict(op) for op in graph.ops],
     }
+    if graph.primitives:
+        out["primitives"] = [each.record() for each in graph.primitives]
+    return out
 
 
 def _attribute(value: object) -> AttributeValue:
@@ -346,8 +352,8 @@ def graph_from_dict(data: Mapping[str, object]) -> OpGraph:
                 stored_permutation=_ints(item.get("stored_permutation", [])),
                 divisors=_ints(item.get("divisors", [])),
             )
-        ops = data["ops"]
-        if not isinstance(ops, list):
+        ops, primitives = data["ops"], data.get("primitives", [])
+        if not isinstance(ops, list) or not isinstance(primitives, list):
             raise GraphError("ops is not a list")
         graph = OpGraph(
             name=str(data["name"]),
@@ -359,6 +365,7 @@ def graph_from_dict(data: Mapping[str, object]) -> OpGraph:
             batch=int(str(data.get("batch", 0))),
             symbols={k: int(str(v)) for k, v in _mapping(data, "symbols").items()},
             notes=_names(data.get("notes", [])),
+            primitives=tuple(file_primitive(each) for each in primitives),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise GraphError(f"the graph in the file is malformed: {error!r}") from error

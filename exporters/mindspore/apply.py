@@ -6,17 +6,21 @@ The strategy checkpoint carries only operators that read a parameter; this file 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from exporters.mindspore.checkpoint import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.custom import TensorAxes, custom_operators, wide_axes
+from exporters.mindspore.listed import CutPrimitive, cut_primitives
+from exporters.mindspore.loss import loss_module
 from exporters.mindspore.names import Names, in_network, renamed, renamed_scope
 from exporters.mindspore.records import ParameterLayout
 from exporters.mindspore.slicing import staged_name
 from exporters.mindspore.stages import stage_module
 from exporters.python_tables import table
+from ir.file_primitives import cell_path
 from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name, operators
 from ir.plan import Plan
 
@@ -64,6 +68,11 @@ WHOLE = {whole}
 STRATEGIES = {strategies}
 """By cell and primitive: for every operator the cuts of each dimension of each of its inputs."""
 
+SHARED = {shared}
+"""By cell and primitive, where strategies differ: the one for a primitive that is called several
+times, as MindSpore takes one strategy for all its calls.
+"""
+
 RESULTS = {results}
 """By cell, primitive and cuts: cuts of the result, where MindSpore would choose others."""
 
@@ -81,17 +90,28 @@ def apply(network, strategies=None):
     tables = [(STRATEGIES if strategies is None else strategies, _cut){more}]
     for table, shard in tables:
         for path, kinds in table.items():
-            if path not in cells:
-                missing.append(f"{{path}}: the network has no such cell")
-                continue
             for kind, wanted in kinds.items():
-                found = _primitives(cells[path], kind)
+                found = _primitives(cells[path], kind) if path in cells else []
                 if found and len(set(wanted)) == 1:
                     wanted = wanted[:1] * len(found)
+                if not found and all(len(each[-1]) == 1 for each in wanted):
+                    found = _primitives(cells[path], _BIASES.get(kind)) if path in cells else []
+                    wanted = [_on_rows(each) if kind == "Add" else each for each in wanted]
+                if not found and _is_layer(kind, wanted):
+                    found = _held(cells, path, kind, table)
+                    if len(found) == 1 and len(set(wanted)) == 1:
+                        wanted = wanted[:1]
                 if len(found) != len(wanted):
                     counts = f"{{len(wanted)}} {{kind}} in the plan, {{len(found)}} in the cell"
-                    missing.append(f"{{path}}: {{counts}}")
-                    continue
+                    shared = SHARED.get(path, {{}}).get(kind)
+                    if not found and path not in cells:
+                        missing.append(f"{{path}}: the network has no such cell")
+                        break
+                    if len(found) != 1 or shared is None:
+                        missing.append(f"{{path}}: {{counts}}")
+                        continue
+                    missing.append(f"{{path}}: {{counts}}, which gets the commonest strategy")
+                    wanted = [shared]
                 for primitive, each in zip(found, wanted):
                     shard(primitive, each, RESULTS.get(path, {{}}))
     for parameter in network.get_parameters():
@@ -105,10 +125,50 @@ def _cut(primitive, cuts, results):
     primitive.shard(cuts, *([(result,)] if result else []))
 
 
-{layouts}def _primitives(cell, kind):
+{layouts}def _is_layer(kind, wanted):
+    """Whether operators are those of a layer such as `nn.ReLU`, all on as many dimensions: the
+    plan may not know the cell of one.
+    """
+    python = {{"Add", "Sub", "Mul", "Muls", "Adds", "RealDiv", "Div", "Neg", "Pow", "Cast"}}
+    return kind not in python and len({{tuple(map(len, each)) for each in wanted}}) == 1
+
+
+def _held(cells, path, kind, table):
+    """The operators of a kind of the cells in a cell that the plan does not name, else of those
+    around it.
+    """
+    while path and path not in cells:
+        path = path.rpartition(".")[0]
+    inside = f"{{path}}." if path else ""
+    beneath = [
+        name for name in cells
+        if name.startswith(inside) and name != path and kind not in table.get(name, ())
+    ]
+    around = [path]
+    while around[-1]:
+        around.append(around[-1].rpartition(".")[0])
+    for paths in (beneath, *([each] for each in around[1:])):
+        found = [each for name in paths for each in _primitives(cells[name], kind)]
+        if found:
+            return found
+    return []
+
+
+def _primitives(cell, kind):
     """The operators that a cell itself holds, in the order in which it made them."""
     held = list(vars(cell).values())
     return [each for each in held if hasattr(each, "add_prim_attr") and each.name == kind]
+
+
+_BIASES = {{"Add": "BiasAdd", "BiasAdd": "Add"}}
+
+
+def _on_rows(cuts):
+    """The strategy of a bias as `nn.Dense` adds it, which merges the rows."""
+    rows = 1
+    for pieces in cuts[0][:-1]:
+        rows *= pieces
+    return ((rows, *cuts[0][-1:]), *cuts[1:])
 '''
 
 _CUSTOM = '''AXES = {axes}
@@ -156,6 +216,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
         devices=plan.devices,
         inputs=input_cuts(plan),
         strategies=_table(strategies),
+        shared=table(_shared(plan, names)),
         results=_results(plan, names),
         all_to_all=plan.request.get("all_to_all") is not False,
         **_custom_parts(plan, names),
@@ -166,7 +227,7 @@ def apply_module(plan: Plan, names: Names | None = None) -> str:
     def renamed_cell(path: str) -> str:
         return path if names is None else renamed_scope(path, names)
 
-    return text + stage_module(plan, renamed_cell)
+    return text + loss_module(plan) + stage_module(plan, renamed_cell)
 
 
 def _optimizer(layouts: Sequence[ParameterLayout]) -> dict[str, str]:
@@ -221,6 +282,12 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
     With `names` the plan must be `renamed` by them.
     """
     out: dict[str, dict[str, list[Cuts]]] = {}
+    if plan.graph.primitives and names is None:
+        for own in cut_primitives(plan):
+            if own.primitive.kind not in NEVER_CUT and not own.is_refused:
+                held = out.setdefault(cell_path(own.primitive.name), {})
+                held.setdefault(own.primitive.kind, []).append(own.cuts)
+        return out
     for each in operators(plan):
         found = in_network(each, names)
         if found.form.name and found.op.kind not in NEVER_CUT and not reader_violations(found):
@@ -229,9 +296,41 @@ def operator_strategies(plan: Plan, names: Names | None = None) -> Strategies:
     return out
 
 
+def _shared(plan: Plan, names: Names | None) -> Mapping[str, Mapping[str, Cuts]]:
+    """For each kind that a cell cuts in several ways the commonest that fits all its operands."""
+    groups: dict[tuple[str, str], list[CutPrimitive]] = {}
+    for own in cut_primitives(plan) if names is None else ():
+        if own.primitive.kind not in NEVER_CUT and not own.is_refused:
+            place = cell_path(own.primitive.name), own.primitive.kind
+            groups.setdefault(place, []).append(own)
+    out: dict[str, dict[str, Cuts]] = {}
+    for (cell, kind), group in groups.items():
+        common = [cuts for cuts, _ in Counter(own.cuts for own in group).most_common()]
+        fitting = [cuts for cuts in common if all(_fits(cuts, own) for own in group)]
+        if len(common) > 1 and fitting:
+            out.setdefault(cell, {})[kind] = fitting[0]
+    return out
+
+
+def _fits(cuts: Cuts, own: CutPrimitive) -> bool:
+    """Whether a strategy divides the operands of a primitive."""
+    dims = own.primitive.operands
+    return [len(each) for each in cuts] == [len(each) for each in dims] and all(
+        size % cut == 0
+        for each, sizes in zip(cuts, dims, strict=True)
+        for cut, size in zip(each, sizes, strict=True)
+    )
+
+
 def _results(plan: Plan, names: Names | None) -> str:
     """What the file has for lookups whose result MindSpore would scatter."""
     out: dict[str, dict[tuple[str, Cuts], tuple[int, ...]]] = {}
+    if plan.graph.primitives and names is None:
+        for own in cut_primitives(plan):
+            if own.reader is not None and own.reader.whole_result and not own.is_refused:
+                held = out.setdefault(cell_path(own.primitive.name), {})
+                held[own.primitive.kind, own.cuts] = (*own.cuts[1], *own.cuts[0][1:])
+        return table(out)
     for each in operators(plan):
         found = in_network(each, names)
         if found.whole_result and not reader_violations(found):

@@ -7,13 +7,14 @@ and how each parameter lies on the devices. See docs/formats.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from exporters.errors import ExportError
 from exporters.mindspore import custom
 from exporters.mindspore.checks import reader_violations
 from exporters.mindspore.layouts import RestingParameter
+from exporters.mindspore.listed import cut_primitives
 from exporters.mindspore.names import Names, in_network, in_parts, renamed
 from exporters.mindspore.records import ParameterLayout, StrategyCheckpoint, StrategyItem
 from exporters.mindspore.stages import scheme_losses
@@ -70,12 +71,25 @@ def _checkpoint(plan: Plan, names: Names | None) -> StrategyCheckpoint:
     """Of a plan, or a stage of one, with the names of the network."""
     found = tuple(in_network(reader, names) for reader in readers(plan))
     items: dict[str, StrategyItem] = {}
-    for reader in found:
-        if reader.form.name:
-            items.setdefault(reader.key, StrategyItem(reader.key, 0, reader.cuts))
+    for key, cuts in _keyed(plan, found, names):
+        items.setdefault(key, StrategyItem(key, 0, cuts))
     layouts = (each.layout() for each in _resting(plan, found))
     checkpoint = StrategyCheckpoint(1, tuple(items.values()), tuple(layouts))
     return checkpoint if names is None else in_parts(plan, checkpoint, names)
+
+
+def _keyed(
+    plan: Plan, found: Sequence[Reader], names: Names | None
+) -> Iterator[tuple[str, tuple[Cuts, ...]]]:
+    """Strategies by primitive and parameter, as a file of MindSpore's has them."""
+    if not plan.graph.primitives or names is not None:
+        yield from ((reader.key, reader.cuts) for reader in found if reader.form.name)
+        return
+    trained = {file_name(tensor) for tensor in plan.graph.parameters}
+    for own in cut_primitives(plan):
+        read = [maker for maker in own.primitive.makers if maker in trained]
+        if read and own.primitive.kind not in NEVER_CUT:
+            yield f"{own.primitive.kind}_{read[0]}", own.cuts
 
 
 def check_strategy(plan: Plan) -> tuple[Violation, ...]:

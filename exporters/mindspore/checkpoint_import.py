@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from exporters.errors import StrategyFileError
+from exporters.errors import StrategyFileError, UnknownOperatorError
+from exporters.mindspore.compiled_names import compiled_names
 from exporters.mindspore.cuts import reader_of_cuts
 from exporters.mindspore.file_operators import (
-    FilePrimitive,
     Group,
     Part,
     aligned,
@@ -28,6 +28,7 @@ from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.operator_strategy import DATASET, scoped
 from exporters.mindspore.records import StrategyCheckpoint, StrategyItem
 from exporters.sharding import named
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph, Role
 from ir.mindspore_forms.primitives import primitive_form
 from ir.mindspore_forms.readers import NEVER_CUT, Reader, file_name
@@ -77,14 +78,32 @@ def pins_of_checkpoint(graph: OpGraph, content: StrategyCheckpoint, devices: int
             found.setdefault(key, []).append(part)
     work = Strategies(graph, devices)
     unknown = []
+    listed = _by_parameter(graph)
     for item in content.strategies:
-        if item.key not in found:
+        if item.key in listed and item.cuts:
+            primitive, group = listed[item.key]
+            cuts = _as_planned(group, primitive, item, work)
+            if cuts is not None:
+                work.take(group.main, cuts, item.key)
+        elif item.key not in found:
             unknown.append(item.key)
         elif item.cuts:
             for part in found[item.key]:
                 work.take(part, item.cuts, item.key)
-    _check_known(content.strategies, unknown, list(found))
+    _check_known(content.strategies, unknown, [*listed, *found])
     return replace(work.finished(None, unknown_note(unknown)), is_of_operators=False)
+
+
+def _by_parameter(graph: OpGraph) -> dict[str, tuple[FilePrimitive, Group]]:
+    """By primitive and parameter, what reads the parameter first in a file of MindSpore's."""
+    trained = {file_name(tensor) for tensor in graph.parameters}
+    in_graph = groups(graph, graph.primitives)
+    out: dict[str, tuple[FilePrimitive, Group]] = {}
+    for each in graph.primitives:
+        read = [maker for maker in each.makers if maker in trained]
+        if read and each.name in in_graph:
+            out.setdefault(f"{each.kind}_{read[0]}", (each, in_graph[each.name]))
+    return out
 
 
 def pins_of_operators(
@@ -107,15 +126,18 @@ def pins_of_operators(
     _check_stages(content.strategies)
     given = {item.key: item for item in content.strategies}
     scope = _scope(given, primitives)
-    known = {scoped(each.name, scope): each for each in primitives}
+    known: dict[str, FilePrimitive] = {}
+    for name, each in compiled_names(primitives, inside=bool(scope)):
+        known.setdefault(scoped(name, scope), each)
     unknown = [key for key in given if key not in known and key != DATASET]
     rest = [item for item in content.strategies if item.key != DATASET]
     _check_known(rest, unknown, list(known))
     work = Strategies(graph, devices)
     in_graph = groups(graph, primitives)
-    for key, primitive in known.items():
-        group = in_graph.get(primitive.name)
-        if key not in given or group is None or primitive.kind in NEVER_CUT:
+    told = {primitive.name: key for key, primitive in reversed(known.items()) if key in given}
+    for primitive in primitives:
+        group, key = in_graph.get(primitive.name), told.get(primitive.name)
+        if key is None or group is None or primitive.kind in NEVER_CUT:
             continue
         if not primitive_form(group.main.view, group.main.rule).name:
             work.foreign.append(key)
@@ -123,7 +145,7 @@ def pins_of_operators(
         cuts = _as_planned(group, primitive, given[key], work)
         if cuts is not None:
             work.take(group.main, cuts, key)
-    missing = [key for key in known if key not in given]
+    missing = [scoped(each.name, scope) for each in primitives if each.name not in told]
     notes = [*unknown_note(unknown), *_missing_note(missing)]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
 
@@ -146,7 +168,7 @@ def _as_planned(
     """A strategy in the dims that the main part of a primitive has; None if it is at fault."""
     form = primitive_form(group.main.view, group.main.rule)
     place = f"operator {primitive.name!r} ({primitive.kind})"
-    places = aligned(group.main, len(form.dims), len(primitive.operands))
+    places = aligned(group, len(form.dims), len(primitive.operands))
     if places is None or len(item.cuts) != len(primitive.operands):
         what = f"the strategy has {len(item.cuts)} inputs, the operator {len(primitive.operands)}"
         work.violations.append(Violation(what, place, "give one tuple for each input"))
@@ -193,6 +215,9 @@ class Strategies:
         """Note the strategy of one primitive."""
         try:
             reader = reader_of_cuts(part.view, cuts, self.devices)
+        except UnknownOperatorError:
+            self.foreign.append(key)
+            return
         except StrategyFileError as error:
             self.violations += [v._replace(at=f"key {key!r}, {v.at}") for v in error.violations]
             return

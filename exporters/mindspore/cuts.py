@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from exporters.errors import StrategyFileError
+from exporters.errors import StrategyFileError, UnknownOperatorError
 from exporters.mindspore.checks import reader_violations
 from ir.mindspore_forms.primitives import PrimitiveForm, primitive_form, whole_product
 from ir.mindspore_forms.readers import Reader
@@ -85,13 +85,17 @@ def reader_of_cuts(view: OpView, cuts: Cuts, devices: int) -> Reader:
         devices: of the stage.
 
     Raises:
+        UnknownOperatorError: whether MindSpore takes the strategy is not known.
         StrategyFileError: MindSpore would refuse the strategy; everything that is wrong is named.
     """
     entry = lookup(view.op.kind)
     rule = entry.rule(view)
     form = _form(view, rule, cuts)
     place = f"operator {view.op.name!r} ({form.name or view.op.kind})"
-    found = list(_misfits(form, cuts, devices)) if form.name else [_unknown(view)]
+    if not form.name:
+        what, fix = _unknown(view)
+        raise UnknownOperatorError(Violation(what, place, fix))
+    found = list(_misfits(form, cuts, devices))
     counts: dict[int, int] = {}
     if not found:
         counts = _factor_counts(form, rule, cuts)
@@ -122,8 +126,8 @@ _Found = Iterator[tuple[str, str]]
 
 
 def _unknown(view: OpView) -> tuple[str, str]:
-    what = f"MindSpore has no {view.op.kind} that takes a strategy for these operands"
-    return what, "leave it to MindSpore, which splits it by batch or repeats it"
+    what = f"no distributed {view.op.kind} of MindSpore's is known here for these operands"
+    return what, "whether MindSpore takes the strategy is unknown: try it with `planner mindspore`"
 
 
 def _misfits(form: PrimitiveForm, cuts: Cuts, devices: int) -> _Found:

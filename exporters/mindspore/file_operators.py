@@ -10,33 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph, Role
 from ir.mindspore_forms.readers import parts_of
 from ir.mindspore_forms.strategies import Cuts
 from ir.normalise.ends import ENDS
 from ir.ops import OpView
 from ir.rule import ShardingRule
-
-
-class FilePrimitive(Protocol):
-    """One primitive of a model file."""
-
-    @property
-    def name(self) -> str:
-        """Full name with scope."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def operands(self) -> Sequence[Sequence[int]]:
-        """Dims of the operands that are tensors."""
-
-    @property
-    def makers(self) -> Sequence[str]:
-        """Names of what makes each of them; empty for a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +84,28 @@ def _group(name: str, parts: Sequence[Part]) -> Group:
     return Group(main, {tensor: part for part in before for tensor in part.view.op.outputs})
 
 
-def aligned(part: Part, inputs: int, operands: int) -> tuple[int, ...] | None:
+def aligned(group: Group, inputs: int, operands: int) -> tuple[int, ...] | None:
     """For each operand of a primitive the input of its main part that it is; None if they differ.
 
-    A number that the primitive holds, as `Muls` does, is a constant operand in the graph.
+    A number that the primitive holds, as `Muls` does, is a constant operand in the graph. `Square`
+    is a product of its operand with itself there, `SiLU` one with what is made of it.
 
     Args:
-        part: the main part.
-        inputs: how many it has.
+        group: of the primitive.
+        inputs: how many its main part has.
         operands: how many tensors the primitive takes.
     """
+    part = group.main
     if inputs == operands:
         return tuple(range(inputs))
     present = [tensor for tensor in part.view.inputs if tensor is not None]
     if len(present) != inputs:
         return None
     kept = [i for i, tensor in enumerate(present) if tensor.role is not Role.CONSTANT]
-    return tuple(kept) if len(kept) == operands else None
+    if len(kept) == operands:
+        return tuple(kept)
+    first = {present[i].name: i for i in reversed(kept) if present[i].name not in group.helpers}
+    return tuple(sorted(first.values())) if len(first) == operands else None
 
 
 def turned(part: Part, cuts: Cuts, *, back: bool = True) -> Cuts | None:
@@ -143,8 +129,10 @@ def merged(dims: Sequence[int], cuts: Cuts, target: Sequence[int]) -> Cuts | Non
     >>> merged((16, 512, 64), (8, 1, 2), (8192, 64))
     (8, 2)
     """
+    if len(dims) == len(target):
+        return cuts
     out, place = [], 0
-    for size in target:
+    for size in _at_this_batch(dims, target):
         joined, pieces = 1, 1
         while place < len(dims) and (joined < size or dims[place] == 1):
             joined, pieces = joined * dims[place], pieces * cuts[place]
@@ -153,6 +141,14 @@ def merged(dims: Sequence[int], cuts: Cuts, target: Sequence[int]) -> Cuts | Non
             return None
         out.append(pieces)
     return tuple(out) if place == len(dims) else None
+
+
+def _at_this_batch(dims: Sequence[int], target: Sequence[int]) -> Sequence[int]:
+    """Sizes in a file whose batch, the first of them, is another than the plan's."""
+    here, there = math.prod(dims), math.prod(target)
+    if not target or not there or target[0] * here % there:
+        return target
+    return (target[0] * here // there, *target[1:])
 
 
 def apart(dims: Sequence[int], target: Sequence[int], cuts: Cuts) -> Cuts | None:

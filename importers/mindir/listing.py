@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from importers.mindir.file import open_model
@@ -12,26 +11,12 @@ from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored, TensorType
 from importers.mindir.sizes import sized
 from importers.onnx import blamed
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPrimitive:
-    """One primitive as MindSpore's parallel passes meet it."""
-
-    name: str
-    """Full name with scope: `Default/up-Dense/MatMul-op0`."""
-    kind: str
-    operands: tuple[tuple[int, ...], ...]
-    """Dims of the operands that are tensors, in order; those of a tuple one by one."""
-    makers: tuple[str, ...]
-    """For each operand the name of the primitive, input or parameter that it comes from; empty for
-    a constant.
-    """
+from ir.file_primitives import FilePrimitive
 
 
 def listed_primitives(
     path: Path, bind: Mapping[str, int] | None = None
-) -> tuple[ListedPrimitive, ...]:
+) -> tuple[FilePrimitive, ...]:
     """The primitives that the results of a file depend on, in order.
 
     Args:
@@ -42,12 +27,16 @@ def listed_primitives(
         ModelError: the file cannot be read.
     """
     with blamed(str(path)), open_model(path) as model:
-        flat = sized(flattened(parsed(model, path.name)), bind or {})
-        known = _Known(flat)
-        return tuple(
-            ListedPrimitive(step.name, step.target, *known.operands(step.inputs))
-            for step, _ in live(flat)
-        )
+        return primitives_of(sized(flattened(parsed(model, path.name)), bind or {}))
+
+
+def primitives_of(flat: Flat) -> tuple[FilePrimitive, ...]:
+    """The primitives that the results of a program of known sizes depend on, in order."""
+    known = _Known(flat)
+    return tuple(
+        FilePrimitive(step.name, step.target, *known.operands(step.inputs))
+        for step, _ in live(flat)
+    )
 
 
 class _Known:

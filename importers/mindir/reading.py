@@ -15,6 +15,7 @@ from importers.clean_up import cleaned
 from importers.facts import FileFacts
 from importers.mindir.file import open_model
 from importers.mindir.flattening import Flat, flattened
+from importers.mindir.listing import primitives_of
 from importers.mindir.parsing import parsed
 from importers.mindir.program import Stored
 from importers.mindir.rows import with_told_rows
@@ -57,12 +58,14 @@ def import_mindir(path: Path, bind: Binding | None = None) -> OpGraph:
 
 def _graph_at(flat: Flat, data: Data, point: Mapping[str, int]) -> OpGraph:
     """The network at one size of each open dimension."""
-    found, _ = translated(sized(flat, point), data)
+    program = sized(flat, point)
+    found, _ = translated(program, data)
     again = "export the model again; if it runs in MindSpore, report it"
     graph = found.graph(flat.name, again)
     graph = graph.with_ops(_with_rule(op, graph) for op in graph.ops)
     graph = cleaned(graph if graph.is_training_step else with_told_rows(graph))
-    return replace(graph, symbols=dict(point))
+    primitives = () if graph.is_training_step else primitives_of(program)
+    return replace(graph, symbols=dict(point), primitives=primitives)
 
 
 def mindir_facts(path: Path) -> FileFacts:

@@ -19,6 +19,7 @@ from importers.traced.operations import FrontEnd, table
 from importers.traced.table import Entry, arguments_of
 from importers.traced.translation import Translated, Translation
 from importers.traced.writer import Step, Writer, type_code
+from ir.file_primitives import cell_path
 from ir.graph import Tensor
 from ir.wire import Data
 
@@ -204,22 +205,6 @@ def array_of(raw: bytes, kind: TensorType) -> Array:
     """Numbers in the order of MindSpore: rows, little-endian."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(type_code(kind.dtype))
     return np.frombuffer(raw, dtype=dtype).reshape(kind.dims)
-
-
-_OUTSIDE = frozenset({"Default", "Gradients", "recompute_Default"})
-"""Steps that are no cells; in the backward pass `gradMatMul` is none either."""
-
-
-def cell_path(name: str) -> str:
-    """The path of the cell that an operator is in, as parameters have it.
-
-    >>> cell_path("Default/network-WithLossCell/blocks-CellList/0-Block/up-Dense/MatMul-op0")
-    'network.blocks.0.up'
-    """
-    steps = name.split("/")[:-1]
-    backward = "Gradients" in steps
-    kept = [s for s in steps if s not in _OUTSIDE and not (backward and s.startswith("grad"))]
-    return ".".join(step.partition("-")[0] for step in kept if step)
 
 
 _MAKERS = frozenset({"TopK", "ArgMax", "ArgMin"})

@@ -74,5 +74,23 @@ def batch_pins(
     return out
 
 
+def batch_only(graph: OpGraph, devices: int) -> dict[str, Strategy]:
+    """Strategies of primitives that MindSpore splits by batch over all devices and no other way.
+
+    Source: MindSpore 2.10.0, `ops_info/batch_parallel_info.cc`, CheckStrategy; whole, what it makes
+    of `Flatten` does not compile.
+    """
+    names = {each.name for each in graph.primitives if each.kind in _BATCH_ONLY}
+    out: dict[str, Strategy] = {}
+    for op in graph.ops if names else ():
+        dims = graph.tensors[op.inputs[0]].dims if op.name in names else ()
+        if dims and dims[0] % devices == 0:
+            out[op.name] = ((devices, *(1 for _ in dims[1:])),)
+    return out
+
+
+_BATCH_ONLY = frozenset({"Flatten"})
+
+
 def _is_table(mapping: FactorMap, rule: ShardingRule) -> bool:
     return any(factor in rule.lookup for dim in mapping for factor in dim)

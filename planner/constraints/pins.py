@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from ir.folding import common_scope
 from ir.graph import Op, OpGraph, Role
 from ir.mindspore_forms.readers import parts_of
-from ir.mindspore_forms.strategies import batch_pins, strategy_key
+from ir.mindspore_forms.strategies import batch_only, batch_pins, strategy_key
 from ir.normalise.ends import ENDS
 from ir.ops import OpView, lookup
 from ir.rule import FactorMap, ShardingRule
@@ -73,16 +73,22 @@ def held_pins(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin
 
 
 def rest_of(graph: OpGraph, request: SearchRequest, devices: int) -> tuple[Pin, ...]:
-    """Operators that no pin names, split by batch where the request wants that of them."""
+    """Operators that no pin names, split by batch where the request wants that of them, or the
+    target can do nothing else.
+    """
+    text, alone = BY_BATCH, dict[str, Cuts]()
     if request.rest != "semi-auto":
-        return ()
+        text = "MindSpore, which splits it by batch alone"
+        alone = batch_only(graph, devices) if request.target == "mindspore" else {}
+        if not alone:
+            return ()
     wished = (*request.pins, *((name, cuts) for name, cuts, _ in request.soft_pins))
     named = {pin.op.name: () for pins in wished for pin in pins_of(graph, [pins])}
-    rest = batch_pins(graph, devices, named)
+    rest = alone or batch_pins(graph, devices, named)
     return tuple(
-        Pin(op, BY_BATCH, _by_operand(graph, op, rest[op.name], BY_BATCH))
+        Pin(op, text, _by_operand(graph, op, rest[op.name], text))
         for op in graph.ops
-        if op.name in rest
+        if op.name in rest and op.name not in named
     )
 
 

@@ -35,6 +35,38 @@ def checkpoint_only_s(plan: Plan) -> float | None:
     return None if choice is None else lowered.problem.cost_s(choice)
 
 
+def batch_loss_s(plan: Plan) -> float | None:
+    """Seconds of a step whose losses cut rows alone, all else as planned; None if that cannot be
+    told.
+    """
+    lowered = lowered_again(plan)
+    if lowered is None:
+        return None
+    planned = PlannedCandidates(plan, lowered)
+    layouts = {t.name: t.layout for t in plan.parameters}
+    ops = {op.name: op for op in plan.graph.ops}
+    allowed = []
+    for node in lowered.nodes:
+        fine = planned.recomputed(node)
+        if node.kind is NodeKind.PARAMETER:
+            fine &= planned.lying(node, layouts[node.name])
+        elif node.candidates is not None and ops[node.name].kind == "Loss":
+            view = OpView(ops[node.name], plan.graph)
+            (mapping,) = lookup("Loss").rule(view).operands
+            classes = set(mapping[-1]) if mapping else set()
+            assignments = node.candidates.assignments
+            rows = np.array([not classes.intersection(own) for own in assignments])
+            fine &= rows[node.columns.assignment]
+        elif node.candidates is not None:
+            fine &= planned.split(node)
+        allowed.append(np.flatnonzero(fine))
+    if not all(len(each) for each in allowed):
+        return None
+    found = least_cost(lowered.problem, allowed)
+    choice = None if found is None else found.choice
+    return None if choice is None else lowered.problem.cost_s(choice)
+
+
 def lowered_again(plan: Plan) -> Lowered | None:
     """The problem that a plan for MindSpore solves, made from the plan's own record."""
     dialect = dialect_of_plan(plan)

@@ -183,11 +183,14 @@ def test_an_old_plan_is_not_overwritten_by_a_fault(
     assert target.read_text() == "kept"
 
 
-def test_operator_strategies_need_the_model(
-    searched: Path, planner: Planner, tmp_path: Path
+def test_operator_strategies_of_a_file_from_elsewhere_need_the_model(
+    searched: Path, mlp: Path, planner: Planner, tmp_path: Path
 ) -> None:
-    target = tmp_path / "a.json"
-    run = planner("export", searched / "plan.json", "--format", "mindspore-operators", "-o", target)
+    target, form = tmp_path / "a.json", ("--format", "mindspore-operators", "-o")
+    assert planner("export", searched / "plan.json", *form, target).code == 0
+    target.unlink()
+    planner("search", mlp, "--devices", 8, "-o", tmp_path / "other")
+    run = planner("export", tmp_path / "other" / "plan.json", *form, target)
     assert run.code == 2
     assert "--set model=net.mindir" in run.err
     assert not target.exists()

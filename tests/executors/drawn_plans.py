@@ -10,6 +10,8 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.graph import OpGraph
 from ir.plan import Plan
 from ir.plan_estimate import Bound
+from planner.constraints.pinning import pinned
+from planner.constraints.pins import held_pins
 from planner.lowering.lowered import Lowered
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_for
@@ -29,6 +31,7 @@ def drawn_plan(
     dialect = dialect_for(request, devices)
     meshes = [m for m in dialect.meshes(machine) if dialect.cut_counts or len(m.axes) < 4]
     lowered = lowered_on(graph, machine, meshes[seed % len(meshes)], request)
+    lowered = pinned(lowered, held_pins(lowered.liveness.graph, request, devices))
     problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
     found = solver_by_name("dynamic_programming").solve(problem, Budget())
     assert found.choice is not None

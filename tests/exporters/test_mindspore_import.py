@@ -14,7 +14,7 @@ from exporters.mindspore.checkpoint_import import Imported, pins_of_checkpoint, 
 from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.records import StrategyCheckpoint, StrategyItem
 from exporters.mindspore.strategy_files import read_strategies
-from importers.mindir.listing import ListedPrimitive
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph
 from ir.mindspore_forms.strategies import batch_pins
 from planner.pipeline.preparation import prepare
@@ -158,9 +158,7 @@ def test_a_kind_that_takes_no_strategy_here_is_left_out_and_told() -> None:
     x = build.op("mindspore::Odd", (x,), (64, 32))
     graph = build.build(x)
     listed = [
-        ListedPrimitive(
-            op.name, op.kind, tuple(graph.tensors[n].dims for n in op.inputs), op.inputs
-        )
+        FilePrimitive(op.name, op.kind, tuple(graph.tensors[n].dims for n in op.inputs), op.inputs)
         for op in graph.ops
     ]
     content = OperatorStrategies(

@@ -24,8 +24,9 @@ from exporters.mindspore.groups import from_protobuf, groups_of
 from exporters.mindspore.operator_json import OperatorStrategies, to_json
 from exporters.mindspore.operator_strategy import DATASET, losses, operator_strategy
 from exporters.mindspore.records import StrategyItem
-from importers.mindir.listing import ListedPrimitive, listed_primitives
+from importers.mindir.listing import listed_primitives
 from importers.mindir.reading import import_mindir
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.request import SearchRequest
@@ -53,7 +54,7 @@ class Model:
     """What MindSpore exported."""
 
     graph: OpGraph
-    primitives: tuple[ListedPrimitive, ...]
+    primitives: tuple[FilePrimitive, ...]
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ir.graph import OpGraph
 from planner.candidates.dialects import TARGETS, Dialect
+from planner.constraints.pins import held_pins
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Setting
@@ -33,7 +34,9 @@ def lowered_on(
     setting = Setting(
         cluster, mesh, dialect, request.training, request.optimizer, layouts, math.inf
     )
-    return lower(analyse(ready, training=request.training), replace(setting, recompute=recompute))
+    held = frozenset(pin.op.name for pin in held_pins(ready, request, cluster.devices))
+    setting = replace(setting, recompute=recompute, held=held)
+    return lower(analyse(ready, training=request.training), setting)
 
 
 def all_lowered(

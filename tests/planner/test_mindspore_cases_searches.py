@@ -15,7 +15,7 @@ import pytest
 from exporters.mindspore.checkpoint_import import pins_of_operators
 from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.records import StrategyItem
-from importers.mindir.listing import ListedPrimitive
+from ir.file_primitives import FilePrimitive
 from ir.graph import OpGraph
 from ir.mindspore_forms.readers import operators
 from ir.plan import NamedLayout, Plan
@@ -193,10 +193,8 @@ def test_a_loaded_file_decides_every_operator() -> None:
     assert {name: cuts for name, cuts in cuts_in(plan).items() if name in want} == want
 
 
-def _primitives(graph: OpGraph) -> list[ListedPrimitive]:
+def _primitives(graph: OpGraph) -> list[FilePrimitive]:
     return [
-        ListedPrimitive(
-            op.name, op.kind, tuple(graph.tensors[n].dims for n in op.inputs), op.inputs
-        )
+        FilePrimitive(op.name, op.kind, tuple(graph.tensors[n].dims for n in op.inputs), op.inputs)
         for op in graph.ops
     ]

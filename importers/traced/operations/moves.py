@@ -16,8 +16,7 @@ from ir.graph import Tensor
     aten="view _unsafe_view view_copy(self, size); reshape(self, shape);"
     "view_as reshape_as(self, other); flatten.using_ints(self, start_dim, end_dim);"
     "unflatten.int(self, dim, sizes)",
-    mindir="Reshape View(input as self, shape); Flatten(input_x as self);"
-    "FlattenExt(input as self, start_dim, end_dim)",
+    mindir="Reshape View(input as self, shape); FlattenExt(input as self, start_dim, end_dim)",
 )
 def _reshape(call: Call) -> None:
     value = call.tensor("self")
@@ -25,6 +24,16 @@ def _reshape(call: Call) -> None:
         call.alias(value)
     else:
         call.emit("Reshape", [value, call.shape(call.result.dims)])
+
+
+@spelled(mindir="Flatten(input_x as self)")
+def _flattened(call: Call) -> None:
+    """What is behind the batch becomes one dimension: no rows are merged."""
+    value = call.tensor("self")
+    if value.dims == call.result.dims:
+        call.alias(value)
+    else:
+        call.emit("Flatten", [value], axis=1)
 
 
 @spelled(aten="view.dtype(self, dtype)")

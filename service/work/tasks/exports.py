@@ -113,7 +113,7 @@ def _of_model(
         if not is_item_id(model):
             raise UserError(f"{model[:80]!r} is no model", "settings.model", "give an uploaded one")
         primitives = listed_primitives(given.file(model, "model"), planned_sizes(plan))
-    elif any(each.name == "model" for each in form.settings):
+    elif not plan.graph.primitives and any(each.name == "model" for each in form.settings):
         form.writer(plan, None)
     found = form.of_model(plan, settings, primitives)
     return _Made({f"{form.name}{suffix}": found.content}, found.notes)

@@ -11,9 +11,9 @@ import pytest
 from importers.errors import ModelError
 from importers.mindir.flattening import PASSED
 from importers.mindir.reading import constant_values, import_mindir, mindir_facts
-from importers.mindir.translation import cell_path
 from importers.model_file import import_model_file, model_format
 from importers.traced.operations import FrontEnd, table
+from ir.file_primitives import cell_path
 from ir.mindspore_forms.primitives import PRIMITIVES
 from ir.ops import annotation
 from planner.constraints.operator_rules import annotated
