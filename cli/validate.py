@@ -14,24 +14,25 @@ from cli.files import check_outputs, write_files
 from cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from costmodel.training.calibration import Calibration
     from costmodel.training.dataset import Entry
     from costmodel.training.predict import Prediction
+    from report.tables import Part
 
 EPILOG = """\b
 Examples:
   planner validate rows.csv
   planner validate rows.csv -o predictions.csv
   planner validate mine.csv --calibration mine.yaml --json
+  planner validate runs.yaml --explain my-run
+  planner validate --schema
 
 \b
-ROWS.csv has the columns id, hardware, model, hidden, layers, heads, seq_len and global_batch, and
-may have source, devices, interconnect, kv_heads, ffn_hidden, vocab, micro_batch, tp, pp, vpp, dp,
-cp, ep, zero_stage, sequence_parallel, recompute, dtype, notes, measured_step_time_s,
-measured_tokens_per_s_per_device, measured_tflops_per_device (where it is known what the software
-counts) and measured_memory_gb. docs/training-model.md explains them.
+ROWS is a CSV table, or runs in YAML or JSON. `planner validate --schema` lists the columns;
+docs/training-model.md explains them. Numbers with a unit in free text that nobody can follow are
+named, and widen the interval.
 
 \b
 Exit status: 0 done, rows that cannot be priced included; 2 a fault in the command or the table."""
@@ -48,12 +49,26 @@ COLUMNS = (
 )
 GIBIBYTE = 2.0**30
 LARGEST_FILE = 256 * 2**20
+_RECORDS = {".yaml", ".yml", ".json"}
 _AT_ONCE = 2000
 """Rows that are read in about a second; more have progress."""
 
-Rows = Annotated[
-    Path,
-    typer.Argument(metavar="ROWS.csv", help="Runs, one on each line; see below for the columns."),
+_ROWS_HELP = "Runs: a CSV table with one on each line, or .yaml or .json; see below."
+Rows = Annotated[Path, typer.Argument(metavar="ROWS", help=_ROWS_HELP)]
+OptionalRows = Annotated[
+    Path | None, typer.Argument(metavar="ROWS", help=_ROWS_HELP, show_default=False)
+]
+Schema = Annotated[
+    bool, typer.Option("--schema", help="Print the columns of a table, or fields of a record.")
+]
+Explained = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="ID",
+        help="Print what was understood of one row, what was assumed, and every term of its step.",
+        show_default=False,
+    ),
 ]
 PredictionsFile = Annotated[
     Path | None,
@@ -77,10 +92,12 @@ CalibrationFile = Annotated[
 
 
 def validate(
-    rows: Rows,
+    rows: OptionalRows = None,
     *,
     output: PredictionsFile = None,
     calibration: CalibrationFile = None,
+    explain: Explained = None,
+    schema: Schema = False,
     as_json: options.Json = False,
 ) -> None:
     """Predict step time and memory of every run of a table, and sum up how far off they are.
@@ -88,18 +105,27 @@ def validate(
     Predictions never read what was measured: columns named measured_* and the parts of notes that
     begin with [check]. A row without measurements is predicted too.
     """
+    if schema:
+        _print_schema(as_json=as_json)
+        return
+    if rows is None:
+        raise UserError("no table of runs is named", "ROWS", "name one, or give --schema")
     check_outputs({"-o": output}, [rows, *([calibration] if calibration else [])])
-    from costmodel.training.dataset import read_table  # noqa: PLC0415  brings in numpy
-    from costmodel.training.predict import predict  # noqa: PLC0415
+    from costmodel.training.predict import predict  # noqa: PLC0415  brings in numpy
 
-    table = read_table(read_text(rows, "ROWS.csv"), str(rows))
+    table = read_rows(rows)
     known = None if calibration is None else _calibration(calibration)
     with Progress() as progress:
         entries = _entries(table, progress)
-        reads = [entry.read for entry in entries if entry.read is not None]
-        if len(table) > _AT_ONCE:
-            progress(f"predicting {len(reads)} rows")
-        found = iter(predict([read.run for read in reads], [read.guesses for read in reads], known))
+        if explain is None:
+            reads = [entry.read for entry in entries if entry.read is not None]
+            if len(table) > _AT_ONCE:
+                progress(f"predicting {len(reads)} rows")
+            guesses = [read.guesses for read in reads]
+            found = iter(predict([read.run for read in reads], guesses, known))
+    if explain is not None:
+        _print_explained(entries, explain, known, as_json=as_json)
+        return
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
@@ -112,6 +138,47 @@ def validate(
 
     with page() as out:
         print_summary(entries, predictions, output, out)
+
+
+def _print_schema(*, as_json: bool) -> None:
+    from cli.explain_row import schema_json, schema_parts  # noqa: PLC0415
+
+    if as_json:
+        print(schema_json())
+    else:
+        _print(schema_parts())
+
+
+def _print_explained(
+    entries: Sequence[Entry], asked: str, calibration: Calibration | None, *, as_json: bool
+) -> None:
+    from cli.explain_row import (  # noqa: PLC0415
+        explained_entry,
+        explained_json,
+        explained_parts,
+    )
+
+    name, entry = explained_entry(entries, asked)
+    if as_json:
+        print(explained_json(name, entry, calibration))
+    else:
+        _print(explained_parts(name, entry, calibration))
+
+
+def _print(parts: Iterable[Part]) -> None:
+    from cli.text import page, show  # noqa: PLC0415  brings in rich
+
+    with page() as out:
+        show(parts, out)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, or of a file of records."""
+    from costmodel.training.dataset import read_table  # noqa: PLC0415
+    from costmodel.training.run_schema import record_rows  # noqa: PLC0415
+
+    text = read_text(path, "ROWS")
+    return (record_rows if path.suffix.lower() in _RECORDS else read_table)(text, str(path))
 
 
 def _entries(rows: Sequence[Mapping[str, str]], progress: Progress) -> list[Entry]:

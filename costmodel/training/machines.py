@@ -77,7 +77,8 @@ class Machine:
     link_latency_s: float
     port_bytes_per_s: float
     port_latency_s: float
-    """These eight as in `Wiring`."""
+    ports: float
+    """These nine as in `Wiring`."""
 
     sustained: float
     """Rate under load over the peak, relative to the first chip of the generation: power limits

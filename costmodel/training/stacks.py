@@ -75,20 +75,25 @@ only few parameters, beside its own, are trained.
 
 def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
     """Whether source or notes name a software stack that is known, not one that is only like it."""
-    text = _stated(row, notes)
+    text = _software(row, notes)
     stacks = data.calibration("training_profiles")["profiles"]
     return any(re.search(entry["match"], text) for entry in stacks)
 
 
 def _stated(row: Mapping[str, str], notes: Notes) -> str:
-    return f"{row.get('source', '')} {notes.text}".lower()
+    return f"{cell(row, 'software')} {row.get('source', '')} {notes.text}".lower()
+
+
+def _software(row: Mapping[str, str], notes: Notes) -> str:
+    """What names the software: column `software`, else source and notes."""
+    return cell(row, "software").lower() or _stated(row, notes)
 
 
 def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     """The software stack that source or notes name, else the usual one of the hardware."""
     stacks = data.calibration("training_profiles")
     named = {entry["name"]: entry for entry in stacks["profiles"]}
-    text = _stated(row, notes)
+    text = _software(row, notes)
     hardware = machine_of(row.get("hardware", ""))
     for entry in stacks["profiles"]:
         if re.search(f"{entry['match']}|{entry.get('like', entry['match'])}", text):

@@ -47,6 +47,9 @@ class Wiring:
 
     port_latency_s: float
 
+    ports: float
+    """Ports that a device has a share of, over devices: as many as one has for itself."""
+
 
 def wiring_of(found: ClusterMachine) -> Wiring:
     """Links of the first kind of server of a cluster, and the innermost network between servers.
@@ -58,7 +61,7 @@ def wiring_of(found: ClusterMachine) -> Wiring:
     tiers = found.cluster(server.devices).tiers
     inner, torus = tiers[-1], tiers[-1].kind is TierKind.TORUS
     meshed = server.devices if torus or len(tiers) == 1 else inner.size
-    port_bytes_per_s, port_latency_s = _port(found, server)
+    port_bytes_per_s, port_latency_s, ports = _port(found, server)
     return Wiring(
         server=server.devices,
         mesh=inner.kind is TierKind.FULL_MESH,
@@ -70,6 +73,7 @@ def wiring_of(found: ClusterMachine) -> Wiring:
         ),
         port_bytes_per_s=port_bytes_per_s,
         port_latency_s=port_latency_s,
+        ports=ports,
     )
 
 
@@ -98,8 +102,8 @@ def _across(found: ClusterMachine, tiers: Sequence[Tier]) -> float:
     return (1.0 - 1.0 / devices) / (crossing + (1.0 - 1.0 / inner.size) / fan)
 
 
-def _port(found: ClusterMachine, server: ServerFile) -> tuple[float, float]:
-    """Rate of one device and latency of the innermost network between servers."""
+def _port(found: ClusterMachine, server: ServerFile) -> tuple[float, float, float]:
+    """Rate and latency of one device in the innermost network between servers, and its ports."""
     fabrics = ordered_fabrics(found.file.cluster)
     if not fabrics or not server.nics:
         raise ClusterError(
@@ -111,7 +115,7 @@ def _port(found: ClusterMachine, server: ServerFile) -> tuple[float, float]:
     nic = server.nics[fabric_nic(fabric, server)]
     share = len(nic_ports(nic, range(server.devices))) / server.devices
     latency_s = parse_seconds(nic.latency.value) + hop_latency_s(fabric)
-    return parse_bandwidth(nic.bandwidth.value) * share, latency_s
+    return parse_bandwidth(nic.bandwidth.value) * share, latency_s, share
 
 
 def _latency_s(entry: LinkEntry) -> float:

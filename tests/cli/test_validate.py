@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from costmodel.training.run_schema import COLUMNS, FIELDS
 from tests.costmodel.training.test_rows import ROW
 
 Planner = Callable[..., Any]
@@ -267,3 +268,37 @@ def test_too_few_rows_say_nothing(planner: Planner, tmp_path: Path) -> None:
     assert done.code == 2
     assert "3 are the least" in done.err
     assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_the_schema_lists_every_column_that_is_read(planner: Planner) -> None:
+    shown = planner("validate", "--schema")
+    assert shown.code == 0
+    assert all(name in shown.out for name in COLUMNS)
+    listed = json.loads(planner("validate", "--schema", "--json").out)["fields"]
+    assert [field["name"] for field in listed] == [field.name for field in FIELDS]
+
+
+def test_a_row_is_explained(planner: Planner, tmp_path: Path) -> None:
+    given = [each | {"interconnect": "4x HDR per node; 3 Mb/s fabric"} for each in rows()]
+    path = table(tmp_path / "rows.csv", given)
+    told = planner("validate", path, "--explain", "row-1")
+    assert told.code == 0
+    for text in ("as the row states", "4x HDR per node", "3 Mb/s", "optimizer", "measured 5.2 s"):
+        assert text in told.out, text
+    answer = json.loads(planner("validate", path, "--explain", "row-1", "--json").out)
+    assert sum(answer["terms_s"].values()) == pytest.approx(answer["step_s"])
+    assert answer["low_s"] < answer["step_s"] < answer["high_s"]
+    assert "cannot be priced" in planner("validate", path, "--explain", "bad").out
+    missing = planner("validate", path, "--explain", "nobody")
+    assert missing.code == 2
+    assert "row-0" in missing.err
+
+
+def test_records_are_validated_as_tables_are(planner: Planner, tmp_path: Path) -> None:
+    path = tmp_path / "runs.yaml"
+    path.write_text(json.dumps({"runs": rows()[:2]}), encoding="utf-8")
+    answer = json.loads(planner("validate", path, "--json").out)
+    assert (answer["rows"], answer["predicted"]) == (2, 2)
+    path.write_text("runs: [1]", encoding="utf-8")
+    assert planner("validate", path).code == 2
+    assert planner("validate").code == 2
