@@ -78,6 +78,8 @@ def explained_json(name: str, entry: Entry, calibration: Calibration | None) -> 
             "low_s": None if found.unlike else found.low_s,
             "high_s": None if found.unlike else found.high_s,
             "measured_s": entry.step_s,
+            "memory_bytes": found.memory_bytes,
+            "fit_chance": found.fit_chance,
             "block": found.block,
             "inherited": found.inherited,
             "terms_s": dict(step_terms(entry.read.run, calibration)),
@@ -105,6 +107,11 @@ def explained_parts(name: str, entry: Entry, calibration: Calibration | None) ->
     names = ("term", ("seconds", Unit.SECONDS), ("% of the step", Unit.SHARE))
     yield Table.of("The step", names, [*rows, ("all", found.step_s, 1.0)])
     told = [f"block {found.block}{f', {found.inherited}' if found.inherited else ''}"]
+    told.append(
+        f"memory {format_bytes(found.memory_bytes)}, fits with a chance of {found.fit_chance:.0%}"
+    )
+    if found.look_up:
+        told.append(found.look_up)
     if not found.unlike:
         told.append(
             f"90 % interval {format_seconds(found.low_s)} to {format_seconds(found.high_s)}"

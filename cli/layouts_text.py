@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from cli.text import show
 from costmodel.memory import Optimizer
+from costmodel.training.records import Attention
+from costmodel.training.stacks import usual_attention
 from planner.whatif.layout_ranking import layout_text
 from planner.whatif.layouts import COLUMNS
 from report.tables import Table, numbers
@@ -53,7 +55,8 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
     show((Table.of(title, columns, rows),), out)
     for each in found.best[:1]:
         out.print(f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}")
-        for remark in filter(None, (each.prediction.unlike, each.prediction.inherited)):
+        own = each.prediction
+        for remark in filter(None, (own.unlike, own.inherited, own.look_up)):
             out.print(f"\n{remark}", soft_wrap=True)
     for path in files:
         out.print(f"\nwrote {path}")
@@ -61,9 +64,11 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
 
 def _taken_with(found: Ranking) -> str:
     """What the layout and its command say of the job."""
-    if found.job.optimizer is Optimizer.ADAMW:
-        return found.sizes
-    return f"{found.sizes} and --optimizer {found.job.optimizer}"
+    options = [f"--optimizer {found.job.optimizer}"] * (found.job.optimizer != Optimizer.ADAMW)
+    if found.job.attention != usual_attention(found.job.profile):
+        decomposed = found.job.attention is Attention.UNFUSED
+        options.append(f"--attention {'decomposed' if decomposed else 'fused'}")
+    return " and ".join((found.sizes, *options))
 
 
 def ranking_json(found: Ranking, files: Sequence[Path]) -> dict[str, object]:
@@ -95,6 +100,7 @@ def _record(each: RankedLayout) -> dict[str, object]:
         **each.rates.record(),
         "memory_bytes": each.memory_bytes,
         "inherited": own.inherited,
+        "look_up": own.look_up,
         "unlike": own.unlike,
     }
 

@@ -44,6 +44,7 @@ COLUMNS = (
     "predicted_high_s",
     "predicted_memory_gb",
     "predicted_fits",
+    "predicted_fit_chance",
     "relative_error",
     "skipped_reason",
 )
@@ -117,15 +118,13 @@ def validate(
     known = None if calibration is None else _calibration(calibration)
     with Progress() as progress:
         entries = _entries(table, progress)
-        if explain is None:
-            reads = [entry.read for entry in entries if entry.read is not None]
-            if len(table) > _AT_ONCE:
-                progress(f"predicting {len(reads)} rows")
-            guesses = [read.guesses for read in reads]
-            found = iter(predict([read.run for read in reads], guesses, known))
-    if explain is not None:
-        _print_explained(entries, explain, known, as_json=as_json)
-        return
+        if explain is not None:
+            _print_explained(entries, explain, known, as_json=as_json)
+            return
+        reads = [entry.read for entry in entries if entry.read is not None]
+        if len(table) > _AT_ONCE:
+            progress(f"predicting {len(reads)} rows")
+        found = iter(predict([read.run for read in reads], [read.guesses for read in reads], known))
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
@@ -227,7 +226,7 @@ def _write(path: Path, entries: Sequence[Entry], predictions: Sequence[Predictio
 
 def _row(entry: Entry, found: Prediction | None) -> list[str]:
     if found is None:
-        return [entry.name, *[""] * 6, entry.skipped]
+        return [entry.name, *[""] * 7, entry.skipped]
     measured = entry.step_s
     return [
         entry.name,
@@ -236,6 +235,7 @@ def _row(entry: Entry, found: Prediction | None) -> list[str]:
         "" if found.unlike else f"{found.high_s:.6g}",
         f"{found.memory_bytes / GIBIBYTE:.4g}",
         "yes" if found.fits else "no",
+        f"{found.fit_chance:.3f}",
         "" if measured is None else f"{found.step_s / measured - 1.0:.4f}",
         "",
     ]

@@ -34,7 +34,7 @@ _WIDER_INHERITED = 2.0
 _WIDER_NEW_CHIP = 1.5
 """How much wider where a family has runs of this generation, but none on this machine (assumed)."""
 
-_OTHERS = (-0.33, 0.52)
+_OTHERS = (-0.30, 0.54)
 """Logarithms of measured over predicted time that nine of ten runs lie between under the constants
 of other software on their chips, or of other chips under theirs: every family of measured runs
 predicted by every such other, all pairs with equal weight (`benchmarks/training_others.py`). The
@@ -53,6 +53,13 @@ _UNKNOWN = Ends((-3.0, 3.0), (-3.0, 3.0))
 
 _MEASURED = frozenset({"fp16", "bf16", "fp8", "mxfp8", "fp4"})
 """Types of products of which there are published runs."""
+
+_MEMORY_SPREAD = 0.15
+"""Standard deviation of the logarithm of memory around what is predicted, between what the median
+(0.11) and the 90th percentile (0.20) of rows say whose source was left out (docs/fidelity.md)."""
+
+_TOLD = 0.01
+"""Change by similar runs from which on it is said."""
 
 _ROUNDS = 4
 """Steps of the fixed point of `constants_of`; each leaves about a tenth of what was missing."""
@@ -73,6 +80,9 @@ class Prediction:
     fits: bool
     """Whether memory in use at the peak is there; cached blocks are given back where short."""
 
+    fit_chance: float
+    """Probability that it is."""
+
     block: str
     """Under which name the run is reported; see `block_of`."""
 
@@ -84,6 +94,14 @@ class Prediction:
 
     neighbours: float = 1.0
     """Expected time over that of the formulas, by measured runs like this one; in `step_s`."""
+
+    @property
+    def look_up(self) -> str:
+        """What similar measured runs change, where it is more than 1 %; else empty."""
+        change = self.neighbours - 1.0
+        if abs(change) <= _TOLD:
+            return ""
+        return f"looked up: similar measured runs make it {100 * change:+.0f} %"
 
 
 def predict(
@@ -100,8 +118,7 @@ def predict(
     """
     known = shipped_calibration() if calibration is None else calibration
     guessed = list(guesses) or [0] * len(runs)
-    times, memory, factors, deviations = (np.zeros(len(runs)) for _ in range(4))
-    fits = np.zeros(len(runs), dtype=np.bool_)
+    times, memory, factors, deviations, room = (np.zeros(len(runs)) for _ in range(5))
     for name, rows in _grouped([family_of(run)[0].name for run in runs]).items():
         table = RunTable.of([runs[row] for row in rows])
         machines = np.array([runs[row].machine for row in rows])
@@ -113,7 +130,7 @@ def predict(
         family = memory_families().get(profile)
         counter = family.counter if family else "reserved"
         memory[rows] = reported_bytes(table, constants, counter)
-        fits[rows] = charged_bytes(table, constants) <= table.machine.usable_bytes
+        room[rows] = np.log(table.machine.usable_bytes / charged_bytes(table, constants))
     return tuple(
         replace(
             _bounded(
@@ -124,7 +141,8 @@ def predict(
                 _borrowed(run, guessed[row], own=calibration is not None),
             ),
             memory_bytes=float(memory[row]),
-            fits=bool(fits[row]),
+            fits=bool(room[row] >= 0.0),
+            fit_chance=0.5 * (1.0 + math.erf(float(room[row]) / (_MEMORY_SPREAD * 2.0**0.5))),
             neighbours=float(factors[row]),
         )
         for row, run in enumerate(runs)
@@ -187,7 +205,7 @@ def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
         stated = guesses - (_SOFTWARE_GUESSED - 1) * unnamed
         return _Borrowed(inherited, (1.0 + _WIDER_PER_GUESS * stated) * _WIDER_INHERITED, least)
     wider = 1.0 + _WIDER_PER_GUESS * guesses
-    if not own and run.machine not in neighbours_of(family.name).machines:
+    if not own and run.machine not in shipped_calibration().machines[family.name]:
         why = f"constants of {family.name}: no runs on {run.machine}"
         return _Borrowed(why, wider * _WIDER_NEW_CHIP, least)
     return _Borrowed("", wider, least)
@@ -214,6 +232,7 @@ def _bounded(
         high_s=math.nan if borrowed.unlike else float(max(high, step_s)),
         memory_bytes=0.0,
         fits=True,
+        fit_chance=1.0,
         block=block,
         inherited=borrowed.why,
         unlike=borrowed.unlike,

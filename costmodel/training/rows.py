@@ -172,7 +172,7 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
     )
 
 
-def _window(row: Mapping[str, str], family: dict[str, Any], *, packed: bool) -> dict[str, int]:
+def _window(row: Mapping[str, str], family: dict[str, Any], *, packed: bool) -> dict[str, Any]:
     """How far local layers look back, and which layers look at everything."""
     stated = cell(row, "window").lower()
     window = 0 if stated in {"0", "none", "no"} else number(row, "window")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import data
 from costmodel.training.cells import cell, needed
 from costmodel.training.machines import machine_of
+from costmodel.training.records import Attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ __all__ = [
     "stack_of",
     "stated_expert_parts",
     "trained_mtp_layers",
+    "usual_attention",
 ]  # fmt: skip
 
 _EXCHANGE = (
@@ -216,6 +218,13 @@ def software_flags(
     }
     recipe, left_out = _recipe(profile, model.lower(), machine_name, layout)
     return frozenset(recipe.union(name for name, on in does.items() if on) - left_out)
+
+
+def usual_attention(profile: str) -> Attention:
+    """The kernel of attention that scripts of a software ask for, else the one of itself."""
+    stacks = data.calibration("training_profiles")["profiles"]
+    stack = next(entry for entry in stacks if entry["name"] == profile)
+    return Attention(stack.get("scripts", stack["attention"]))
 
 
 def _recipe(

@@ -22,6 +22,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
+LAYOUT_ATTENTION = ("auto", *ATTENTION)
 
 MAX_DEVICES = 2**20
 """Larger than any machine there is; keeps a slip of the finger from filling the memory."""

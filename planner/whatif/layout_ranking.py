@@ -124,6 +124,7 @@ def _job(asked: RankingOptions, config: Mapping[str, object], name: str) -> Trai
         cluster=asked.cluster,
         precision=asked.precision,
         profile=asked.profile,
+        attention=asked.attention,
         optimizer=asked.optimizer,
     )
     return run_of_layout(options, config, name)

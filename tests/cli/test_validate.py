@@ -49,13 +49,14 @@ def test_every_row_is_predicted_or_says_why_not(planner: Planner, tmp_path: Path
     found = predictions(target)
     assert list(found[0]) == [
         "id", "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gb",
-        "predicted_fits", "relative_error", "skipped_reason",
+        "predicted_fits", "predicted_fit_chance", "relative_error", "skipped_reason",
     ]  # fmt: skip
     assert [row["id"] for row in found] == [*(f"row-{i}" for i in range(6)), "new", "bad"]
     first = found[0]
     error = float(first["predicted_step_time_s"]) / 6.1 - 1
     assert float(first["relative_error"]) == pytest.approx(error, abs=1e-3)
     assert float(first["predicted_low_s"]) < float(first["predicted_step_time_s"])
+    assert (float(first["predicted_fit_chance"]) >= 0.5) == (first["predicted_fits"] == "yes")
     assert found[6]["relative_error"] == "" != found[6]["predicted_step_time_s"]
     assert found[7]["predicted_step_time_s"] == ""
     assert "'many'" in found[7]["skipped_reason"]

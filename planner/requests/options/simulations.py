@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.option_texts import OPTIMIZERS
+from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS
 from planner.requests.options.option import Group, Option
 
 DEFAULT_SEQUENCE = 4096
@@ -125,6 +125,12 @@ class LayoutOptions:
         help="With --layout the software whose constants are used, such as megatron-core or "
         "mindspeed.",
     )] = "auto"
+    attention: Annotated[str, Option(
+        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
+        usual="auto: as scripts of the software ask for",
+        help="With --layout, the kernel of attention: one fused kernel, or products with softmax "
+        "between them (decomposed).",
+    )] = "auto"
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer", usual="adamw",
         help="With --layout, how parameters are updated; a plan has its own.",
@@ -160,6 +166,12 @@ class RankingOptions:
     profile: Annotated[str, Option(
         group=Group.MODEL, value="auto|NAME", usual="auto: the usual one of the machine",
         help="The software whose constants are used, such as megatron-core or mindspeed.",
+    )] = "auto"
+    attention: Annotated[str, Option(
+        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
+        usual="auto: as scripts of the software ask for",
+        help="The kernel of attention: one fused kernel, or products with softmax between "
+        "between them (decomposed).",
     )] = "auto"
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,9 @@ def test_windows_are_of_the_row_first() -> None:
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_records_are_rows(form: str) -> None:
-    record = {key: int(value) if value.isdigit() else value for key, value in ROW.items()}
+    record: dict[str, Any] = {
+        key: int(value) if value.isdigit() else value for key, value in ROW.items()
+    }
     record |= {"sequence_parallel": True, "notes": None, "stage_layers": [20, 20]}
     record |= {"tp": 4, "pp": 2, "dp": 2}
     text = json.dumps({"runs": [record]})
