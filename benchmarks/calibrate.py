@@ -27,6 +27,7 @@ from benchmarks.training_report import (
 )
 from costmodel.training.crossvalidation import FamilyFit, FamilyRows, fit_families
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
+from costmodel.training.evidence import spans_of
 from costmodel.training.families import families, family_of, memory_families
 from costmodel.training.fitting import fit_memory, reported_bytes
 from costmodel.training.memory import MemoryConstants
@@ -155,6 +156,7 @@ def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> s
         "families": {
             fitted.family.name: {
                 "rows": len(fitted.rows.runs),
+                "spans": spans_of(RunTable.of(fitted.rows.runs), len(fitted.rows.runs)),
                 "machines": sorted({run.machine for run in fitted.rows.runs}),
                 "constants": {
                     key: float(f"{value:.5g}") for key, value in asdict(fitted.constants).items()

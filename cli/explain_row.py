@@ -82,6 +82,7 @@ def explained_json(name: str, entry: Entry, calibration: Calibration | None) -> 
             "fit_chance": found.fit_chance,
             "block": found.block,
             "inherited": found.inherited,
+            "unmeasured": list(found.unmeasured),
             "terms_s": dict(step_terms(entry.read.run, calibration)),
         }
     return json.dumps(answer, indent=1)
@@ -100,6 +101,7 @@ def explained_parts(name: str, entry: Entry, calibration: Calibration | None) ->
         ("Links, as stated", read.links),
         ("Not stated, a default stands in", read.assumed),
         ("Not understood", entry.unread),
+        ("Beyond what was measured", found.unmeasured),
     ):
         if lines:
             yield Lines(title, tuple(map(printable, lines)), bullet="  ")

@@ -41,6 +41,7 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
             f"{each.prediction.step_s:.4g}",
             "-" if each.prediction.unlike
             else f"{each.prediction.low_s:.4g} to {each.prediction.high_s:.4g}",
+            f"{each.prediction.upper_s:.4g}{'*' * bool(each.prediction.unmeasured)}",
             f"{each.rates.tokens_per_s or 0:,.0f}",
             f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
             f"{100 * each.rates.utilisation:.1f} %",
@@ -50,14 +51,20 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         for each in found.best
     ]  # fmt: skip
     title = f"Fastest layouts; `planner simulate --layout` takes them with {_taken_with(found)}"
-    names = ("step s", "low to high", "tokens/s", "each", "MFU", "GiB")
+    names = ("step s", "low to high", "upper", "tokens/s", "each", "MFU", "GiB")
     columns = (*numbers(*names), "layout")
     show((Table.of(title, columns, rows),), out)
     for each in found.best[:1]:
+        out.print("upper: three of four such steps take no longer (--rank)")
         out.print(f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}")
         own = each.prediction
         for remark in filter(None, (own.unlike, own.inherited, own.look_up)):
             out.print(f"\n{remark}", soft_wrap=True)
+    told = [what for each in found.best for what in each.prediction.unmeasured]
+    if told:
+        out.print("\n*: beyond what was measured, so that the interval is wider", soft_wrap=True)
+        for what in dict.fromkeys(told):
+            out.print(f"  {what}", soft_wrap=True)
     for path in files:
         out.print(f"\nwrote {path}")
 
@@ -100,6 +107,8 @@ def _record(each: RankedLayout) -> dict[str, object]:
         **each.rates.record(),
         "memory_bytes": each.memory_bytes,
         "inherited": own.inherited,
+        "upper_s": own.upper_s,
+        "unmeasured": list(own.unmeasured),
         "look_up": own.look_up,
         "unlike": own.unlike,
     }

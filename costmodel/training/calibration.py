@@ -25,6 +25,8 @@ from costmodel.training.records import LayoutError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from costmodel.training.evidence import Spans
+
 __all__ = [
     "Calibration", "Ends", "general_constants", "neighbours_of", "parse_calibration",
     "shipped_calibration",
@@ -66,6 +68,9 @@ class Calibration:
 
     machines: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By family: machines that its runs are on; none where a file does not say."""
+
+    spans: Mapping[str, Spans] = field(default_factory=dict)
+    """By family: what its runs span; see `evidence`."""
 
     def memory_of(self, profile: str) -> MemoryConstants:
         """What a profile keeps in memory; the general counts where it has no rows."""
@@ -127,11 +132,12 @@ def parse_calibration(text: str) -> Calibration:
             name: frozenset(map(str, entry.get("machines", ())))
             for name, entry in file["families"].items()
         }
+        spans = {name: entry.get("spans", {}) for name, entry in file["families"].items()}
     except KeyError as error:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
-    return Calibration(families, ends, memory, machines)
+    return Calibration(families, ends, memory, machines, spans)
 
 
 def _memory(entry: Mapping[str, Any]) -> MemoryConstants:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
+from costmodel.training.evidence import distances, unmeasured, widened
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
 from costmodel.training.fitting import reported_bytes
 from costmodel.training.memory import charged_bytes
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.records import TrainingRun
 
-__all__ = ["Prediction", "constants_of", "predict"]
+__all__ = ["QUARTER", "Prediction", "constants_of", "predict"]
 
 _WIDER_PER_GUESS = 0.1
 """How much wider the interval is for each input that a default stands in for (assumed)."""
+
+QUARTER = 0.41
+"""Of the distance from the middle to the end that holds 95 %, up to the upper quarter (normal)."""
 
 _WIDER_INHERITED = 2.0
 """How much wider where the constants are those of other software or chips (assumed)."""
@@ -92,8 +96,18 @@ class Prediction:
     unlike: str = ""
     """Why no published run is like it, so that there is no interval; empty where some are."""
 
+    unmeasured: tuple[str, ...] = ()
+    """What no measured run of its family has, in sentences; each doubling widens the interval."""
+
     neighbours: float = 1.0
     """Expected time over that of the formulas, by measured runs like this one; in `step_s`."""
+
+    @property
+    def upper_s(self) -> float:
+        """Three of four such runs take no longer; the middle where there is no interval."""
+        if self.unlike:
+            return self.step_s
+        return self.step_s * float((self.high_s / self.step_s) ** QUARTER)
 
     @property
     def look_up(self) -> str:
@@ -118,13 +132,15 @@ def predict(
     """
     known = shipped_calibration() if calibration is None else calibration
     guessed = list(guesses) or [0] * len(runs)
-    times, memory, factors, deviations, room = (np.zeros(len(runs)) for _ in range(5))
+    times, memory, factors, deviations, room, beyond = (np.zeros(len(runs)) for _ in range(6))
     for name, rows in _grouped([family_of(run)[0].name for run in runs]).items():
         table = RunTable.of([runs[row] for row in rows])
         machines = np.array([runs[row].machine for row in rows])
         factors[rows] = neighbours_of(name).factor(table, machines)
         deviations[rows] = neighbours_of(name).deviation(table, machines)
         times[rows] = step_times(table, known.constants[name]).total * factors[rows]
+        far = distances(shipped_calibration().spans[name], table, len(rows))
+        beyond[rows] = widened(far)
     for profile, rows in _grouped([stand_in(run.profile) for run in runs]).items():
         table, constants = RunTable.of([runs[row] for row in rows]), known.memory_of(profile)
         family = memory_families().get(profile)
@@ -138,8 +154,9 @@ def predict(
                 float(times[row]),
                 float(deviations[row]),
                 known,
-                _borrowed(run, guessed[row], own=calibration is not None),
+                _borrowed(run, guessed[row], float(beyond[row]), own=calibration is not None),
             ),
+            unmeasured=_unmeasured(run) if beyond[row] > 1.0 else (),
             memory_bytes=float(memory[row]),
             fits=bool(room[row] >= 0.0),
             fit_chance=0.5 * (1.0 + math.erf(float(room[row]) / (_MEMORY_SPREAD * 2.0**0.5))),
@@ -147,6 +164,11 @@ def predict(
         )
         for row, run in enumerate(runs)
     )
+
+
+def _unmeasured(run: TrainingRun) -> tuple[str, ...]:
+    spans = shipped_calibration().spans[family_of(run)[0].name]
+    return tuple(unmeasured(spans, RunTable.of([run])))
 
 
 def constants_of(run: TrainingRun) -> StepConstants:
@@ -186,12 +208,13 @@ class _Borrowed:
     """Why there is none."""
 
 
-def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
+def _borrowed(run: TrainingRun, guesses: int, beyond: float, *, own: bool) -> _Borrowed:
     """Why the constants of a run are not its machine's, and how much wider its interval is.
 
     Args:
         run: what is priced.
         guesses: number of its inputs that were guessed.
+        beyond: how much wider its interval is for leaving what was measured.
         own: whether the constants were fitted to the user's cluster.
     """
     family, inherited = family_of(run)
@@ -204,7 +227,7 @@ def _borrowed(run: TrainingRun, guesses: int, *, own: bool) -> _Borrowed:
         # Software that nobody names is why constants are others': it counts once.
         stated = guesses - (_SOFTWARE_GUESSED - 1) * unnamed
         return _Borrowed(inherited, (1.0 + _WIDER_PER_GUESS * stated) * _WIDER_INHERITED, least)
-    wider = 1.0 + _WIDER_PER_GUESS * guesses
+    wider = (1.0 + _WIDER_PER_GUESS * guesses) * beyond
     if not own and run.machine not in shipped_calibration().machines[family.name]:
         why = f"constants of {family.name}: no runs on {run.machine}"
         return _Borrowed(why, wider * _WIDER_NEW_CHIP, least)

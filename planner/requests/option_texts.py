@@ -22,6 +22,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
+RANKS = ("robust", "median")
 LAYOUT_ATTENTION = ("auto", *ATTENTION)
 
 MAX_DEVICES = 2**20

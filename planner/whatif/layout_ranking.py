@@ -17,7 +17,8 @@ from costmodel.training.table import RunTable
 from ir.throughput import Rates
 from planner.request import InfeasibleError
 from planner.requests.conventional_layouts import parsed, run_of_layout
-from planner.requests.errors import UserError
+from planner.requests.errors import UserError, unknown_name
+from planner.requests.option_texts import RANKS
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
 from topology.units import format_memory
@@ -25,6 +26,7 @@ from topology.units import format_memory
 MOST_DEVICES = 1 << 20
 LARGEST = 10**9 - 1
 """Sequences of a batch, and tokens of a sequence."""
+ROBUST = "robust"
 MORE = 6
 """Doublings of the devices that are tried where nothing fits."""
 LOOKED_AT = 8
@@ -82,6 +84,9 @@ def ranked(
         InfeasibleError: none fits; what would is named.
     """
     _check_numbers(asked)
+    if asked.rank not in RANKS:
+        raise unknown_name("ranking", asked.rank, RANKS, "--rank")
+    robust = asked.rank == ROBUST
     job, held = _job(asked, config, name), held_of(asked.held)
     priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report)
     if not len(priced.step_s):
@@ -96,7 +101,10 @@ def ranked(
     chosen = _distinct(asked, priced)
     if not chosen:
         raise _infeasible(asked, job, priced, held, report)
-    found = sorted(_one_by_one(asked, job, priced, chosen), key=lambda e: e.prediction.step_s)
+    found = sorted(
+        _one_by_one(asked, job, priced, chosen),
+        key=lambda e: e.prediction.upper_s if robust else e.prediction.step_s,
+    )
     return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
 
 
@@ -132,7 +140,7 @@ def _job(asked: RankingOptions, config: Mapping[str, object], name: str) -> Trai
 
 def _distinct(asked: RankingOptions, priced: PricedLayouts) -> list[int]:
     """Numbers of the fastest layouts, one of each set of degrees unless variants are wanted."""
-    found = priced.ranked()
+    found = priced.ranked(robust=asked.rank == ROBUST)
     if not asked.variants:
         degrees = priced.layouts[found][:, [0, 1, 2, 3, 5]]
         first, _ = distinct_rows(*degrees.T)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS
+from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS, RANKS
 from planner.requests.options.option import Group, Option
 
 DEFAULT_SEQUENCE = 4096
@@ -184,6 +184,11 @@ class RankingOptions:
         "layers that predict further tokens, or with another number of them.",
     )] = ""
     """Parts of a layout that have one value, such as `tp=8,zero=1`."""
+    rank: Annotated[str, Option(
+        group=Group.SEARCH, choices=RANKS, noun="ranking",
+        help="What decides: the upper quarter of the interval, which is wider where no measured "
+        "run is like a layout (robust), or its middle (median).",
+    )] = "robust"
     top: Annotated[int, Option(
         group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
     )] = 10
