@@ -49,6 +49,15 @@ _SHOWN = 60
 _FARTHEST = 8.0
 """Times that a rate without a place or a noun may differ from what the maker states."""
 
+_MOST_INSIDE = 1.3
+"""Times of what the maker states that links inside a server may have: more is of all devices."""
+
+_DOMAIN, _TRAY = 72, 4
+"""Devices that NVLink joins in a rack, and those of one of its trays, which have the ports."""
+
+_POD = 128
+"""A server of so many devices is a pod of TPUs, whose hosts are others."""
+
 _ALIKE = 1.05
 """Factor up to which two statements of one rate agree."""
 
@@ -78,8 +87,6 @@ class StatedLinks:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of the text and what it says."""
-
     text: str
     place: str = ""
     rates: tuple[_Rate, ...] = ()
@@ -90,8 +97,6 @@ class _Clause:
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A rate as it stands in a clause."""
-
     text: str
     bytes_per_s: float
     place: str
@@ -174,7 +179,7 @@ def _clause(text: str) -> _Clause:
             match[0].strip(),
             bytes_per_s(match),
             only or _nearest(match, marks),
-            in_bits=(match["what"] or "B")[0] == "b",
+            in_bits=(match["what"] or "b") != "B" and "yte" not in (match["what"] or "").lower(),
         )
         for match in re.finditer(RATE, text)
     ]
@@ -216,7 +221,11 @@ def _placed(clauses: Sequence[_Clause]) -> list[_Clause]:
         before = next((each.place for each in reversed(found[:index]) if each.place), "")
         after = found[index + 1] if index + 1 < len(found) else _Clause("")
         place = clause.place or before or ("" if after.rates else after.place)
-        rates = tuple(replace(each, place=each.place or place) for each in clause.rates)
+        # Networks are sold in bits: a rate in bits is theirs unless its own clause says otherwise.
+        rates = tuple(
+            replace(each, place=each.place or ("between" if each.in_bits and place else place))
+            for each in clause.rates
+        )
         clause = replace(clause, place=place, rates=rates)  # noqa: PLW2901
         counted = [each for each in (after, *found[max(index - 1, 0) : index]) if not each.rates]
         for each in counted:
@@ -247,7 +256,8 @@ def _take(rate: _Rate, clause: _Clause, reading: _Reading) -> None:
         return
     value = _of_device(rate, place, clause, reading) if place else 0.0
     usual = _usual(reading.machine)[place] if place else 0.0
-    if not usual or not 1e6 <= value <= _FARTHEST * usual:
+    most = _MOST_INSIDE if place == "inside" else _FARTHEST
+    if not usual or not 1e6 <= value <= most * usual:
         reading.unread.append(f"{rate.text} in {_short(clause.text)!r}")
         del reading.assumed[sure:]
         return
@@ -297,14 +307,22 @@ def _of_device(rate: _Rate, place: str, clause: _Clause, reading: _Reading) -> f
         value /= 2.0
     if "device" in clause.nouns:
         return value * max(clause.count, 1.0)
+    shared = _sharing(reading)
     if clause.count:
-        return value * clause.count / reading.server
+        return value * clause.count / shared
     if "server" in clause.nouns and "port" not in clause.nouns:
         # A name is that of a port, however many a server has.
-        return _by_ports(value, reading) if rate.named else value / reading.server
+        return _by_ports(value, reading) if rate.named else value / shared
     if "port" in clause.nouns or rate.named:
         return _by_ports(value, reading)
     return _without_noun(value, low, reading)
+
+
+def _sharing(reading: _Reading) -> float:
+    """Devices that share the ports of what a text calls a server; none where nobody knows."""
+    if reading.server >= _POD:
+        return math.inf
+    return float(_TRAY if reading.server == _DOMAIN else reading.server)
 
 
 def _by_ports(value: float, reading: _Reading) -> float:
@@ -320,14 +338,15 @@ def _without_noun(value: float, low: str, reading: _Reading) -> float:
     """A rate of nobody: of a server where the name of the network says so, else as a port's or a
     server's, whichever is nearer to what the maker states.
     """
-    usual, shared = reading.machine.port_bytes_per_s, value / reading.server
+    usual, shared = reading.machine.port_bytes_per_s, value / _sharing(reading)
     if re.search(PER_SERVER, low):
         return shared
     one = value * reading.machine.ports
     if 1 / _ALIKE <= one / usual <= _ALIKE:
         return one
     reading.assumed.append("ports that a rate is of")
-    return min((one, shared), key=lambda each: abs(math.log(each / usual)))
+    known = [each for each in (one, shared) if each > 0]
+    return min(known, key=lambda each: abs(math.log(each / usual)))
 
 
 def _known_rate(value: float, low: str) -> bool:
@@ -342,6 +361,8 @@ def _inside(value: float, clause: _Clause, reading: _Reading) -> float:
     """What one device has inside its server; of a mesh, on one link."""
     machine, low = reading.machine, clause.text.lower()
     whole = machine.link_bytes_per_s * _links(machine)
+    if machine.server >= _POD:
+        return whole  # of a torus what software reaches is known, not what makers add up
     if "port" in clause.nouns and not clause.count:
         one = machine.link_bytes_per_s if machine.mesh else whole
         return _one_direction(value, one, low)

@@ -24,8 +24,8 @@ RATE = (
     _NUMBER + r"(?:(?P<prefix>[kKmMgGtT])(?P<binary>i)?"
     r"(?P<what>[bB]its?|BITS?|[bB]ytes?|BYTES?|[bB])(?P<per>" + _PER_SECOND + r")"
     r"|(?P<word>[kKmMgGtT](?:ilo|ega|iga|era)(?:bit|byte)s?)\s?(?:/\s?s|per\ssec(?:ond)?)"
-    r"|(?P<ethernet>[gG](?:b|ig)E|[gG]igabit(?=\s[eE]thernet))(?![a-zA-Z])"
-    r"|(?P<bare>[gGT])(?![\w/]))"
+    r"|(?P<ethernet>[gG](?:b|ig)?E|[gG]igabit(?=\s[eE]thernet)|Gb(?:it)?(?!\s?/))(?![a-zA-Z])"
+    r"|(?P<bare>[GT])(?![\w/]))"
 )
 """A rate: `200 Gb/s`, `25 GB/s`, `3.2 Tbps`, `100GbE`, `400G`, `8x200 Gbit/s`."""
 
@@ -60,6 +60,10 @@ WORDS = {
     "eight": 8, "sixteen": 16,
 }  # fmt: skip
 
+_UNIT = (
+    r"(?:gpu|npu|device|card|chip|accelerator|xpu|rank|die|gcd|a100|h100|h200|b200|v100|"
+    r"910[abc]\d?)"
+)
 _SOME = r"(?<![\w.])(\d{1,3}|" + "|".join(WORDS) + r")"
 _PORT = (
     r"(?:nic|port|hca|adapter|rail|interface|link|lane|card|nvlink|uplink|cx-?\d|connectx-?\d)s?"
@@ -72,14 +76,15 @@ COUNTS = (
     _SOME + r"\s?[x\u00d7*]\s?(?=\d+(?:\.\d+)?\s?[a-z])",
     _SOME + r"\s?[x\u00d7*]\s?(?=" + _NETWORK + r")",
     r"[a-z]\s?[x\u00d7]\s?(\d{1,3})(?![\w])",
-    _SOME + r"(?!\s?-?[kmgt]i?b)[- ](?:[a-z0-9/.-]+[- ]){0,3}?" + _PORT + r"(?![a-z])(?!\s?gen)",
+    _SOME
+    + r"(?!\s?-?[kmgt]i?b)[- ](?:(?!"
+    + _UNIT
+    + r"s?[- ])[a-z0-9/.-]+[- ]){0,6}?"
+    + _PORT
+    + r"(?![a-z])(?!\s?gen)",
 )
 """Counts of ports: before a rate, before a name, behind either, before a noun."""
 
-_UNIT = (
-    r"(?:gpu|npu|device|card|chip|accelerator|xpu|rank|die|gcd|a100|h100|h200|b200|v100|"
-    r"910[abc]\d?)"
-)
 _HOST = r"(?:node|server|host|machine|box|system|vm|instance|blade|tray|chassis)"
 _EACH = r"(?:per|for each|for every|each|every|a(?=\s(?:node|server|gpu))|/)\s?"
 NOUNS = {

@@ -74,6 +74,16 @@ PORTS = [
     ("a100-80g", "HDR InfiniBand 200 Gb/s bidirectional per GPU", 200),
     ("a100-80g", "200 Gb/s per direction per GPU, RoCE", 200),
     ("a100-80g", "InfiniBand 25 GB/s unidirectional per GPU", 200),
+    # units without their second, and names that are no rates
+    ("a100-80g", "1 x 100Gb NIC, NVLink-connected", 12.5),
+    ("a100-80g", "8x 200 Gb HDR", 200),
+    ("ascend-910b", "HCCS; 8*200GE RoCE", 200),
+    ("h100", "GCP a3-highgpu-8g, 200 Gbps per GPU GPUDirect-TCPX", 200),
+    ("h100", "8x 400G Broadcom Thor2, NVLink", 400),
+    ("a100-80g", "eight Mellanox 200Gbps HDR Infiniband HCAs per node", 200),
+    ("a100-80g", "each node has 8 GPUs and 4 NICs with 200 Gbps", 100),
+    ("a100-80g", "8 GPUs per node 4 HDR NICs", 100),
+    ("gb200", "NVL72, 4x 400 Gb/s per tray", 400),
     # several places in one text
     ("h100", "NVLink 900 GB/s intra-node, InfiniBand 400 Gb/s per GPU inter-node", 400),
     ("h100", "Intra-node: NVSwitch (900 GB/s). Inter-node: 8x 400 Gb/s", 400),
@@ -108,6 +118,7 @@ INSIDE = [
     ("ascend-910b", "HCCS 392 GB/s", 28),
     ("ascend-910b", "HCCS 56 GB/s per link", 28),
     ("mi300x", "Infinity Fabric 896 GB/s per GPU", 64),
+    ("tpu-v5p", "ICI 4800 Gbps per chip", 540),
 ]
 """GB/s of one device inside its server, of a mesh on one link."""
 
@@ -135,6 +146,7 @@ def test_a_spelling_of_links_inside_says_one_rate(name: str, text: str, gbytes: 
         ("90 Tb/s per GPU InfiniBand", "90 Tb/s"),
         ("400 Gb/s per GPU InfiniBand; 200 Gb/s per GPU inter-node", "200 Gb/s"),
         ("link of 3 Mb/s", "3 Mb/s"),
+        ("NVSwitch 2.4 TB/s, HDR", "2.4 TB/s"),
     ],
 )
 def test_a_number_with_a_unit_that_is_not_understood_is_named(text: str, said: str) -> None:
@@ -143,12 +155,18 @@ def test_a_number_with_a_unit_that_is_not_understood_is_named(text: str, said: s
     assert unread.endswith("is not understood")
 
 
+def test_the_hosts_of_a_pod_are_not_the_pod() -> None:
+    found = read_links("DCN 200 Gbps per host", machine("tpu-v5p"))
+    assert found.port_bytes_per_s == 0
+    assert "200 Gbps" in found.unread[0]
+
+
 @pytest.mark.parametrize(
     ("text", "assumed"),
     [
         ("100 Gb/s InfiniBand", "ports that a rate is of"),
         ("HDR100", "number of ports"),
-        ("1.6 TB/s", "place of links"),
+        ("600 GB/s", "place of links"),
     ],
 )
 def test_what_stands_in_for_a_noun_is_an_assumption(text: str, assumed: str) -> None:
