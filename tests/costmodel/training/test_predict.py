@@ -67,7 +67,7 @@ def test_runs_like_measured_ones_have_narrower_intervals() -> None:
     known = replace(LLAMA, kv_heads=8, ffn=14336, vocab=128256)
     runs = [
         replace(run(model, "h100", **layout), profile="megatron-core", precision="fp8")
-        for model in (known, GPT)
+        for model in (known, replace(known, hidden=6144, heads=48, ffn=24576))
     ]
     machines = np.array([each.machine for each in runs])
     similar = neighbours_of("megatron-core-hopper").deviation(RunTable.of(runs), machines)
