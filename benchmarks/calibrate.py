@@ -27,9 +27,9 @@ from benchmarks.training_report import (
 )
 from costmodel.training.crossvalidation import FamilyFit, FamilyRows, fit_families
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
-from costmodel.training.evidence import spans_of
 from costmodel.training.families import families, family_of, memory_families
 from costmodel.training.fitting import fit_memory, reported_bytes
+from costmodel.training.measured_spans import spans_of
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.neighbours import COLUMNS, LARGEST, columns_of
 from costmodel.training.table import RunTable

@@ -25,7 +25,7 @@ from costmodel.training.records import LayoutError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from costmodel.training.evidence import Spans
+    from costmodel.training.measured_spans import Spans
 
 __all__ = [
     "Calibration", "Ends", "general_constants", "neighbours_of", "parse_calibration",
@@ -70,7 +70,7 @@ class Calibration:
     """By family: machines that its runs are on; none where a file does not say."""
 
     spans: Mapping[str, Spans] = field(default_factory=dict)
-    """By family: what its runs span; see `evidence`."""
+    """By family: what its runs span; see `measured_spans`."""
 
     def memory_of(self, profile: str) -> MemoryConstants:
         """What a profile keeps in memory; the general counts where it has no rows."""

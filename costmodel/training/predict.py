@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
-from costmodel.training.evidence import distances, unmeasured, widened
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
 from costmodel.training.fitting import reported_bytes
+from costmodel.training.measured_spans import distances, unmeasured, widened
 from costmodel.training.memory import charged_bytes
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from costmodel.training.calibration import neighbours_of, shipped_calibration
 from costmodel.training.distinct import distinct_rows
-from costmodel.training.evidence import distances, widened
 from costmodel.training.families import block_of, family_of
 from costmodel.training.layout_check import mixer_heads
 from costmodel.training.machines import machine
+from costmodel.training.measured_spans import distances, widened
 from costmodel.training.memory import charged_bytes
 from costmodel.training.neighbours import UNKNOWN_DEVIATION
 from costmodel.training.passes import Computing, computing

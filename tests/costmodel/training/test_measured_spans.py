@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from costmodel.training.calibration import shipped_calibration
-from costmodel.training.evidence import distances, spans_of, unmeasured
 from costmodel.training.families import families
+from costmodel.training.measured_spans import distances, spans_of, unmeasured
 from costmodel.training.predict import predict
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import LLAMA, run
