@@ -54,6 +54,13 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
     names = ("step s", "low to high", "upper", "tokens/s", "each", "MFU", "GiB")
     columns = (*numbers(*names), "layout")
     show((Table.of(title, columns, rows),), out)
+    _print_remarks(found, out)
+    for path in files:
+        out.print(f"\nwrote {path}")
+
+
+def _print_remarks(found: Ranking, out: Console) -> None:
+    """What the columns are, and what the best layout and those beyond the measured runs rest on."""
     for each in found.best[:1]:
         out.print("upper: three of four such steps take no longer (--rank)")
         out.print(f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}")
@@ -65,8 +72,6 @@ def print_ranking(found: Ranking, files: Sequence[Path], out: Console) -> None:
         out.print("\n*: beyond what was measured, so that the interval is wider", soft_wrap=True)
         for what in dict.fromkeys(told):
             out.print(f"  {what}", soft_wrap=True)
-    for path in files:
-        out.print(f"\nwrote {path}")
 
 
 def _taken_with(found: Ranking) -> str:

@@ -128,6 +128,16 @@ def validate(
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
+    _print_predicted(entries, predictions, output, as_json=as_json)
+
+
+def _print_predicted(
+    entries: Sequence[Entry],
+    predictions: Sequence[Prediction | None],
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     from cli.validate_text import print_summary, summary_json  # noqa: PLC0415
 
     if as_json:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from costmodel.training.calibration import Calibration
     from costmodel.training.constants import StepConstants
     from costmodel.training.records import TrainingRun
+    from costmodel.training.table import FloatArray
 
 __all__ = ["QUARTER", "Prediction", "constants_of", "predict"]
 
@@ -132,7 +133,7 @@ def predict(
     """
     known = shipped_calibration() if calibration is None else calibration
     guessed = list(guesses) or [0] * len(runs)
-    times, memory, factors, deviations, room, beyond = (np.zeros(len(runs)) for _ in range(6))
+    times, factors, deviations, beyond = (np.zeros(len(runs)) for _ in range(4))
     for name, rows in _grouped([family_of(run)[0].name for run in runs]).items():
         table = RunTable.of([runs[row] for row in rows])
         machines = np.array([runs[row].machine for row in rows])
@@ -141,12 +142,7 @@ def predict(
         times[rows] = step_times(table, known.constants[name]).total * factors[rows]
         far = distances(shipped_calibration().spans[name], table, len(rows))
         beyond[rows] = widened(far)
-    for profile, rows in _grouped([stand_in(run.profile) for run in runs]).items():
-        table, constants = RunTable.of([runs[row] for row in rows]), known.memory_of(profile)
-        family = memory_families().get(profile)
-        counter = family.counter if family else "reserved"
-        memory[rows] = reported_bytes(table, constants, counter)
-        room[rows] = np.log(table.machine.usable_bytes / charged_bytes(table, constants))
+    memory, room = _memory(runs, known)
     return tuple(
         replace(
             _bounded(
@@ -164,6 +160,18 @@ def predict(
         )
         for row, run in enumerate(runs)
     )
+
+
+def _memory(runs: Sequence[TrainingRun], known: Calibration) -> tuple[FloatArray, FloatArray]:
+    """What runs report as memory, and the logarithm of what there is over what counts of it."""
+    memory, room = np.zeros(len(runs)), np.zeros(len(runs))
+    for profile, rows in _grouped([stand_in(run.profile) for run in runs]).items():
+        table, constants = RunTable.of([runs[row] for row in rows]), known.memory_of(profile)
+        family = memory_families().get(profile)
+        counter = family.counter if family else "reserved"
+        memory[rows] = reported_bytes(table, constants, counter)
+        room[rows] = np.log(table.machine.usable_bytes / charged_bytes(table, constants))
+    return memory, room
 
 
 def _unmeasured(run: TrainingRun) -> tuple[str, ...]:

@@ -99,8 +99,6 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
     links = row_links(row, machine, layout.devices)
-    assumed += links.assumed
-    unread += links.unread
     run = TrainingRun(
         name=row.get("id", ""),
         model=model,
@@ -115,8 +113,8 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
         gradient_bytes=_gradient_bytes(cell(row, "gradient_dtype")),
         flags=switched(row, run_flags(row, notes, profile, layout)),
     )
-    unread += size_remarks(cell(row, "params"), run)
-    unread += expert_remarks(run)
+    assumed += links.assumed
+    unread += (*links.unread, *size_remarks(cell(row, "params"), run), *expert_remarks(run))
     return ReadRow(run, tuple(assumed), links.read, tuple(unread))
 
 
