@@ -271,6 +271,7 @@ def test_too_few_rows_say_nothing(planner: Planner, tmp_path: Path) -> None:
     assert not (tmp_path / "mine.yaml").exists()
 
 
+@pytest.mark.fast
 def test_the_schema_lists_every_column_that_is_read(planner: Planner) -> None:
     shown = planner("validate", "--schema")
     assert shown.code == 0
@@ -279,6 +280,7 @@ def test_the_schema_lists_every_column_that_is_read(planner: Planner) -> None:
     assert [field["name"] for field in listed] == [field.name for field in FIELDS]
 
 
+@pytest.mark.fast
 def test_a_row_is_explained(planner: Planner, tmp_path: Path) -> None:
     given = [each | {"interconnect": "4x HDR per node; 3 Mb/s fabric"} for each in rows()]
     path = table(tmp_path / "rows.csv", given)
