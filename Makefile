@@ -117,7 +117,7 @@ test-system: setup ## real servers, kills, databases and browsers; some ten minu
 # The reference measurements stand beside the repository; name the table with ROWS=... if it is elsewhere.
 ROWS ?= ../shared/reference/measured_training.csv
 
-fidelity: setup ## how far off training steps are: unseen models, baseline, sweeps
+fidelity: setup ## how far off training steps are with sources, models, widths and machines left out
 	mkdir -p build
 	$(BIN)/python -m benchmarks.calibrate $(ROWS) --report build/fidelity.md
 	$(BIN)/planner validate $(ROWS) -o build/predictions.csv

@@ -25,16 +25,17 @@ from benchmarks.training_report import (
     step_lines,
     sweep_lines,
 )
-from costmodel.training.calibration import general_constants
-from costmodel.training.crossvalidation import FamilyFit, fit_family
+from costmodel.training.crossvalidation import FamilyFit, FamilyRows, fit_families
 from costmodel.training.dataset import Entry, measured_medians, read_entries, read_table
 from costmodel.training.families import families, family_of, memory_families
 from costmodel.training.fitting import fit_memory, reported_bytes
+from costmodel.training.measured_spans import spans_of
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.neighbours import COLUMNS, LARGEST, columns_of
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
+    from costmodel.training.families import MemoryFamily
     from costmodel.training.records import TrainingRun
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,8 +45,8 @@ NEIGHBOURS = ROOT / "data/calibration/training_neighbours.csv"
 HEADER = """\
 # Constants of the estimate of training steps, fitted by benchmarks/calibrate.py to published runs;
 # do not edit. Their meaning: costmodel/training/constants.py; rows and errors: docs/fidelity.md.
-# interval: nine of ten runs lie between, in standard deviations of a run (neighbours.py); of runs
-# that measured ones are much alike (known), and of others (new).
+# interval: nine of ten runs of a source that was left out lie between, in standard deviations of a
+# run (neighbours.py); of runs that measured ones are much alike (known), and of others (new).
 """
 
 
@@ -56,6 +57,10 @@ class MemoryFit:
     constants: MemoryConstants
     inside: np.ndarray
     unseen: np.ndarray
+    """Of models left out."""
+
+    sources: np.ndarray
+    """Of sources left out."""
 
 
 def main() -> None:
@@ -96,15 +101,15 @@ def fit_all(entries: tuple[Entry, ...]) -> list[FamilyFit]:
         family, inherited = family_of(entry.read.run)
         if not inherited:
             rows[family.name].append(row)
-    found: dict[str, FamilyFit] = {}
-    for name, family in families().items():
-        start = found[family.parent].constants if family.parent in found else general_constants()
-        start = replace(start, **family.priors)
-        runs = [entries[row].read.run for row in rows[name]]  # type: ignore[union-attr]
-        times = np.array([measured[row] for row in rows[name]], dtype=np.float64)
-        if runs:
-            found[name] = fit_family(family, runs, times, start)
-    return list(found.values())
+    prepared = {
+        name: FamilyRows(
+            tuple(entries[row].read.run for row in own),  # type: ignore[union-attr]
+            np.array([measured[row] for row in own], dtype=np.float64),
+            tuple(entries[row].source for row in own),
+        )
+        for name, own in rows.items()
+    }
+    return fit_families(families(), prepared)
 
 
 def report_lines(
@@ -121,13 +126,16 @@ def report_lines(
 
 
 def neighbours_text(fits: list[FamilyFit]) -> str:
-    """What the formulas miss of each configuration, as the table that the package ships."""
+    """What the formulas miss of each configuration, as the table that the package ships: of
+    families whose rows of sources that were left out are better predicted for it.
+    """
     lines = [",".join(("family", "machine", *COLUMNS, "runs", "missed"))]
-    for fitted in fits:
-        missed = np.log(fitted.measured_s / fitted.fitted_s)
-        sizes = columns_of(RunTable.of(fitted.runs), len(fitted.runs))
+    for fitted in filter(lambda each: each.looks_up, fits):
+        runs = fitted.rows.runs
+        missed = np.log(fitted.rows.measured_s / fitted.fitted_s)
+        sizes = columns_of(RunTable.of(runs), len(runs))
         found: dict[tuple[str, ...], list[float]] = defaultdict(list)
-        for run, row, value in zip(fitted.runs, sizes, missed, strict=True):
+        for run, row, value in zip(runs, sizes, missed, strict=True):
             key = (fitted.family.name, run.machine, *(f"{size:.6g}" for size in row))
             found[key].append(float(np.clip(value, -LARGEST, LARGEST)))
         lines += [
@@ -147,7 +155,9 @@ def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> s
         "schema_version": 1,
         "families": {
             fitted.family.name: {
-                "rows": len(fitted.runs),
+                "rows": len(fitted.rows.runs),
+                "spans": spans_of(RunTable.of(fitted.rows.runs), len(fitted.rows.runs)),
+                "machines": sorted({run.machine for run in fitted.rows.runs}),
                 "constants": {
                     key: float(f"{value:.5g}") for key, value in asdict(fitted.constants).items()
                 },
@@ -163,41 +173,55 @@ def calibration_text(fits: list[FamilyFit], memories: dict[str, MemoryFit]) -> s
     return yaml.safe_dump(content, sort_keys=False, width=120)
 
 
-def memory_rows(entries: tuple[Entry, ...], profile: str) -> tuple[list[TrainingRun], np.ndarray]:
-    """Runs of a profile that state their memory, and the bytes."""
+def memory_rows(
+    entries: tuple[Entry, ...], profile: str
+) -> tuple[list[TrainingRun], np.ndarray, np.ndarray]:
+    """Runs of a profile that state their memory, the bytes, and their sources."""
     found = [
-        (entry.read.run, entry.memory_bytes)
+        (entry.read.run, entry.memory_bytes, entry.source)
         for entry in entries
         if entry.read is not None
         and entry.memory_bytes is not None
         and entry.read.run.profile == profile
     ]
-    return [run for run, _ in found], np.array([size for _, size in found], dtype=np.float64)
+    sizes = np.array([size for _, size, _ in found], dtype=np.float64)
+    return [run for run, *_ in found], sizes, np.array([source for *_, source in found])
 
 
 def fit_memories(entries: tuple[Entry, ...]) -> dict[str, MemoryFit]:
     """What each profile keeps, and the errors for its own and for unseen models."""
     fits: dict[str, MemoryFit] = {}
     for profile, family in memory_families().items():
-        runs, measured = memory_rows(entries, profile)
+        runs, measured, sources = memory_rows(entries, profile)
         start = fits[family.parent].constants if family.parent in fits else MemoryConstants()
         if not runs:
             counted = replace(start, **family.counted)
-            fits[profile] = MemoryFit(counted, np.zeros(0), np.zeros(0))
+            fits[profile] = MemoryFit(counted, *(np.zeros(0) for _ in range(3)))
             continue
         table = RunTable.of(runs)
         constants = fit_memory(table, measured, family)
         models = np.array([run.model.name.lower() for run in runs])
-        unseen = np.zeros(len(runs))
-        for model in sorted(set(models)):
-            rows, rest = np.flatnonzero(models == model), np.flatnonzero(models != model)
-            trained = replace(MemoryConstants(), **family.counted)
-            if rest.size:
-                trained = fit_memory(table.take(rest), measured[rest], family)
-            unseen[rows] = reported_bytes(table.take(rows), trained, family.counter)
         inside = reported_bytes(table, constants, family.counter)
-        fits[profile] = MemoryFit(constants, inside / measured - 1.0, unseen / measured - 1.0)
+        unseen, apart = (
+            _without_groups(table, measured, family, groups) for groups in (models, sources)
+        )
+        errors = (each / measured - 1.0 for each in (inside, unseen, apart))
+        fits[profile] = MemoryFit(constants, *errors)
     return fits
+
+
+def _without_groups(
+    table: RunTable, measured: np.ndarray, family: MemoryFamily, groups: np.ndarray
+) -> np.ndarray:
+    """Bytes of each row with constants fitted to the rows outside its group."""
+    found = np.zeros(len(groups))
+    for group in sorted(set(groups)):
+        rows, rest = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
+        trained = replace(MemoryConstants(), **family.counted)
+        if rest.size:
+            trained = fit_memory(table.take(rest), measured[rest], family)
+        found[rows] = reported_bytes(table.take(rows), trained, family.counter)
+    return found
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The report of benchmarks/calibrate.py: errors of unseen models and layouts, sweeps, constants."""
+"""The report of benchmarks/calibrate.py: errors of what was left out, sweeps, constants."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.training_intervals import block_scores, held_shares
 from costmodel.training.assessment import rank_correlation, sweeps
+from costmodel.training.crossvalidation import WAYS
 from costmodel.training.families import block_of
 from costmodel.training.fitting import at_limit
 
@@ -25,21 +26,20 @@ if TYPE_CHECKING:
 class BlockErrors:
     """Relative errors of the rows of one block, each of shape (N,)."""
 
+    left_out: dict[str, np.ndarray]
+    """By what was left out, one of `WAYS`."""
+
     formulas: np.ndarray
-    """Formulas alone, of models left out."""
-
-    layouts: np.ndarray
-    """Of layouts left out."""
-
-    unseen: np.ndarray
-    """Of models left out."""
-
-    widths: np.ndarray
-    """Of models left out with all others that are as wide."""
+    """Formulas alone, with sources left out."""
 
     baseline: np.ndarray
+    """Of one utilisation, with models left out."""
+
     rank: float | None
-    """Spearman's correlation of predictions for models left out with measurements."""
+    """Spearman's correlation of predictions for sources left out with measurements."""
+
+    sources: int
+    """Sources that the block has rows of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,24 @@ class _Priced:
 def by_block(fits: Sequence[FamilyFit]) -> dict[str, BlockErrors]:
     """The errors of each block, in alphabetical order."""
     rows: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    sources: dict[str, set[str]] = defaultdict(set)
     for fitted in fits:
         columns = (
-            fitted.plain_unseen_s, fitted.layouts_s, fitted.unseen_s, fitted.widths_s,
-            fitted.baseline_s, fitted.measured_s,
+            *(fitted.predicted(way)[0] for way in WAYS), fitted.left_out["sources"].plain_s,
+            fitted.baseline_s, fitted.rows.measured_s,
         )  # fmt: skip
-        for run, *times in zip(fitted.runs, *columns, strict=True):
+        for run, source, *times in zip(
+            fitted.rows.runs, fitted.rows.sources, *columns, strict=True
+        ):
             rows[block_of(run)].append(tuple(float(time) for time in times))
+            sources[block_of(run)].add(source)
     found = {}
     for block, times in sorted(rows.items()):
         *predicted, measured = np.array(times).T
-        errors = [column / measured - 1.0 for column in predicted]
-        formulas, layouts, unseen, widths, plain = errors
-        rank = rank_correlation(predicted[2].tolist(), measured.tolist())
-        found[block] = BlockErrors(formulas, layouts, unseen, widths, plain, rank)
+        *left, formulas, plain = (column / measured - 1.0 for column in predicted)
+        rank = rank_correlation(predicted[0].tolist(), measured.tolist())
+        by_way = dict(zip(WAYS, left, strict=True))
+        found[block] = BlockErrors(by_way, formulas, plain, rank, len(sources[block]))
     return found
 
 
@@ -75,22 +79,22 @@ def step_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator[
     for entry in entries:
         if entry.read is not None and entry.step_s is not None:
             available[block_of(entry.read.run)] += 1
+    named = ", ".join(WAYS)
     yield (
-        "| block | n used / all | formulas alone, unseen models | unseen layouts | "
-        "unseen models, mean, bias | unseen widths | rank | baseline | "
-        "in interval: layouts, models, widths |"
+        "| block | n used / all | sources left out: median, 90 %, bias | models left out | "
+        "widths left out | machines left out | sources | formulas alone, sources left out | "
+        f"rank | baseline | in interval: {named} | width |"
     )
-    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield f"|---|{'--:|' * 11}"
     held = held_shares(block_scores(fits))
     for block, errors in by_block(fits).items():
-        inside = ", ".join(f"{100 * share:.0f}" for share in held[block])
+        inside = ", ".join(f"{100 * share:.0f}" for share in held[block].shares)
+        first, *others = (errors.left_out[way] for way in WAYS)
         yield (
-            f"| {block} | {len(errors.unseen)} / {available[block]} | {_pair(errors.formulas)} | "
-            f"{_pair(errors.layouts)} | {_pair(errors.unseen)}, "
-            f"{100 * np.abs(errors.unseen).mean():.1f}, {100 * np.median(errors.unseen):+.1f} | "
-            f"{_pair(errors.widths)} | "
-            f"{_rank(errors.rank)} | "
-            f"{_pair(errors.baseline)} | {inside} |"
+            f"| {block} | {len(first)} / {available[block]} | {_pair(first)}, "
+            f"{100 * np.median(first):+.1f} | {' | '.join(map(_pair, others))} | "
+            f"{errors.sources} | {_pair(errors.formulas)} | {_rank(errors.rank)} | "
+            f"{_pair(errors.baseline)} | {inside} | {held[block].width:.2f} |"
         )
 
 
@@ -101,36 +105,38 @@ def sweep_lines(entries: Sequence[Entry], fits: Sequence[FamilyFit]) -> Iterator
         "| sweeps | n | rank correlation: median, least | best within 3 % | within 10 % | worst |"
     )
     yield "|---|--:|--:|--:|--:|--:|"
-    for name, column in (
-        ("formulas alone, unseen models", "plain_unseen_s"),
-        ("unseen layouts", "layouts_s"),
-        ("unseen models", "unseen_s"),
-    ):
+    for way in ("sources", "models"):
         times = {
             run.name: float(time)
             for fitted in fits
-            for run, time in zip(fitted.runs, getattr(fitted, column), strict=True)
+            for run, time in zip(fitted.rows.runs, fitted.predicted(way)[0], strict=True)
         }
         priced = [_Priced(times[entry.name]) if entry.name in times else None for entry in entries]
         found = sweeps(entries, priced)
         ranks = [sweep.rank_correlation for sweep in found]
         losses = np.array([sweep.best for sweep in found])
         yield (
-            f"| {name} | {len(found)} | {np.median(ranks):.3f}, {min(ranks):.3f} | "
+            f"| {way} left out | {len(found)} | {np.median(ranks):.3f}, {min(ranks):.3f} | "
             f"{np.sum(losses <= 0.03)} | {np.sum(losses <= 0.1)} | {100 * losses.max():.1f} % |"
         )
 
 
 def constant_lines(fits: Sequence[FamilyFit]) -> Iterator[str]:
     """The fitted constants of each family."""
-    yield from ("", "| family | constants (at a limit: *) |", "|---|---|")
+    count = sum(len(fitted.family.fitted) for fitted in fits)
+    yield from (
+        "", f"{count} constants. At a limit: *. Moved by one source alone: (1).", "",
+        "| family | similar runs | constants |", "|---|---|---|",
+    )  # fmt: skip
     for fitted in fits:
-        limited = at_limit(fitted.constants, fitted.family.fitted)
+        limited, alone = at_limit(fitted.constants, fitted.family.fitted), fitted.one_source()
         values = ", ".join(
-            f"{name} {getattr(fitted.constants, name):.3g}{'*' if name in limited else ''}"
+            f"{name} {getattr(fitted.constants, name):.3g}{'*' * (name in limited)}"
+            f"{' (1)' * (name in alone)}"
             for name in fitted.family.fitted
         )
-        yield f"| {fitted.family.name} | {values} |"
+        kept = "kept" if fitted.looks_up else "dropped"
+        yield f"| {fitted.family.name} | {kept} | {values} |"
 
 
 def left_out_lines(entries: Sequence[Entry], aside: Mapping[str, str]) -> Iterator[str]:
@@ -143,13 +149,18 @@ def left_out_lines(entries: Sequence[Entry], aside: Mapping[str, str]) -> Iterat
 def memory_lines(memories: Mapping[str, MemoryFit]) -> Iterator[str]:
     """The table of memory in Markdown."""
     yield ""
-    yield "| memory | n | fitted: median, 90 % | unseen models: median, 90 %, bias |"
-    yield "|---|--:|--:|--:|"
+    yield (
+        "| memory | n | sources left out: median, 90 %, bias | models left out: median, 90 %, bias "
+        "| fitted: median, 90 % |"
+    )
+    yield "|---|--:|--:|--:|--:|"
     for profile, found in memories.items():
         if found.inside.size:
             yield (
-                f"| {profile} | {len(found.inside)} | {_pair(found.inside)} | "
-                f"{_pair(found.unseen)}, {100 * np.median(found.unseen):+.1f} |"
+                f"| {profile} | {len(found.inside)} | "
+                f"{_pair(found.sources)}, {100 * np.median(found.sources):+.1f} | "
+                f"{_pair(found.unseen)}, {100 * np.median(found.unseen):+.1f} | "
+                f"{_pair(found.inside)} |"
             )
 
 

@@ -12,7 +12,7 @@ from cli.declared import command
 from cli.files import check_outputs, write_files, writer_of
 from cli.progress import Progress
 from cli.row_names import printable, row_names, short
-from cli.validate import Rows, read_text
+from cli.validate import Rows, read_rows
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Examples:
   planner validate mine.csv --calibration mine.yaml
 
 \b
-ROWS.csv is a table as `planner validate` reads it, with measured_step_time_s filled in; 5 to 10
+ROWS is a table as `planner validate` reads it, with measured_step_time_s filled in; 5 to 10
 rows of different layouts are enough.
 
 \b
@@ -60,10 +60,10 @@ def steps(rows: Rows, here: StepsCommand) -> None:
     """
     output = here.output
     check_outputs({"-o": output}, [rows])
-    from costmodel.training.dataset import read_entries, read_table  # noqa: PLC0415  and numpy
+    from costmodel.training.dataset import read_entries  # noqa: PLC0415  brings in numpy
     from costmodel.training.own_cluster import calibration_yaml, refit  # noqa: PLC0415
 
-    entries = read_entries(read_table(read_text(rows, "ROWS.csv"), str(rows)))
+    entries = read_entries(read_rows(rows))
     with Progress() as progress:
         calibration, found = refit(entries, str(rows), progress)
     if output is not None:

@@ -17,24 +17,25 @@ from cli.progress import Progress
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from costmodel.training.calibration import Calibration
     from costmodel.training.dataset import Entry
     from costmodel.training.predict import Prediction
+    from report.tables import Part
 
 EPILOG = """\b
 Examples:
   planner validate rows.csv
   planner validate rows.csv -o predictions.csv
   planner validate mine.csv --calibration mine.yaml --json
+  planner validate runs.yaml --explain my-run
+  planner validate --schema
 
 \b
-ROWS.csv has the columns id, hardware, model, hidden, layers, heads, seq_len and global_batch, and
-may have source, devices, interconnect, kv_heads, ffn_hidden, vocab, micro_batch, tp, pp, vpp, dp,
-cp, ep, zero_stage, sequence_parallel, recompute, dtype, notes, measured_step_time_s,
-measured_tokens_per_s_per_device, measured_tflops_per_device (where it is known what the software
-counts) and measured_memory_gb. docs/training-model.md explains them.
+ROWS is a CSV table, or runs in YAML or JSON. `planner validate --schema` lists the columns;
+docs/training-model.md explains them. Numbers with a unit in free text that nobody can follow are
+named, and widen the interval.
 
 \b
 Exit status: 0 done, rows that cannot be priced included; 2 a fault in the command or the table."""
@@ -46,17 +47,20 @@ COLUMNS = (
     "predicted_high_s",
     "predicted_memory_gb",
     "predicted_fits",
+    "predicted_fit_chance",
     "relative_error",
     "skipped_reason",
 )
 GIBIBYTE = 2.0**30
 LARGEST_FILE = 256 * 2**20
+_RECORDS = {".yaml", ".yml", ".json"}
 _AT_ONCE = 2000
 """Rows that are read in about a second; more have progress."""
 
-Rows = Annotated[
-    Path,
-    typer.Argument(metavar="ROWS.csv", help="Runs, one on each line; see below for the columns."),
+_ROWS_HELP = "Runs: a CSV table with one on each line, or .yaml or .json; see below."
+Rows = Annotated[Path, typer.Argument(metavar="ROWS", help=_ROWS_HELP)]
+OptionalRows = Annotated[
+    Path | None, typer.Argument(metavar="ROWS", help=_ROWS_HELP, show_default=False)
 ]
 
 
@@ -73,26 +77,40 @@ class ValidateCommand:
         group=Group.MODEL, value="FILE", usual="those of the package",
         help="Constants that `planner calibrate steps` fitted to your cluster.",
     )] = None
+    explain: Annotated[str | None, Option(
+        group=Group.OUTPUT, value="ID",
+        help="Print what was understood of one row, what was assumed, and every term of its step.",
+    )] = None
+    schema: Annotated[bool, Option(
+        group=Group.OUTPUT, help="Print the columns of a table, or fields of a record.",
+    )] = False
     as_json: Annotated[bool, JSON] = False
     # fmt: on
 
 
 @command
-def validate(rows: Rows, here: ValidateCommand) -> None:
+def validate(rows: OptionalRows = None, *, here: ValidateCommand) -> None:
     """Predict step time and memory of every run of a table, and sum up how far off they are.
 
     Predictions never read what was measured: columns named measured_* and the parts of notes that
     begin with [check]. A row without measurements is predicted too.
     """
-    output, calibration = here.output, here.calibration
+    output, calibration, as_json = here.output, here.calibration, here.as_json
+    if here.schema:
+        _print_schema(as_json=as_json)
+        return
+    if rows is None:
+        raise UserError("no table of runs is named", "ROWS", "name one, or give --schema")
     check_outputs({"-o": output}, [rows, *([calibration] if calibration else [])])
-    from costmodel.training.dataset import read_table  # noqa: PLC0415  brings in numpy
-    from costmodel.training.predict import predict  # noqa: PLC0415
+    from costmodel.training.predict import predict  # noqa: PLC0415  brings in numpy
 
-    table = read_table(read_text(rows, "ROWS.csv"), str(rows))
+    table = read_rows(rows)
     known = None if calibration is None else _calibration(calibration)
     with Progress() as progress:
         entries = _entries(table, progress)
+        if here.explain is not None:
+            _print_explained(entries, here.explain, known, as_json=as_json)
+            return
         reads = [entry.read for entry in entries if entry.read is not None]
         if len(table) > _AT_ONCE:
             progress(f"predicting {len(reads)} rows")
@@ -100,15 +118,66 @@ def validate(rows: Rows, here: ValidateCommand) -> None:
     predictions = [None if entry.read is None else next(found) for entry in entries]
     if output is not None:
         write_files(output.parent, {output.name: lambda path: _write(path, entries, predictions)})
+    _print_predicted(entries, predictions, output, as_json=as_json)
+
+
+def _print_predicted(
+    entries: Sequence[Entry],
+    predictions: Sequence[Prediction | None],
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     from cli.validate_text import print_summary, summary_json  # noqa: PLC0415
 
-    if here.as_json:
+    if as_json:
         print(summary_json(entries, predictions, output))
         return
     from cli.text import page  # noqa: PLC0415  brings in rich
 
     with page() as out:
         print_summary(entries, predictions, output, out)
+
+
+def _print_schema(*, as_json: bool) -> None:
+    from cli.explain_row import schema_json, schema_parts  # noqa: PLC0415
+
+    if as_json:
+        print(schema_json())
+    else:
+        _print(schema_parts())
+
+
+def _print_explained(
+    entries: Sequence[Entry], asked: str, calibration: Calibration | None, *, as_json: bool
+) -> None:
+    from cli.explain_row import (  # noqa: PLC0415
+        explained_entry,
+        explained_json,
+        explained_parts,
+    )
+
+    name, entry = explained_entry(entries, asked)
+    if as_json:
+        print(explained_json(name, entry, calibration))
+    else:
+        _print(explained_parts(name, entry, calibration))
+
+
+def _print(parts: Iterable[Part]) -> None:
+    from cli.text import page, show  # noqa: PLC0415  brings in rich
+
+    with page() as out:
+        show(parts, out)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, or of a file of records."""
+    from costmodel.training.dataset import read_table  # noqa: PLC0415
+    from costmodel.training.run_schema import record_rows  # noqa: PLC0415
+
+    text = read_text(path, "ROWS")
+    return (record_rows if path.suffix.lower() in _RECORDS else read_table)(text, str(path))
 
 
 def _entries(rows: Sequence[Mapping[str, str]], progress: Progress) -> list[Entry]:
@@ -157,7 +226,7 @@ def _write(path: Path, entries: Sequence[Entry], predictions: Sequence[Predictio
 
 def _row(entry: Entry, found: Prediction | None) -> list[str]:
     if found is None:
-        return [entry.name, *[""] * 6, entry.skipped]
+        return [entry.name, *[""] * 7, entry.skipped]
     measured = entry.step_s
     return [
         entry.name,
@@ -166,6 +235,7 @@ def _row(entry: Entry, found: Prediction | None) -> list[str]:
         "" if found.unlike else f"{found.high_s:.6g}",
         f"{found.memory_bytes / GIBIBYTE:.4g}",
         "yes" if found.fits else "no",
+        f"{found.fit_chance:.3f}",
         "" if measured is None else f"{found.step_s / measured - 1.0:.4f}",
         "",
     ]

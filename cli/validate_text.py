@@ -51,6 +51,11 @@ def summary_json(
                 for (name, _), found in zip(named, predictions, strict=True)
                 if found is not None and found.inherited
             },
+            "looked_up": {
+                name: found.look_up
+                for (name, _), found in zip(named, predictions, strict=True)
+                if found is not None and found.look_up
+            },
             "blocks": [asdict(block) for block in times],
             "memory": [asdict(block) for block in memories],
             "fits": asdict(confusion),
@@ -82,6 +87,8 @@ def print_summary(
     _print_lines("Ids that stand more than once", list(map(short, _repeated(entries))), out)
     inherited = [found.inherited for found in predictions if found and found.inherited]
     _print_lines("Constants of others, wider intervals", inherited, out)
+    looked_up = [found.block for found in predictions if found and found.look_up]
+    _print_lines("Moved by more than 1 % by similar measured runs", looked_up, out)
     if output is not None:
         out.print(f"\nwrote {output}")
 

@@ -23,12 +23,17 @@ class LayoutFacts:
     step_s: float
     interval_s: tuple[float, float] | None
     """90 % interval of the step; None where no measured run is like it."""
+    upper_s: float
+    """Three of four such steps take no longer."""
     rates: Rates
     memory_bytes: float
     """Per device."""
     inherited: str
+    look_up: str
     unlike: str
     """Remarks on what stands behind the prediction; empty where there is nothing to say."""
+    unmeasured: tuple[str, ...]
+    """In what it is beyond the measured runs, which widens the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,15 @@ class LayoutsReport:
         yield Lines("", (first, *([further] if self.mtp_layers else [])))
         yield self.table()
         for each in self.best[:1]:
-            yield Lines("", (f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}",))
-            for remark in filter(None, (each.unlike, each.inherited)):
+            upper = "upper: three of four such steps take no longer (--rank)"
+            rates = f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}"
+            yield Lines("", (upper, rates))
+            for remark in filter(None, (each.unlike, each.inherited, each.look_up)):
                 yield Lines("", ("", remark), soft_wrap=True)
+        told = [f"  {what}" for each in self.best for what in each.unmeasured]
+        if told:
+            head = ("", "*: beyond what was measured, so that the interval is wider")
+            yield Lines("", (*head, *dict.fromkeys(told)), soft_wrap=True)
 
     def table(self) -> Table:
         """A row for each layout."""
@@ -73,6 +84,7 @@ class LayoutsReport:
             (
                 f"{each.step_s:.4g}",
                 "-" if each.interval_s is None else "{:.4g} to {:.4g}".format(*each.interval_s),
+                f"{each.upper_s:.4g}{'*' * bool(each.unmeasured)}",
                 f"{each.rates.tokens_per_s or 0:,.0f}",
                 f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
                 f"{100 * each.rates.utilisation:.1f} %",
@@ -82,7 +94,7 @@ class LayoutsReport:
             for each in self.best
         ]
         title = f"Fastest layouts; `planner simulate --layout` takes them with {self.taken_with}"
-        names = ("step s", "90 % interval", "tokens/s", "each", "MFU", "GiB")
+        names = ("step s", "90 % interval", "upper", "tokens/s", "each", "MFU", "GiB")
         return Table.of(title, (*numbers(*names), "layout"), rows)
 
     def record(self, files: Sequence[str]) -> dict[str, object]:
@@ -111,8 +123,11 @@ def _record(each: LayoutFacts) -> dict[str, object]:
         "step_s": each.step_s,
         "low_s": low_s,
         "high_s": high_s,
+        "upper_s": each.upper_s,
         **each.rates.record(),
         "memory_bytes": each.memory_bytes,
         "inherited": each.inherited,
+        "look_up": each.look_up,
+        "unmeasured": list(each.unmeasured),
         "unlike": each.unlike,
     }

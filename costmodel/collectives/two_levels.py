@@ -49,19 +49,11 @@ class TwoLevels:
 
     port_latency_s: FloatArray
 
-    server: FloatArray | float = np.inf
-    """Devices of a server."""
-
     meshed: FloatArray | float = np.inf
-    """Of these, how many one mesh joins."""
+    """Devices of a server that one mesh joins."""
 
     ring_bytes_per_s: FloatArray | float = 0.0
     """Of one device where a group has more devices of a server than a mesh joins."""
-
-    strided: FloatArray | float = 1.0
-    """Share of the rate of ports for groups of some devices of each server, but not all: a ring
-    through them leaves by a port that is beside none of them but the first (NVIDIA/nccl, issues
-    412 and 687)."""
 
     def all_gather_s(self, nbytes: FloatArray, group: TwoLevelGroup) -> FloatArray:
         """Seconds of an all-gather with `nbytes` of output; a reduce-scatter takes as long.
@@ -70,9 +62,7 @@ class TwoLevels:
         """
         inside = others(group.inner) * nbytes / self._fan_bytes_per_s(group)
         inside = inside + (group.inner > 1) * self.link_latency_s
-        some = (group.inner > 1) & (group.inner < self.server)
-        port = self.port_bytes_per_s * np.where(some, self.strided, 1.0)
-        across = others(group.outer) * nbytes / group.inner / port
+        across = others(group.outer) * nbytes / group.inner / self.port_bytes_per_s
         return inside + (across + doublings(group.outer) * self.port_latency_s)
 
     def all_to_all_s(self, nbytes: FloatArray, group: TwoLevelGroup) -> FloatArray:

@@ -118,7 +118,9 @@ def _notes(training: TrainingRun) -> tuple[str, ...]:
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
     expected = f"90 % interval of the estimate: {interval}"
     expected = found.unlike or expected
-    return (*expert_remarks(training), rests, expected)
+    return tuple(
+        filter(None, (*expert_remarks(training), rests, found.look_up, *found.unmeasured, expected))
+    )
 
 
 def load_of_run(training: TrainingRun) -> Load:

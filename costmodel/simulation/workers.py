@@ -47,7 +47,9 @@ def layout_workers(run: TrainingRun, constants: LayoutConstants | None = None) -
         count=layout.dp,
         compute_s=lowered.step_s(timeline),
         nbytes=GRADIENT_BYTES * float(model_parameters(RunTable.of([run]))[0]),
-        port_bytes_per_s=(run.port_bytes_per_s or found.port_bytes_per_s) * known.step.port,
+        port_bytes_per_s=(run.port_bytes_per_s or found.port_bytes_per_s)
+        * found.port_efficiency
+        * known.step.port,
         port_latency_s=found.port_latency_s,
         samples=samples,
         tokens=samples * layout.seq_len,

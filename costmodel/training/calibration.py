@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,14 @@ from costmodel.training.records import LayoutError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from costmodel.training.measured_spans import Spans
+
 __all__ = [
     "Calibration", "Ends", "general_constants", "neighbours_of", "parse_calibration",
     "shipped_calibration",
 ]  # fmt: skip
 
+_RETIRED = {"strided", "logit_whole"}
 _NAMES = {item.name for item in fields(StepConstants)}
 
 
@@ -62,6 +65,12 @@ class Calibration:
 
     memory: Mapping[str, MemoryConstants]
     """By profile: what it keeps in memory."""
+
+    machines: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By family: machines that its runs are on; none where a file does not say."""
+
+    spans: Mapping[str, Spans] = field(default_factory=dict)
+    """By family: what its runs span; see `measured_spans`."""
 
     def memory_of(self, profile: str) -> MemoryConstants:
         """What a profile keeps in memory; the general counts where it has no rows."""
@@ -119,11 +128,16 @@ def parse_calibration(text: str) -> Calibration:
         families = _families(file["families"])
         ends = {name: _both_ends(name, entry) for name, entry in _intervals(file).items()}
         memory = {name: _memory(entry) for name, entry in file.get("memory", {}).items()}
+        machines = {
+            name: frozenset(map(str, entry.get("machines", ())))
+            for name, entry in file["families"].items()
+        }
+        spans = {name: entry.get("spans", {}) for name, entry in file["families"].items()}
     except KeyError as error:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
-    return Calibration(families, ends, memory)
+    return Calibration(families, ends, memory, machines, spans)
 
 
 def _memory(entry: Mapping[str, Any]) -> MemoryConstants:
@@ -166,6 +180,11 @@ def _ends(block: str, low: Any, high: Any) -> tuple[float, float]:
 
 
 def _constants(name: str, entry: Mapping[str, Any]) -> StepConstants:
+    if _RETIRED & set(entry):
+        raise ValueError(
+            "an earlier version of the planner wrote it, whose links and ports were fitted; fit it "
+            "again with `planner calibrate steps`"
+        )
     unknown = set(entry) - _NAMES
     if unknown:
         raise ValueError(f"family {name!r} has unknown constants {sorted(unknown)}")

@@ -27,16 +27,15 @@ __all__ = [
 def links_of(table: RunTable, c: StepConstants) -> TwoLevels:
     """The links of the machines of some runs, as training frameworks reach them."""
     rates = table.machine
+    link, port = c.link * rates.link_efficiency, c.port * rates.port_efficiency
     return TwoLevels(
         rates.mesh,
-        rates.link_bytes_per_s * c.link,
+        rates.link_bytes_per_s * link,
         rates.link_latency_s,
-        rates.port_bytes_per_s * c.port,
+        rates.port_bytes_per_s * port,
         rates.port_latency_s,
-        rates.server,
         rates.meshed,
-        rates.ring_bytes_per_s * c.link,
-        np.asarray(c.strided),
+        rates.ring_bytes_per_s * link,
     )
 
 

@@ -54,16 +54,12 @@ class StepConstants:
     host_micro_s: float = 1e-3
     """The same for what a micro-batch needs outside the layers."""
 
-    link: float = 0.7
-    """Rate of links inside a server over the nominal rate."""
+    link: float = 1.0
+    """Rate of links inside a server over that of measured collectives. Of the package 1; a user's
+    own runs may say otherwise."""
 
-    port: float = 0.8
-    """Rate of ports between servers over the nominal rate."""
-
-    strided: float = 1.0
-    """Rate of the ports between servers where a collective has some devices of a server, but not
-    all, over that where it has one or all: a ring enters at the port beside one device and leaves
-    through the host, from another."""
+    port: float = 1.0
+    """The same of ports between servers."""
 
     start_s: float = 2e-5
     """What a tensor parallel collective costs beside moving its bytes, for each doubling of its
@@ -97,9 +93,6 @@ class StepConstants:
 
     logit_bytes: float = 30.0
     """Bytes moved per logit in the loss, forward and backward."""
-
-    logit_whole: float = 1.0
-    """The same where one device holds the whole vocabulary, over that where it is split."""
 
     host_tp_s: float = 0.0
     """Time in which the host issues the tensor parallel collectives of one pass of a layer."""

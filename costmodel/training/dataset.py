@@ -13,8 +13,10 @@ from costmodel.training.baseline import model_flops
 from costmodel.training.cells import as_number, cell
 from costmodel.training.notes import read_notes
 from costmodel.training.records import LayoutError
-from costmodel.training.rows import COLUMNS, REQUIRED, read_row
+from costmodel.training.rows import read_row
+from costmodel.training.run_schema import COLUMNS, REQUIRED
 from costmodel.training.sizes import expert_parts
+from costmodel.training.sources import source_of
 from costmodel.training.stacks import counts_whole_attention
 from costmodel.training.table import RunTable
 
@@ -67,6 +69,9 @@ class Entry:
 
     unread: tuple[str, ...] = ()
     """What the row states but nobody can follow, in sentences."""
+
+    source: str = ""
+    """The table or release of a publication that the row is of; see `source_of`."""
 
 
 def read_table(text: str, where: str) -> list[dict[str, str]]:
@@ -157,6 +162,7 @@ def read_entries(rows: Sequence[Mapping[str, str]]) -> tuple[Entry, ...]:
                 memory_bytes=_memory_bytes(row),
                 ran=_ran(row),
                 unread=(*(read.unread if read else ()), *_unread_measurements(row)),
+                source=source_of(row),
             )
         )
     return tuple(entries)

@@ -26,8 +26,7 @@ def ends_s(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
     embedding = table.machine.stream_s(12.0 * count * table.hidden) / c.memory
     columns = table.vocab / table.tp
     head = products16_s(table, c, columns, table.hidden)
-    per_logit = c.logit_bytes * np.where(table.tp > 1, 1.0, c.logit_whole)
-    loss = table.machine.stream_s(per_logit * count * columns) / c.memory
+    loss = table.machine.stream_s(c.logit_bytes * count * columns) / c.memory
     return embedding, head + loss
 
 

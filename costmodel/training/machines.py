@@ -77,7 +77,10 @@ class Machine:
     link_latency_s: float
     port_bytes_per_s: float
     port_latency_s: float
-    """These eight as in `Wiring`."""
+    link_efficiency: float
+    port_efficiency: float
+    ports: float
+    """These eleven as in `Wiring`."""
 
     sustained: float
     """Rate under load over the peak, relative to the first chip of the generation: power limits
@@ -134,6 +137,8 @@ class MachineRates:
     link_latency_s: FloatArray
     port_bytes_per_s: FloatArray
     port_latency_s: FloatArray
+    link_efficiency: FloatArray
+    port_efficiency: FloatArray
 
     def stream_s(self, nbytes: FloatArray) -> FloatArray:
         """Seconds to move so many bytes between memory and cores at the full rate."""

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["COLUMNS", "KNOWN", "LARGEST", "NEIGHBOURS_OF_NOBODY", "Neighbours", "columns_of"]
+__all__ = [
+    "COLUMNS", "KNOWN", "LARGEST", "NEIGHBOURS_OF_NOBODY", "UNKNOWN_DEVIATION", "Neighbours",
+    "columns_of",
+]  # fmt: skip
 
 _LEVELS = (
     (("hidden", "heads", "ffn", "experts"), 0.15, 0.04),
@@ -52,6 +55,9 @@ _NOISE = 0.05
 
 KNOWN = 2**0.5 * _NOISE
 """Deviation up to which a run is known: what similar ones leave open is no more than its own."""
+
+UNKNOWN_DEVIATION = float(np.sqrt(sum(deviation**2 for *_, deviation in _LEVELS) + _NOISE**2))
+"""That of a run like none that was measured."""
 
 LARGEST = 0.25
 """What a run misses beyond this has a cause that its row does not state, and is cut off."""

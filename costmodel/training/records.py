@@ -275,9 +275,16 @@ class TrainingRun:
     port_bytes_per_s: float = 0.0
     """Share of one device of the ports between servers, where the run states it; else 0."""
 
+    link_bytes_per_s: float = field(default=0.0, repr=False)
+    """Links of one device inside its server in one direction, of a mesh one of them, where the run
+    states them; else 0."""
+
     server: int = field(default=0, repr=False)
     """Devices that the inner network joins, where the run states fewer than its machine has; else
     0."""
+
+    gradient_bytes: float = field(default=0.0, repr=False)
+    """Bytes of a gradient that micro-batches add up, where the run states them; else 0."""
 
     optimizer: Optimizer = field(default=Optimizer.ADAMW, repr=False)
     """How parameters are updated."""

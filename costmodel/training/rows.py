@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import data
-from costmodel.training.cells import as_number, cell, needed, number, size
+from costmodel.training.cells import cell, needed, number, size
 from costmodel.training.machines import machine_of
 from costmodel.training.notes import SETTINGS, SIZES, Notes, kinds_of_layers, read_notes
 from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
+from costmodel.training.row_links import row_links
+from costmodel.training.run_schema import fields_in_notes, switched
 from costmodel.training.sizes import expert_parts, model_parameters, wanted_expert_parts
 from costmodel.training.stacks import names_stack, run_flags, stack_of, trained_mtp_layers
 from costmodel.training.table import RunTable
@@ -29,24 +31,12 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
 
 __all__ = [
-    "COLUMNS",
-    "REQUIRED",
     "ReadRow",
     "expert_remarks",
     "read_row",
     "says_experts",
     "size_remarks",
 ]
-
-REQUIRED = ("id", "hardware", "model", "hidden", "layers", "heads", "seq_len", "global_batch")
-"""Columns that a table must have; the others may be missing or empty."""
-
-COLUMNS = (
-    *REQUIRED, "source", "devices", "servers", "interconnect", "kv_heads", "ffn_hidden", "vocab",
-    "params", "micro_batch", "tp", "pp", "vpp", "dp", "cp", "ep", "zero_stage",
-    "sequence_parallel", "recompute", "dtype", "notes",
-)  # fmt: skip
-"""Columns that are read."""
 
 _SIZES = ("hidden", "layers", "heads", "ffn_hidden")
 """Columns that the name of a public model may stand for; heads of keys too, of as many heads."""
@@ -72,6 +62,9 @@ class ReadRow:
     assumed: tuple[str, ...]
     """What the row does not state and a default stands in for; widens the interval."""
 
+    links: tuple[str, ...] = ()
+    """What was understood of its links, in sentences."""
+
     unread: tuple[str, ...] = ()
     """What notes state but nobody can follow, in sentences; widens the interval as well."""
 
@@ -90,7 +83,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     Raises:
         LayoutError: a value is no number, a size is missing or the layout cannot be.
     """
-    notes = read_notes(row.get("notes", ""))
+    notes = fields_in_notes(row, read_notes(row.get("notes", "")))
     if notes.has("inconsistent"):
         raise LayoutError("the source calls its layout inconsistent with the number of devices")
     for what in notes.strange(SIZES):
@@ -105,44 +98,24 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
     layout = row_layout(row, notes, model, profile, (assumed, unread))
     precision = _precision(cell(row, "dtype"), notes)
     machine.flops(precision)
-    server = _server(row, layout.devices, machine.server)
+    links = row_links(row, machine, layout.devices)
     run = TrainingRun(
         name=row.get("id", ""),
         model=model,
         layout=layout,
         machine=machine.name,
         profile=profile["name"],
-        port_bytes_per_s=_port(row.get("interconnect", ""), server or machine.server),
-        server=server,
+        port_bytes_per_s=links.port_bytes_per_s,
+        link_bytes_per_s=links.link_bytes_per_s,
+        server=links.server,
         precision=precision,
         attention=_attention(notes, profile),
-        flags=run_flags(row, notes, profile, layout),
+        gradient_bytes=_gradient_bytes(cell(row, "gradient_dtype")),
+        flags=switched(row, run_flags(row, notes, profile, layout)),
     )
-    unread += size_remarks(cell(row, "params"), run)
-    unread += expert_remarks(run)
-    return ReadRow(run, tuple(assumed), tuple(unread))
-
-
-def _server(row: Mapping[str, str], devices: int, usual: int) -> int:
-    """Devices of each of several servers where a row states fewer than is usual; else 0.
-
-    A slice of TPUs is such a server too; part of a server is written as 0 or a fraction.
-    """
-    text = "" if (stated := cell(row, "servers")).lower() == "none" else stated
-    servers = as_number(text) if text else 1.0
-    if not 0 <= servers <= devices:
-        raise LayoutError(f"column 'servers' is {text[:40]!r}, not a number from 0 to {devices}")
-    each = math.ceil(devices / max(servers, 1.0))
-    return each if each < min(devices, usual) else 0
-
-
-def _port(text: str, server: int) -> float:
-    """Bytes per second of one device between servers, from `800 Gb/s inter-node per node`."""
-    found = re.search(r"([0-9.]+) gb/s(?: [a-z-]+){0,2} per (node|server|gpu|npu)", text.lower())
-    if not found or not 0 < float(found.group(1)) < 1e5:
-        return 0.0
-    devices = server if found.group(2) in {"node", "server"} else 1
-    return float(found.group(1)) * 1e9 / 8 / devices
+    assumed += links.assumed
+    unread += (*links.unread, *size_remarks(cell(row, "params"), run), *expert_remarks(run))
+    return ReadRow(run, tuple(assumed), links.read, tuple(unread))
 
 
 def _family(name: str) -> dict[str, Any]:
@@ -190,12 +163,23 @@ def _model(row: Mapping[str, str], notes: Notes, name: str, assumed: list[str]) 
         query_rank=latent["query_rank"],
         kv_rank=latent["kv_rank"],
         rotary_size=latent["rotary"],
-        window=family.get("window", 0) or (_PACKED if notes.has("packed") else 0),
-        global_every=family.get("every", _LAYERS),
+        **_window(row, family, packed=notes.has("packed")),
         activation_kernels=family.get("activation_kernels", 1),
         expert_biases=family.get("expert_biases", False),
         causal=family.get("causal", True),
     )
+
+
+def _window(row: Mapping[str, str], family: dict[str, Any], *, packed: bool) -> dict[str, Any]:
+    """How far local layers look back, and which layers look at everything."""
+    stated = cell(row, "window").lower()
+    window = 0 if stated in {"0", "none", "no"} else number(row, "window")
+    if window is None:
+        window = family.get("window", 0) or (_PACKED if packed else 0)
+    return {
+        "window": window,
+        "global_every": number(row, "window_every") or family.get("every", _LAYERS),
+    }
 
 
 def _kinds(notes: Notes, family: dict[str, Any], layers: int) -> Notes:
@@ -286,6 +270,16 @@ def _precision(text: str, notes: Notes) -> str:
     if text.strip():
         raise LayoutError(f"dtype is {text[:40]!r}; known: fp32, fp16, bf16, fp8, mxfp8, nvfp4")
     return "fp8" if notes.has("float8") else "bf16"
+
+
+def _gradient_bytes(text: str) -> float:
+    """Bytes of a gradient that micro-batches add up; 0 where the row does not say."""
+    for pattern, nbytes in ((r"fp32|float32|^32", 4.0), (r"[bf]+16|float16|^16", 2.0)):
+        if re.search(pattern, text.lower()):
+            return nbytes
+    if text:
+        raise LayoutError(f"gradient_dtype is {text[:40]!r}; known: fp32, fp16, bf16")
+    return 0.0
 
 
 def _attention(notes: Notes, profile: dict[str, Any]) -> Attention:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import data
 from costmodel.training.cells import cell, needed
 from costmodel.training.machines import machine_of
+from costmodel.training.records import Attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ __all__ = [
     "stack_of",
     "stated_expert_parts",
     "trained_mtp_layers",
+    "usual_attention",
 ]  # fmt: skip
 
 _EXCHANGE = (
@@ -75,20 +77,25 @@ only few parameters, beside its own, are trained.
 
 def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
     """Whether source or notes name a software stack that is known, not one that is only like it."""
-    text = _stated(row, notes)
+    text = _software(row, notes)
     stacks = data.calibration("training_profiles")["profiles"]
     return any(re.search(entry["match"], text) for entry in stacks)
 
 
 def _stated(row: Mapping[str, str], notes: Notes) -> str:
-    return f"{row.get('source', '')} {notes.text}".lower()
+    return f"{cell(row, 'software')} {row.get('source', '')} {notes.text}".lower()
+
+
+def _software(row: Mapping[str, str], notes: Notes) -> str:
+    """What names the software: column `software`, else source and notes."""
+    return cell(row, "software").lower() or _stated(row, notes)
 
 
 def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     """The software stack that source or notes name, else the usual one of the hardware."""
     stacks = data.calibration("training_profiles")
     named = {entry["name"]: entry for entry in stacks["profiles"]}
-    text = _stated(row, notes)
+    text = _software(row, notes)
     hardware = machine_of(row.get("hardware", ""))
     for entry in stacks["profiles"]:
         if re.search(f"{entry['match']}|{entry.get('like', entry['match'])}", text):
@@ -211,6 +218,13 @@ def software_flags(
     }
     recipe, left_out = _recipe(profile, model.lower(), machine_name, layout)
     return frozenset(recipe.union(name for name, on in does.items() if on) - left_out)
+
+
+def usual_attention(profile: str) -> Attention:
+    """The kernel of attention that scripts of a software ask for, else the one of itself."""
+    stacks = data.calibration("training_profiles")["profiles"]
+    stack = next(entry for entry in stacks if entry["name"] == profile)
+    return Attention(stack.get("scripts", stack["attention"]))
 
 
 def _recipe(

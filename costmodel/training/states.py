@@ -114,7 +114,7 @@ def _kept(table: RunTable, precision: Precision) -> tuple[FloatArray, FloatArray
         used = np.where(table.reuse_master > 0, upper.weight, apart.weight)
         return (
             np.where(whole, at_rest.weight, used),
-            np.asarray(apart.gradient),
+            np.where(table.gradient_bytes > 0, table.gradient_bytes, apart.gradient),
             np.where(whole, at_rest.master, apart.master),
         )
 

@@ -113,7 +113,8 @@ def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
     """
     layered = (table.zero_stage >= FULLY_SHARDED) & (table.gather_once == 0)
     shown = np.where(layered, c.fetch_shown, 1.0)
-    return np.maximum(np.maximum(c.dp_hidden, 0.8 * table.overlap), 1.0 - shown)
+    hidden = np.maximum(np.maximum(c.dp_hidden, 0.8 * table.overlap), 1.0 - shown)
+    return np.where(table.exposed_gradients > 0, 0.0, hidden)
 
 
 def _gradients(

@@ -35,6 +35,7 @@ _FLAGS = (
     "whole-square", "scatter-stages", "casts", "graphs", "ep-overlap", "offloads", "fixed-experts",
     "sends-once", "split-experts", "swap-attention", "swap-optimizer", "reuse-master",
     "recompute-activation", "recompute-heads", "keeps-attention", "fused-loss", "gather-once",
+    "exposed-gradients",
 )  # fmt: skip
 """Flags of a run that are a column of the same name."""
 
@@ -117,6 +118,9 @@ class RunTable:
 
     overlap: FloatArray
     """1 where the run states that gradients are reduced beside the backward pass."""
+
+    exposed_gradients: FloatArray
+    """1 where the run states that they are not."""
 
     frozen: FloatArray
     """1 where the weights get no gradient (adapters)."""
@@ -202,6 +206,9 @@ class RunTable:
     all_forward: FloatArray
     """1 where all forward passes of a pipeline come before all backward passes."""
 
+    gradient_bytes: FloatArray
+    """Bytes of an accumulated gradient; 0 as the software keeps it."""
+
     optimizer: FloatArray
     """How parameters are updated, by its place in `Optimizer`."""
 
@@ -256,10 +263,12 @@ def _stated(records: Sequence[object], names: Iterable[str]) -> dict[str, list[f
 def _rates(runs: Sequence[TrainingRun]) -> MachineRates:
     rates = machine_rates([(run.machine, run.precision) for run in runs])
     stated = np.asarray([run.port_bytes_per_s for run in runs], dtype=np.float64)
+    inside = np.asarray([run.link_bytes_per_s for run in runs], dtype=np.float64)
     server = np.asarray([run.server for run in runs], dtype=np.float64)
     return replace(
         rates,
         port_bytes_per_s=np.where(stated > 0, stated, rates.port_bytes_per_s),
+        link_bytes_per_s=np.where(inside > 0, inside, rates.link_bytes_per_s),
         server=np.where(server > 0, server, rates.server),
     )
 
@@ -281,6 +290,7 @@ def _states(runs: Sequence[TrainingRun]) -> dict[str, list[float]]:
         "fused_experts": [
             float("fused-experts" in r.flags and r.precision == "mxfp8") for r in runs
         ],
+        "gradient_bytes": [r.gradient_bytes for r in runs],
         "optimizer": [float(_OPTIMIZERS.index(r.optimizer)) for r in runs],
         "all_forward": [float(r.layout.schedule == "gpipe") for r in runs],
         "deferred": [DEFERRED.get(r.layout.schedule, 0.0) for r in runs],

@@ -15,13 +15,14 @@ from costmodel.software import AUTO
 from costmodel.training.layout_check import group_faults, mixer_heads, near_batches
 from costmodel.training.machines import Machine, machine
 from costmodel.training.records import (
+    Attention,
     LayoutError,
     Recompute,
     TrainingLayout,
     TrainingModel,
     TrainingRun,
 )
-from costmodel.training.stacks import software_flags
+from costmodel.training.stacks import software_flags, usual_attention
 from importers.hf_fields import MOST
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import named_parts
@@ -298,6 +299,15 @@ def _software(name: str, found: Machine) -> str:
     return name
 
 
+def _attention(name: str, profile: str) -> Attention:
+    """The kernel of attention of that name, or the one that the software usually has."""
+    kernels = {AUTO: usual_attention(profile), "fused": Attention.FLASH}
+    kernels["decomposed"] = Attention.UNFUSED
+    if name not in kernels:
+        raise unknown_name("attention kernel", name, kernels, "--attention")
+    return kernels[name]
+
+
 def mtp_note(count: int) -> str:
     """That the configuration says how many further tokens are predicted."""
     return (
@@ -336,7 +346,7 @@ def run_of_layout(asked: LayoutOptions, config: Mapping[str, object], name: str)
     flags = _flags(parts, usual, layout)
     return TrainingRun(
         model.name, model, layout, found.name, profile, precision=asked.precision, flags=flags,
-        optimizer=optimizer_of(asked.optimizer),
+        attention=_attention(asked.attention, profile), optimizer=optimizer_of(asked.optimizer),
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ OPTIMIZERS = (
 )  # fmt: skip
 """Of `costmodel.memory.Optimizer`, which is slow to import."""
 ATTENTION = ("fused", "decomposed")
+RANKS = ("robust", "median")
+LAYOUT_ATTENTION = ("auto", *ATTENTION)
 
 MAX_DEVICES = 2**20
 """Larger than any machine there is; keeps a slip of the finger from filling the memory."""

@@ -10,15 +10,16 @@ from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
-from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
+from costmodel.training.records import Attention, Recompute, TrainingLayout, TrainingRun
 from costmodel.training.rows import expert_remarks
 from costmodel.training.sizes import expert_parts
-from costmodel.training.stacks import software_flags
+from costmodel.training.stacks import software_flags, usual_attention
 from costmodel.training.table import RunTable
 from ir.throughput import Rates
 from planner.request import InfeasibleError
 from planner.requests.conventional_layouts import parsed, run_of_layout
-from planner.requests.errors import UserError
+from planner.requests.errors import UserError, unknown_name
+from planner.requests.option_texts import RANKS
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
 from report.layouts import LayoutFacts, LayoutsReport
@@ -27,6 +28,7 @@ from topology.units import format_memory
 MOST_DEVICES = 1 << 20
 LARGEST = 10**9 - 1
 """Sequences of a batch, and tokens of a sequence."""
+ROBUST = "robust"
 MORE = 6
 """Doublings of the devices that are tried where nothing fits."""
 LOOKED_AT = 8
@@ -68,7 +70,7 @@ class Ranking:
 
     def report(self) -> LayoutsReport:
         """What is told of them."""
-        job, default = self.job, self.job.optimizer is Optimizer.ADAMW
+        job = self.job
         return LayoutsReport(
             model=job.model.name,
             machine=job.machine,
@@ -79,9 +81,18 @@ class Ranking:
             count=len(self.priced.step_s),
             fitting=int(self.priced.fits.sum()),
             limit_bytes=self.priced.limit_bytes,
-            taken_with=self.sizes if default else f"{self.sizes} and --optimizer {job.optimizer}",
+            taken_with=self._taken_with(),
             best=tuple(map(_facts, self.best)),
         )
+
+    def _taken_with(self) -> str:
+        """What the layout and its command say of the job."""
+        job = self.job
+        options = [f"--optimizer {job.optimizer}"] * (job.optimizer is not Optimizer.ADAMW)
+        if job.attention != usual_attention(job.profile):
+            is_decomposed = job.attention is Attention.UNFUSED
+            options.append(f"--attention {'decomposed' if is_decomposed else 'fused'}")
+        return " and ".join((self.sizes, *options))
 
 
 def _facts(each: RankedLayout) -> LayoutFacts:
@@ -92,10 +103,13 @@ def _facts(each: RankedLayout) -> LayoutFacts:
         degrees=asdict(each.layout.degrees),
         step_s=own.step_s,
         interval_s=None if own.unlike else (own.low_s, own.high_s),
+        upper_s=own.upper_s,
         rates=each.rates,
         memory_bytes=each.memory_bytes,
         inherited=own.inherited,
+        look_up=own.look_up,
         unlike=own.unlike,
+        unmeasured=tuple(own.unmeasured),
     )
 
 
@@ -116,6 +130,9 @@ def ranked(
         InfeasibleError: none fits; what would is named.
     """
     _check_numbers(asked)
+    if asked.rank not in RANKS:
+        raise unknown_name("ranking", asked.rank, RANKS, "--rank")
+    robust = asked.rank == ROBUST
     job, held = _job(asked, config, name), held_of(asked.held)
     priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report)
     if not len(priced.step_s):
@@ -130,7 +147,10 @@ def ranked(
     chosen = _distinct(asked, priced)
     if not chosen:
         raise _infeasible(asked, job, priced, held, report)
-    found = sorted(_one_by_one(asked, job, priced, chosen), key=lambda e: e.prediction.step_s)
+    found = sorted(
+        _one_by_one(asked, job, priced, chosen),
+        key=lambda e: e.prediction.upper_s if robust else e.prediction.step_s,
+    )
     return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
 
 
@@ -158,6 +178,7 @@ def _job(asked: RankingOptions, config: Mapping[str, object], name: str) -> Trai
         cluster=asked.cluster,
         precision=asked.precision,
         profile=asked.profile,
+        attention=asked.attention,
         optimizer=asked.optimizer,
     )
     return run_of_layout(options, config, name)
@@ -165,7 +186,7 @@ def _job(asked: RankingOptions, config: Mapping[str, object], name: str) -> Trai
 
 def _distinct(asked: RankingOptions, priced: PricedLayouts) -> list[int]:
     """Numbers of the fastest layouts, one of each set of degrees unless variants are wanted."""
-    found = priced.ranked()
+    found = priced.ranked(robust=asked.rank == ROBUST)
     if not asked.variants:
         degrees = priced.layouts[found][:, [0, 1, 2, 3, 5]]
         first, _ = distinct_rows(*degrees.T)

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from costmodel.training.calibration import neighbours_of, shipped_calibration
 from costmodel.training.distinct import distinct_rows
-from costmodel.training.families import family_of
+from costmodel.training.families import block_of, family_of
 from costmodel.training.layout_check import mixer_heads
 from costmodel.training.machines import machine
+from costmodel.training.measured_spans import distances, widened
 from costmodel.training.memory import charged_bytes
+from costmodel.training.neighbours import UNKNOWN_DEVIATION
 from costmodel.training.passes import Computing, computing
+from costmodel.training.predict import QUARTER
 from costmodel.training.records import Recompute, TrainingLayout, TrainingRun
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stage_split import stage_layers
@@ -207,6 +210,8 @@ class PricedLayouts:
     memory_bytes: FloatArray
     """In use at the peak on the fullest device, beyond what is reserved for the runtime."""
     limit_bytes: float
+    upper_s: FloatArray
+    """Three of four such steps take no longer: more where no measured run is like a layout."""
 
     @property
     def fits(self) -> BoolArray:
@@ -216,10 +221,15 @@ class PricedLayouts:
         """The fastest that fits; of equal ones the one with the least memory."""
         return next(iter(self.ranked()), None)
 
-    def ranked(self) -> list[int]:
-        """Those that fit, the fastest first; of equal ones the one with the least memory."""
+    def ranked(self, *, robust: bool = False) -> list[int]:
+        """Those that fit, the fastest first; of equal ones the one with the least memory.
+
+        Args:
+            robust: whether the upper quarter of the interval decides, not its middle.
+        """
         fine = np.flatnonzero(self.fits)
-        order = np.lexsort((self.memory_bytes[fine], self.step_s[fine]))
+        seconds = self.upper_s if robust else self.step_s
+        order = np.lexsort((self.memory_bytes[fine], seconds[fine]))
         found: list[int] = fine[order].tolist()
         return found
 
@@ -230,6 +240,7 @@ class PricedLayouts:
             layouts=self.layouts[kept],
             step_s=self.step_s[kept],
             memory_bytes=self.memory_bytes[kept],
+            upper_s=self.upper_s[kept],
         )
 
     def with_more(self, other: PricedLayouts) -> PricedLayouts:
@@ -239,6 +250,7 @@ class PricedLayouts:
             np.concatenate((self.step_s, other.step_s)),
             np.concatenate((self.memory_bytes, other.memory_bytes)),
             self.limit_bytes,
+            np.concatenate((self.upper_s, other.upper_s)),
         )
 
     def layout(self, index: int, job: TrainingRun) -> TrainingLayout:
@@ -297,16 +309,16 @@ def _priced(
 ) -> PricedLayouts:
     plain = replace(job, layout=_plain(job.layout))
     limit = machine(job.machine).usable_bytes
-    times, memory = np.zeros(len(rows)), np.zeros(len(rows))
+    times, memory, upper = (np.zeros(len(rows)) for _ in range(3))
     done = 0
     report(f"pricing {len(rows):,} layouts")
     for run, numbers in _by_flags(plain, rows, flags):
         for start in range(0, len(numbers), CHUNK_ROWS):
             part = numbers[start : start + CHUNK_ROWS]
-            times[part], memory[part] = _of_some(run, rows[part])
+            times[part], memory[part], upper[part] = _of_some(run, rows[part])
             done += len(part)
             report(f"{done:,} of {len(rows):,} layouts priced")
-    return PricedLayouts(rows, times, memory, limit)
+    return PricedLayouts(rows, times, memory, limit, upper)
 
 
 def _by_flags(
@@ -331,8 +343,8 @@ def table_of(run: TrainingRun, rows: FloatArray) -> RunTable:
     return many.with_columns({"etp": expert_parts(many)})
 
 
-def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Step times and memory of rows that go with a run."""
+def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Step times, memory and the upper quarter of the times of rows that go with a run."""
     calibration, family = shipped_calibration(), family_of(run)[0].name
     constants = calibration.constants[family]
     many = table_of(run, rows)
@@ -341,7 +353,19 @@ def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray
     first, kinds = distinct_rows(*rows[:, _COMPUTING].T, many.etp)
     own = Computing(*(each[kinds] for each in computing(many.take(first), constants)))
     times = step_times(many, constants, own=own).total * factor
-    return times, charged_bytes(many, calibration.memory_of(run.profile))
+    far = distances(calibration.spans[family], many, len(rows))
+    upper = times * np.exp(_upper_quarter(run) * widened(far))
+    return times, charged_bytes(many, calibration.memory_of(run.profile)), upper
+
+
+def _upper_quarter(run: TrainingRun) -> float:
+    """Logarithm of the upper quarter over the middle of a run like none that was measured."""
+    known = shipped_calibration().interval.get(block_of(run))
+    return QUARTER * UNKNOWN_DEVIATION * (known.new[1] if known else _UNKNOWN_END)
+
+
+_UNKNOWN_END = 3.0
+"""End of the interval of a block without rows, as `predict` has it (assumed)."""
 
 
 def _plain(layout: TrainingLayout) -> TrainingLayout:

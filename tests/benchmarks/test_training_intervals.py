@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +11,11 @@ from hypothesis import strategies as st
 
 from benchmarks.training_intervals import (
     COVERAGE,
-    WAYS,
     BlockScores,
     held_shares,
     intervals,
 )
+from costmodel.training.crossvalidation import WAYS
 
 pytestmark = pytest.mark.fast
 
@@ -24,27 +26,27 @@ LEFT, RIGHT = -1.751, 1.751
 def scores(count: int, scale: float, seed: int = 0, known: float = 0.0) -> BlockScores:
     """Normal scores of a block, ten rows to a model; of known runs so much wider or narrower."""
     random = np.random.default_rng(seed)
-    models = tuple(f"model {row // 10}" for row in range(count))
+    groups = np.repeat([[f"group {row // 10}"] for row in range(count)], len(WAYS), axis=1)
     values = random.normal(0, scale, (count, len(WAYS)))
     alike = np.zeros_like(values)
     if known:
         alike[: count // 2] = 1.0
         values[: count // 2] *= known
-    return BlockScores(models, values, alike)
+    return BlockScores(groups, values, alike, np.full_like(values, 0.1))
 
 
 @given(st.integers(0, 100))
 def test_so_many_rows_of_a_large_block_are_held(seed: int) -> None:
     block = scores(400, 1.0, seed)
     low, high = intervals({"a": block})["a"].new
-    inside = (low <= block.scores) & (block.scores <= high)
-    assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.005)
-    assert (low, high) == pytest.approx((LEFT, RIGHT), abs=0.35)
+    seen = block.scores[:, WAYS.index("sources")]
+    assert np.mean((low <= seen) & (seen <= high)) == pytest.approx(COVERAGE, abs=0.01)
+    assert (low, high) == pytest.approx((LEFT, RIGHT), abs=0.45)
 
 
 def test_unseen_models_are_held_as_often() -> None:
-    for share in held_shares({"a": scores(400, 1.0), "b": scores(400, 3.0, 1)})["b"]:
-        assert share == pytest.approx(COVERAGE, abs=0.04)
+    for share in held_shares({"a": scores(400, 1.0), "b": scores(400, 3.0, 1)})["b"].shares:
+        assert share == pytest.approx(COVERAGE, abs=0.06)
 
 
 @pytest.mark.parametrize("factor", [0.2, 5.0])
@@ -52,7 +54,7 @@ def test_known_and_new_runs_are_held_alike_however_their_scores_differ(factor: f
     block = scores(400, 1.0, known=factor)
     ends = intervals({"a": block})["a"]
     assert ends.known[1] == pytest.approx(factor * ends.new[1], rel=0.25)
-    for share in held_shares({"a": block})["a"]:
+    for share in held_shares({"a": block})["a"].shares:
         assert share == pytest.approx(COVERAGE, abs=0.04)
 
 
@@ -69,7 +71,8 @@ def test_an_interval_follows_the_scale_of_its_block() -> None:
 def alike(models: tuple[str, ...], values: np.ndarray) -> BlockScores:
     """Rows whose scores are the same whatever is left out."""
     each = np.repeat(values[:, None], len(WAYS), axis=1)
-    return BlockScores(models, each, np.zeros_like(each))
+    groups = np.repeat(np.array(models)[:, None], len(WAYS), axis=1)
+    return BlockScores(groups, each, np.zeros_like(each), np.full_like(each, 0.1))
 
 
 @pytest.mark.parametrize("size", [0.4, 4.0])
@@ -80,7 +83,7 @@ def test_a_block_of_few_rows_takes_its_shape_from_the_others(size: float) -> Non
     assert low < -0.3 * size
     assert high > 1.1 * size
     held = held_shares({"few": few, "many": scores(400, 1.0)})["few"]
-    assert held.tolist() == [float(size < 1)] * len(WAYS)
+    assert held.shares.tolist() == [float(size < 1)] * len(WAYS)
 
 
 def test_the_rows_of_a_model_have_no_part_in_the_interval_that_is_to_hold_them() -> None:
@@ -88,9 +91,25 @@ def test_the_rows_of_a_model_have_no_part_in_the_interval_that_is_to_hold_them()
     values = np.r_[np.linspace(-1, 1, 20), np.full(4, 30.0)]
     blocks = {"a": alike((*("near",) * 20, *("far",) * 4), values), "b": scores(400, 1.0)}
     assert intervals(blocks)["a"].new[1] == pytest.approx(30.0)
-    assert held_shares(blocks)["a"].max() <= 20 / 24
+    assert held_shares(blocks)["a"].shares.max() <= 20 / 24
 
 
 def test_no_interval_is_empty() -> None:
     ends = intervals({"a": alike(("m",) * 50, np.zeros(50))})["a"]
     assert ends.known == ends.new == (-0.2, 0.2)
+
+
+def test_intervals_are_of_sources_that_were_left_out() -> None:
+    """Widths and machines move no end, models that of runs like none that was measured alone."""
+    block = scores(100, 1.0)
+    other = block.scores.copy()
+    other[:, [WAYS.index("widths"), WAYS.index("machines")]] *= 9.0
+    changed = replace(block, scores=other)
+    assert intervals({"a": block}) == intervals({"a": changed})
+    other[:, WAYS.index("models")] *= 9.0
+    ends, far = (intervals({"a": each})["a"] for each in (block, replace(block, scores=other)))
+    assert far.known == ends.known
+    assert far.new[1] > 1.5 * ends.new[1]
+    assert held_shares({"a": block})["a"].width == pytest.approx(
+        float(np.exp(0.1 * (RIGHT - LEFT))), rel=0.1
+    )

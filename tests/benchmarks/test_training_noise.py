@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from benchmarks.calibrate import neighbours_text
 from benchmarks.training_noise import interpolated
 from costmodel.training.constants import StepConstants
-from costmodel.training.crossvalidation import FamilyFit
+from costmodel.training.crossvalidation import WAYS, FamilyFit, FamilyRows, LeftOut
 from costmodel.training.dataset import read_entries
 from costmodel.training.families import families
 from costmodel.training.neighbours import COLUMNS, LARGEST
@@ -37,14 +38,20 @@ def test_runs_on_a_straight_line_are_found_and_others_are_off() -> None:
 
 
 def test_repeats_become_one_line_with_the_mean_of_what_was_missed() -> None:
-    runs = (run(GPT), run(GPT), run(GPT, tp=2))
-    times = np.array([1.1, 1.3, 9.0])
-    ones = np.ones(3)
+    runs = (*(run(GPT),) * 10, *(run(GPT),) * 10, run(GPT, tp=2))
+    times = np.array([1.1] * 10 + [1.3] * 10 + [9.0])
+    ones = np.ones(21)
     family = families()["megatron-ampere"]
-    fitted = FamilyFit(family, StepConstants(), runs, times, *(ones,) * 9)
+    rows = FamilyRows(runs, times, ("a",) * 21)
+    left = LeftOut(2 * times, times, ones, ones)
+    constants = StepConstants()
+    ways = dict.fromkeys(WAYS, left)
+    fitted = FamilyFit(family, constants, rows, ones, ways, {}, constants, ones)
     found = list(csv.DictReader(io.StringIO(neighbours_text([fitted]))))
-    assert [row["runs"] for row in found] == ["2", "1"]
+    assert [row["runs"] for row in found] == ["20", "1"]
     mean = (np.log(1.1) + LARGEST) / 2
     assert float(found[0]["missed"]) == pytest.approx(mean, abs=1e-4)
     assert float(found[1]["missed"]) == LARGEST
     assert [float(found[1][name]) for name in COLUMNS][6] == 2
+    useless = replace(fitted, left_out=dict.fromkeys(WAYS, LeftOut(times, 2 * times, ones, ones)))
+    assert len(neighbours_text([useless]).splitlines()) == 1

@@ -31,7 +31,7 @@ def _ranked(**options: Any) -> Ranking:
 
 
 def test_the_first_is_no_slower_than_any_that_fits() -> None:
-    found = _ranked(top=100, variants=True)
+    found = _ranked(top=100, variants=True, rank="median")
     best = found.best[0]
     assert best.prediction.step_s == pytest.approx(
         found.priced.step_s[found.priced.fits].min(), rel=1e-12
@@ -39,6 +39,23 @@ def test_the_first_is_no_slower_than_any_that_fits() -> None:
     times = [each.prediction.step_s for each in found.best]
     assert times == sorted(times)
     assert all(each.prediction.fits for each in found.best)
+
+
+def test_the_upper_quarter_decides_unless_told() -> None:
+    found = _ranked(top=100, variants=True)
+    upper = [each.prediction.upper_s for each in found.best]
+    assert upper == sorted(upper)
+    with pytest.raises(UserError, match="ranking 'best'"):
+        _ranked(rank="best")
+
+
+def test_layouts_beyond_what_was_measured_are_flagged(planner: Callable[..., Any]) -> None:
+    call = ("layouts", *JOB, "--hold", "cp=8")
+    told = planner(*call)
+    assert "more than 2 context parallel ranks, this 8" in told.out
+    for each in json.loads(planner(*call, "--json").out)["best"]:
+        assert any("context parallel" in what for what in each["unmeasured"])
+        assert each["step_s"] < each["upper_s"] < each["high_s"]
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -141,6 +141,21 @@ def test_experts_may_be_uneven(planner: Planner) -> None:
     assert times[0] < times[1]
 
 
+@pytest.mark.parametrize(
+    ("profile", "usual"), [("megatron", "decomposed"), ("megatron-core", "fused")]
+)
+def test_attention_is_that_of_the_software_unless_told(
+    planner: Planner, profile: str, usual: str
+) -> None:
+    def step_s(*more: str) -> float:
+        call = ("simulate", "--layout", "dp=8,batch=8,seq=4096", "--cluster", "dgx-a100")
+        told = planner(*call, "llama3-8b", "--profile", profile, *more, "--json")
+        return float(answer(told)["step_time_s"])
+
+    assert step_s() == step_s("--attention", usual)
+    assert step_s("--attention", "decomposed") > 1.1 * step_s("--attention", "fused")
+
+
 def test_the_exchange_between_experts_may_overlap(planner: Planner) -> None:
     layout = "dp=16,ep=16,seq=1024,batch=16"
     times = [
@@ -229,6 +244,7 @@ def test_parameter_servers(planner: Planner) -> None:
         (("--layout", "tp=2", "llama3-8b", "--precision", "int3"), "int3"),
         (("--layout", "tp=2", "llama3-8b", "--profile", "word"), "unknown software profile 'word'"),
         (("--layout", "tp=2", "llama3-8b", "--optimizer", "mumon"), "did you mean 'muon'?"),
+        (("--layout", "tp=2", "llama3-8b", "--attention", "flesh"), "attention kernel 'flesh'"),
         (("--layout", "tp=2", "llama3-8b", "--bandwidth", "server=2"), "--bandwidth is for plans"),
         (("--layout", "tp=2", "llama3-8b", "--servers", "count=2"), "a replica is 2 devices"),
         (("--layout", "dp=2", "llama3-8b", "--servers", "count=0"), "no number of servers"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from costmodel.training.run_schema import COLUMNS, FIELDS
 from tests.costmodel.training.test_rows import ROW
 
 Planner = Callable[..., Any]
@@ -48,13 +49,14 @@ def test_every_row_is_predicted_or_says_why_not(planner: Planner, tmp_path: Path
     found = predictions(target)
     assert list(found[0]) == [
         "id", "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gb",
-        "predicted_fits", "relative_error", "skipped_reason",
+        "predicted_fits", "predicted_fit_chance", "relative_error", "skipped_reason",
     ]  # fmt: skip
     assert [row["id"] for row in found] == [*(f"row-{i}" for i in range(6)), "new", "bad"]
     first = found[0]
     error = float(first["predicted_step_time_s"]) / 6.1 - 1
     assert float(first["relative_error"]) == pytest.approx(error, abs=1e-3)
     assert float(first["predicted_low_s"]) < float(first["predicted_step_time_s"])
+    assert (float(first["predicted_fit_chance"]) >= 0.5) == (first["predicted_fits"] == "yes")
     assert found[6]["relative_error"] == "" != found[6]["predicted_step_time_s"]
     assert found[7]["predicted_step_time_s"] == ""
     assert "'many'" in found[7]["skipped_reason"]
@@ -267,3 +269,39 @@ def test_too_few_rows_say_nothing(planner: Planner, tmp_path: Path) -> None:
     assert done.code == 2
     assert "3 are the least" in done.err
     assert not (tmp_path / "mine.yaml").exists()
+
+
+@pytest.mark.fast
+def test_the_schema_lists_every_column_that_is_read(planner: Planner) -> None:
+    shown = planner("validate", "--schema")
+    assert shown.code == 0
+    assert all(name in shown.out for name in COLUMNS)
+    listed = json.loads(planner("validate", "--schema", "--json").out)["fields"]
+    assert [field["name"] for field in listed] == [field.name for field in FIELDS]
+
+
+@pytest.mark.fast
+def test_a_row_is_explained(planner: Planner, tmp_path: Path) -> None:
+    given = [each | {"interconnect": "4x HDR per node; 3 Mb/s fabric"} for each in rows()]
+    path = table(tmp_path / "rows.csv", given)
+    told = planner("validate", path, "--explain", "row-1")
+    assert told.code == 0
+    for text in ("as the row states", "4x HDR per node", "3 Mb/s", "optimizer", "measured 5.2 s"):
+        assert text in told.out, text
+    answer = json.loads(planner("validate", path, "--explain", "row-1", "--json").out)
+    assert sum(answer["terms_s"].values()) == pytest.approx(answer["step_s"])
+    assert answer["low_s"] < answer["step_s"] < answer["high_s"]
+    assert "cannot be priced" in planner("validate", path, "--explain", "bad").out
+    missing = planner("validate", path, "--explain", "nobody")
+    assert missing.code == 2
+    assert "row-0" in missing.err
+
+
+def test_records_are_validated_as_tables_are(planner: Planner, tmp_path: Path) -> None:
+    path = tmp_path / "runs.yaml"
+    path.write_text(json.dumps({"runs": rows()[:2]}), encoding="utf-8")
+    answer = json.loads(planner("validate", path, "--json").out)
+    assert (answer["rows"], answer["predicted"]) == (2, 2)
+    path.write_text("runs: [1]", encoding="utf-8")
+    assert planner("validate", path).code == 2
+    assert planner("validate").code == 2

@@ -40,10 +40,12 @@ def test_layouts_are_the_same_everywhere() -> None:
     assert text_table(text, "Fastest layouts")[: len(html)] == html
     assert len(html) == len(record["best"]) == 4
     for row, own in zip(html, record["best"], strict=True):
-        step, interval, rate, each, used, gib, layout = row
+        step, interval, upper, rate, each, used, gib, layout = row
         assert float(step) == pytest.approx(own["step_s"], rel=1e-3)
         low_s, high_s = map(float, interval.split(" to "))
         assert (low_s, high_s) == pytest.approx((own["low_s"], own["high_s"]), rel=1e-3)
+        assert float(upper.rstrip("*")) == pytest.approx(own["upper_s"], rel=1e-3)
+        assert upper.endswith("*") == bool(own["unmeasured"])
         assert float(rate.replace(",", "")) == pytest.approx(own["tokens_per_s"], rel=1e-3)
         assert float(each.replace(",", "")) == pytest.approx(
             own["tokens_per_s_per_device"], rel=1e-3

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from planner.requests.errors import UserError
-from planner.requests.option_texts import OPTIMIZERS
+from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS, RANKS
 from planner.requests.options.option import Group, Option
 
 DEFAULT_SEQUENCE = 4096
@@ -125,6 +125,12 @@ class LayoutOptions:
         help="With --layout the software whose constants are used, such as megatron-core or "
         "mindspeed.",
     )] = "auto"
+    attention: Annotated[str, Option(
+        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
+        usual="auto: as scripts of the software ask for",
+        help="With --layout, the kernel of attention: one fused kernel, or products with softmax "
+        "between them (decomposed).",
+    )] = "auto"
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer", usual="adamw",
         help="With --layout, how parameters are updated; a plan has its own.",
@@ -161,6 +167,12 @@ class RankingOptions:
         group=Group.MODEL, value="auto|NAME", usual="auto: the usual one of the machine",
         help="The software whose constants are used, such as megatron-core or mindspeed.",
     )] = "auto"
+    attention: Annotated[str, Option(
+        group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
+        usual="auto: as scripts of the software ask for",
+        help="The kernel of attention: one fused kernel, or products with softmax between "
+        "between them (decomposed).",
+    )] = "auto"
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer",
         help="What keeps state for every parameter in training.",
@@ -172,6 +184,11 @@ class RankingOptions:
         "multi-token prediction (MTP) layers, or with another number of them.",
     )] = ""
     """Parts of a layout that have one value, such as `tp=8,zero=1`."""
+    rank: Annotated[str, Option(
+        group=Group.SEARCH, choices=RANKS, noun="ranking",
+        help="What decides: the upper quarter of the interval, which is wider where no measured "
+        "run is like a layout (robust), or its middle (median).",
+    )] = "robust"
     top: Annotated[int, Option(
         group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
     )] = 10

@@ -20,6 +20,7 @@ from costmodel.training.families import Family, families
 from costmodel.training.machines import machine
 from costmodel.training.neighbours import NEIGHBOURS_OF_NOBODY, Neighbours, columns_of
 from costmodel.training.predict import constants_of, predict
+from costmodel.training.records import TrainingRun
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 from tests.costmodel.training.runs import GPT, LLAMA, ROUTED, run
@@ -134,9 +135,15 @@ def test_predictions_are_formulas_times_what_similar_runs_say() -> None:
     assert found.step_s == pytest.approx(float(plain.total[0]) * found.neighbours, rel=1e-12)
 
 
-@pytest.mark.parametrize("layout", [{"tp": 8}, {"tp": 2, "pp": 4, "dp": 4}, {"dp": 8}])
+def core(**layout: Any) -> TrainingRun:
+    """A run of software with similar runs that are looked up."""
+    usual = {"seq_len": 4096, "dp": 8, "zero_stage": 1, **layout}
+    return replace(run(LLAMA, "h100", **usual), profile="megatron-core", precision="fp8")
+
+
+@pytest.mark.parametrize("layout", [{"tp": 2, "dp": 4}, {"tp": 2, "pp": 4, "dp": 4}, {}])
 def test_whoever_takes_the_step_apart_finds_the_predicted_time(layout: dict[str, Any]) -> None:
-    one = run(GPT, seq_len=1024, **layout)
+    one = core(**layout)
     time = float(step_times(RunTable.of([one]), constants_of(one)).total[0])
     (found,) = predict([one])
     assert abs(found.neighbours - 1) > 0.001
@@ -145,8 +152,8 @@ def test_whoever_takes_the_step_apart_finds_the_predicted_time(layout: dict[str,
 
 def test_ones_own_constants_keep_what_similar_runs_say() -> None:
     shipped = shipped_calibration()
-    mine = {**shipped.constants, "megatron-ampere": replace(general_constants(), matmul=0.4)}
-    one = run(GPT, seq_len=1024)
+    mine = {**shipped.constants, "megatron-core-hopper": replace(general_constants(), matmul8=0.4)}
+    one = core()
     (own,) = predict([one], (), Calibration(mine, shipped.interval, shipped.memory))
     (usual,) = predict([one])
     assert own.step_s > usual.step_s
@@ -154,7 +161,8 @@ def test_ones_own_constants_keep_what_similar_runs_say() -> None:
 
 
 def test_neighbours_are_of_families_and_finite() -> None:
-    assert len(neighbours_of("megatron-ampere").weights) > 100
+    assert len(neighbours_of("megatron-core-routed").weights) > 20
+    assert neighbours_of("megatron-ampere") is NEIGHBOURS_OF_NOBODY
     assert neighbours_of("nobody") is NEIGHBOURS_OF_NOBODY
     assert all(np.all(np.isfinite(neighbours_of(name).weights)) for name in families())
 
@@ -171,3 +179,12 @@ def test_what_has_nothing_to_act_on_makes_no_difference(family: Family) -> None:
     settings += [replace(alone, flags=alone.flags | {flag}) for flag in flags]
     times = [each.step_s for each in predict(settings)]
     assert times == pytest.approx([times[0]] * len(times), rel=1e-12)
+
+
+def test_it_is_said_where_similar_runs_move_a_time() -> None:
+    (found,), (formulas,) = predict([core(dp=8)]), predict([run(LLAMA, tp=8)])
+    assert formulas.look_up == ""
+    for change, said in ((0.005, ""), (-0.004, ""), (0.03, "+3 %"), (-0.12, "-12 %")):
+        told = replace(found, neighbours=1.0 + change).look_up
+        assert told.endswith(said)
+        assert bool(told) == bool(said)

@@ -229,20 +229,6 @@ def without_latency(table: RunTable) -> RunTable:
     return replace(table, machine=machine)
 
 
-@pytest.mark.parametrize(("inner", "slower"), [(1, 1), (2, 4), (4, 4), (8, 1)])
-def test_some_devices_of_a_server_reach_the_ports_through_the_host(
-    inner: float, slower: float
-) -> None:
-    """A fourth of the rate for two or four of eight; one alone and all eight need no detour."""
-    table = without_latency(RunTable.of([run()]))
-    members, nbytes = Group(np.array([inner]), np.array([4.0])), np.array([1e9])
-    near, detour, inside = (
-        float(links_of(table, StepConstants(link=1, **each)).all_gather_s(nbytes, members)[0])
-        for each in ({"port": 1}, {"port": 1, "strided": 1 / 4}, {"port": 1e9})
-    )
-    assert detour - inside == pytest.approx(slower * (near - inside), rel=1e-6)
-
-
 def test_gated_models_have_no_dropout_on_scores() -> None:
     plain = replace(run(GPT), model=replace(GPT, gated=False))
     gated = replace(run(GPT), model=replace(GPT, gated=True, ffn=GPT.ffn * 2 // 3))

@@ -43,6 +43,16 @@ def test_layouts_cost_what_predict_says(model: TrainingModel) -> None:
         assert one.fits == found.fits[index]
 
 
+def test_robust_ranking_is_by_the_upper_quarter_and_prefers_what_was_measured() -> None:
+    found = priced_layouts(_job(), 16)
+    upper = found.upper_s[found.ranked(robust=True)]
+    assert np.all(np.diff(upper) >= 0)
+    assert np.all(found.upper_s > found.step_s)
+    cut = found.layouts[:, layouts.COLUMNS.index("cp")] == 16
+    wider = found.upper_s / found.step_s
+    assert wider[cut].min() > wider.min() * 1.005
+
+
 def _drawn(chance: random.Random, devices: int, batch: int, model: TrainingModel) -> TrainingLayout:
     tp = chance.choice([1, 2, 4, 8])
     pp = chance.choice([p for p in (1, 2, 4) if tp * p <= devices])
@@ -130,7 +140,7 @@ def test_every_part_of_the_work_is_said_before_it_begins(monkeypatch: pytest.Mon
         begun.append(said[-1])
         yield from blocks(*given)  # type: ignore[arg-type]
 
-    def priced(*given: object) -> tuple[FloatArray, FloatArray]:
+    def priced(*given: object) -> tuple[FloatArray, FloatArray, FloatArray]:
         begun.append(said[-1])
         return some(*given)  # type: ignore[arg-type]
 

@@ -1,0 +1,78 @@
+"""How far runs are from the measured runs of their family, feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from costmodel.training.table import FloatArray, RunTable
+
+__all__ = ["Spans", "distances", "spans_of", "unmeasured", "widened"]
+
+Spans: TypeAlias = Mapping[str, Sequence[float]]
+"""Least and most of each feature among measured runs."""
+
+_WORDS = {
+    "tp": "tensor parallel ranks", "pp": "stages", "vpp": "chunks of a stage",
+    "cp": "context parallel ranks", "ep": "expert parallel ranks", "replicas": "replicas",
+    "micro_batch": "sequences of a micro-batch", "seq_len": "tokens of a sequence",
+    "cut_seq": "tokens of a sequence that is cut", "hidden": "columns of the residual stream",
+}  # fmt: skip
+_NOBODY = 1e9
+"""Tokens of a sequence that is cut where no measured one is."""
+
+
+_PER_DOUBLING, _MOST = 0.1, 0.5
+"""How much wider intervals are for each doubling, and at most: of 209 runs of other sources with
+constants of their own, nine of ten were off by at most 18 % inside, 22 % up to two doublings beyond
+what was measured, and 30 % further out."""
+
+
+def widened(doublings: FloatArray) -> FloatArray:
+    """Width of intervals of runs so far from what was measured, over that of others."""
+    return np.asarray(1.0 + np.minimum(_PER_DOUBLING * doublings, _MOST))
+
+
+def _features(table: RunTable, count: int) -> dict[str, FloatArray]:
+    """Features of runs by name, each of shape (count,); a sequence that is not cut is of any
+    length.
+    """
+    cut = np.where(table.cp > 1, table.seq_len, _NOBODY)
+    named = {"replicas": table.dp * table.cp, "cut_seq": cut}
+    return {
+        name: np.broadcast_to(named.get(name, getattr(table, name, cut)), (count,)).astype(float)
+        for name in _WORDS
+    }
+
+
+def spans_of(table: RunTable, count: int) -> dict[str, list[float]]:
+    """Least and most of each feature of measured runs."""
+    found = {
+        name: [float(np.min(values)), float(np.max(values))]
+        for name, values in _features(table, count).items()
+    }
+    found["cut_seq"][1] = _NOBODY
+    return found
+
+
+def distances(spans: Spans, table: RunTable, count: int) -> FloatArray:
+    """Doublings by which runs leave what was measured, all features together; shape (count,)."""
+    total = np.zeros(count)
+    for name, values in _features(table, count).items():
+        if name in spans:
+            least, most = spans[name]
+            total += np.log2(np.maximum(np.maximum(least / values, values / most), 1.0))
+    return total
+
+
+def unmeasured(spans: Spans, table: RunTable) -> Iterator[str]:
+    """What no measured run has of one run, in sentences."""
+    for name, (value,) in _features(table, 1).items():
+        least, most = spans.get(name, (value, value))
+        if value > most:
+            yield f"no measured run has more than {most:g} {_WORDS[name]}, this {value:g}"
+        elif value < least < _NOBODY:
+            yield f"no measured run has fewer than {least:g} {_WORDS[name]}, this {value:g}"
