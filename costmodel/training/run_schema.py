@@ -84,7 +84,7 @@ FIELDS = (
     _whole("expert_ffn", "inner width of a routed expert", note="moe-intermediate-size"),
     _whole("shared_experts", "experts that every token visits", note="n-shared-experts"),
     _whole("dense_layers", "first layers without experts", note="first-k-dense-replace"),
-    _whole("mtp_layers", "layers that predict further tokens (MTP)", note="mtp-num-layers"),
+    _whole("mtp_layers", "multi-token prediction (MTP) layers", note="mtp-num-layers"),
     _whole("window", "positions that a layer with a sliding window looks back; 0 for none"),
     _whole("window_every", "one layer in so many looks at the whole sequence"),
     _whole("micro_batch", "sequences of one forward pass of a replica"),
