@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from importers.errors import ModelError
+from importers.recipes.references import resolved
 from ir.recipes.forms import Scalar
 from ir.recipes.recipe import Given, RecipeFile, Span
 
@@ -30,7 +31,7 @@ def yaml_file(name: str, text: str) -> RecipeFile:
         ModelError: no YAML, too large, or of too many references.
     """
     remarks: list[str] = []
-    given = tuple(yaml_settings(text, name, remarks.append))
+    given = resolved(tuple(yaml_settings(text, name, remarks.append)))
     return RecipeFile(name, "yaml", text, given, tuple(remarks), len(text))
 
 
