@@ -90,6 +90,21 @@ class LayoutsCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeCommand:
+    """Of `planner recipe`."""
+
+    to: Annotated[str, Option(
+        group=Group.OUTPUT, value="NAME", first=True,
+        help="Write the recipe for this framework, as it is, into the folder of -o.",
+    )] = ""
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"), first=True,
+        help="Write the best recipe there.",
+    )] = None
+    as_json: Annotated[bool, JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatifCommand:
     """Of `planner whatif`."""
 

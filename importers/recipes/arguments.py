@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from importers.errors import ModelError
 from importers.recipes.documents import yaml_settings
 from importers.recipes.expansion import expanded
 from importers.recipes.shell import Command, Script, read_script, variables_with_options
@@ -117,7 +118,11 @@ def _documents(script: Script, text: str) -> Iterator[Given]:
     """Settings of JSON and YAML that the script writes."""
     for document in script.documents:
         places = document.places
-        for each in yaml_settings(document.text, "the document in the script"):
+        try:
+            found = list(yaml_settings(document.text, "the document in the script"))
+        except ModelError:  # a text of another kind
+            continue
+        for each in found:
             span = each.span and document.part(each.span.start, each.span.end).span
             start = next((a for a, _ in places[each.span.start :] if a >= 0), 0) if each.span else 0
             yield Given(each.name, each.value, _line(text, start), span)

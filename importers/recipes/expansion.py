@@ -16,10 +16,14 @@ from importers.recipes.traced import Traced
 __all__ = ["Variables", "expanded", "joined", "words"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL = re.compile(r"[0-9@*#]")
 _LONGEST = 65_536
 """Characters that what a script expands to may have at one place."""
 _MOST_KEPT = 2**21
 """Characters that all variables and commands may have together."""
+_MOST_SPENT = 2**24
+"""Characters that may be looked at."""
+_DEEPEST = 32
 _UNKNOWN = "?"
 """What stands in arithmetic for what nobody knows: no number follows from it."""
 
@@ -34,6 +38,10 @@ class Variables:
     """Variables that only the environment or the command line knows."""
     kept: int = 0
     """Characters kept so far."""
+    depth: int = 0
+    """Expressions that hold the one that is put in now."""
+    spent: int = 0
+    """Characters looked at so far."""
 
     def keep(self, found: list[Traced]) -> list[Traced]:
         """Count what is kept, with a limit.
@@ -45,6 +53,17 @@ class Variables:
         if self.kept > _MOST_KEPT:
             raise ModelError("the script expands to too much text", "", "name its arguments alone")
         return found
+
+    def enter(self, characters: int) -> bool:
+        """Count a piece that is looked at, with limits; whether it is not too deep.
+
+        Raises:
+            ModelError: too much was looked at.
+        """
+        self.spent += characters
+        if self.spent > _MOST_SPENT:
+            raise ModelError("the script expands to too much text", "", "name its arguments alone")
+        return self.depth < _DEEPEST
 
     def value(self, name: str) -> Traced:
         """What a variable has; nothing where nobody set it, which is noted."""
@@ -114,6 +133,23 @@ def expanded(value: Traced, found: Variables, *, quoted: bool = False) -> Traced
 def _variable(value: Traced, at: int, found: Variables) -> tuple[Traced, int]:
     """What `$...` at one place stands for, and where it ends."""
     text = value.text
+    if text[at] == "`" or text.startswith(("$(", "${"), at):
+        if not found.enter(len(text) - at):
+            return Traced(), len(text)
+        found.depth += 1
+        try:
+            return _bracketed(value, at, found)
+        finally:
+            found.depth -= 1
+    name = _NAME.match(text, at + 1) or _SPECIAL.match(text, at + 1)
+    if name:
+        return found.value(name.group()), name.end()
+    return Traced(), min(at + 2, len(text))
+
+
+def _bracketed(value: Traced, at: int, found: Variables) -> tuple[Traced, int]:
+    """What `$((...))`, `$(...)`, `${...}` and backquotes stand for, and where they end."""
+    text = value.text
     if text.startswith("$((", at):
         end = closing(text, at + 1) + 1
         number = _calculated(value.part(at + 3, end - 2), found)
@@ -125,13 +161,8 @@ def _variable(value: Traced, at: int, found: Variables) -> tuple[Traced, int]:
         end = text.find("`", at + 1)
         end = len(text) if end < 0 else end + 1
         return _made(_substituted(value.part(at + 1, end - 1), found), value.part(at, end)), end
-    if text.startswith("${", at):
-        end = _closing_brace(text, at + 1)
-        return _braced(value.part(at + 2, end), found), end + 1
-    name = _NAME.match(text, at + 1) or re.compile(r"[0-9@*#]").match(text, at + 1)
-    if name:
-        return found.value(name.group()), name.end()
-    return Traced(), min(at + 2, len(text))
+    end = _closing_brace(text, at + 1)
+    return _braced(value.part(at + 2, end), found), end + 1
 
 
 def _made(text: str | None, piece: Traced) -> Traced:

@@ -141,8 +141,10 @@ def _text(path: Path) -> str:
 
 
 def _is_sourced(name: str, texts: Mapping[str, str]) -> bool:
-    """Whether another script given reads a script with `source`."""
-    pattern = re.compile(rf"^\s*(?:source|\.)\s+\S*\b{re.escape(Path(name).name)}\b", re.MULTILINE)
+    """Whether another script given reads or starts a script."""
+    pattern = re.compile(
+        rf"^\s*(?:source|\.|bash|sh)\s+\S*\b{re.escape(Path(name).name)}\b", re.MULTILINE
+    )
     scripts = (text for other, text in texts.items() if other != name and _is_script(other))
     return _is_script(name) and any(pattern.search(text) for text in scripts)
 

@@ -1,4 +1,4 @@
-"""References inside configurations, as OmegaConf writes them: `${.hidden_size}`, `${multiply:4,8}`."""
+"""References inside configurations, as OmegaConf writes them: `${.hidden_size}`."""
 
 from __future__ import annotations
 

@@ -38,11 +38,14 @@ _READ = re.compile(r"\s*(?:IFS=\S*\s+)?read\s+((?:-\w+\s+)*)([\w\s]+?)\s*<<<", r
 _SET = re.compile(
     r"\s*(?:let\s+[\"']?|\(\(\s*)(\w+)\s*([-+*/]?)=(?!=)\s*(.+?)[\"']?\s*(?:\)\))?\s*$"
 )
-_SOURCED = re.compile(r"\s*(?:source|\.)\s+(.+)", re.DOTALL)
+_SOURCED = re.compile(r"\s*(?:source|\.|bash|sh)\s+(?!-)(.+)", re.DOTALL)
 _SAID = re.compile(r"\s*(?:echo|printf|cd|mkdir|rm|cp|mv|pip|exit|return|shift|unset|set|cat|:)\b")
 _LONGEST = 200
 _MOST_CALLS = 16
-_MOST_STATEMENTS = 50_000
+_MOST_ARGUMENTS = 64
+_MOST_CHARACTERS = 2**18
+"""Of a script; those that frameworks publish have some ten thousand."""
+_MOST_STATEMENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,13 @@ class Script:
         if counted:
             self.variables.known[counted.group(1)] = [Traced.made(counted.group(2))]
         elif listed:
-            found = words(expanded(rest.part(listed.end(), len(rest.text)), self.variables))
+            values = rest.part(listed.end(), len(rest.text))
+            array = re.fullmatch(r"\s*\"?\$\{(\w+)\[[@*]\]\}\"?\s*", values.text)
+            found = (
+                self.variables.known.get(array.group(1), [])
+                if array
+                else words(expanded(values, self.variables))
+            )
             self.variables.known[listed.group(1)] = found[:1]
             if len(found) > 1:
                 name, first = listed.group(1), found[0].text
@@ -224,7 +233,9 @@ class Script:
             return
         name = text.split(None, 1)[0]
         if name in self.functions and depth < _MOST_CALLS:
-            self._call(name, words(expanded(line, self.variables))[1:], depth)
+            self.called.add(name)
+            arguments = words(expanded(line, self.variables))[1:]
+            self._with_arguments(arguments, self.functions[name], depth)
             return
         found = self.variables.keep(words(expanded(line, self.variables)))
         if not _SAID.match(text):
@@ -253,9 +264,9 @@ class Script:
             name, sign, value = counted.groups()
             whole = f"$(({name}{sign}({value})))" if sign else f"$(({value}))"
             self.variables.known[name] = [expanded(Traced.made(whole), self.variables)]
-        elif sourced:
-            self._source(line.part(sourced.start(1), len(text)), depth)
-        return bool(read or counted or sourced)
+        return bool(read or counted) or (
+            sourced is not None and self._source(line.part(sourced.start(1), len(text)), depth)
+        )
 
     def _read(self, line: Traced, read: re.Match[str]) -> None:
         mark = re.search(r"IFS=[\"']?([^\"'\s$])", line.text[: read.end()])
@@ -270,29 +281,33 @@ class Script:
         for name, part in zip(names, [*parts, *[""] * len(names)], strict=False):
             self.variables.known[name] = self.variables.keep([Traced.made(part)])
 
-    def _source(self, rest: Traced, depth: int) -> None:
-        """Follow another script that was given too."""
+    def _source(self, rest: Traced, depth: int) -> bool:
+        """Follow another script that was given too, with its arguments; whether there is one."""
         named = words(expanded(rest, self.variables))
         name = named[0].text.rpartition("/")[2] if named else ""
-        if name in self.others and depth < _MOST_CALLS:
-            lines = [
-                Statement(Traced.made(each.line.text), each.document)
-                for each in statements(self.others[name])
-            ]
-            self.run(lines, depth + 1)
+        if name not in self.others or depth >= _MOST_CALLS:
+            return False
+        lines = [
+            Statement(Traced.made(each.line.text), each.document)
+            for each in statements(self.others[name])
+        ]
+        self._with_arguments(named[1:], lines, depth)
+        return True
 
-    def _call(self, name: str, arguments: Sequence[Traced], depth: int) -> None:
-        """Follow a function with its arguments."""
-        self.called.add(name)
+    def _with_arguments(
+        self, arguments: Sequence[Traced], lines: Sequence[Statement], depth: int
+    ) -> None:
+        """Follow statements that are given arguments: a function, another script."""
+        if not arguments:
+            self.run(lines, depth + 1)
+            return
         known = self.variables.known
-        numbers = [str(i) for i in range(1, 33)]
-        before = {each: known[each] for each in ("@", "*", *numbers) if each in known}
-        for each in ("@", "*", *numbers):
-            known.pop(each, None)
-        known |= {str(i + 1): [word] for i, word in enumerate(arguments[:32])}
+        names = ["@", "*", *(str(i) for i in range(1, _MOST_ARGUMENTS))]
+        before = {each: known.pop(each) for each in names if each in known}
+        known |= dict(zip(names[2:], ([word] for word in arguments), strict=False))
         known["@"] = known["*"] = self.variables.keep(list(arguments))
-        self.run(self.functions[name], depth + 1)
-        for each in ("@", "*", *numbers):
+        self.run(lines, depth + 1)
+        for each in names:
             known.pop(each, None)
         known |= before
 
@@ -333,6 +348,11 @@ def read_script(text: str, environment: Mapping[str, str], others: Mapping[str, 
     Raises:
         ModelError: it expands to too much.
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise ModelError(
+            f"the script has more than {_MOST_CHARACTERS:,} characters", "",
+            "name its arguments alone",
+        )  # fmt: skip
     given = {name: [Traced.made(value)] for name, value in environment.items()}
     found = Script(Variables(given), others)
     found.run(list(statements(text)))
