@@ -23,9 +23,7 @@ WHOLE = ("megatron", "megatron-bridge")
 @pytest.mark.parametrize("name", framework_names())
 def test_out_then_in_gives_the_same_layout(name: str) -> None:
     """The files of 200 layouts, read, are the layouts that the framework runs from them."""
-    seen = sum(
-        _comes_back(name, model, own) for model in MODELS for own in drawn(name, model, EACH)
-    )
+    seen = sum(comes_back(name, model, own) for model in MODELS for own in drawn(name, model, EACH))
     assert seen > 100
 
 
@@ -33,10 +31,10 @@ def test_out_then_in_gives_the_same_layout(name: str) -> None:
 @pytest.mark.parametrize("name", framework_names())
 def test_a_few_layouts_come_back(name: str) -> None:
     for model in ("llama3-8b", "mixtral-8x7b"):
-        assert sum(_comes_back(name, model, own) for own in drawn(name, model, 3))
+        assert sum(comes_back(name, model, own) for own in drawn(name, model, 3))
 
 
-def _comes_back(name: str, model: str, own: RecipeRun) -> bool:
+def comes_back(name: str, model: str, own: RecipeRun) -> bool:
     """Whether a framework can say a layout; then its files say just that."""
     found = framework(name)
     said = expressed(found, own, own.run.layout)
