@@ -291,3 +291,25 @@ def test_a_configuration_of_torchtitan_is_read_as_data() -> None:
     assert not found.unread
     other = recipe_of_texts({"c.py": TITAN}, {"c.py": "mine1"})
     assert (plain(other.values["recompute"]), plain(other.values["tp"])) == ("none", "4")
+
+
+T5X = """
+TASK_FEATURE_LENGTHS = {"inputs": 512, "targets": 114}
+BATCH_SIZE = 2048
+partitioning.PjitPartitioner:
+  num_partitions = 4
+  logical_axis_rules = @partitioning.standard_logical_axis_rules()
+train/utils.DatasetConfig:
+  batch_size = %BATCH_SIZE
+train_eval/utils.DatasetConfig:
+  batch_size = 64
+trainer.Trainer.num_microbatches = 2
+"""
+
+
+def test_a_gin_file_with_blocks_and_scopes() -> None:
+    found = recipe_of_texts({"t5.gin": T5X}, said={"devices": Fraction(64)})
+    assert found.framework.name == "t5x"
+    numbers = {"tp": 4, "dp": 16, "global_batch": 2048, "micro": 64, "seq_len": 512}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+    assert not found.unread
