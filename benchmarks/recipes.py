@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
@@ -60,9 +60,9 @@ class Advised:
         return 0.0 if self.simulated_s is None else (self.simulated_s - self.said_s) / self.own_s
 
 
-def round_trip(each: int) -> None:
+def round_trip(each: int, names: Sequence[str]) -> None:
     """Print for every framework how many layouts were said, and that all of them came back."""
-    for name in framework_names():
+    for name in names or framework_names():
         begin, said, drawn_count = time.perf_counter(), 0, 0
         for model in MODELS:
             for own in drawn(name, model, each, seed=9):
@@ -70,7 +70,8 @@ def round_trip(each: int) -> None:
                 said += comes_back(name, model, own)
         seconds = time.perf_counter() - begin
         print(
-            f"{name}: {drawn_count} layouts, {said} can be said, {said} came back, {seconds:.0f} s"
+            f"{name}: {drawn_count} layouts, {said} can be said, {said} came back, {seconds:.0f} s",
+            flush=True,
         )
 
 
@@ -132,11 +133,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("round-trip", "advice"))
     parser.add_argument("--each", type=int, default=200, help="layouts of each model")
+    parser.add_argument("--framework", action="append", default=[], help="of these alone")
     asked = parser.parse_args(arguments)
     if asked.what == "advice":
         advice()
     else:
-        round_trip(asked.each)
+        round_trip(asked.each, asked.framework)
     return 0
 
 

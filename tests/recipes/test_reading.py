@@ -243,6 +243,7 @@ def test_scripts_that_start_or_read_others() -> None:
     assert texts["start.sh"][place[1].span.start : place[1].span.end] == "4"
 
 
+@pytest.mark.fast
 def test_references_of_a_configuration_are_put_in() -> None:
     text = """
 model: {hidden_size: 64, ffn_hidden_size: "${multiply:4, ${.hidden_size}}", micro_batch_size: 1,
