@@ -12,7 +12,7 @@ from importers.files import file_size, readable
 from importers.recipes.arguments import shell_file
 from importers.recipes.documents import gin_file, json_file, toml_file, yaml_file
 from importers.recipes.python import python_file
-from ir.recipes.forms import Scalar
+from ir.recipes.forms import Scalar, spelled
 from ir.recipes.quantities import Quantities, Value
 from ir.recipes.recipe import Recipe, RecipeFile
 from ir.recipes.table import Framework, framework, readable_names
@@ -26,6 +26,7 @@ _READERS = {
     ".yaml": yaml_file, ".yml": yaml_file, ".json": json_file, ".toml": toml_file,
     ".gin": gin_file,
 }  # fmt: skip
+_OFF = frozenset({"null", "false", "", "no", "off"})
 _MANY_MARKS = 4
 _PARALLEL = re.compile(
     r"parallel|shard|zero|recomp|checkpoint.?activ|activation.?checkpoint|micro.?batch|batch.?size"
@@ -101,7 +102,9 @@ def recipe_of(
     folders = {name.rpartition(".")[0] for name in given}
     unread = [name for name in given if name not in folders and _is_unread(name, found)]
     notes = [
-        f"{name} ({found.noted[name]}) is not priced" for name in given if found.noted.get(name)
+        f"{name} ({found.noted[name]}) is not priced"
+        for name, value in given.items()
+        if found.noted.get(name) and spelled(value) not in _OFF
     ]
     return Recipe(found, files, quantities, dict(said or {}), tuple(unread), tuple(notes))
 

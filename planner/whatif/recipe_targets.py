@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 
 from costmodel.training.records import TrainingLayout, TrainingRun
 from ir.recipes.forms import Scalar
@@ -52,6 +53,8 @@ def expressed(found: Framework, own: RecipeRun, layout: TrainingLayout) -> Expre
     for file in found.written(quantities_of(wanted)).values():
         settings |= file
     known = Quantities()
+    if found.reads_only:  # a file of others may leave the devices to its launcher
+        known.say("devices", Fraction(layout.devices), "the job")
     found.read(settings, {}, known)
     read, _ = layout_of_values(known.values(), wanted.model)
     run = in_layout(own, read)
