@@ -30,8 +30,8 @@ WHY_NOT = Option(
 _FOLDER = ("-o", "--output")
 RECIPE = Option(
     group=Group.OUTPUT, value="FRAMEWORK",
-    help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, accelerate, "
-    "mindformers, mindspeed or maxtext.",
+    help="Write a layout as files of megatron, megatron-bridge, torchtitan, torchtitan-0.3, "
+    "deepspeed, accelerate, mindformers, mindspeed or maxtext.",
 )
 RECIPE_FOLDER = Option(
     group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
