@@ -38,8 +38,8 @@ OUTPUT_FILE = Option(
 )
 RECIPE = Option(
     group=Group.OUTPUT, value="FRAMEWORK",
-    help="Write a layout as files of megatron, megatron-bridge, torchtitan, deepspeed, accelerate, "
-    "mindformers, mindspeed or maxtext.",
+    help="Write a layout as files of megatron, megatron-bridge, torchtitan, torchtitan-0.3, "
+    "deepspeed, accelerate, mindformers, mindspeed or maxtext.",
 )
 RECIPE_FOLDER = Option(
     group=Group.OUTPUT, value="DIR", flags=_FOLDER, help="Where those files go.",
@@ -101,6 +101,21 @@ class LayoutsCommand:
     row: Annotated[int, Option(
         group=Group.OUTPUT, value="N", help="Which layout of the list --recipe writes, from 1.",
     )] = 1
+    as_json: Annotated[bool, JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeCommand:
+    """Of `planner recipe`."""
+
+    to: Annotated[str, Option(
+        group=Group.OUTPUT, value="NAME", first=True,
+        help="Write the recipe for this framework, as it is, into the folder of -o.",
+    )] = ""
+    output: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR", flags=("-o", "--output"), first=True,
+        help="Write the best recipe there.",
+    )] = None
     as_json: Annotated[bool, JSON] = False
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options
+from cli.command_options import RecipeCommand
+from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, check_folder, write_paths, writer_of
 from cli.progress import Progress
+from planner.requests.options.recipes import RecipeOptions
 
 if TYPE_CHECKING:
     from planner.whatif.recipes import RecipeReport
@@ -23,101 +25,36 @@ Examples:
   planner recipe fsdp.yaml --model llama3-8b --say 'micro=2,seq=4096' --cluster a100
   planner recipe llama3.py:llama3_70b_pretrain_64gpu_h100_bf16_config --cluster h100 --json
   planner recipe train.sh --cluster h100 --to torchtitan -o titan
+  planner recipe run_qwen.sh --set TP=4 --set 2=7B --cluster h100 --devices 64
 
-Read are scripts and settings of Megatron-LM, Megatron-Bridge (NeMo), torchtitan, DeepSpeed,
-accelerate, MindFormers, MindSpeed-LLM and MaxText, and of nanotron, GPT-NeoX, OLMo, OLMo-core and
-Megatron-DeepSpeed. Nothing in them is executed. docs/recipes.md lists every setting.
+Read are scripts and settings of Megatron-LM, Megatron-Bridge, NeMo, torchtitan, DeepSpeed,
+accelerate, MindFormers, MindSpeed-LLM and MaxText, and of axolotl, transformers' Trainer
+(LLaMA-Factory, TRL), nanotron, GPT-NeoX, OLMo, OLMo-core and Megatron-DeepSpeed. Nothing in them
+is executed. docs/recipes.md lists every setting.
 
 \b
 Exit status: 0 done, 2 a fault in the command, the recipe or the model."""
 
 Files = Annotated[
     list[str],
-    typer.Argument(
-        metavar="FILE...", help="The files of one recipe; FILE.py:NAME names a function."
-    ),
-]
-Machine = Annotated[
-    str,
-    typer.Option("--cluster", metavar="NAME", help="A bundled machine, or a chip such as h100."),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="MODEL",
-        help="A config.json, or a name that `planner sizes --list` prints.",
-        show_default="what the recipe says",
-    ),
-]
-DeviceCount = Annotated[
-    int | None,
-    typer.Option(
-        "--devices", metavar="N", help="Devices of the job.", show_default="what the recipe says"
-    ),
-]
-FrameworkName = Annotated[
-    str,
-    typer.Option(
-        "--framework",
-        metavar="NAME",
-        help="The framework that the files are of.",
-        show_default="by the settings that they have",
-    ),
-]
-Said = Annotated[
-    str,
-    typer.Option(
-        "--say",
-        metavar="TEXT",
-        help="What the files leave to others: some of batch, micro, seq, nodes, vocab.",
-        show_default=False,
-    ),
-]
-Target = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        metavar="NAME",
-        help="Write the recipe for this framework, as it is, into the folder of -o.",
-        show_default=False,
-    ),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="DIR", help="Write the best recipe there.", show_default=False
-    ),
+    typer.Argument(metavar="FILE", help="The files of one recipe; FILE.py:NAME names a function."),
 ]
 
 
-def recipe(  # noqa: PLR0913  one parameter per option
-    files: Files,
-    *,
-    cluster: Machine = "atlas-800t-a2",
-    model: Model = "",
-    devices: DeviceCount = None,
-    framework: FrameworkName = "",
-    say: Said = "",
-    to: Target = "",
-    output: Folder = None,
-    as_json: options.Json = False,
-) -> None:
+@command
+def recipe(files: Files, asked: RecipeOptions, here: RecipeCommand) -> None:
     """Read a training recipe of a framework: its step, its memory, and what would be better."""
-    if to and output is None:
+    if here.to and here.output is None:
         raise UserError("--to writes files, but no folder is named", "--to", "add -o DIR")
-    if output is not None:
-        check_folder(output, f"-o {output}")
+    if here.output is not None:
+        check_folder(here.output, f"-o {here.output}")
     with Progress() as progress:
         progress(f"reading {Path(files[0]).name}")
-        from planner.whatif.recipes import RecipeOptions  # noqa: PLC0415  takes a second
+        from planner.whatif.recipes import examined  # noqa: PLC0415  takes a second
 
-        asked = RecipeOptions(
-            model=model, cluster=cluster, devices=devices, framework=framework, say=say
-        )
-        found = asked.examined(files, progress)
-    written = _written(found, to, output)
-    if as_json:
+        found = examined(asked, files, progress)
+    written = _written(found, here.to, here.output)
+    if here.as_json:
         from cli.recipe_text import recipe_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 

@@ -242,7 +242,7 @@ def _neighbour(file: RecipeFile, name: str) -> tuple[Given, str] | None:
 def _in_yaml(file: RecipeFile, name: str, value: Scalar) -> tuple[Span, str] | None:
     found = _neighbour(file, name)
     if found is None or found[0].span is None:
-        return None
+        return None if file.text.lstrip().startswith("{") else _section(file, name, value)
     beside, rest = found
     start = file.text.rfind("\n", 0, beside.span.start if beside.span else 0) + 1
     line = file.text[start:]
@@ -253,6 +253,15 @@ def _in_yaml(file: RecipeFile, name: str, value: Scalar) -> tuple[Span, str] | N
     *folders, own = rest.split(".")
     lines = [f"{indent}{'  ' * i}{folder}:" for i, folder in enumerate(folders)]
     lines.append(f"{indent}{'  ' * len(folders)}{own}: {scalar_text(value, 'yaml')}")
+    return Span(end, end), "".join(f"\n{each}" for each in lines)
+
+
+def _section(file: RecipeFile, name: str, value: Scalar) -> tuple[Span, str]:
+    """A setting of a section that a YAML file has not, at its end."""
+    *folders, own = name.split(".")
+    lines = [f"{'  ' * i}{folder}:" for i, folder in enumerate(folders)]
+    lines.append(f"{'  ' * len(folders)}{own}: {scalar_text(value, 'yaml')}")
+    end = len(file.text.rstrip())
     return Span(end, end), "".join(f"\n{each}" for each in lines)
 
 

@@ -49,7 +49,27 @@ def _text(
         return "\n".join([*comments, *_yaml(_tree(settings), 0)]) + "\n"
     if kind.syntax == "toml":
         return "\n".join([*comments, *_toml(settings)]) + "\n"
+    if kind.syntax == "python":
+        return "\n".join([*comments, *_python(kind, settings, values)]) + "\n"
     return "\n".join(["#!/bin/bash", *comments, *_script(kind, found, settings, values)]) + "\n"
+
+
+def _python(
+    kind: FileKind, settings: Mapping[str, Scalar], values: Mapping[str, Value]
+) -> Iterator[str]:
+    """A function that changes a configuration of the framework's own."""
+    model = str(values.get("model", ""))
+    module, _, base = kind.bases.get(model, "").rpartition(".")
+    yield from ("", *kind.imports, "")
+    if not base:
+        yield f"# The framework has no configuration of {model or 'this model'}: give one."
+        module, base = "my_configs", "my_config"
+    yield from (f"from {module} import {base}", "", "")
+    yield f"def train() -> {kind.returns}:"
+    yield f"    config = {base}()"
+    for path, value in settings.items():
+        yield f"    config.{path} = {scalar_text(value, 'python')}"
+    yield "    return config"
 
 
 def _tree(settings: Mapping[str, Scalar]) -> dict[str, object]:
@@ -93,7 +113,8 @@ def scalar_text(value: object, syntax: str) -> str:
     if syntax == "shell":
         return shlex.quote(str(value).lower() if isinstance(value, bool) else str(value))
     if syntax == "python":
-        return repr(value)
+        code = isinstance(value, str) and (value.endswith("()") or value == "null")
+        return str(value).replace("null", "None") if code else repr(value)
     return json.dumps(value)
 
 

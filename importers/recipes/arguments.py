@@ -3,34 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from importers.errors import ModelError
 from importers.recipes.documents import yaml_settings
-from importers.recipes.shell import Command, Script, read_script
+from importers.recipes.expansion import expanded
+from importers.recipes.shell import Command, Script, read_script, variables_with_options
 from importers.recipes.traced import Traced
 from ir.recipes.recipe import Given, RecipeFile, Span
 
 __all__ = ["shell_file"]
 
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(=?)")
-_ASSIGNED = re.compile(r"([A-Za-z_][\w.]*)=")
-_ENDS = frozenset({"|", "&&", "||", ";", "&", ">", ">>", "2>&1", "2>"})
+_ASSIGNED = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=")
+_REDIRECTED = re.compile(r"[0-9]?[<>]|&>|&$|;$")
+_BETWEEN = re.compile(r"\s(?:&&|\|\|?|;)(?=\s)|;\s")
+"""Between commands of a text in quotes, in which `type:a|b` is one word."""
+_MOST_SHOWN = 12
+_SIZEABLE = 0.5
+"""Options of another command over those of the largest that make it worth a remark."""
 
 
-def shell_file(name: str, text: str) -> RecipeFile:
-    """The settings of a script, or of a file with arguments alone."""
-    script = read_script(text)
-    command = max(script.commands, key=lambda each: _options(each.words), default=None)
+def shell_file(
+    name: str,
+    text: str,
+    environment: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
+) -> RecipeFile:
+    """The settings of a script, or of a file with arguments alone.
+
+    Args:
+        name: of the file.
+        text: of the file.
+        environment: variables that it is started with; `1` is its first argument.
+        others: further scripts by name, which it may read with `source`.
+
+    Raises:
+        ModelError: it expands to too much.
+    """
+    script = read_script(text, environment or {}, others or {})
+    commands = [each for own in script.commands for each in (own, *_inner(own, script))]
+    command = max(commands, key=lambda each: _options(each.words), default=None)
+    remarks = [*_remarks(script), *_rivals(command, commands, text)]
     if command is None or not _options(command.words):
-        lines = re.sub(r"(^|\s)#[^\n]*", lambda m: " " * len(m.group()), text)
-        words = [w for w in Traced.of(lines, 0).words() if w.text != "\\"]
-        command = Command(Traced.of(lines.rstrip(), 0), words)
+        command = _arguments_alone(script, text)
     given = (*_documents(script, text), *_given(command.words, text))
-    return RecipeFile(name, "shell", text, given, _remarks(script), _end(command.written))
+    return RecipeFile(name, "shell", text, given, tuple(remarks), _end(command.written))
+
+
+def _arguments_alone(script: Script, text: str) -> Command:
+    """The arguments of a file that starts nothing: those in its variables, or all its words."""
+    lines = re.sub(r"(^|\s)#[^\n]*", lambda m: " " * len(m.group()), text)
+    own = list(variables_with_options(script))
+    words = own or [w for w in Traced.of(lines, 0).words() if w.text != "\\"]
+    return Command(Traced.of("" if own else lines.rstrip(), 0), words)
+
+
+def _inner(command: Command, script: Script) -> Iterator[Command]:
+    """What a command is told to start: `bash -c '...'`, `--command="..."`."""
+    for word in command.words:
+        if not any(character.isspace() for character in word.text):
+            continue
+        named = _OPTION.match(word.text)
+        start = named.end() if named and named.group(2) else 0
+        inner = word.part(start, len(word.text))
+        bounds = [(m.start(), m.end()) for m in _BETWEEN.finditer(inner.text)]
+        firsts = [0, *(end for _, end in bounds)]
+        lasts = [*(begin for begin, _ in bounds), len(inner.text)]
+        for first, last in zip(firsts, lasts, strict=True):
+            piece = inner.part(first, last)
+            found = list(expanded(piece, script.variables).words())
+            yield Command(piece, script.variables.keep(found))
 
 
 def _options(words: Sequence[Traced]) -> int:
     return sum(bool(_OPTION.match(w.text) or _ASSIGNED.match(w.text)) for w in words)
+
+
+def _rivals(chosen: Command | None, commands: Sequence[Command], text: str) -> Iterator[str]:
+    """What is said where other commands have nearly as many options."""
+    if chosen is None:
+        return
+    least = max(8, _SIZEABLE * _options(chosen.words))
+    lines = {
+        _line(text, each.written.start) for each in commands
+        if each is not chosen and _options(each.words) >= least
+    } - {_line(text, chosen.written.start)}  # fmt: skip
+    if lines:
+        shown = ", ".join(map(str, sorted(lines)[:8]))
+        own = _line(text, chosen.written.start)
+        yield f"the command of line {own} is read; others are on line {shown}"
 
 
 def _end(written: Traced) -> int:
@@ -41,17 +103,26 @@ def _end(written: Traced) -> int:
 
 
 def _remarks(script: Script) -> tuple[str, ...]:
-    plain = [name for name in script.environment if not name.isdecimal()]
-    if not plain:
-        return ()
-    return (f"only the environment knows {', '.join(plain[:8])}: taken as empty",)
+    unknown = [
+        f"${name}" if name.isdecimal() else name
+        for name in script.variables.environment if name not in {"@", "*", "#"}
+    ]  # fmt: skip
+    remarks = tuple(script.loops)
+    if not unknown:
+        return remarks
+    shown = ", ".join(unknown[:_MOST_SHOWN]) + (" and others" if len(unknown) > _MOST_SHOWN else "")
+    return (*remarks, f"the script does not set {shown}: taken as empty (--set NAME=VALUE)")
 
 
 def _documents(script: Script, text: str) -> Iterator[Given]:
     """Settings of JSON and YAML that the script writes."""
     for document in script.documents:
         places = document.places
-        for each in yaml_settings(document.text, "the document in the script"):
+        try:
+            found = list(yaml_settings(document.text, "the document in the script"))
+        except ModelError:  # a text of another kind
+            continue
+        for each in found:
             span = each.span and document.part(each.span.start, each.span.end).span
             start = next((a for a, _ in places[each.span.start :] if a >= 0), 0) if each.span else 0
             yield Given(each.name, each.value, _line(text, start), span)
@@ -62,7 +133,7 @@ def _line(text: str, offset: int) -> int:
 
 
 def _given(words: Sequence[Traced], text: str) -> Iterator[Given]:
-    stop = next((i for i, word in enumerate(words) if word.text in _ENDS), len(words))
+    stop = next((i for i, word in enumerate(words) if _REDIRECTED.match(word.text)), len(words))
     at = 0
     while at < stop:
         word = words[at]
@@ -90,7 +161,7 @@ def _values(words: Sequence[Traced]) -> Iterator[Traced]:
 
 
 def _is_option(text: str) -> bool:
-    return text in _ENDS or (_OPTION.match(text) is not None and not re.match(r"-[0-9]", text))
+    return _OPTION.match(text) is not None and not re.match(r"-[0-9]", text)
 
 
 def _plain(name: str) -> str:

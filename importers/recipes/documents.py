@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from importers.errors import ModelError
+from importers.recipes.references import resolved
 from ir.recipes.forms import Scalar
 from ir.recipes.recipe import Given, RecipeFile, Span
 
@@ -30,7 +31,7 @@ def yaml_file(name: str, text: str) -> RecipeFile:
         ModelError: no YAML, too large, or of too many references.
     """
     remarks: list[str] = []
-    given = tuple(yaml_settings(text, name, remarks.append))
+    given = resolved(tuple(yaml_settings(text, name, remarks.append)))
     return RecipeFile(name, "yaml", text, given, tuple(remarks), len(text))
 
 
@@ -202,18 +203,30 @@ def _toml_end(line: str, start: int) -> int:
     return start + len(line[start:].rstrip())
 
 
-_BINDING = re.compile(r"^([A-Za-z_][\w./]*)[ \t]*=[ \t]*(.+?)[ \t]*(?:#.*)?$", re.MULTILINE)
+_BINDING = re.compile(
+    r"^([ \t]*)([A-Za-z_][\w./]*)[ \t]*=[ \t]*([^\n]+)$|^([A-Za-z_][\w./]*):", re.MULTILINE
+)
 
 
 def gin_file(name: str, text: str) -> RecipeFile:
-    """The bindings of a gin file; macros are put in."""
+    """The bindings of a gin file, in blocks or alone; macros are put in, scopes of evaluation not
+    taken.
+    """
     macros: dict[str, str] = {}
     given = []
+    block = ""
     for found in _BINDING.finditer(text):
-        path, value = found.groups()
+        indent, path, _, opened = found.groups()
+        if opened:
+            block = f"{opened}."
+            continue
+        end = found.start() + _toml_end(found.group(), found.start(3) - found.start())
+        value = text[found.start(3) : end]
+        block = block if indent else ""
+        scope, _, own = f"{block}{path}".rpartition("/")
         value = macros.get(value[1:], value) if value.startswith("%") else value
         macros.setdefault(path, value)
-        span = Span(*found.span(2))
-        line = text.count("\n", 0, found.start()) + 1
-        given.append(Given(path.rpartition("/")[2], value.strip("\"'"), line, span))
+        if "eval" not in scope and "infer" not in scope:
+            line = text.count("\n", 0, found.start()) + 1
+            given.append(Given(own, value.strip("\"'"), line, Span(found.start(3), end)))
     return RecipeFile(name, "gin", text, tuple(given), (), len(text))

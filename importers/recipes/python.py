@@ -101,6 +101,8 @@ class _Reading:
     remarks: list[str] = field(default_factory=list)
     known: dict[str, Scalar] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
+    made: dict[str, ast.Call] = field(default_factory=dict)
+    """What variables were set to by a call."""
 
     def module(self, tree: ast.Module) -> None:
         """Constants of the module."""
@@ -126,21 +128,29 @@ class _Reading:
                 if target and target.split(".")[0] in _CONFIGS and "." in target:
                     self._value(target.partition(".")[2], line.value, 0)
                 elif isinstance(line.value, ast.Call):
-                    self._start(line.value, depth)
+                    self.made[target] = line.value
+                    self._start(line.value, depth, whole=target in _CONFIGS)
+                elif target and "." not in target:
+                    self._value(target, line.value, 0)
             elif isinstance(line, ast.Return) and isinstance(line.value, ast.Call):
                 self._start(line.value, depth)
             elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
                 called = _path(line.value.func)
                 self.remarks.append(f"line {line.lineno}: {called}(...) is not followed")
 
-    def _start(self, call: ast.Call, depth: int) -> None:
-        """A configuration that is made: the one that it starts from, and its keywords."""
-        called = _path(call.func).rpartition(".")[2]
+    def _start(self, call: ast.Call, depth: int, *, whole: bool = True) -> None:
+        """A configuration that is made: the one that it starts from, and its keywords.
+
+        What is no whole configuration counts where it is put into one.
+        """
+        folder, _, called = _path(call.func).rpartition(".")
         numbered = re.search("[0-9]", called) is not None
-        if called[:1].islower() and numbered:
-            self._add("base", called, call)
+        if called[:1].islower() and (numbered or re.search("[0-9]", folder)):
+            self._add("base", called if numbered else f"{folder}.{called}", call)
         if called[:1].islower() or called.startswith("_"):
             self._follow(called, depth, told=numbered)
+        if not whole:
+            return
         for inner in (call, *(n for n in ast.walk(call.func) if isinstance(n, ast.Call))):
             for keyword in inner.keywords:
                 if keyword.arg:
@@ -171,31 +181,41 @@ class _Reading:
         if depth > _MOST_DEPTH:
             return
         if isinstance(node, ast.Call):
-            literal = node.args[0] if len(node.args) == 1 and not node.keywords else None
-            if isinstance(literal, ast.Constant):
-                self._add(path, _literal(literal), literal)
-            else:
-                self._add(path, _path(node.func).split(".")[0], node)
-            for keyword in node.keywords:
-                if keyword.arg:
-                    self._value(f"{path}.{keyword.arg}", keyword.value, depth + 1)
+            self._made(path, node, depth)
             return
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     self._value(f"{path}.{key.value}", value, depth + 1)
             return
+        if isinstance(node, ast.Name) and node.id in self.made:
+            self._value(path, self.made[node.id], depth + 1)
+            return
         known, found = self._number(node)
         if known:
             self._add(path, found, node)
             self.known[path.rpartition(".")[2]] = found
+
+    def _made(self, path: str, node: ast.Call, depth: int) -> None:
+        """Record what a call makes, and its keywords under its name."""
+        literal = node.args[0] if len(node.args) == 1 else None
+        if isinstance(literal, ast.Constant):
+            self._add(path, _literal(literal), literal)
+        else:
+            self._add(path, _called(node), node)
+        for keyword in node.keywords:
+            if keyword.arg:
+                self._value(f"{path}.{keyword.arg}", keyword.value, depth + 1)
 
     def _number(self, node: ast.expr) -> tuple[bool, Scalar]:
         """The value of an expression of literals and known names, and whether it has one."""
         if isinstance(node, ast.Constant):
             return True, _literal(node)
         if isinstance(node, ast.List | ast.Tuple):
-            parts = [self._number(each) for each in node.elts]
+            parts = [
+                (True, _called(each)) if isinstance(each, ast.Call) else self._number(each)
+                for each in node.elts
+            ]
             return all(known for known, _ in parts), [value for _, value in parts]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             known, value = self._number(node.operand)
@@ -244,6 +264,12 @@ def _path(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
         return _path(node.func)
     return ""
+
+
+def _called(node: ast.Call) -> str:
+    """What a call makes: `FullAC.Config()` of a class inside another, else the name alone."""
+    path = _path(node.func)
+    return f"{path}()" if path.endswith(".Config") else path.split(".")[0]
 
 
 def _literal(node: ast.Constant) -> Scalar:

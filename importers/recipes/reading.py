@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from importers.files import file_size, readable
 from importers.recipes.arguments import shell_file
 from importers.recipes.documents import gin_file, json_file, toml_file, yaml_file
 from importers.recipes.python import python_file
-from ir.recipes.forms import Scalar
+from ir.recipes.forms import Scalar, spelled
 from ir.recipes.quantities import Quantities, Value
 from ir.recipes.recipe import Recipe, RecipeFile
 from ir.recipes.table import Framework, framework, readable_names
@@ -23,10 +23,11 @@ MOST_BYTES = 2**21
 """Of one file; those that frameworks publish have some ten thousand."""
 _MOST_FILES = 32
 _READERS = {
-    ".sh": shell_file, ".txt": shell_file, "": shell_file, ".slurm": shell_file,
     ".yaml": yaml_file, ".yml": yaml_file, ".json": json_file, ".toml": toml_file,
     ".gin": gin_file,
 }  # fmt: skip
+_OFF = frozenset({"null", "false", "", "no", "off"})
+_MANY_MARKS = 4
 _PARALLEL = re.compile(
     r"parallel|shard|zero|recomp|checkpoint.?activ|activation.?checkpoint|micro.?batch|batch.?size"
     r"|stage|overlap|fsdp|expert|offload|precision|fp8|fp16|bf16|dtype|schedule|remat|pipe|swap"
@@ -37,7 +38,10 @@ _PARALLEL = re.compile(
 
 
 def read_recipe(
-    names: Sequence[str], asked: str = "", said: Mapping[str, Value] | None = None
+    names: Sequence[str],
+    asked: str = "",
+    said: Mapping[str, Value] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Recipe:
     """What some files amount to.
 
@@ -45,6 +49,7 @@ def read_recipe(
         names: paths; `FILE.py:function` chooses a recipe of a Python file.
         asked: name of the framework; the one whose settings they have, if empty.
         said: quantities that the user states, which stand before what files say.
+        environment: variables that scripts are started with; `1` is a first argument.
 
     Raises:
         ModelError: a file cannot be read, or is of no framework that is known.
@@ -56,7 +61,7 @@ def read_recipe(
         path, _, function = name.partition(".py:")
         path = f"{path}.py" if function else name
         texts[path], functions[path] = _text(Path(path)), function
-    return recipe_of_texts(texts, functions, asked, said)
+    return recipe_of_texts(texts, functions, asked, said, environment)
 
 
 def recipe_of_texts(
@@ -64,13 +69,17 @@ def recipe_of_texts(
     functions: Mapping[str, str] | None = None,
     asked: str = "",
     said: Mapping[str, Value] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Recipe:
     """As `read_recipe`, from the texts of the files by name."""
     chosen = functions or {}
     context = {name for name in texts if name.endswith(".py") and not chosen.get(name)}
     if not any(chosen.values()):
         context.clear()  # all are read where nobody names a function
-    files = tuple(_file(n, texts, chosen.get(n, "")) for n in texts if n not in context)
+    context |= {name for name in texts if _is_sourced(name, texts)}
+    files = tuple(
+        _file(n, texts, chosen.get(n, ""), environment or {}) for n in texts if n not in context
+    )
     found = framework(_name(asked)) if asked else _recognised(files)
     return recipe_of(found, files, said)
 
@@ -90,9 +99,12 @@ def recipe_of(
             given[each.name] = each.value
             lines[each.name] = f"{Path(file.name).name} line {each.line} {each.name}"
     found.read(given, lines, quantities)
-    unread = [name for name in given if _is_unread(name, found)]
+    folders = {name.rpartition(".")[0] for name in given}
+    unread = [name for name in given if name not in folders and _is_unread(name, found)]
     notes = [
-        f"{name} ({found.noted[name]}) is not priced" for name in given if found.noted.get(name)
+        f"{name} ({found.noted[name]}) is not priced"
+        for name, value in given.items()
+        if found.noted.get(name) and spelled(value) not in _OFF
     ]
     return Recipe(found, files, quantities, dict(said or {}), tuple(unread), tuple(notes))
 
@@ -103,6 +115,7 @@ def _spelled_as(found: Framework, file: RecipeFile) -> RecipeFile:
         return file
 
     def own(name: str) -> str:
+        name = name.removeprefix("training.") if found.name == "nemo" else name
         spellings = (name, name.replace("_", "-"), name.replace("-", "_"))
         return next((each for each in spellings if found.reads(each)), name)
 
@@ -130,45 +143,58 @@ def _text(path: Path) -> str:
     return raw.decode("utf-8", errors="replace").replace("\r\n", "\n")
 
 
-def _file(name: str, texts: Mapping[str, str], function: str) -> RecipeFile:
+def _is_sourced(name: str, texts: Mapping[str, str]) -> bool:
+    """Whether another script given reads or starts a script."""
+    pattern = re.compile(
+        rf"^\s*(?:source|\.|bash|sh)\s+\S*\b{re.escape(Path(name).name)}\b", re.MULTILINE
+    )
+    scripts = (text for other, text in texts.items() if other != name and _is_script(other))
+    return _is_script(name) and any(pattern.search(text) for text in scripts)
+
+
+def _is_script(name: str) -> bool:
+    suffix = Path(name).suffix.lower()
+    return suffix != ".py" and suffix not in _READERS
+
+
+def _file(
+    name: str, texts: Mapping[str, str], function: str, environment: Mapping[str, str]
+) -> RecipeFile:
     suffix = Path(name).suffix.lower()
     if suffix == ".py":
         others = {n: t for n, t in texts.items() if n != name and n.endswith(".py")}
         return python_file(name, texts[name], function, others)
-    return _READERS.get(suffix, shell_file)(name, texts[name])
+    if suffix in _READERS:
+        return _READERS[suffix](name, texts[name])
+    scripts = {Path(n).name: t for n, t in texts.items() if n != name and _is_script(n)}
+    return shell_file(name, texts[name], environment, scripts)
 
 
 def _recognised(files: Iterable[RecipeFile]) -> Framework:
-    """The framework most of whose marks the files have."""
-    names = {each.name for file in files for each in file.given}
-    marked = {
-        name: sum(mark in names for mark in framework(name).marks) for name in readable_names()
+    """The framework most of whose marks the files have; what runs under others yields to them."""
+    own = tuple(files)
+    names = {each.name for file in own for each in file.given}
+    names |= {
+        each.name.replace("-", "_") for file in own if file.syntax == "shell" for each in file.given
     }
-    best = max(marked, key=lambda name: (marked[name], _of_base(name)))
-    if not marked[best]:
+    ranks = {name: _marks_of(framework(name), names) for name in readable_names()}
+    best = max(ranks, key=lambda name: ranks[name])
+    if not ranks[best][1]:
         settings = ", ".join(sorted(names)[:6]) or "none"
         raise ModelError(
             f"these files are of no framework that is known: their settings are {settings}",
             "FILE",
             f"say which with --framework: {', '.join(readable_names())}",
         )
-    return framework(_extended(best, names))
+    return framework(best)
 
 
-def _of_base(name: str) -> bool:
-    """Whether its table has no other below it; those come second where marks are equal."""
-    return name in {"megatron", "torchtitan", "accelerate"}
+def _marks_of(found: Framework, names: set[str]) -> tuple[bool, int, bool]:
+    """How well settings fit a framework, to be compared.
 
-
-def _extended(name: str, names: set[str]) -> str:
-    """What takes Megatron's arguments and adds its own is known by those."""
-    if name != "megatron":
-        return name
-    for other in _variants():
-        if any(mark in names for mark in framework(other).marks):
-            return other
-    return name
-
-
-def _variants() -> Iterator[str]:
-    yield from ("mindspeed", "megatron-deepspeed")
+    What extends another framework and has none of its marks needs many of its own.
+    """
+    own = sum(mark in names for mark in found.marks)
+    base = sum(mark in names for mark in framework(found.extends).marks) if found.extends else 0
+    marks = own + base if own and (base or not found.extends or own >= _MANY_MARKS) else 0
+    return bool(marks) and not found.yields, marks, not found.extends

@@ -130,6 +130,20 @@ def _listed(value: Value) -> Scalar:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+_CONVERTERS = {"NVFP4": "fp4", "MXFP8": "mxfp8", "Float8": "fp8"}
+
+
+def _titan_converters(value: Scalar) -> Value | None:
+    """The type of products by what converts them: `Float8LinearConverter.Config()`."""
+    text = spelled(value)
+    return next((kind for name, kind in _CONVERTERS.items() if name in text), None)
+
+
+def _flash_within(value: Scalar) -> Value | None:
+    """Whether `[[["flash"], 24]]` or a word names flash attention."""
+    return "flash" if "flash" in spelled(value) else "unfused"
+
+
 def _dense_first(value: Scalar) -> Value | None:
     """`([0]*3+[1]*58)` says 3 layers without experts before those with; 1 says none."""
     text = spelled(value).replace(" ", "").strip("\"'()")
@@ -213,6 +227,8 @@ FORMS: Mapping[str, Form] = MappingProxyType({
     "numbers": Form(_numbers, _listed),
     "offsets": Form(_signed, lambda value: list(value) if isinstance(value, tuple) else None),
     "stage_numbers": Form(_stage_numbers, _listed),
+    "titan_converters": Form(_titan_converters, str),
+    "flash_within": Form(_flash_within, str),
     "dense_first": Form(_dense_first, _plain_number),
     "titan_parts": Form(_titan_parts, _written_titan_parts),
     "megatron_layout": Form(_megatron_layout, _written_megatron_layout),

@@ -24,7 +24,8 @@ RELATIONS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("dp",), ("replicate", "shard")),
     (("zero_group",), ("shard", "cp")),
     (("dp", "cp"), ("zero_group", "instances")),
-    (("shard",), ("shard_inside", "shard_across")),
+    (("shard",), ("shard_inside", "shard_across", "ep")),
+    (("ep",), ("ep_inside", "ep_across")),
     (("replicate",), ("replicate_inside", "replicate_across")),
     (("pp",), ("pp_inside", "pp_across")),
     (("global_batch",), ("dp", "micro", "accumulation")),
@@ -44,7 +45,9 @@ RELATIONS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 """Products that are equal, each name once."""
 
-_OPTIONAL = frozenset({"chunk_size", "shard", "recompute_per_chunk", "recompute_per_stage"})
+_OPTIONAL = frozenset({
+    "chunk_size", "shard", "shard_inside", "recompute_per_chunk", "recompute_per_stage",
+})  # fmt: skip
 """What is left unknown where it is no whole number."""
 _FRACTIONS = frozenset({"device_batch"})
 """What need not be whole."""

@@ -15,134 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 import data
-from ir.recipes.forms import FORMS, Form, Scalar, same_scalar, spelled
-from ir.recipes.quantities import Quantities, Value, plain
+from ir.recipes.entries import Case, Condition, Entry
+from ir.recipes.forms import FORMS, Scalar
+from ir.recipes.quantities import Quantities, Value
 
-__all__ = ["Entry", "FileKind", "Framework", "framework", "framework_names", "readable_names"]
+__all__ = ["FileKind", "Framework", "framework", "framework_names", "readable_names"]
 
 _FLAGS = (FORMS["flag"], FORMS["absent"])
 """What is left out where it is off."""
 NOTHING: Mapping[str, Scalar] = MappingProxyType({})
-_MANY, _ONE, _KNOWN, _UNKNOWN = "many", "one", "known", "unknown"
-
-
-_SILENT = frozenset({"null", "false", ""})
-_NEAREST: Mapping[Value, tuple[Value, ...]] = MappingProxyType({
-    "some": ("full",),
-    "selective": ("none",),
-    Fraction(1): (Fraction(2), Fraction(3)),
-    Fraction(2): (Fraction(1), Fraction(3)),
-    Fraction(3): (Fraction(2), Fraction(1)),
-})  # fmt: skip
-"""What is written in cases where a framework cannot say a value: the stages of ZeRO are numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One value of a quantity, as several settings spell it."""
-
-    value: Value
-    settings: Mapping[str, Scalar]
-    """What each must be; None says left out."""
-    reads: bool
-    """Whether it is only read, as another case is how we write the value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Of which values of another quantity an entry is: `many` is a number above 1, and of one that
-    nobody states no other condition holds than `unknown`.
-    """
-
-    quantity: str
-    values: tuple[str, ...]
-
-    def holds(self, value: Value | None) -> bool:
-        if value is None:
-            return _UNKNOWN in self.values
-        number = value if isinstance(value, Fraction) else Fraction(0)
-        kind = _MANY if number > 1 else _ONE
-        return kind in self.values or _KNOWN in self.values or plain(value) in self.values
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One quantity and where a framework states it."""
-
-    quantity: str
-    at: str
-    """The setting; empty for cases, and for what the framework always does."""
-    form: Form
-    cases: tuple[Case, ...]
-    default: Value | None
-    same: str
-    """The quantity that it equals where it is left out."""
-    when: tuple[Condition, ...]
-    unless: tuple[Condition, ...]
-    unset: tuple[str, ...]
-    """Spellings that leave it to the framework, such as -1 and `auto`."""
-    fallback: bool
-    """Whether it stands back where the quantity is known already."""
-    writes: bool
-    always: bool
-    """Whether it is written although it is the default."""
-    file: int
-    launch: bool
-    """Whether it is an argument of the launcher, not of the script."""
-    settings: frozenset[str]
-    """All settings that it reads."""
-
-    def applies(self, values: Mapping[str, Value]) -> bool:
-        """Whether it is of a recipe with these quantities."""
-        if not all(each.holds(values.get(each.quantity)) for each in self.when):
-            return False
-        return not self.unless or not all(e.holds(values.get(e.quantity)) for e in self.unless)
-
-    def read(self, given: Mapping[str, Scalar]) -> tuple[Value | None, str]:
-        """The value that settings state, and the setting that is of none; both may be empty."""
-        if not self.settings:
-            return None, ""
-        if not self.cases:
-            if self.at not in given or any(same_scalar(given[self.at], u) for u in self.unset):
-                return None, ""
-            found = self.form.read(given[self.at])
-            return found, "" if found is not None else self.at
-        fitting = [case for case in self.cases if _matches(case, given)]
-        if fitting:
-            return fitting[-1].value, ""
-        leading = {next(iter(case.settings)) for case in self.cases}
-        silent = _SILENT | set(self.unset)
-        stated = [name for name in sorted(leading) if spelled(given.get(name)) not in silent]
-        return None, next(iter(stated), "")
-
-    def write(
-        self, value: Value, given: Mapping[str, Scalar] | None = None
-    ) -> Mapping[str, Scalar] | None:
-        """The settings that state a value, in the words of a file where it states that value; None
-        where there are none.
-        """
-        if not self.cases:
-            return {self.at: self.form.write(value)}
-        stated = [case for case in self.cases if given and _matches(case, given)]
-        if stated and stated[-1].value == value:
-            return stated[-1].settings
-        for wanted in (value, *_NEAREST.get(value, ())):
-            own = [case for case in self.cases if case.value == wanted and not case.reads]
-            if own:
-                return own[0].settings
-        return None
-
-
-def _matches(case: Case, given: Mapping[str, Scalar]) -> bool:
-    if all(wanted is None for wanted in case.settings.values()):
-        stated = [name for name in case.settings if name in given]
-        return bool(stated) and all(same_scalar(given[name], False) for name in stated)
-    return all(
-        (given.get(name) is None or same_scalar(given[name], False))
-        if wanted is None
-        else name in given and same_scalar(given[name], wanted)
-        for name, wanted in case.settings.items()
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +41,12 @@ class FileKind:
     """Whether arguments are `name=value`, not `--name value`."""
     exports: tuple[tuple[str, tuple[Condition, ...]], ...]
     """What a script sets in the environment, and in which recipes it does not."""
+    imports: tuple[str, ...]
+    """Of a Python file."""
+    returns: str
+    """What a function of a Python file returns."""
+    bases: Mapping[str, str]
+    """Configurations of the framework's own that a Python file begins with, by model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +60,10 @@ class Framework:
     profile: str
     """The software whose constants price it."""
     reads_only: bool
+    extends: str
+    """The framework whose settings it takes too; empty if none."""
+    yields: bool
+    """Whether files are of another framework where they have a mark of one, under which it runs."""
     files: tuple[FileKind, ...]
     marks: tuple[str, ...]
     """Settings by which its files are known."""
@@ -215,12 +106,16 @@ class Framework:
                 if not (entry.fallback and entry.quantity in known.known):
                     known.say(entry.quantity, value, lines.get(stated[0], stated[0]))
                     _follow(entry.quantity, value, known)
-            elif entry.quantity not in known.known and not self._stated_later(number, given):
+            elif (
+                entry.quantity not in known.known
+                and not entry.spelled_as(given, entry.rest)
+                and not self._stated_later(number, given)
+            ):
                 default = known.values().get(entry.same) if entry.same else entry.default
                 if default is not None:
                     known.suppose(entry.quantity, default, f"default of {self.title}")
         known.contradictions.extend(
-            f"{lines.get(name, name)} is {given[name]!r}, of which nothing is known"
+            _strange(lines.get(name, name), given[name])
             for name, nobody in unread.items()
             if nobody
         )
@@ -282,6 +177,13 @@ class Framework:
         return any(setting in entry.settings for entry in self.entries)
 
 
+def _strange(where: str, value: Scalar) -> str:
+    """What is said of a setting whose value is of no quantity."""
+    if value is True or value == "":
+        return f"{where} has no value: it is not taken"
+    return f"{where} is {value!r}, of which nothing is known"
+
+
 def _follow(name: str, value: Value, known: Quantities) -> None:
     """The chunks of a stage, from the layers of every chunk."""
     stages = known.number("pp")
@@ -322,6 +224,8 @@ def framework(name: str) -> Framework:
         source=found["source"],
         profile=found["profile"],
         reads_only=found.get("reads_only", False),
+        extends=found.get("extends", ""),
+        yields=found.get("yields", False),
         files=tuple(_file(each) for each in found["files"]),
         marks=tuple(found["marks"]),
         entries=own,
@@ -342,6 +246,9 @@ def _file(found: Mapping[str, Any]) -> FileKind:
         exports=tuple(
             (each["set"], _conditions(each.get("unless", {}))) for each in found.get("exports", ())
         ),
+        imports=tuple(found.get("imports", ())),
+        returns=found.get("returns", ""),
+        bases=MappingProxyType(dict(found.get("bases", {}))),
     )
 
 
@@ -358,6 +265,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         when=_conditions(found.get("when", {})),
         unless=_conditions(found.get("unless", {})),
         unset=tuple(found.get("unset", ())),
+        rest=tuple(found.get("rest", ())),
         fallback=found.get("fallback", False),
         writes=found.get("writes", True),
         always=found.get("always", False),

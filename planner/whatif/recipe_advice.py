@@ -297,7 +297,9 @@ def _plain(value: object) -> str:
 def best_of_all(
     own: PricedRun, recipe: RecipeRun, found: Framework, report: Report = lambda _: None
 ) -> Change | None:
-    """The fastest layout that fits and that the framework can say; None if none is faster."""
+    """The fastest layout that fits, that the framework can say and that the simulation confirms;
+    None if none is faster.
+    """
     job = recipe.run
     plain = replace(job, layout=replace(job.layout, stage_layers=(), schedule=""))
 
@@ -312,7 +314,8 @@ def best_of_all(
         if changed.refused or changed.lost or not _can_be(changed.run, found):
             continue
         each = priced_runs([changed.run])[0]
-        if each.fits and (best is None or each.prediction.step_s < best.prediction.step_s):
+        faster = best is None or each.prediction.step_s < best.prediction.step_s
+        if each.fits and faster and _confirmed(own, Change("", each)):
             best = each
         if best is not None and priced.step_s[index] > best.prediction.step_s:
             break

@@ -11,7 +11,7 @@ from typing import Any
 
 import data
 from costmodel.training.records import TrainingModel
-from importers.sizes import configuration
+from importers.sizes import configuration, published_names
 from ir.recipes.quantities import Value
 from planner.requests.errors import UserError
 from planner.requests.training_models import training_model
@@ -86,8 +86,12 @@ def _named(values: Mapping[str, Value]) -> tuple[TrainingModel, tuple[str, ...]]
         if text and re.search(entry["match"], text):
             if "sizes" in entry:
                 sizes = {name: Fraction(size) for name, size in entry["sizes"].items()}
-                return _sized({**sizes, "gated": "yes", "untied": "yes"}, entry["name"])
-            name = entry["is"]
+                untied = "no" if entry.get("tied") else "yes"
+                return _sized({**sizes, "gated": "yes", "untied": untied}, entry["name"])
+            return training_model(configuration(entry["is"]), entry["is"])
+    plain = re.sub(r"[^a-z0-9.]+", "-", text)
+    for name in sorted(published_names(), key=len, reverse=True):
+        if text and re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain):
             return training_model(configuration(name), name)
     return None
 

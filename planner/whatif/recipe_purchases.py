@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from costmodel.training.records import Recompute, TrainingLayout
+from costmodel.memory import Optimizer
+from costmodel.training.machines import machine
+from costmodel.training.records import (
+    Attention,
+    LayoutError,
+    Recompute,
+    TrainingLayout,
+    TrainingRun,
+)
 from planner.whatif.recipe_advice import PricedRun, priced_runs
 from planner.whatif.recipe_runs import RecipeRun, in_layout
 from planner.whatif.recipe_targets import Expressed
@@ -37,6 +45,24 @@ def purchases(own: RecipeRun, layout: TrainingLayout, said: Expressed) -> Iterat
         yield f"{name}: {_bought(here, other)}"
     for text in said.lost:
         yield f"lost: {text} ({_bought(wanted, here)})"
+    for name, (one, used) in said.unsaid.items():
+        text = f"lost: no setting says {name.replace('_', ' ')} {one}; it runs with {used}"
+        instead = _instead(said.run, name, used)
+        price = "" if instead is None else f" ({_bought(here, priced_runs([instead])[0])})"
+        yield text + price
+
+
+def _instead(run: TrainingRun, name: str, other: str) -> TrainingRun | None:
+    """The run with another type; None for what is a switch, and for types that it cannot have."""
+    if name == "precision":
+        try:
+            machine(run.machine).product_type(other)
+        except LayoutError:
+            return None
+        return replace(run, precision=other)
+    if name == "optimizer":
+        return replace(run, optimizer=Optimizer(other))
+    return replace(run, attention=Attention(other)) if name == "attention" else None
 
 
 def _without(layout: TrainingLayout) -> Iterator[tuple[str, TrainingLayout]]:

@@ -255,6 +255,7 @@ def quantities_of(run: TrainingRun, overlap: bool = True) -> dict[str, Value]:
         tp=layout.tp, cp=layout.cp, pp=layout.pp, dp=layout.dp, vpp=layout.vpp, ep=layout.ep,
         micro=layout.micro_batch, global_batch=layout.global_batch, seq_len=layout.seq_len,
         copies=1, zero_stage=layout.zero_stage, pp_across=1, shard_across=1, replicate_inside=1,
+        ep_across=1,
     )  # fmt: skip
     server = machine(run.machine).server
     inside = server if layout.devices % server == 0 else layout.devices
@@ -267,6 +268,7 @@ def quantities_of(run: TrainingRun, overlap: bool = True) -> dict[str, Value]:
         known.suppose(name, value, "the model")
     words: dict[str, Value] = {
         "sequence_parallel": _yes(layout.sequence_parallel),
+        "model": run.model.name,
         "precision": run.precision,
         "optimizer": str(run.optimizer),
         "attention": str(run.attention),

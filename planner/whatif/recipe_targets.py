@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 
 from costmodel.training.records import TrainingLayout, TrainingRun
 from ir.recipes.forms import Scalar
@@ -17,6 +18,12 @@ MUST_HOLD = frozenset({
     "global_batch", "micro_batch", "seq_len", "tp", "pp", "vpp", "dp", "cp", "ep", "stage_layers",
 })  # fmt: skip
 """Without these it is another layout; others may be lost at a price."""
+_USUAL = {
+    "precision": "bf16", "optimizer": "adamw", "attention": "flash", "offload_optimizer": "no",
+    "offload_attention": "no", "reuse_master": "no", "recompute_activation": "no",
+    "ep_overlap": "no", "tp_overlap": "no",
+}  # fmt: skip
+"""Types and switches, and what training scripts take that no setting of a framework says."""
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep")
 
 
@@ -29,6 +36,8 @@ class Expressed:
     """What no setting says and without which it is another layout, a sentence each."""
     lost: tuple[str, ...]
     """What else the framework does otherwise, a sentence each."""
+    unsaid: Mapping[str, tuple[str, str]]
+    """Types and switches that no setting says: what was wanted, and what it runs with."""
 
 
 def expressed(found: Framework, own: RecipeRun, layout: TrainingLayout) -> Expressed:
@@ -44,6 +53,8 @@ def expressed(found: Framework, own: RecipeRun, layout: TrainingLayout) -> Expre
     for file in found.written(quantities_of(wanted)).values():
         settings |= file
     known = Quantities()
+    if found.reads_only:  # a file of others may leave the devices to its launcher
+        known.say("devices", Fraction(layout.devices), "the job")
     found.read(settings, {}, known)
     read, _ = layout_of_values(known.values(), wanted.model)
     run = in_layout(own, read)
@@ -52,7 +63,13 @@ def expressed(found: Framework, own: RecipeRun, layout: TrainingLayout) -> Expre
         for each in fields(TrainingLayout)
         if getattr(wanted.layout, each.name) != getattr(run.layout, each.name)
     }
-    return Expressed(run, *_sentences(found, differing))
+    values = quantities_of(wanted)
+    unsaid = {
+        name: (str(values[name]), str(known.values().get(name, usual)))
+        for name, usual in _USUAL.items()
+        if values[name] != known.values().get(name, usual)
+    }
+    return Expressed(run, *_sentences(found, differing), unsaid)
 
 
 def _sentences(
@@ -77,5 +94,9 @@ def _shown(value: object) -> str:
 def held_degrees(found: Framework) -> dict[str, object]:
     """Degrees that no setting of a framework says: they are one."""
     written = {entry.quantity for entry in found.entries if entry.writes and entry.settings}
-    also = {"vpp": {"chunk_size", "chunk_layers", "parts_size"}, "pp": {"pp_inside"}}
+    also = {
+        "vpp": {"chunk_size", "chunk_layers", "parts_size"},
+        "pp": {"pp_inside"},
+        "ep": {"ep_inside"},
+    }
     return {name: 1 for name in _DEGREES if not written & {name, *also.get(name, frozenset())}}

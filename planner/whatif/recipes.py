@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from ir.recipes.quantities import Value
 from ir.recipes.recipe import Recipe
 from planner.requests.errors import UserError
 from planner.requests.option_texts import named_parts
-from planner.requests.options.simulations import DEFAULT_CLUSTER
+from planner.requests.options.recipes import RecipeOptions
 from planner.whatif.layouts import Report
 from planner.whatif.recipe_advice import (
     Change,
@@ -23,13 +24,14 @@ from planner.whatif.recipe_advice import (
 )
 from planner.whatif.recipe_runs import RecipeRun, run_of
 
-__all__ = ["RecipeOptions", "RecipeReport"]
+__all__ = ["RecipeReport", "examined"]
 
 _SAID = {
     "devices": "devices", "batch": "global_batch", "micro": "micro", "seq": "seq_len",
     "nodes": "nodes", "vocab": "vocab",
 }  # fmt: skip
 _LARGEST = 10**9
+_LONGEST = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,59 +48,72 @@ class RecipeReport:
     best: Change | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeOptions:
-    """What `planner recipe` was asked; its `--help` explains each."""
+def examined(
+    asked: RecipeOptions, names: list[str], report: Report = lambda _: None
+) -> RecipeReport:
+    """Read the files of a recipe and price it.
 
-    model: str = ""
-    cluster: str = DEFAULT_CLUSTER
-    devices: int | None = None
-    framework: str = ""
-    say: str = ""
+    Args:
+        asked: the options.
+        names: paths; `FILE.py:function` chooses a recipe of a Python file.
+        report: told what is going on.
 
-    def examined(self, names: list[str], report: Report = lambda _: None) -> RecipeReport:
-        """Read the files of a recipe and price it.
+    Raises:
+        ModelError: a file cannot be read, or is of no framework.
+        UserError: an option is wrong, or something is not said that a run needs.
+    """
+    recipe = read_recipe(names, asked.framework, _said(asked), _environment(asked.variables))
+    own = run_of(recipe, asked.model, asked.cluster)
+    (priced,) = priced_runs([own.run])
+    found = recipe.framework
+    report("pricing single changes")
+    changes = best_changes(priced, own, found)
+    best = best_of_all(priced, own, found, report)
+    return RecipeReport(
+        recipe,
+        own,
+        priced,
+        tuple(_remarks(recipe, own)),
+        tuple(warnings(priced, recipe.values, found)),
+        tuple(changes),
+        best,
+    )
 
-        Raises:
-            ModelError: a file cannot be read, or is of no framework.
-            UserError: an option is wrong, or something is not said that a run needs.
-        """
-        recipe = read_recipe(names, self.framework, self.said())
-        own = run_of(recipe, self.model, self.cluster)
-        (priced,) = priced_runs([own.run])
-        found = recipe.framework
-        report("pricing single changes")
-        changes = best_changes(priced, own, found)
-        best = best_of_all(priced, own, found, report)
-        return RecipeReport(
-            recipe,
-            own,
-            priced,
-            tuple(_remarks(recipe, own)),
-            tuple(warnings(priced, recipe.values, found)),
-            tuple(changes),
-            best,
-        )
 
-    def said(self) -> Mapping[str, Value]:
-        """Quantities that the user says.
+def _said(asked: RecipeOptions) -> Mapping[str, Value]:
+    """Quantities that the user says.
 
-        Raises:
-            UserError: a name or a number that cannot be.
-        """
-        parts = named_parts(self.say, tuple(_SAID), "number of a recipe", "--say")
-        if self.devices is not None:
-            parts = {**parts, "devices": str(self.devices)}
-        found: dict[str, Value] = {}
-        for name, text in parts.items():
-            if not (text.isdecimal() and len(text) < 11 and 1 <= int(text) <= _LARGEST):
-                raise UserError(
-                    f"{name}={text[:40]} is no whole number from 1 to {_LARGEST:,}",
-                    "--devices" if name == "devices" else "--say",
-                    f"write it like {name}=8",
-                )
-            found[_SAID[name]] = Fraction(text)
-        return found
+    Raises:
+        UserError: a name or a number that cannot be.
+    """
+    parts = named_parts(asked.say, tuple(_SAID), "number of a recipe", "--say")
+    if asked.devices is not None:
+        parts = {**parts, "devices": str(asked.devices)}
+    found: dict[str, Value] = {}
+    for name, text in parts.items():
+        if not (text.isdecimal() and len(text) < 11 and 1 <= int(text) <= _LARGEST):
+            raise UserError(
+                f"{name}={text[:40]} is no whole number from 1 to {_LARGEST:,}",
+                "--devices" if name == "devices" else "--say",
+                f"write it like {name}=8",
+            )
+        found[_SAID[name]] = Fraction(text)
+    return found
+
+
+def _environment(variables: Sequence[str]) -> dict[str, str]:
+    """Variables of scripts by name.
+
+    Raises:
+        UserError: one is no `NAME=VALUE`.
+    """
+    found = {}
+    for text in variables:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*|[0-9]{1,2}", name):
+            raise UserError(f"{text[:60]} is no variable", "--set", "write it like TP=8, or 1=7B")
+        found[name] = value[:_LONGEST]
+    return found
 
 
 def _remarks(recipe: Recipe, own: RecipeRun) -> list[str]:

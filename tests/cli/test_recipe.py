@@ -142,3 +142,21 @@ def test_a_simulated_layout_becomes_files(planner: Callable[..., Any], tmp_path:
     refused = planner("simulate", "--layout", layout, "llama2-7b", "--recipe", "megatron")
     assert refused.code == 2
     assert "needs a framework and a folder" in refused.err
+
+
+def test_variables_of_a_script_are_given(planner: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "torchrun --nproc-per-node 8 p.py --num-layers 8 --hidden-size 512 --seq-length 512 "
+        "--num-attention-heads 8 --micro-batch-size 1 --global-batch-size 8 "
+        "--tensor-model-parallel-size $TP --bf16 $1\n"
+    )
+    common = ("recipe", path, "--cluster", "h100", "--json")
+    run = planner(*common, "--set", "TP=4", "--set", "1=--sequence-parallel")
+    assert run.code == 0, run.err
+    found = json.loads(run.out)["quantities"]
+    assert (found["tp"], found["sequence_parallel"]) == ("4", "yes")
+    plain = planner(*common)
+    assert any("has no value" in each for each in json.loads(plain.out)["remarks"])
+    wrong = planner(*common, "--set", "TP")
+    assert (wrong.code, "is no variable" in wrong.err) == (2, True)

@@ -7,6 +7,7 @@ TransformerConfig and of DistributedDataParallelConfig, to which it copies them.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import shlex
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from costmodel.training.records import TrainingRun
 from exporters.recipes.writing import recipe_files
@@ -132,6 +134,84 @@ def test_torchtitan_takes_the_settings() -> None:
         )  # fmt: skip
         assert (world.tp, world.pp, world.cp) == (layout.tp, layout.pp, layout.cp)
         assert world.dp_replicate * world.dp_shard == layout.dp
+
+
+def test_torchtitan_3_takes_the_python_file() -> None:
+    """Assignments of the written function go to the fields of release 0.3, which agree."""
+    pytest.importorskip("torchtitan")
+    configs = pytest.importorskip("torchtitan.config.configs")
+    dims = pytest.importorskip("torchtitan.distributed.parallel_dims")
+    kinds = {
+        "training": configs.TrainingConfig, "parallelism": configs.ParallelismConfig,
+        "compile": configs.CompileConfig,
+    }  # fmt: skip
+    for run, files in _written("torchtitan-0.3"):
+        layout = run.layout
+        text = files["train_config.py"]
+        tree = ast.parse(text)
+        (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+        assert function.name in files["launch.sh"]
+        made = {name: kind() for name, kind in kinds.items()}
+        for line in function.body:
+            if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Attribute):
+                path = ast.unparse(line.targets[0]).split(".")[1:]
+                if path != ["activation_checkpoint"]:
+                    section, name = path
+                    assert hasattr(made[section], name), path
+                    setattr(made[section], name, ast.literal_eval(line.value))
+        parallel = made["parallelism"]
+        world = dims.ParallelDims(
+            dp_replicate=parallel.data_parallel_replicate_degree,
+            dp_shard=parallel.data_parallel_shard_degree, cp=parallel.context_parallel_degree,
+            tp=parallel.tensor_parallel_degree, pp=parallel.pipeline_parallel_degree,
+            ep=parallel.expert_parallel_degree, world_size=layout.devices,
+        )  # fmt: skip
+        assert (world.tp, world.pp, world.cp, world.ep) == (
+            layout.tp, layout.pp, layout.cp, layout.ep,
+        )  # fmt: skip
+        assert world.dp_replicate * world.dp_shard == layout.dp
+        assert made["training"].global_batch_size == layout.global_batch
+
+
+def test_megatron_bridge_takes_the_file() -> None:
+    """Batches and sharing in its own records, degrees in Megatron-Core's; names are all fields."""
+    torch = pytest.importorskip("torch")
+    own = pytest.importorskip("megatron.bridge.training.config")
+    core = pytest.importorskip("megatron.core.transformer").TransformerConfig
+    known = {field.name for field in dataclasses.fields(core)} | _PROVIDED
+    sections = {field.name for field in dataclasses.fields(own.ConfigContainer)}
+    for run, files in _written("megatron-bridge"):
+        layout = run.layout
+        tables = yaml.safe_load(files["recipe.yaml"])
+        assert set(tables) <= sections
+        train = own.TrainingConfig(**tables["train"])
+        assert train.micro_batch_size == layout.micro_batch
+        assert train.global_batch_size == layout.global_batch
+        ddp = own.DistributedDataParallelConfig(**tables["ddp"])
+        assert ddp.use_distributed_optimizer == bool(layout.zero_stage)
+        model = dict(tables["model"])
+        assert set(model) <= known
+        fields = {name: value for name, value in model.items() if name not in _PROVIDED}
+        if fields.pop("pipeline_model_parallel_layout", None):
+            fields["num_layers"] = layout.pp * layout.vpp
+            fields.pop("recompute_num_layers", None)
+            if fields.get("recompute_method"):
+                fields["recompute_num_layers"] = 1
+        fields["virtual_pipeline_model_parallel_size"] = layout.vpp if layout.vpp > 1 else None
+        if layout.pp > 1:
+            fields["pipeline_dtype"] = torch.bfloat16
+        if run.model.experts and layout.tp > 1:
+            fields["sequence_parallel"] = True
+        fields["add_bias_linear"] = False
+        made = core(**fields)
+        assert made.tensor_model_parallel_size == layout.tp
+        assert made.pipeline_model_parallel_size == layout.pp
+        assert made.context_parallel_size == layout.cp
+        assert made.expert_model_parallel_size == layout.ep
+
+
+_PROVIDED = {"vocab_size", "seq_length", "share_embeddings_and_output_weights"}
+"""Fields of its GPTModelProvider that TransformerConfig has not; the provider wants a GPU."""
 
 
 def test_accelerate_takes_the_files(tmp_path: Path) -> None:

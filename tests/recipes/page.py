@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ir.recipes.entries import Entry
 from ir.recipes.quantities import plain
-from ir.recipes.table import Entry, Framework, framework, readable_names
+from ir.recipes.table import Framework, framework, readable_names
 from tests.cli.docs_output import ROOT
 
 PAGE = ROOT / "docs" / "recipes.md"

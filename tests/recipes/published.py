@@ -11,7 +11,14 @@ from typing import Any
 import yaml
 
 _FILE = Path(__file__).with_suffix(".yaml")
-_SUFFIX = {"shell": "sh", "yaml": "yaml", "toml": "toml", "json": "json", "python": "py"}
+_SUFFIX = {
+    "shell": "sh",
+    "yaml": "yaml",
+    "toml": "toml",
+    "json": "json",
+    "python": "py",
+    "gin": "gin",
+}
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,15 @@ def _python(settings: Mapping[str, Any]) -> str:
     return f"def recipe1():\n    cfg = {base}()\n" + "\n".join(lines) + "\n    return cfg\n"
 
 
+def _gin(settings: Mapping[str, Any]) -> str:
+    return "".join(f"{name} = {value!r}\n" for name, value in settings.items())
+
+
 _WRITERS = {
     "shell": _shell,
     "yaml": lambda settings: yaml.safe_dump(_tree(settings)),
     "json": lambda settings: json.dumps(_tree(settings), indent=1),
     "toml": _toml,
     "python": _python,
+    "gin": _gin,
 }

@@ -82,7 +82,7 @@ def test_changes_fit_and_save_what_they_say(tp: int) -> None:
     assert all(best.priced.prediction.step_s <= each * (1 + 1e-9) for each in times)
     if priced.fits:
         before = _simulated(priced)
-        for change in changes:
+        for change in (*changes, best):
             said = priced.prediction.step_s - change.priced.prediction.step_s
             saved = before - _simulated(change.priced)
             assert abs(saved - said) < 0.02 * before

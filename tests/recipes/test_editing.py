@@ -9,14 +9,16 @@ from itertools import pairwise
 import pytest
 
 from costmodel.training.records import Recompute, TrainingLayout
-from exporters.recipes.editing import edited
+from exporters.recipes.editing import changed_settings, edited
 from exporters.recipes.writing import recipe_files
 from importers.recipes.reading import recipe_of, recipe_of_texts
 from ir.recipes.recipe import Recipe
 from ir.recipes.table import framework, framework_names
+from planner.requests.errors import UserError
 from planner.whatif.recipe_runs import in_layout, quantities_of, run_of
 from planner.whatif.recipe_targets import expressed
-from tests.recipes.drawn import MODELS, drawn
+from tests.recipes.drawn import MACHINES, MODELS, drawn
+from tests.recipes.published import Published, published
 from tests.recipes.test_reading import SCRIPT
 
 
@@ -204,3 +206,29 @@ def test_what_the_environment_must_be_is_told() -> None:
     run = in_layout(own, replace(own.run.layout, zero_stage=3))
     found = edited(recipe, quantities_of(own.run), quantities_of(run))
     assert found.environment == ["do not set CUDA_DEVICE_MAX_CONNECTIONS=1"]
+
+
+@pytest.mark.parametrize("one", published(), ids=lambda one: one.name)
+def test_only_lines_of_changed_settings_change(one: Published) -> None:
+    """In then out: a published recipe with another micro-batch keeps every other line."""
+    usual = {"devices": Fraction(64), "seq_len": Fraction(4096), "micro": Fraction(1)}
+    first = recipe_of_texts(one.files(), asked=one.framework)
+    said = {name: value for name, value in usual.items() if name not in first.values}
+    recipe = recipe_of_texts(one.files(), asked=one.framework, said=said)
+    try:
+        own = run_of(recipe, "llama3-8b", MACHINES.get(one.framework, "h100"))
+    except UserError:
+        return
+    layout = own.run.layout
+    each = layout.global_batch // layout.dp
+    other = next((n for n in (2, 1, 4) if each % n == 0 and n != layout.micro_batch), 0)
+    if not other:
+        return
+    old, new = (
+        quantities_of(run) for run in (own.run, in_layout(own, replace(layout, micro_batch=other)))
+    )
+    changes = changed_settings(recipe, old, new)
+    lines = _lines(edited(recipe, old, new).diff(recipe))
+    assert sum(line[0] == "-" for line in lines) <= len(changes) + 1
+    same = edited(recipe, old, old)
+    assert same.diff(recipe) == ""

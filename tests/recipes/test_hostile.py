@@ -32,6 +32,12 @@ HOSTILE = {
         "too much text|no framework",
     ),
     "loop.sh": ("A=$A$B\nB=$A\ntorchrun x.py --seq $A\n", "no framework"),
+    "calls.sh": ("f() {\n g\n g\n}\ng() {\n f\n f\n}\nf\n", "without end"),
+    "nested.sh": ("X=" + "$((" * 5_000 + "\n", "no framework"),
+    "braces.sh": ("X=" + "${a:-" * 5_000 + "\n", "no framework"),
+    "large.sh": ("A=1 # x\n" * 40_000, "more than 262,144 characters"),
+    "power.sh": ("torchrun x.py --seq $((9**9**9**9))\n", "no framework"),
+    "refers.yaml": ("a: ${b}\nb: ${a}\nc: ${multiply:${a},${b}}\n", "no framework"),
     "open.sh": ("torchrun \"x.py --tp '$((1", "no framework"),
     "empty.sh": ("", "no framework"),
 }

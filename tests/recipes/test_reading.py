@@ -12,7 +12,7 @@ from importers.recipes.arguments import shell_file
 from importers.recipes.documents import gin_file, toml_file, yaml_file
 from importers.recipes.python import python_file
 from importers.recipes.reading import read_recipe, recipe_of_texts
-from ir.recipes.quantities import Quantities
+from ir.recipes.quantities import Quantities, plain
 
 pytestmark = pytest.mark.fast
 
@@ -165,3 +165,152 @@ def test_several_files_are_one_recipe(tmp_path: Path) -> None:
     assert found.framework.name == "accelerate"
     assert found.values["dp"] == 16
     assert found.values["micro"] == 2
+
+
+FOLLOWED = r"""
+: ${TP:=2}
+SIZE=${1:-8b}
+case "$SIZE" in
+  70b|70B) LAYERS=80; HIDDEN=8192 ;;
+  8b) LAYERS=32
+      HIDDEN=4096 ;;
+  *) echo unknown; exit 1 ;;
+esac
+declare -A BATCH=([8b]=64 [70b]=256)
+LIST=("$TP,4" "1,8")
+let "SEQ = 1024 * 4"
+PARTS=$(expr $LAYERS / 2)
+FLAG=$(( ($TP > 1) ? 1 : 0 ))
+[[ $FLAG -eq 1 ]] && ARGS+=" --sequence-parallel"
+run() {
+  local heads=$1
+  for pair in "${LIST[@]}"; do
+    IFS=',' read -r tp pp <<< "$pair"
+    srun bash -c "cd /x && torchrun --nproc-per-node 8 pretrain_gpt.py \
+      --tensor-model-parallel-size $tp --pipeline-model-parallel-size $pp --num-layers $LAYERS \
+      --hidden-size $HIDDEN --num-attention-heads $heads --seq-length ${SEQ} --micro-batch-size 1 \
+      --global-batch-size ${BATCH[$SIZE]} --data type:a|b --name ${SIZE^^} $ARGS \
+      --train-samples $(( $(nproc) * 2 )) --recompute-num-layers $PARTS" | tee log
+  done
+}
+if (( LAYERS > 16 )); then run 32; fi
+"""
+
+
+@pytest.mark.fast
+def test_control_of_a_script_is_followed() -> None:
+    """Defaults, `case`, tables, functions, loops, conditions, and a command inside another."""
+    found = recipe_of_texts({"run.sh": FOLLOWED})
+    numbers = {"tp": 2, "pp": 4, "layers": 32, "hidden": 4096, "heads": 32, "global_batch": 64}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+    assert found.values["seq_len"] == 4096
+    assert found.values["sequence_parallel"] == "yes"
+    assert found.settings["name"] == "8B"
+    assert found.settings["recompute-num-layers"] == "16"
+    assert found.settings["train-samples"] is True
+    assert any("first value" in each for each in found.files[0].remarks)
+
+
+def test_variables_come_from_the_user() -> None:
+    found = recipe_of_texts({"run.sh": FOLLOWED}, environment={"1": "70b", "TP": "8"})
+    numbers = {"tp": 8, "layers": 80, "global_batch": 256}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+
+
+def test_what_nobody_sets_is_said_to_have_no_value() -> None:
+    text = "torchrun p.py --num-layers $LAYERS --seq-length 8 --micro-batch-size 1 $MORE\n"
+    found = recipe_of_texts({"run.sh": text})
+    (said,) = found.quantities.contradictions
+    assert "num-layers has no value" in said
+    assert "LAYERS, MORE" in found.files[0].remarks[0]
+
+
+def test_scripts_that_start_or_read_others() -> None:
+    """The arguments of the first reach the second, and a change is made where they stand."""
+    texts = {
+        "start.sh": "source sizes.sh\nbash run.sh 4 $HERE\n",
+        "sizes.sh": "export LAYERS=24\nHERE=16\n",
+        "run.sh": "torchrun p.py --tensor-model-parallel-size $1 --num-layers $LAYERS "
+        "--seq-length $2\n",
+    }
+    found = recipe_of_texts(texts)
+    numbers = {"tp": 4, "layers": 24, "seq_len": 16}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+    assert [file.name for file in found.files] == ["start.sh"]
+    place = found.place("tensor-model-parallel-size")
+    assert place is not None
+    assert place[1].span is not None
+    assert texts["start.sh"][place[1].span.start : place[1].span.end] == "4"
+
+
+@pytest.mark.fast
+def test_references_of_a_configuration_are_put_in() -> None:
+    text = """
+model: {hidden_size: 64, ffn_hidden_size: "${multiply:4, ${.hidden_size}}", micro_batch_size: 1,
+  tensor_model_parallel_size: 2, encoder_seq_length: 512, num_layers: 4, num_attention_heads: 4}
+trainer: {devices: 8, num_nodes: "${oc.env:NODES,2}"}
+"""
+    found = recipe_of_texts({"nemo.yaml": text})
+    assert found.framework.name == "nemo"
+    numbers = {"ffn": 256, "devices": 16, "dp": 8}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+
+
+def test_documents_of_other_kinds_do_not_matter() -> None:
+    text = "cat <<E > hosts\nnode1\nnode2\nE\ntorchrun p.py --num-layers 4 --seq-length 8\n"
+    assert recipe_of_texts({"run.sh": text}).values["layers"] == 4
+
+
+TITAN = """
+def llama3_8b():
+    model_spec = model_registry("8B", converters=[Float8LinearConverter.Config(emulate=True)])
+    compiled = CompileConfig(enable=True, enable_async_tensor_parallel=True)
+    return Trainer.Config(
+        model_spec=model_spec,
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=2 * 8192,
+                                max_context_length=8192),
+        parallelism=ParallelismConfig(tensor_parallel_degree=4),
+        activation_checkpoint=FullAC.Config(),
+        compile=compiled,
+    )
+
+
+def mine1():
+    config = llama3_8b()
+    config.activation_checkpoint = None
+    return config
+"""
+
+
+@pytest.mark.fast
+def test_a_configuration_of_torchtitan_is_read_as_data() -> None:
+    found = recipe_of_texts({"c.py": TITAN}, {"c.py": "llama3_8b"})
+    assert found.framework.name == "torchtitan-0.3"
+    said = {name: plain(value) for name, value in found.values.items()}
+    expected = {"tp": "4", "micro": "2", "precision": "fp8", "recompute": "full", "compiled": "yes"}
+    assert {name: said[name] for name in expected} == expected
+    assert not found.unread
+    other = recipe_of_texts({"c.py": TITAN}, {"c.py": "mine1"})
+    assert (plain(other.values["recompute"]), plain(other.values["tp"])) == ("none", "4")
+
+
+T5X = """
+TASK_FEATURE_LENGTHS = {"inputs": 512, "targets": 114}
+BATCH_SIZE = 2048
+partitioning.PjitPartitioner:
+  num_partitions = 4
+  logical_axis_rules = @partitioning.standard_logical_axis_rules()
+train/utils.DatasetConfig:
+  batch_size = %BATCH_SIZE
+train_eval/utils.DatasetConfig:
+  batch_size = 64
+trainer.Trainer.num_microbatches = 2
+"""
+
+
+def test_a_gin_file_with_blocks_and_scopes() -> None:
+    found = recipe_of_texts({"t5.gin": T5X}, said={"devices": Fraction(64)})
+    assert found.framework.name == "t5x"
+    numbers = {"tp": 4, "dp": 16, "global_batch": 2048, "micro": 64, "seq_len": 512}
+    assert {name: found.values.get(name) for name in numbers} == numbers
+    assert not found.unread

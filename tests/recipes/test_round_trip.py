@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from costmodel.training.records import Recompute
 from exporters.recipes.writing import recipe_files
 from importers.recipes.reading import recipe_of_texts
 from ir.recipes.table import framework, framework_names
+from planner.whatif.recipe_purchases import purchases
 from planner.whatif.recipe_runs import RecipeRun, in_layout, quantities_of, run_of
 from planner.whatif.recipe_targets import expressed
 from tests.recipes.drawn import MODELS, drawn
@@ -23,9 +25,7 @@ WHOLE = ("megatron", "megatron-bridge")
 @pytest.mark.parametrize("name", framework_names())
 def test_out_then_in_gives_the_same_layout(name: str) -> None:
     """The files of 200 layouts, read, are the layouts that the framework runs from them."""
-    seen = sum(
-        _comes_back(name, model, own) for model in MODELS for own in drawn(name, model, EACH)
-    )
+    seen = sum(comes_back(name, model, own) for model in MODELS for own in drawn(name, model, EACH))
     assert seen > 100
 
 
@@ -33,10 +33,10 @@ def test_out_then_in_gives_the_same_layout(name: str) -> None:
 @pytest.mark.parametrize("name", framework_names())
 def test_a_few_layouts_come_back(name: str) -> None:
     for model in ("llama3-8b", "mixtral-8x7b"):
-        assert sum(_comes_back(name, model, own) for own in drawn(name, model, 3))
+        assert sum(comes_back(name, model, own) for own in drawn(name, model, 3))
 
 
-def _comes_back(name: str, model: str, own: RecipeRun) -> bool:
+def comes_back(name: str, model: str, own: RecipeRun) -> bool:
     """Whether a framework can say a layout; then its files say just that."""
     found = framework(name)
     said = expressed(found, own, own.run.layout)
@@ -76,8 +76,11 @@ def test_what_is_run_from_a_recipe_is_said_whole(name: str) -> None:
                 assert (again.run.layout, again.lost) == (first.run.layout, ())
 
 
-@pytest.mark.parametrize("name", sorted(set(framework_names()) - {"torchtitan", "deepspeed",
-                                                                  "accelerate"}))  # fmt: skip
+SIZELESS = {"torchtitan", "torchtitan-0.3", "deepspeed", "accelerate"}
+"""Frameworks whose files leave the model's sizes to code."""
+
+
+@pytest.mark.parametrize("name", sorted(set(framework_names()) - SIZELESS))
 @pytest.mark.parametrize("model", MODELS)
 def test_sizes_of_a_model_come_back(name: str, model: str) -> None:
     """Without another word of the model, its sizes are in the files."""
@@ -106,3 +109,31 @@ def test_every_value_of_a_table_is_read_as_it_is_written() -> None:
                 stated = {n: v for n, v in written.items() if v is not None}
                 first = next(c.value for c in entry.cases if c.settings == written)
                 assert not stated or entry.read(stated)[0] == first
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "llama3-8b"])
+def test_axes_of_maxtext_are_all_its_devices(model: str) -> None:
+    """The mesh of MaxText has the product of its axes, experts among them, as devices."""
+    found = framework("maxtext")
+    for own in drawn("maxtext", model, 20, seed=3):
+        said = expressed(found, own, own.run.layout)
+        if said.refused:
+            continue
+        settings = found.written(quantities_of(said.run))[0]
+        axes = [
+            number for name, number in settings.items()
+            if name.endswith("_parallelism") and isinstance(number, int) and number > 0
+        ]  # fmt: skip
+        assert math.prod(axes) == said.run.layout.devices
+
+
+@pytest.mark.fast
+def test_types_that_no_setting_says_are_named_with_a_price() -> None:
+    """DeepSpeed has no setting for products in 8 bits, nor MindFormers."""
+    (own,) = drawn("deepspeed", "llama3-8b", 1)
+    eight = replace(own, run=replace(own.run, precision="fp8"))
+    said = expressed(framework("deepspeed"), eight, eight.run.layout)
+    assert said.unsaid["precision"] == ("fp8", "fp32")
+    lines = list(purchases(eight, eight.run.layout, said))
+    assert any("no setting says precision fp8" in line and " s, " in line for line in lines)
+    assert not expressed(framework("megatron"), eight, eight.run.layout).unsaid
