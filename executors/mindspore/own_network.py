@@ -97,8 +97,7 @@ def compiled(
 
     Args:
         plan: in the dialect `mindspore`, of one stage.
-        source: the network.
-        route: one of `ROUTES`.
+        source, route: the network, and one of `ROUTES`.
         files: of the plan, by name.
         python: the interpreter of the environment that has MindSpore.
 
@@ -110,7 +109,6 @@ def compiled(
         for file, write in files.items():
             write(folder / file)
         (folder / "job.json").write_text(json.dumps(_job(plan, source, route, folder)))
-        path = os.pathsep.join(filter(None, (_root(), os.environ.get("PYTHONPATH"))))  # noqa: TID251
         done = subprocess.run(  # noqa: S603
             [str(python.absolute()), "-m", _PROGRAM, "job.json", "found.json"],
             capture_output=True,
@@ -118,7 +116,7 @@ def compiled(
             timeout=TIME_LIMIT_S,
             check=False,
             cwd=folder,  # MindSpore leaves files behind
-            env=os.environ | _SWITCHES | {"PYTHONPATH": path},  # noqa: TID251
+            env=_environment(),
         )
         if done.returncode or not (folder / "found.json").exists():
             raise MindsporeError(
@@ -134,8 +132,11 @@ def compiled(
     return found
 
 
-def _root() -> str:
-    return str(Path(__file__).parents[2])
+def _environment() -> dict[str, str]:
+    """What MindSpore reads when it is imported; the planner's packages are found beside it."""
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))  # noqa: TID251
+    return os.environ | _SWITCHES | {"PYTHONPATH": path}  # noqa: TID251
 
 
 def _reasons(log: str) -> Iterator[str]:
