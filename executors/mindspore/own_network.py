@@ -97,7 +97,8 @@ def compiled(
 
     Args:
         plan: in the dialect `mindspore`, of one stage.
-        source, route: the network, and one of `ROUTES`.
+        source: the network.
+        route: one of `ROUTES`.
         files: of the plan, by name.
         python: the interpreter of the environment that has MindSpore.
 
@@ -106,8 +107,7 @@ def compiled(
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, write in files.items():
-            write(folder / file)
+        _write(files, folder)
         (folder / "job.json").write_text(json.dumps(_job(plan, source, route, folder)))
         done = subprocess.run(  # noqa: S603
             [str(python.absolute()), "-m", _PROGRAM, "job.json", "found.json"],
@@ -130,6 +130,11 @@ def compiled(
             f"MindSpore refuses the network: {found['error'].strip().splitlines()[0][:200]}\n{why}"
         )
     return found
+
+
+def _write(files: Mapping[str, Writer], folder: Path) -> None:
+    for name, write in files.items():
+        write(folder / name)
 
 
 def _environment() -> dict[str, str]:
