@@ -107,10 +107,8 @@ def compiled(
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, write in files.items():
-            write(folder / file)
+        _write(files, folder)
         (folder / "job.json").write_text(json.dumps(_job(plan, source, route, folder)))
-        path = os.pathsep.join(filter(None, (_root(), os.environ.get("PYTHONPATH"))))  # noqa: TID251
         done = subprocess.run(  # noqa: S603
             [str(python.absolute()), "-m", _PROGRAM, "job.json", "found.json"],
             capture_output=True,
@@ -118,7 +116,7 @@ def compiled(
             timeout=TIME_LIMIT_S,
             check=False,
             cwd=folder,  # MindSpore leaves files behind
-            env=os.environ | _SWITCHES | {"PYTHONPATH": path},  # noqa: TID251
+            env=_environment(),
         )
         if done.returncode or not (folder / "found.json").exists():
             raise MindsporeError(
@@ -134,8 +132,16 @@ def compiled(
     return found
 
 
-def _root() -> str:
-    return str(Path(__file__).parents[2])
+def _write(files: Mapping[str, Writer], folder: Path) -> None:
+    for name, write in files.items():
+        write(folder / name)
+
+
+def _environment() -> dict[str, str]:
+    """What MindSpore reads when it is imported; the planner's packages are found beside it."""
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))  # noqa: TID251
+    return os.environ | _SWITCHES | {"PYTHONPATH": path}  # noqa: TID251
 
 
 def _reasons(log: str) -> Iterator[str]:

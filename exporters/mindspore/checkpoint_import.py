@@ -121,20 +121,18 @@ def pins_of_operators(
         devices: that the plan is for.
 
     Raises:
-        StrategyFileError: no key is of this model, or MindSpore would refuse a strategy.
+        StrategyFileError: no key is of this model, or MindSpore would refuse one.
     """
     _check_stages(content.strategies)
     given = {item.key: item for item in content.strategies}
     scope = _scope(given, primitives)
-    known: dict[str, FilePrimitive] = {}
-    for name, each in compiled_names(primitives, inside=bool(scope)):
-        known.setdefault(scoped(name, scope), each)
+    names = reversed(list(compiled_names(primitives, inside=bool(scope))))
+    known = {scoped(name, scope): each for name, each in names}  # the likelier name wins
     unknown = [key for key in given if key not in known and key != DATASET]
-    rest = [item for item in content.strategies if item.key != DATASET]
-    _check_known(rest, unknown, list(known))
+    _check_known([i for i in content.strategies if i.key != DATASET], unknown, list(known))
     work = Strategies(graph, devices)
     in_graph = groups(graph, primitives)
-    told = {primitive.name: key for key, primitive in reversed(known.items()) if key in given}
+    told = {primitive.name: key for key, primitive in known.items() if key in given}
     for primitive in primitives:
         group, key = in_graph.get(primitive.name), told.get(primitive.name)
         if key is None or group is None or primitive.kind in NEVER_CUT:
@@ -145,8 +143,8 @@ def pins_of_operators(
         cuts = _as_planned(group, primitive, given[key], work)
         if cuts is not None:
             work.take(group.main, cuts, key)
-    missing = [scoped(each.name, scope) for each in primitives if each.name not in told]
-    notes = [*unknown_note(unknown), *_missing_note(missing)]
+    missing = (scoped(each.name, scope) for each in primitives if each.name not in told)
+    notes = [*unknown_note(unknown), *_missing_note(list(missing))]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
 
 

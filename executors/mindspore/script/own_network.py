@@ -60,20 +60,12 @@ def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     imagine(job["devices"])
     folder, route = Path(job["folder"]), job["route"]
     semi = route != "operators"
-    mode: dict[str, Any] = {
-        "parallel_mode": "auto_parallel", "search_mode": "sharding_propagation",
-    }  # fmt: skip
-    if semi:
-        mode = {
-            "parallel_mode": "semi_auto_parallel",
-            "strategy_ckpt_config": {"load_file": str(folder / "strategy.ckpt")},
-        }
     ms.set_auto_parallel_context(
         device_num=job["devices"],
         global_rank=0,
         dataset_strategy=tuple(tuple(each["cuts"]) for each in job["inputs"]),
         enable_alltoall=job["all_to_all"],
-        **mode,
+        **_mode(semi=semi, folder=folder),
         **_optimizer(job["shared"]),
     )
     missing: list[str] = []
@@ -107,6 +99,14 @@ def _network(job: Mapping[str, Any]) -> nn.Cell:
     made = getattr(module_at(Path(job["script"])), job["cell"])
     network: nn.Cell = made if isinstance(made, nn.Cell) else made()
     return network
+
+
+def _mode(*, semi: bool, folder: Path) -> dict[str, Any]:
+    """How operators come to their strategies."""
+    if not semi:
+        return {"parallel_mode": "auto_parallel", "search_mode": "sharding_propagation"}
+    load = {"load_file": str(folder / "strategy.ckpt")}
+    return {"parallel_mode": "semi_auto_parallel", "strategy_ckpt_config": load}
 
 
 def _optimizer(shared: list[str]) -> dict[str, Any]:
