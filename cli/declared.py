@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from cli.files import text_of
-from planner.requests.options.option import REQUIRED, Declared, Group, Option, declared
+from planner.requests.options.option import REQUIRED, Declared, Group, declared
 from planner.requests.sources import Document
 
 MOST_EXPLAINED = 20
@@ -144,13 +144,6 @@ def typer_option(each: Declared) -> Any:
 
 def _is_flag(form: Any) -> bool:
     return form is bool
-
-
-def plain(name: str, form: Any, option: Option, default: Any = None) -> Any:
-    """An option of a command that takes no record, as typer has it."""
-    made = typer_option(Declared(name, form, default, option))
-    made.hidden = False
-    return made
 
 
 def _help_all() -> inspect.Parameter:

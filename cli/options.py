@@ -7,9 +7,6 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from cli.command_options import JSON
-from cli.declared import plain
-
 _MODEL_HELP = (
     "The model: .onnx, .onnx.gz, PyTorch's .pt2 or .fx.json, JAX as StableHLO text (.mlir), "
     "MindSpore's .mindir, a Hugging Face config.json, or a name that `planner sizes --list` "
@@ -20,7 +17,6 @@ OptionalModel: TypeAlias = Annotated[
     Path | None,
     typer.Argument(metavar="MODEL", help=_MODEL_HELP, show_default=False),
 ]
-Json: TypeAlias = Annotated[bool, plain("as_json", bool, JSON)]
 PlanPath: TypeAlias = Annotated[
     Path,
     typer.Argument(metavar="PLAN.json", help="A plan.json that `planner search -o DIR` wrote."),

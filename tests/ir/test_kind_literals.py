@@ -25,29 +25,30 @@ PACKAGES = (
 )  # fmt: skip
 MOST = 3
 MORE: dict[str, int] = {
-    "Reshape": 41, "Add": 40, "Mul": 39, "Gather": 32, "Cast": 30, "Transpose": 30, "Expand": 26,
-    "Attention": 24, "Squeeze": 24, "MatMul": 23, "Unsqueeze": 23, "Identity": 22, "Softmax": 22,
-    "Sub": 21, "Slice": 20, "Concat": 19, "Div": 19, "ReduceSum": 19, "ReduceMean": 18, "Where": 18,
-    "Conv": 17, "Loss": 17, "Flatten": 16, "ReduceMax": 16, "GatherND": 15, "Max": 15, "Split": 15,
-    "MaxPool": 14, "Min": 14, "ReduceMin": 14, "BiasAdd": 13, "Gelu": 13, "RMSNormalization": 13,
-    "Sigmoid": 13, "AveragePool": 12, "BatchNormalization": 12, "LogSoftmax": 12, "Equal": 11,
-    "LayerNormalization": 11, "Neg": 11, "Pow": 11, "ScatterND": 11, "TopK": 11,
-    "ConvTranspose": 10, "Dropout": 10, "OneHot": 10, "Pad": 10, "RotaryEmbedding": 10,
-    "ScatterElements": 10, "Sqrt": 10, "Tile": 10, "GatherElements": 9, "Log": 9, "Not": 9,
-    "Reciprocal": 9, "Tanh": 9, "And": 8, "Combine": 8, "CumSum": 8, "Dispatch": 8, "Exp": 8,
-    "Greater": 8, "LpNormalization": 8, "Relu": 8, "SimplifiedLayerNormalization": 8, "Trilu": 8,
-    "Abs": 7, "ArgMax": 7, "ArgMin": 7, "Clip": 7, "FastGelu": 7, "Fused": 7, "Less": 7, "Mod": 7,
-    "Or": 7, "Softplus": 7, "Swish": 7, "CastLike": 6, "Erf": 6, "Floor": 6, "LpPool": 6,
-    "PackedMultiHeadAttention": 6, "ReduceL1": 6, "ReduceL2": 6, "ReduceProd": 6,
-    "SoftmaxCrossEntropyLoss": 6, "Sum": 6, "Ceil": 5, "Constant": 5, "CumProd": 5, "DeformConv": 5,
-    "DequantizeLinear": 5, "Elu": 5, "ExpertMatMul": 5, "GlobalAveragePool": 5, "GreaterOrEqual": 5,
-    "HardSigmoid": 5, "IsNaN": 5, "LessOrEqual": 5, "LinearAttention": 5,
-    "NegativeLogLikelihoodLoss": 5, "Output": 5, "Range": 5, "ReduceSumSquare": 5, "Resize": 5,
-    "RoiAlign": 5, "TensorScatter": 5, "AffineGrid": 4, "BiasGelu": 4, "CausalConvWithState": 4,
-    "ConstantOfShape": 4, "ConvInteger": 4, "GlobalLpPool": 4, "GlobalMaxPool": 4, "GridSample": 4,
-    "GroupNormalization": 4, "LRN": 4, "MatMulNBits": 4, "MeanVarianceNormalization": 4, "Mish": 4,
-    "QuantizeLinear": 4, "QuickGelu": 4, "RandomNormal": 4, "RandomNormalLike": 4,
-    "RandomUniform": 4, "RandomUniformLike": 4, "Scale": 4, "Softsign": 4, "Upsample": 4,
+    "Reshape": 43, "Add": 42, "Mul": 40, "Gather": 33, "Cast": 31, "Transpose": 31, "Expand":
+    26, "MatMul": 25, "Attention": 24, "Squeeze": 24, "Softmax": 23, "Unsqueeze": 23,
+    "Identity": 22, "Sub": 22, "Div": 20, "Flatten": 20, "Loss": 20, "Slice": 20, "Concat": 19,
+    "Conv": 19, "ReduceSum": 19, "ReduceMean": 18, "Where": 18, "ReduceMax": 16, "GatherND": 15,
+    "Max": 15, "Split": 15, "BiasAdd": 14, "Gelu": 14, "MaxPool": 14, "Min": 14, "ReduceMin":
+    14, "Sigmoid": 14, "BatchNormalization": 13, "RMSNormalization": 13, "AveragePool": 12,
+    "Equal": 12, "LayerNormalization": 12, "LogSoftmax": 12, "Neg": 12, "Pow": 12,
+    "ConvTranspose": 11, "Dropout": 11, "ScatterND": 11, "TopK": 11, "OneHot": 10, "Pad": 10,
+    "RotaryEmbedding": 10, "ScatterElements": 10, "Sqrt": 10, "Tanh": 10, "Tile": 10,
+    "GatherElements": 9, "Greater": 9, "Log": 9, "Not": 9, "Reciprocal": 9, "And": 8, "Combine":
+    8, "CumSum": 8, "Dispatch": 8, "Exp": 8, "Less": 8, "LpNormalization": 8, "Mod": 8, "Relu":
+    8, "SimplifiedLayerNormalization": 8, "Trilu": 8, "Abs": 7, "ArgMax": 7, "ArgMin": 7,
+    "Clip": 7, "FastGelu": 7, "Fused": 7, "Or": 7, "Softplus": 7, "Swish": 7, "CastLike": 6,
+    "Erf": 6, "Floor": 6, "LpPool": 6, "PackedMultiHeadAttention": 6, "ReduceL1": 6, "ReduceL2":
+    6, "ReduceProd": 6, "SoftmaxCrossEntropyLoss": 6, "Sum": 6, "Ceil": 5, "Constant": 5,
+    "CumProd": 5, "DeformConv": 5, "DequantizeLinear": 5, "Elu": 5, "ExpertMatMul": 5,
+    "GlobalAveragePool": 5, "GreaterOrEqual": 5, "HardSigmoid": 5, "IsNaN": 5, "LessOrEqual": 5,
+    "LinearAttention": 5, "NegativeLogLikelihoodLoss": 5, "Output": 5, "Range": 5,
+    "ReduceSumSquare": 5, "Resize": 5, "RoiAlign": 5, "TensorScatter": 5, "AffineGrid": 4,
+    "BiasGelu": 4, "CausalConvWithState": 4, "ConstantOfShape": 4, "ConvInteger": 4,
+    "GlobalLpPool": 4, "GlobalMaxPool": 4, "GridSample": 4, "GroupNormalization": 4, "LRN": 4,
+    "MatMulNBits": 4, "MeanVarianceNormalization": 4, "Mish": 4, "QuantizeLinear": 4,
+    "QuickGelu": 4, "RandomNormal": 4, "RandomNormalLike": 4, "RandomUniform": 4,
+    "RandomUniformLike": 4, "Scale": 4, "Softsign": 4, "Upsample": 4,
 }  # fmt: skip
 """Files that name a kind today. Arithmetic and moves (`Add`, `Reshape`) are what front ends, the
 normal form and formulas write, each in its own files. Products, norms, reductions and attention
