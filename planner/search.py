@@ -8,9 +8,9 @@ from ir.batch import BatchError
 from ir.graph import OpGraph
 from ir.plan import Plan
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
+from planner.pipeline.batch_search import PROMISED
 from planner.pipeline.infeasibility import check_states
 from planner.pipeline.one_batch import (
-    PROMISED,
     BatchAnswer,
     PreparedModel,
     batch_answer,

@@ -9,14 +9,9 @@ from costmodel.redistribution import UNREACHABLE_S
 from ir.plan_estimate import Estimate
 from planner.constraints.pinning import first_meshes
 from planner.lowering.lowered import Lowered
+from planner.pipeline.batch_search import FINER_MESH_WORK, ORDER_WORK, BatchSearch, Outcome
 from planner.pipeline.infeasibility import check_states
-from planner.pipeline.one_batch import (
-    FINER_MESH_WORK,
-    ORDER_WORK,
-    BatchSearch,
-    Outcome,
-    PreparedModel,
-)
+from planner.pipeline.one_batch import PreparedModel
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_for
 from planner.pipeline.solved import Group

@@ -189,7 +189,7 @@ def test_only_what_fits_is_solved_for_time(need: float, monkeypatch: pytest.Monk
         solved.append(name)
         return solver_by_name(name)
 
-    monkeypatch.setattr("planner.pipeline.one_batch.solver_by_name", counted)
+    monkeypatch.setattr("planner.pipeline.batch_search.solver_by_name", counted)
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.complete
     assert len(solved) <= 2 * len(found.fixes) + 2
@@ -245,7 +245,7 @@ def test_an_interrupted_solver_that_has_an_answer_ends_the_look_with_it(
     request = SearchRequest(memory_limit_bytes=need * 0.6)
     with pytest.raises(InfeasibleError) as raised:
         search(GRAPH, CLUSTER, request)
-    monkeypatch.setattr("planner.pipeline.one_batch.solver_by_name", lambda _: Interrupted())
+    monkeypatch.setattr("planner.pipeline.batch_search.solver_by_name", lambda _: Interrupted())
     found = why_infeasible(GRAPH, CLUSTER, request, raised.value, MACHINE.cluster)
     assert found.interrupted
     assert len(found.fixes) == 1

@@ -88,7 +88,7 @@ def test_nothing_is_solved_for_time_where_the_least_peak_is_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     solved: list[str] = []
-    monkeypatch.setattr("planner.pipeline.one_batch.solver_by_name", solved.append)
+    monkeypatch.setattr("planner.pipeline.batch_search.solver_by_name", solved.append)
     found = soon(GRAPHS["mlp"], SearchRequest())
     assert found is not None
     assert found.estimate(found.least().bound_bytes * 0.99) is None
