@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.command_options import OUTPUT_FILE, SERVER
+from cli.command_options import OUTPUT_FILE, RECIPE, SERVER
 from cli.declared import command
 from cli.errors import UserError
 from cli.files import Writer, write_files, writer_of
@@ -27,6 +27,7 @@ Examples:
   planner export plan/plan.json --format mindspore -o strategy.ckpt
   planner export plan/plan.json --format jax -o sharding.py
   planner export plan/plan.json --format launch --set script=train.py --set hosts=hosts.txt -o run
+  planner export plan/plan.json --recipe torchtitan --model llama3-8b -o recipe
 
 \b
 Formats:
@@ -79,6 +80,11 @@ class ExportCommand:
         help="What the files need to know and the plan does not say, for mindspore-script, launch, "
         "msjob and parameter-server; docs/mindspore.md lists the names. May be repeated.",
     )] = ()
+    recipe: Annotated[str | None, RECIPE] = None
+    model: Annotated[str | None, Option(
+        group=Group.MODEL, value="MODEL",
+        help="With --recipe: a config.json, or a name that `planner sizes --list` prints.",
+    )] = None
     server: Annotated[str | None, SERVER] = None
     # fmt: on
 
@@ -93,6 +99,9 @@ def export(plan: options.PlanPath, here: ExportCommand) -> None:
     from exporters.settings import Settings  # noqa: PLC0415
     from ir.plan_file import read_plan  # noqa: PLC0415
 
+    if here.recipe is not None:
+        _export_recipe(here.recipe, here.model, read_plan(plan, staged=True), output)
+        return
     chosen = KNOWN[form]
     _check_suffix(chosen, output)
     if names is not None and not chosen.takes_names:
@@ -117,6 +126,21 @@ def export(plan: options.PlanPath, here: ExportCommand) -> None:
     print(write_files(output.parent, {output.name: writer})[0])
     for loss in losses:
         print(f"note: {loss}", file=sys.stderr)
+
+
+def _export_recipe(framework: str, model: str | None, plan: Plan, output: Path) -> None:
+    """Write a plan whose layers are split alike as files of a framework, into a folder."""
+    if model is None:
+        what = "a recipe says the sizes of the model, and a plan has its operators"
+        raise UserError(what, f"--recipe {framework}", "add --model, such as --model llama3-8b")
+    from cli.recipe_files import written_recipe  # noqa: PLC0415  brings in the cost model
+    from cli.simulation_arguments import model_name  # noqa: PLC0415
+    from importers.sizes import configuration  # noqa: PLC0415
+    from planner.whatif.plan_recipe import run_of_plan  # noqa: PLC0415
+
+    run = run_of_plan(plan, configuration(model), model_name(model))
+    for path in written_recipe(framework, run, output):
+        print(path)
 
 
 def _export_there(

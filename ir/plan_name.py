@@ -29,7 +29,7 @@ def plan_name(plan: Plan) -> str:
             *_recomputation(plan),
         )
     )
-    is_conventional = _followed_share(uses) >= CONVENTIONAL
+    is_conventional = followed_share(uses) >= CONVENTIONAL
     return named if is_conventional else f"per-operator plan, nearest: {named}"
 
 
@@ -70,7 +70,7 @@ def is_sequence_parallel(plan: Plan, uses: MainUses) -> bool:
     return split_s > repeated_s
 
 
-def _followed_share(uses: MainUses) -> float:
+def followed_share(uses: MainUses) -> float:
     """Share of the time of products and attention whose axes do what they do in most of it."""
     whole_s = sum(planned.compute_s for _, planned in uses.products)
     if whole_s <= 0:
