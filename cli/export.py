@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   planner export plan/plan.json --format mindspore -o strategy.ckpt
-  planner export plan/plan.json --format jax -o sharding.py
   planner export plan/plan.json --format launch --set script=train.py --set hosts=hosts.txt -o run
   planner export plan/plan.json --recipe torchtitan --model llama3-8b -o recipe
 

@@ -23,7 +23,6 @@ from cli.files import (
 )
 from cli.progress import Progress
 from cli.remote import SweepFiles, remote_sweep
-from planner.request import NEEDED
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.sweeps import SweepOptions
 
@@ -55,7 +54,7 @@ def whatif(
     _check_outputs(here)
     check_picture(here.plot, "--plot", here=here.server is None)
     common = replace(
-        common, pipeline=here.pipeline or NEEDED, micro_batch=here.micro_batch or "auto"
+        common, pipeline=here.pipeline or common.pipeline, micro_batch=here.micro_batch or "auto"
     )
     cut = here.pipeline is not None or here.micro_batch is not None
     swept = replace(swept, cut=cut)

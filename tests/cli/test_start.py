@@ -21,7 +21,7 @@ COMMANDS = ("search", "inspect", "show", "diff", "export")
 HEAVY = ("google.protobuf", "networkx", "numpy", "onnx", "ortools", "rich", "yaml")
 OURS = ("costmodel", "data", "exporters", "importers", "ir", "report", "service", "topology")
 LIGHT = (
-    "errors", "option_texts", "options", "options.option", "options.searches",
+    "errors", "option_texts", "options", "options.option", "options.recipes", "options.searches",
     "options.simulations", "options.sweeps", "sources", "verification",
 )  # fmt: skip
 """Modules of planner.requests that check the options' texts."""

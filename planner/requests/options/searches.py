@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from planner.request import NEEDED
 from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES
 from planner.requests.options.option import Group, Option
 from planner.requests.sources import Document
@@ -144,7 +143,7 @@ class SearchOptions:
         flags=("--pipeline", "--pp"),
         help="Pipeline stages: where nothing fits without them (needed), where they are faster "
         "(auto), none (off), or so many. Micro-batches are decided with them.",
-    )] = NEEDED
+    )] = "needed"
     dp: Annotated[int | None, Option(
         group=Group.SEARCH, value="N", first=True, commands=_SEARCH, usual="what is best",
         help="Data parallelism to hold: every operator splits the batch so many ways.",

@@ -75,7 +75,8 @@ def test_export_says_what_a_step_takes_without_what_is_lost(
     tight = replace(plan.estimate, memory_limit_bytes=2.0**20)
     for each, excess in ((plan, False), (replace(plan, estimate=tight), True)):
         (tmp_path / "plan.json").write_text(plan_to_json(each))
-        export(tmp_path / "plan.json", tmp_path / "m.txt", "megatron")
+        given = dict.fromkeys(("names", "recipe", "model", "server")) | {"form": "megatron"}
+        export(plan=tmp_path / "plan.json", output=tmp_path / "m.txt", settings=[], **given)
         note = capsys.readouterr().err.splitlines()[-1]
         assert note.startswith("note: from the arguments alone a step takes ")
         assert ("it needs" in note) == excess
