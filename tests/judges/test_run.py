@@ -54,7 +54,9 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_no_process(planned: dict[str, Plan], tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(plan_to_json(planned[DATA]))
     command = [sys.executable, "-m", "parallel_planner", "cli", "run", str(tmp_path / "plan.json")]
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)  # else it may be ignored
     job = subprocess.Popen([*command, "--steps", "10000"], stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, outside)
     started = _children(job.pid, wait_s=60.0)
     assert started
     job.send_signal(signal.SIGINT)
