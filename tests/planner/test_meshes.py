@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import planner.pipeline.one_batch
+import planner.pipeline.batch_search
 from planner.request import SearchRequest
 from planner.search import search
 from tests.exporters.small_networks import language_model
@@ -33,7 +33,7 @@ def test_a_coarser_mesh_comes_first_where_the_finer_is_too_hard_and_memory_binds
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     peak, _, _ = tried(SearchRequest())
-    monkeypatch.setattr(planner.pipeline.one_batch, "WIDE_GAP", -1.0)  # every gap is too wide
+    monkeypatch.setattr(planner.pipeline.batch_search, "WIDE_GAP", -1.0)  # every gap is too wide
     found, mesh, reported = tried(SearchRequest(memory_limit_bytes=0.9 * peak))
     assert mesh == COARSER
     assert found <= 0.9 * peak
@@ -41,7 +41,7 @@ def test_a_coarser_mesh_comes_first_where_the_finer_is_too_hard_and_memory_binds
 
 
 def test_of_two_meshes_that_were_tried_the_faster_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner.pipeline.one_batch, "WIDE_GAP", -1.0)
+    monkeypatch.setattr(planner.pipeline.batch_search, "WIDE_GAP", -1.0)
     _, mesh, reported = tried(SearchRequest())
     assert len(reported) == 2
     assert mesh == FIRST
