@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -22,10 +23,8 @@ BaseModel: TypeAlias = Annotated[
 ]
 
 
-def _size(help: str, flag: str = "", usual: str = "") -> Option:  # noqa: A002
-    """A size: a whole number."""
-    flags = (flag,) if flag else ()
-    return Option(group=Group.MODEL, value="N", flags=flags, usual=usual, help=help)
+_size = partial(Option, group=Group.MODEL, value="N")
+"""A size: a whole number."""
 
 
 # fmt: off
@@ -33,27 +32,27 @@ def _size(help: str, flag: str = "", usual: str = "") -> Option:  # noqa: A002
 class Sizes:
     """The sizes that are given; names are those of `importers.sizes`, with underscores."""
 
-    layers: Annotated[int | None, _size("Layers.")] = None
-    hidden: Annotated[int | None, _size("Width between the layers.")] = None
-    heads: Annotated[int | None, _size("Query heads.")] = None
+    layers: Annotated[int | None, _size(help="Layers.")] = None
+    hidden: Annotated[int | None, _size(help="Width between the layers.")] = None
+    heads: Annotated[int | None, _size(help="Query heads.")] = None
     key_heads: Annotated[int | None, _size(
-        "Heads of keys and values.", "--kv-heads", "as --heads",
+        help="Heads of keys and values.", flags=("--kv-heads",), usual="as --heads",
     )] = None
     head_width: Annotated[int | None, _size(
-        "Width of a head.", usual="hidden over heads",
+        help="Width of a head.", usual="hidden over heads",
     )] = None
     feed_forward: Annotated[int | None, _size(
-        "Width of the feed-forward block.", "--ffn",
+        help="Width of the feed-forward block.", flags=("--ffn",),
     )] = None
-    vocabulary: Annotated[int | None, _size("Tokens of the vocabulary.")] = None
-    experts: Annotated[int | None, _size("Experts of a layer.")] = None
-    experts_per_token: Annotated[int | None, _size("Experts that a token is sent to.")] = None
+    vocabulary: Annotated[int | None, _size(help="Tokens of the vocabulary.")] = None
+    experts: Annotated[int | None, _size(help="Experts of a layer.")] = None
+    experts_per_token: Annotated[int | None, _size(help="Experts that a token is sent to.")] = None
     expert_width: Annotated[int | None, _size(
-        "Width of an expert.", "--expert-ffn", "as --ffn",
+        help="Width of an expert.", flags=("--expert-ffn",), usual="as --ffn",
     )] = None
     MTP_layers: Annotated[int | None, _size(
-        "Multi-token prediction (MTP) layers. Layouts are priced with them (`planner simulate "
-        "--layout`, `planner layouts`); a search leaves them out.", "--mtp-layers",
+        help="Multi-token prediction (MTP) layers. Layouts are priced with them (`planner simulate "
+        "--layout`, `planner layouts`); a search leaves them out.", flags=("--mtp-layers",),
     )] = None
     tied: Annotated[bool | None, Option(
         group=Group.MODEL, flags=("--tied/--untied",), usual="untied",

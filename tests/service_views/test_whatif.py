@@ -63,6 +63,7 @@ def _layouts(plan: Plan) -> list[object]:
     return [*splits, *(t.layout for t in plan.parameters)]
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("name", ["attention", "products", "layers", "staged"])
 def test_every_size_that_is_offered_can_be_taken(name: str) -> None:
     plan = staged() if name == "staged" else plan_of(name)
