@@ -88,7 +88,7 @@ class SearchRequest:
     without them if it is `needed`."""
     recompute: str = "auto"
     """What the backward pass may compute again: `none`, single operators (`selective`), every block
-    as a whole (`full`), or what is best for each block (`auto`); only with a global batch."""
+    as a whole (`full`), or what is best for each block (`auto`); only of a step that is cut."""
     zero: str = "auto"
     """Stage of ZeRO, 0 to 3, of every parameter that has copies, or `auto` for the best of each;
     only of a step that is cut."""
@@ -99,15 +99,15 @@ class SearchRequest:
     """In how many parts attention cuts the tokens of its queries, `off` for one, or `auto`."""
     ring_attention: str = "off"
     """Whether keys and values may go round beside the computation of attention, where that is
-    faster than to gather them (`auto`); only with a global batch."""
+    faster than to gather them (`auto`); only of a step that is cut."""
     interleave: str = "auto"
-    """Chunks of the network on every device of a pipeline, interleaved, or `auto`; only with a
-    global batch."""
+    """Chunks of the network on every device of a pipeline, interleaved, or `auto`; only of a step
+    that is cut."""
     offload: str = "off"
     """Whether optimizer state rests in the memory of the host: of no parameter (`off`), of all
-    (`on`), or where that is best (`auto`); only with a global batch."""
+    (`on`), or where that is best (`auto`); only of a step that is cut."""
     stage_meshes: str = "equal"
-    """Devices of the stages: as many for each (`equal`), or `any`; only with a global batch."""
+    """Devices of the stages: as many for each (`equal`), or `any`; only of a step that is cut."""
     fully_use_devices: bool = False
     """An operator is cut over all devices of its mesh or not at all."""
     memory_limit_bytes: float | None = None
@@ -163,8 +163,8 @@ class SearchRequest:
     close_mesh: tuple[tuple[str, int, int], ...] = field(default=())
     """Its mesh: name, size and tier of every axis. It is kept where the machine still has it."""
     close_parts: tuple[tuple[str, int], ...] = field(default=())
-    """Operators that another part of its machine had than the first one, with the part; only with a
-    global batch."""
+    """Operators that another part of its machine had than the first one, with the part; only of a
+    step that is cut."""
     max_changes: int | None = None
     """Operators that may be split otherwise than there; None for any number."""
 

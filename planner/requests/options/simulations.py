@@ -171,7 +171,7 @@ class RankingOptions:
         group=Group.MODEL, choices=LAYOUT_ATTENTION, noun="attention kernel",
         usual="auto: as scripts of the software ask for",
         help="The kernel of attention: one fused kernel, or products with softmax between "
-        "between them (decomposed).",
+        "them (decomposed).",
     )] = "auto"
     optimizer: Annotated[str, Option(
         group=Group.MODEL, choices=OPTIMIZERS, noun="optimizer",
