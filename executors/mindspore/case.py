@@ -6,10 +6,11 @@ A composite becomes its parts; what is cut of them follows from the composite's 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from ir.graph import Op, OpGraph, Role, Tensor
+from ir.mindspore_forms.readers import forward_ops
 from ir.ops import OpView, lookup
 from ir.ops.fused import tensor_maps
 from ir.plan import NamedLayout, Plan, PlannedOperator
@@ -31,7 +32,7 @@ def case_of(plan: Plan, name: str, *, pinned: bool) -> Case:
     sizes = {axis: size for axis, size, _ in plan.mesh}
     pins = Pins(plan, pinned=pinned)
     ops = [pin for name in plan.graph.inputs for pin in pins.shared(name)]
-    for op in _forward(plan.graph):
+    for op in forward_ops(plan.graph):
         ops += _operators(op, plan, sizes, pins)
         ops += [pin for name in op.outputs for pin in pins.shared(name)]
     shares = optimizer_shares(plan)
@@ -68,19 +69,6 @@ def optimizer_shares(plan: Plan) -> dict[str, int]:
         pieces = [math.prod(_cuts(layout, sizes)) for layout in (each.layout, each.used) if layout]
         out[each.name] = pieces[0] // pieces[-1]
     return out
-
-
-def _forward(graph: OpGraph) -> Iterable[Op]:
-    """MindSpore makes its own backward pass: of a traced step what its loss depends on."""
-    wanted = set(graph.outputs) - set(graph.gradients.values())
-    if not graph.is_training_step or not wanted:
-        return graph.ops
-    kept: list[Op] = []
-    for op in reversed(graph.ops):
-        if wanted.intersection(op.outputs):
-            wanted.update(op.inputs)
-            kept.append(op)
-    return kept[::-1]
 
 
 def _inputs(plan: Plan, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -153,11 +153,14 @@ def _read(graph: OpGraph) -> Mapping[str, Sequence[_Part]]:
             (part.op, primitive_form(part, rule), _parameters_read(part, rule))
             for part, rule in parts_of(OpView(op, graph))
         ]
-        for op in _forward_ops(graph)
+        for op in forward_ops(graph)
     }
 
 
-def _forward_ops(graph: OpGraph) -> Sequence[Op]:
+def forward_ops(graph: OpGraph) -> Sequence[Op]:
+    """What MindSpore compiles of a graph: it makes its own backward pass, so of a traced step what
+    its loss depends on.
+    """
     wanted = set(graph.outputs) - set(graph.gradients.values())
     if not graph.is_training_step or not wanted:
         return graph.ops
