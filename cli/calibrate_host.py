@@ -38,7 +38,7 @@ class HostCommand:
 
     # fmt: off
     processes: Annotated[int, Option(
-        group=Group.MACHINE, value="N", least=2, most=64, help="Processes to measure with.",
+        group=Group.MACHINE, value="N", least=1, most=64, help="Processes to measure with.",
     )] = DEFAULT
     output: Annotated[Path | None, Option(
         group=Group.OUTPUT, value="FILE", flags=("-o", "--output"),
@@ -62,7 +62,7 @@ def host(here: HostCommand) -> None:
     from executors.dtensor.processes import ProcessError, measured_host  # noqa: PLC0415
 
     with Progress() as progress:
-        progress(f"measuring with {processes} processes")
+        progress(f"measuring with {processes} process{'es' if processes > 1 else ''}")
         try:
             facts = measured_host(processes, TIMEOUT_S)
         except ProcessError as error:
@@ -81,8 +81,8 @@ def host(here: HostCommand) -> None:
     _print(facts, fit, written)
 
 
-def machine_of(facts: HostFacts) -> tuple[str, LinkFit]:
-    """The machine's file, and the fit of the link between its processes."""
+def machine_of(facts: HostFacts) -> tuple[str, LinkFit | None]:
+    """The machine's file, and the fit of the link between its processes if it has several."""
     from costmodel.collectives import Collective  # noqa: PLC0415  brings in numpy
     from costmodel.link_calibration.fitting import fit_links  # noqa: PLC0415
     from costmodel.link_calibration.machines import bench_of  # noqa: PLC0415
@@ -90,6 +90,8 @@ def machine_of(facts: HostFacts) -> tuple[str, LinkFit]:
     from executors.host import machine_text  # noqa: PLC0415
     from topology.loading import load_machine  # noqa: PLC0415
 
+    if facts.first_link is None:
+        return machine_text(facts, None, ""), None
     first = load_machine(machine_text(facts, facts.first_link, "a guess"), "host")
     measurements = [
         Measurement(GroupShape(Collective(kind), facts.processes), nbytes, seconds, "host")
@@ -102,25 +104,36 @@ def machine_of(facts: HostFacts) -> tuple[str, LinkFit]:
     return machine_text(facts, link, note), fit
 
 
-def _print(facts: HostFacts, fit: LinkFit, written: list[Path]) -> None:
+def _print(facts: HostFacts, fit: LinkFit | None, written: list[Path]) -> None:
     from cli.text import page  # noqa: PLC0415  brings in rich
     from topology.units import format_seconds  # noqa: PLC0415
 
-    tier = fit.cluster.tiers[-1]
-    errors = sorted(abs(float(error)) for error in fit.errors)
-    rate = facts.rate("float32") or 0.0
+    rate, several = facts.rate("float32") or 0.0, facts.processes > 1
+    where = facts.machine.get("device", "")
     with page() as out:
-        out.print(f"{facts.processes} processes of {facts.machine.get('device', '')}, each:")
+        out.print(
+            f"{facts.processes} processes of {where}, each:"
+            if several
+            else f"1 process of {where}:"
+        )
         out.print(
             f"- products in float32: {rate / 1e9:.4g} GFLOP/s, the best of "
             f"{len(facts.products)}; larger ones {facts.matmul_efficiency:.0%} of it"
         )
         out.print(f"- streams: {facts.stream_rate / 1e9:.3g} GB/s")
         out.print(f"- start of an operator: {format_seconds(facts.start_s)}")
-        out.print(
-            f"- messages: {tier.bandwidth_bytes_per_s / 1e9:.3g} GB/s after "
-            f"{format_seconds(tier.latency_s)}; error {errors[len(errors) // 2]:.0%} median over "
-            f"{len(errors)} collectives"
-        )
+        if fit is not None:
+            out.print(f"- messages: {_link_text(fit)}")
         for path in written:
             out.print(f"\nWritten\n- {path}")
+
+
+def _link_text(fit: LinkFit) -> str:
+    from topology.units import format_seconds  # noqa: PLC0415
+
+    tier = fit.cluster.tiers[-1]
+    errors = sorted(abs(float(error)) for error in fit.errors)
+    return (
+        f"{tier.bandwidth_bytes_per_s / 1e9:.3g} GB/s after {format_seconds(tier.latency_s)}; "
+        f"error {errors[len(errors) // 2]:.0%} median over {len(errors)} collectives"
+    )

@@ -46,8 +46,10 @@ class HostFacts:
 
     @property
     def matmul_efficiency(self) -> float:
-        """Median rate of the larger products over the best one."""
-        own = [(2.0 * m * k * n, s) for d, m, k, n, s in self.products if d == "float32"]
+        """Median rate of the larger products over the best one, of the type measured most."""
+        types = [d for d, *_ in self.products]
+        usual = max(dict.fromkeys(types), key=types.count)
+        own = [(2.0 * m * k * n, s) for d, m, k, n, s in self.products if d == usual]
         most = max(work for work, _ in own)
         rates = [work / s for work, s in own if work >= _LARGE * most]
         return statistics.median(rates) / max(work / s for work, s in own)
@@ -59,27 +61,32 @@ class HostFacts:
         return nbytes / seconds
 
     @property
-    def first_link(self) -> tuple[float, float]:
-        """Bandwidth and latency to begin a fit with: of the largest and the smallest message."""
+    def first_link(self) -> tuple[float, float] | None:
+        """Bandwidth and latency to begin a fit with: of the largest and the smallest message; none
+        of a single process.
+        """
+        if not self.messages:
+            return None
         _, nbytes, seconds = max(self.messages, key=lambda row: row[1])
         return nbytes / seconds, min(_GUESSED_LATENCY_S, *(s for _, _, s in self.messages))
 
 
-def machine_text(facts: HostFacts, link: tuple[float, float], note: str) -> str:
+def machine_text(facts: HostFacts, link: tuple[float, float] | None, note: str) -> str:
     """YAML of the machine.
 
     Args:
         facts: what was measured.
-        link: bytes a second and seconds between two processes.
+        link: bytes a second and seconds between two processes; none of a single one.
         note: how the link was found.
     """
     where = facts.machine.get("device", "CPU")
-    told = f"{facts.processes} processes at work, torch {facts.machine.get('torch', '')}"
+    count = f"{facts.processes} process{'es' if facts.processes > 1 else ''}"
+    told = f"{count} at work, torch {facts.machine.get('torch', '')}"
     record = {
         "schema_version": 2,
         "name": "host",
-        "title": f"{facts.processes} processes of {where}",
-        "note": f"measured by `planner calibrate host`; {note}",
+        "title": f"{count} of {where}",
+        "note": "; ".join(["measured by `planner calibrate host`", *([note] if link else [])]),
         "chips": {"host_process": _chip(facts, where, told)},
         "servers": {"host": _server(facts, link, note)},
         "cluster": {"servers": [{"use": "host", "count": 1}]},
@@ -116,21 +123,18 @@ def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _server(facts: HostFacts, link: tuple[float, float], note: str) -> dict[str, Any]:
+def _server(facts: HostFacts, link: tuple[float, float] | None, note: str) -> dict[str, Any]:
+    server = {"name": "host", "chip": "host_process", "devices": facts.processes}
+    if link is None:
+        return server
     rate, latency_s = link
-    return {
-        "name": "host",
-        "chip": "host_process",
-        "devices": facts.processes,
-        "links": {
-            "shared": {
-                "kind": "SHM",
-                "switch": "all",
-                "bandwidth": _stated(f"{rate / 1e9:.6g} GB/s", note),
-                "latency": _stated(f"{latency_s * 1e6:.4g} us", note),
-            }
-        },
+    shared = {
+        "kind": "SHM",
+        "switch": "all",
+        "bandwidth": _stated(f"{rate / 1e9:.6g} GB/s", note),
+        "latency": _stated(f"{latency_s * 1e6:.4g} us", note),
     }
+    return {**server, "links": {"shared": shared}}
 
 
 def _stated(value: str, note: str) -> dict[str, str]:

@@ -25,7 +25,11 @@ from executors.host import HostFacts
 
 _ROWS, _INNER, _COLUMNS = (64, 512), (256, 1024), (256, 1024)
 _MORE = ((2048, 1024, 1024), (1024, 4096, 1024), (1024, 1024, 4096), (2048, 2048, 2048))
+_WIDE = ((512, 4096, 16384), (1024, 4096, 16384), (1024, 4096, 16384))
+"""Of an accelerator, which smaller products do not fill."""
+_LARGEST = ((8192, 8192, 8192),)
 _STREAMS = (2**18, 2**20, 2**24)
+_WIDE_STREAMS = (2**20, 2**24, 2**28)
 _MESSAGES = tuple(2**n for n in range(12, 27, 2))
 _DTYPES = ("float32", "bfloat16")
 _LEAST_S = 0.1
@@ -70,17 +74,19 @@ def _timed(act: Callable[[], Any]) -> float:
 
 
 def _products() -> Any:
-    shapes = [*itertools.product(_ROWS, _INNER, _COLUMNS), *_MORE]
+    wide = device_name() != "cpu"
+    grid = _WIDE if wide else (_ROWS, _INNER, _COLUMNS)
+    shapes = [*itertools.product(*grid), *(_LARGEST if wide else _MORE)]
     for dtype in _DTYPES:
         kind = getattr(torch, dtype)
-        for rows, inner, columns in shapes if dtype == "float32" else shapes[-1:]:
+        for rows, inner, columns in shapes if wide or dtype == "float32" else shapes[-1:]:
             one = torch.randn(rows, inner, device=device_name(), dtype=kind)
             other = torch.randn(inner, columns, device=device_name(), dtype=kind)
             yield dtype, rows, inner, columns, _timed(partial(torch.matmul, one, other))
 
 
 def _streams() -> Any:
-    for nbytes in _STREAMS:
+    for nbytes in _STREAMS if device_name() == "cpu" else _WIDE_STREAMS:
         one = torch.ones(nbytes // 4, device=device_name())
         yield 3 * nbytes, _timed(partial(torch.add, one, one))
 

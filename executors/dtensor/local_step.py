@@ -53,8 +53,6 @@ class LocalStep:
     grid: Grid
     trains: bool
     """Whether gradients are asked for."""
-    constants: Mapping[str, Any]
-    """Whole tensors that parts of composites read and no operator hands over."""
     routes: Routes = field(init=False)
     mover: Mover = field(init=False)
     _flowing: frozenset[str] = field(init=False)
@@ -70,11 +68,14 @@ class LocalStep:
     def graph(self) -> OpGraph:
         return self.plan.graph
 
-    def run(self, given: Mapping[str, Any], *, losses: bool) -> dict[str, Any]:
+    def run(
+        self, given: Mapping[str, Any], constants: Mapping[str, Any], *, losses: bool
+    ) -> dict[str, Any]:
         """Results of the plan on this rank, by the tensor that an end reads or a loss makes.
 
         Args:
             given: this rank's part of everything that no operator makes, in its layout at rest.
+            constants: whole tensors that parts of composites read and no operator hands over.
             losses: run the plan's own losses instead of handing out what they read; each device has
                 its term of them.
 
@@ -88,7 +89,7 @@ class LocalStep:
             if op.kind in ENDS and not (losses and op.outputs):
                 out[op.inputs[0]] = self._delivered_out(op, operands[0])
                 continue
-            results = self._computed(op, operands)
+            results = self._computed(op, operands, constants)
             split = self.routes.split(op)
             names = [n for n in op.outputs if n]
             for name, local, layout in zip(names, results, split.results, strict=True):
@@ -120,11 +121,11 @@ class LocalStep:
             for i, n in enumerate(op.inputs)
         ]
 
-    def _computed(self, op: Op, operands: Sequence[Any]) -> list[Any]:
+    def _computed(self, op: Op, operands: Sequence[Any], constants: Mapping[str, Any]) -> list[Any]:
         split = self.routes.split(op)
         if split.reaches_over:
             raise NotRunError(f"operator {op.name!r}: torch exchanges no edges of images")
-        part = Part(op, self.graph, self.grid, split, operands, False, self.constants)
+        part = Part(op, self.graph, self.grid, split, operands, False, constants)
         try:
             with annotate({"operator": op.name}):
                 return run_parts(part)

@@ -65,6 +65,8 @@ class Running:
     """Inputs of the plan in the order in which the module is called; empty for one it ignores."""
     fixed: Mapping[str, Any]
     """This rank's parts of constants and buffers."""
+    inner: Mapping[str, Any]
+    """Whole tensors that parts of composites read and no operator hands over."""
     out_spec: Any
     """How results are nested; None hands out one or a tuple."""
     whole_outputs: bool
@@ -96,7 +98,10 @@ class Running:
         return [n for n in self.step.graph.outputs if n in read] or sorted(read)
 
     def _flat_step(self, *tensors: Any) -> tuple[Any, ...]:
-        found = self.step.run(dict(zip(self.names, tensors, strict=True)), losses=self.losses)
+        count = len(self.names)
+        given = dict(zip(self.names, tensors[:count], strict=True))
+        inner = dict(zip(self.inner, tensors[count:], strict=True))
+        found = self.step.run(given, inner, losses=self.losses)
         return tuple(found[n] for n in self.results)
 
     def __call__(self, module: Any, operands: Sequence[Any]) -> Any:
@@ -108,7 +113,7 @@ class Running:
             for name, value in zip(self.inputs, operands, strict=True)
             if name
         ]
-        found = self.recording(*given, *self.fixed.values())
+        found = self.recording(*given, *self.fixed.values(), *self.inner.values())
         results = [self._result(n, t) for n, t in zip(self.results, found, strict=True)]
         if self.out_spec is not None:
             return pytree.tree_unflatten(results, self.out_spec)

@@ -87,17 +87,11 @@ def _environment(name: str, default: str) -> str:
     return os.environ.get(name, default)  # noqa: TID251  set by torchrun
 
 
-def local_step(plan: Plan, constants: Mapping[str, Any], device: str) -> LocalStep:
-    """The step of this rank.
-
-    Args:
-        plan: of one stage.
-        constants: whole tensors by name.
-        device: `cpu` or `cuda`.
-    """
+def local_step(plan: Plan, device: str) -> LocalStep:
+    """The step of this rank, of a plan of one stage, on `cpu` or `cuda`."""
     grid = grid_of(plan, mesh_of(plan), dist.get_rank(), device)
     trains = bool(plan.request.get("training", True))
-    return LocalStep(plan, grid, trains, inner_constants(plan, constants))
+    return LocalStep(plan, grid, trains)
 
 
 def own_graph(plan: Plan, arrays: Mapping[str, Any]) -> Traced:
@@ -122,7 +116,7 @@ def applied(found: Traced, match: Match, *, whole_outputs: bool, losses: bool = 
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     module.to(device)
     constants = _constants(found, match, device)
-    step = local_step(plan, constants, device)
+    step = local_step(plan, device)
     table = plan.graph.tensors
     parameters = {
         n: table[n].source or found_name
@@ -133,7 +127,9 @@ def applied(found: Traced, match: Match, *, whole_outputs: bool, losses: bool = 
     own = {theirs: n for n, theirs in match.names.items() if table[n].role is Role.INPUT}
     inputs = [own.get(name, "") for name in found.inputs]
     fixed = given_parts(step, constants)
-    running = Running(step, parameters, inputs, fixed, found.out_spec, whole_outputs, losses)
+    inner = inner_constants(plan, constants)
+    results = found.out_spec, whole_outputs, losses
+    running = Running(step, parameters, inputs, fixed, inner, *results)
     return installed(module, running, found.in_spec)
 
 

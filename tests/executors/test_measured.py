@@ -93,12 +93,17 @@ def test_a_measured_machine_has_the_rates_that_were_measured() -> None:
     cluster = load_machine(text, "host.yaml").cluster(2)
     assert cluster.chip.peak_flops["float32"] == pytest.approx(1e11, rel=1e-4)
     assert cluster.chip.memory_bandwidth_bytes_per_s == pytest.approx(1e10, rel=1e-4)
+    assert fit is not None
     assert max(abs(float(error)) for error in fit.errors) < 0.05
 
 
+def test_a_single_process_has_no_link() -> None:
+    text, fit = machine_of(replace(host(1e11, 1e9, 50e-6), processes=1, messages=()))
+    assert fit is None
+    assert load_machine(text, "host.yaml").cluster(1).devices == 1
+
+
 def test_a_faster_link_is_found_faster() -> None:
-    rates = [
-        machine_of(host(1e11, link, 50e-6))[1].cluster.tiers[-1].bandwidth_bytes_per_s
-        for link in (1e9, 4e9)
-    ]
+    fits = [machine_of(host(1e11, link, 50e-6))[1] for link in (1e9, 4e9)]
+    rates = [fit.cluster.tiers[-1].bandwidth_bytes_per_s for fit in fits if fit is not None]
     assert rates[1] == pytest.approx(4 * rates[0], rel=0.05)
