@@ -280,7 +280,7 @@ def traces(folder: Path, device: str, *, small: bool) -> None:
         for _ in range(_WARM_UP):
             _moments(net, operands, update, clock)
         clock.wait()
-        with torch.profiler.profile(activities=kinds) as profile:
+        with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
             _moments(net, operands, update, clock)
             clock.wait()
         path = folder / f"{name}-{batch}-bfloat16.json"
