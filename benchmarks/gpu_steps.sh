@@ -11,7 +11,7 @@ python=${PYTHON:-python}
 begin=$(date +%s)
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
-PYTHONPATH=$(pwd)
+PYTHONPATH=$(pwd)${PYTHONPATH:+:$PYTHONPATH}
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export PYTHONPATH PYTORCH_CUDA_ALLOC_CONF
 
