@@ -8,6 +8,7 @@ of the normal form. A kind of `MORE` is named in more files than that; the list 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -68,10 +69,13 @@ def _files() -> dict[str, set[str]]:
     """For each kind the files that name it, that of its entry aside."""
     found: dict[str, set[str]] = defaultdict(set)
     known = catalogue()
+    quoted = re.compile("['\"](?:" + "|".join(known) + ")['\"]")
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            for kind in _texts(path.read_text("utf-8")) & set(known):
+            name, source = str(path.relative_to(ROOT)), path.read_text("utf-8")
+            if not quoted.search(source):
+                continue
+            for kind in _texts(source) & set(known):
                 if name != f"ir/ops/{known[kind].family}.py":
                     found[kind].add(name)
     return found

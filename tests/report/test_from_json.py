@@ -44,7 +44,7 @@ def table(parts: list[Part], title: str) -> list[list[str]]:
 
 
 def test_a_simulation_reads_alike_from_its_json() -> None:
-    found = answer(simulate_plan(plan_of("layers"), Effects()))
+    found = answer(simulate_plan(plan_of("attention"), Effects()))
     there = json.loads(dumps(found))
     assert simulation.headline(found) == simulation.headline(there)
     here = list(simulation.parts(found))
@@ -87,7 +87,7 @@ def test_a_verdict_says_what_it_rests_on_and_what_is_wrong(passed: bool) -> None
 
 
 def test_records_of_two_plans_and_of_an_explanation_are_plain_values() -> None:
-    of = plan_of("layers")
+    of = plan_of("attention")
     assert difference(of, of).is_empty
     told = summary(of).to_dict()
     assert told["step_time_s"] == of.estimate.step_time_s

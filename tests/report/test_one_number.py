@@ -30,7 +30,7 @@ from tests.builders import attention_block, mlp
 from tests.service_views.plans_of import FAST, plan_of
 from topology.catalogue import named_cluster
 
-PLANS = ("attention", "layers", "staged", "sharded")
+PLANS = ("attention", "staged", "layers", "sharded")
 
 
 @cache
