@@ -8,6 +8,8 @@ from cli.calibrate_host import EPILOG as HOST_EPILOG
 from cli.calibrate_host import host
 from cli.calibrate_links import EPILOG as LINKS_EPILOG
 from cli.calibrate_links import links
+from cli.calibrate_profile import EPILOG as PROFILE_EPILOG
+from cli.calibrate_profile import profile
 from cli.calibrate_steps import EPILOG as STEPS_EPILOG
 from cli.calibrate_steps import steps
 from cli.declared import Grouped
@@ -16,7 +18,8 @@ EPILOG = """\b
 Examples:
   planner calibrate links all_reduce.log all_gather.log --cluster atlas-800t-a2 -o mine.yaml
   planner calibrate steps rows.csv -o mine.yaml
-  planner calibrate host -o host.yaml"""
+  planner calibrate host -o host.yaml
+  planner calibrate profile trace.json.gz --cluster dgx-h100 -o mine.yaml"""
 
 app = typer.Typer(
     help="Fit the constants of the cost model to measurements.",
@@ -27,3 +30,4 @@ app = typer.Typer(
 app.command("host", cls=Grouped, epilog=HOST_EPILOG)(host)
 app.command("links", cls=Grouped, epilog=LINKS_EPILOG)(links)
 app.command("steps", cls=Grouped, epilog=STEPS_EPILOG)(steps)
+app.command("profile", cls=Grouped, epilog=PROFILE_EPILOG)(profile)

@@ -96,7 +96,7 @@ def links(logs: Logs, *, asked: SearchOptions, here: LinksCommand) -> None:
     if output is not None:
         from costmodel.link_calibration.cluster_text import calibrated_text  # noqa: PLC0415
 
-        text = calibrated_text(machine, fit, measurements, _base(asked.cluster))
+        text = calibrated_text(machine, fit, measurements, base_of(asked.cluster))
         (written,) = write_files(output.parent, {output.name: writer_of(text)})
     if here.as_json:
         print(json.dumps(_facts(fit, found, measurements, written), indent=1))
@@ -120,7 +120,8 @@ def _read(path: Path, assumed: Assumed) -> Log:
     return read_log(machine_text(path, "LOG"), path.name, assumed)
 
 
-def _base(cluster: str) -> Mapping[str, Any]:
+def base_of(cluster: str) -> Mapping[str, Any]:
+    """A machine's own file as plain values, or the use of a bundled one."""
     if not is_file_name(cluster):
         return {"use": cluster}
     from topology.reading import plain_values  # noqa: PLC0415  brings in yaml

@@ -15,7 +15,7 @@ from topology.server_file import LinkEntry, NicEntry, ServerFile
 from topology.units import parse_seconds
 from topology.uses import merged
 
-__all__ = ["calibrated_text"]
+__all__ = ["calibrated_text", "placed"]
 
 _NARROW, _WIDE = 1.1, 1.5
 """Upper end of an interval over its value: below the first it is trusted, above the second not."""
@@ -39,9 +39,9 @@ def calibrated_text(
     record = dict(base)
     if "use" in base:
         own = dict(base.get("override") or {})
-        record["override"] = merged(own, changes | _placed(servers, own))
+        record["override"] = merged(own, changes | placed(servers, own))
     else:
-        record = dict(merged(base, changes | _placed(servers, base)))  # type: ignore[call-overload]  # a mapping on both sides
+        record = dict(merged(base, changes | placed(servers, base)))  # type: ignore[call-overload]  # a mapping on both sides
     head = {"schema_version": 2, "name": f"{machine.name}-calibrated"}
     record = head | record | {"name": head["name"], "note": _note(fit, measurements)}
     return "# Written by `planner calibrate links`.\n" + yaml.safe_dump(
@@ -62,7 +62,7 @@ def _note(fit: LinkFit, measurements: Sequence[Measurement]) -> str:
     )
 
 
-def _placed(servers: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+def placed(servers: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
     """Changes of servers in the form that suits what the file says of each."""
     described = file.get("servers") or {}
     out = {}

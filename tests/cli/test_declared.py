@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import cli.command_options as of_commands
 from cli.calibrate_host import HostCommand, host
 from cli.calibrate_links import LinksCommand, links
+from cli.calibrate_profile import ProfileCommand, profile
 from cli.calibrate_steps import StepsCommand, steps
 from cli.declared import MOST_EXPLAINED, Grouped, Said, command
 from cli.diff import diff
@@ -81,6 +82,7 @@ RECORDS: dict[Callable[..., None], tuple[type, ...]] = {
     links: (SearchOptions, LinksCommand),
     steps: (StepsCommand,),
     host: (HostCommand,),
+    profile: (SearchOptions, ProfileCommand),
     show_machine: (ShowMachine,),
     draw: (DrawMachine,),
     check: (CheckMachine,),
@@ -88,10 +90,12 @@ RECORDS: dict[Callable[..., None], tuple[type, ...]] = {
     hccn: (HccnCommand,),
 }
 UNDER = {
-    "topology": (show_machine, draw, check, rank_table, hccn), "calibrate": (links, steps, host),
+    "topology": (show_machine, draw, check, rank_table, hccn),
+    "calibrate": (links, steps, host, profile),
 }  # fmt: skip
 ARGUMENTS = {
     "model", "subject", "plan", "other", "instance", "rows", "file", "logs", "name", "tables",
+    "traces",
 }  # fmt: skip
 LINES, EXPLAINED = 100, 10
 

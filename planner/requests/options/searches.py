@@ -87,7 +87,7 @@ class SearchOptions:
         help="How many devices the job takes, over all servers.",
     )] = None
     cluster: Annotated[str, Option(
-        group=Group.MACHINE, value="NAME|FILE", first=True, commands=(*_PLANS, "links"),
+        group=Group.MACHINE, value="NAME|FILE", first=True, commands=(*_PLANS, "links", "profile"),
         help="The machine: a cluster or a chip that `planner topology list` prints, another name "
         "of one such as h100, a cluster file (YAML), or a rank table (JSON).",
     )] = "atlas-800t-a2"

@@ -1,0 +1,69 @@
+"""A cluster file whose chip has the rates that profiles told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from costmodel.link_calibration.cluster_text import placed
+from costmodel.traces.fitting import Constant
+from topology.machine import Machine
+from topology.uses import merged
+
+__all__ = ["profiled_text"]
+
+
+def profiled_text(
+    machine: Machine, constants: Sequence[Constant], base: Mapping[str, Any], names: Sequence[str]
+) -> str:
+    """YAML of the machine with measured shares of the peak, of the bandwidth, and of launches.
+
+    Args:
+        machine: what ran.
+        constants: what came out.
+        base: the machine's own file as plain values, or `{"use": NAME}` for a bundled one.
+        names: of the profiles.
+    """
+    change = _chip(constants)
+    server = machine.entries[0].use
+    chip = machine.file.servers[server].chip
+    own = f"{chip}_profiled"
+    servers = {server: {"chip": own}}
+    chips = {"chips": {own: {"use": chip, "override": change}}}
+    record = dict(base)
+    if "use" in base:
+        given = dict(base.get("override") or {})
+        record["override"] = merged(given, chips | placed(servers, given))
+    else:
+        record = dict(merged(base, chips | placed(servers, base)))  # type: ignore[call-overload]  # a mapping on both sides
+    head = {"schema_version": 2, "name": f"{machine.name}-profiled"}
+    note = f"fitted to {', '.join(names[:4])}"
+    record = head | record | {"name": head["name"], "note": note}
+    return "# Written by `planner calibrate profile`.\n" + yaml.safe_dump(
+        record, sort_keys=False, allow_unicode=True, width=96
+    )
+
+
+def _chip(constants: Sequence[Constant]) -> dict[str, Any]:
+    """Changes of a chip; products of the type that was seen most."""
+    products = [each for each in constants if each.name.startswith("products.")]
+    efficiency = {}
+    if products:
+        most = max(products, key=lambda each: each.told)
+        efficiency["matmul"] = _stated(most, most.name.partition(".")[2])
+    change: dict[str, Any] = {"efficiency": efficiency}
+    for each in constants:
+        if each.name == "streams":
+            efficiency["memory"] = _stated(each, "")
+        elif each.name == "launch_s":
+            text = f"{each.value * 1e6:.4g} us"
+            change["launch_latency"] = _stated(each, "from launch to launch") | {"value": text}
+    return change
+
+
+def _stated(each: Constant, what: str) -> dict[str, str]:
+    span = f"{each.told} calls, 95 % interval {each.low:.3g} to {each.high:.3g}"
+    note = f"{what}; {span}" if what else span
+    return {"value": f"{min(1.0, each.value):.4g}", "confidence": "stated", "note": note}
