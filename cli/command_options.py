@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from planner.requests.options.explanations import WHY_NOT
 from planner.requests.options.option import Group, Option
 
 # fmt: off
@@ -17,15 +18,6 @@ SERVER = Option(
     group=Group.OUTPUT, value="URL", variable="PLANNER_SERVER", usual="the work is done here",
     help="A service of `planner serve` that does the work, such as http://127.0.0.1:8400. Its "
     "token, if it asks for one, is read from PLANNER_TOKEN.",
-)
-OPERATOR = Option(
-    group=Group.QUESTION, value="NAME", first=True, flags=("--op",),
-    help="Print this operator alone: its name, or its scope where that names one operator.",
-)
-WHY_NOT = Option(
-    group=Group.QUESTION, value="DEGREES|PIN",
-    help="Plan again held to this, and split the difference by cause: tp=8,dp=2, zero3, pp=4, "
-    "or NAME=((2,4),(4,1)). May be given several times.",
 )
 MINDSPORE_PYTHON = Option(
     group=Group.QUESTION, value="PATH", variable="PLANNER_MINDSPORE_PYTHON",
@@ -102,6 +94,7 @@ class LayoutsCommand:
         group=Group.OUTPUT, value="N", help="Which layout of the list --recipe writes, from 1.",
     )] = 1
     as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +110,7 @@ class RecipeCommand:
         help="Write the best recipe there.",
     )] = None
     as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,25 +160,9 @@ class WhatifCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainCommand:
-    """Of `planner explain`."""
+class ServedCommand:
+    """Of commands that print, and whose work a service may do."""
 
-    op: Annotated[str | None, OPERATOR] = None
-    tensor: Annotated[str | None, Option(
-        group=Group.QUESTION, value="NAME", help="Explain the layout of this tensor.",
-    )] = None
-    rivals: Annotated[int, Option(
-        group=Group.QUESTION, value="N", unit="candidates",
-        help="Next best candidates to explain.",
-    )] = 3
-    cuts: Annotated[str | None, Option(
-        group=Group.QUESTION, value="CUTS",
-        help="With --op: explain this split, such as '((2,4),(4,1))'.",
-    )] = None
-    why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
-    sensitivity: Annotated[bool, Option(
-        group=Group.QUESTION,
-        help="Say how far bandwidth, batch and memory may move before the plan changes.",
-    )] = False
     as_json: Annotated[bool, JSON] = False
+    server: Annotated[str | None, SERVER] = None
 # fmt: on

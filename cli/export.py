@@ -133,8 +133,8 @@ def _export_recipe(framework: str, model: str | None, plan: Plan, output: Path) 
         what = "a recipe says the sizes of the model, and a plan has its operators"
         raise UserError(what, f"--recipe {framework}", "add --model, such as --model llama3-8b")
     from cli.recipe_files import written_recipe  # noqa: PLC0415  brings in the cost model
-    from cli.simulation_arguments import model_name  # noqa: PLC0415
     from importers.sizes import configuration  # noqa: PLC0415
+    from planner.requests.training_models import model_name  # noqa: PLC0415
     from planner.whatif.plan_recipe import run_of_plan  # noqa: PLC0415
 
     run = run_of_plan(plan, configuration(model), model_name(model))

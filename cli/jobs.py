@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.command_options import JSON, SERVER
+from cli.command_options import ServedCommand
 from cli.declared import Grouped, command
 from cli.errors import UserError
 from cli.files import write_files
@@ -44,15 +44,7 @@ JobId = Annotated[
 
 # fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceJobs:
-    """Of `planner jobs watch` and `cancel`."""
-
-    as_json: Annotated[bool, JSON] = False
-    server: Annotated[str | None, SERVER] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedJobs(ServiceJobs):
+class ListedJobs(ServedCommand):
     """Of `planner jobs list`."""
 
     state: Annotated[str | None, Option(
@@ -65,7 +57,7 @@ class ListedJobs(ServiceJobs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedJob(ServiceJobs):
+class FetchedJob(ServedCommand):
     """Of `planner jobs fetch`."""
 
     output: Annotated[Path, Option(
@@ -91,7 +83,7 @@ def list_jobs(here: ListedJobs) -> None:
 
 @app.command(cls=Grouped)
 @command
-def watch(job: JobId, here: ServiceJobs) -> None:
+def watch(job: JobId, here: ServedCommand) -> None:
     """Follow a job until it is over; what is asked with Ctrl-C is only to look no longer."""
     with connected(_named(here.server)) as planner:
         found = _ended(planner, _full(planner, job))
@@ -113,7 +105,7 @@ def fetch(job: JobId, here: FetchedJob) -> None:
 
 @app.command(cls=Grouped)
 @command
-def cancel(job: JobId, here: ServiceJobs) -> None:
+def cancel(job: JobId, here: ServedCommand) -> None:
     """End a job: at once if it waits, within seconds if it runs."""
     with connected(_named(here.server)) as planner:
         found = planner.cancel(_full(planner, job))

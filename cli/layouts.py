@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.request import InfeasibleError
     from planner.requests.options.simulations import RankingOptions
     from planner.whatif.layout_ranking import Ranking
+    from report.layouts import LayoutsReport
 
 NONE_FITS = 1
 EPILOG = """\b
@@ -59,24 +60,38 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
     from planner.request import InfeasibleError  # noqa: PLC0415
 
     try:
-        with Progress() as progress:
-            progress(f"reading {Path(model).name}")
-            found = _ranked(asked, model, progress)
+        report, files = _found(model, asked, here)
     except InfeasibleError as error:
         _say_infeasible(error, as_json=here.as_json)
         raise typer.Exit(NONE_FITS) from error
-    files = [*_written(found, here.csv, here.plot), *_recipe(found, here)]
     if here.as_json:
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-        print(dumps(found.report().record([str(path) for path in files])))
+        print(dumps(report.record([str(path) for path in files])))
         return
     from cli.text import page, show  # noqa: PLC0415  brings in rich
 
     with page() as out:
-        show(found.report().parts(), out)
+        show(report.parts(), out)
         for path in files:
             out.print(f"\nwrote {path}")
+
+
+def _found(
+    model: str, asked: RankingOptions, here: LayoutsCommand
+) -> tuple[LayoutsReport, list[Path]]:
+    """The layouts, and the files that were written."""
+    with Progress() as progress:
+        progress(f"reading {Path(model).name}")
+        if here.server is None:
+            found = _ranked(asked, model, progress)
+            return found.report(), [*_written(found, here.csv, here.plot), *_recipe(found, here)]
+        from cli.remote_questions import remote_layouts  # noqa: PLC0415
+
+        report, texts = remote_layouts(here.server, model, asked, here, progress)
+    from cli.recipe_files import written_texts  # noqa: PLC0415  brings in the cost model
+
+    return report, [] if here.output is None else written_texts(texts, here.output)
 
 
 def _check_recipe(here: LayoutsCommand, top: int) -> None:
@@ -88,6 +103,11 @@ def _check_recipe(here: LayoutsCommand, top: int) -> None:
         raise UserError(f"--row {here.row} is no row of {top}", "--row", "choose one of the list")
     if here.output is not None:
         check_folder(here.output, f"-o {here.output}")
+    if here.server is not None and (here.csv is not None or here.plot is not None):
+        raise UserError(
+            "a service sends the layouts of the list alone", "--csv, --plot",
+            "leave --server out, or leave them out",
+        )  # fmt: skip
 
 
 def _recipe(found: Ranking, here: LayoutsCommand) -> list[Path]:
@@ -101,7 +121,7 @@ def _recipe(found: Ranking, here: LayoutsCommand) -> list[Path]:
 
 
 def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
-    from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
+    from planner.requests.training_models import model_name  # noqa: PLC0415  brings in the cost model
     from planner.whatif.layout_ranking import ranked  # noqa: PLC0415  takes a second
 
     return ranked(asked, _configuration(model), model_name(model), progress)

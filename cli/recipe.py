@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.command_options import RecipeCommand
 from cli.declared import command
 from cli.errors import UserError
-from cli.files import Writer, check_folder, write_paths, writer_of
+from cli.files import check_folder
 from cli.progress import Progress
 from planner.requests.options.recipes import RecipeOptions
 
 if TYPE_CHECKING:
-    from planner.whatif.recipes import RecipeReport
+    from collections.abc import Mapping
 
 EPILOG = """\b
 Examples:
@@ -48,36 +48,36 @@ def recipe(files: Files, asked: RecipeOptions, here: RecipeCommand) -> None:
         raise UserError("--to writes files, but no folder is named", "--to", "add -o DIR")
     if here.output is not None:
         check_folder(here.output, f"-o {here.output}")
-    with Progress() as progress:
-        progress(f"reading {Path(files[0]).name}")
-        from planner.whatif.recipes import examined  # noqa: PLC0415  takes a second
+    record, texts = _found(files, asked, here)
+    written = []
+    if here.output is not None:
+        from cli.recipe_files import written_texts  # noqa: PLC0415  brings in the cost model
 
-        found = examined(asked, files, progress)
-    written = _written(found, here.to, here.output)
+        named = {Path(name).name: text for name, text in texts.items()}
+        written = written_texts(named, here.output)
+    record["files"] = [str(path) for path in written]
     if here.as_json:
-        from cli.recipe_text import recipe_json  # noqa: PLC0415
         from planner.requests.plan_json import dumps  # noqa: PLC0415
 
-        print(dumps(recipe_json(found, written)))
+        print(dumps(record))
         return
     from cli.recipe_text import print_recipe  # noqa: PLC0415  brings in rich
     from cli.text import page  # noqa: PLC0415
 
     with page() as out:
-        print_recipe(found, written, out)
+        print_recipe(record, out)
 
 
-def _written(found: RecipeReport, to: str, output: Path | None) -> list[Path]:
-    """The files that were asked for, each whole or not at all."""
-    if output is None:
-        return []
-    if to:
-        from cli.recipe_files import files_of_layout  # noqa: PLC0415
+def _found(
+    files: list[str], asked: RecipeOptions, here: RecipeCommand
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """What is told, and the files of the best recipe or of another framework."""
+    with Progress() as progress:
+        progress(f"reading {Path(files[0]).name}")
+        if here.server is not None:
+            from cli.remote_questions import remote_recipe  # noqa: PLC0415
 
-        texts = files_of_layout(to, found.own, found.priced.run.layout, "--to")
-    else:
-        from cli.recipe_text import edited_files  # noqa: PLC0415
+            return remote_recipe(here.server, files, asked, here.to, progress)
+        from service.recipes import recipe_answer  # noqa: PLC0415  takes a second
 
-        texts = {Path(name).name: text for name, text in edited_files(found).texts.items()}
-    writers: dict[Path, Writer] = {output / name: writer_of(text) for name, text in texts.items()}
-    return write_paths(writers)
+        return recipe_answer(asked, files, here.to, progress)

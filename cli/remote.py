@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import UserError
 from cli.machine_files import is_file_name
+from report.explanation import rebuilt
 
 if TYPE_CHECKING:
     from exporters.formats import Format
@@ -132,32 +133,24 @@ def remote_plan(
             keep_close_to=_sent_plan(planner, asked.keep_close_to),
         )
         name = sent_model(planner, model)
-        result = planner.search(name, _told(report), why_not=ways, **_plain(asdict(there)))
+        result = planner.search(name, told(report), why_not=ways, **plain_options(asdict(there)))
         if result["plan"] is None:
-            return RemoteAnswer(None, _infeasible(result), _why(result.get("explanation")), [])
+            return RemoteAnswer(None, infeasible(result), _why(result.get("explanation")), [])
         plan = plan_from_json(planner.plan(result["plan"]).decode())
-    return RemoteAnswer(plan, None, None, [_other_way(each) for each in result.get("why_not", [])])
+    return RemoteAnswer(plan, None, None, _others(result.get("why_not", [])))
 
 
-def _other_way(record: Mapping[str, Any]) -> WhyNot:
-    from planner.explain import CauseDelta, WhyNot  # noqa: PLC0415  brings in the planner
+def _others(records: Sequence[Mapping[str, Any]]) -> list[WhyNot]:
+    from planner.explain import WhyNot  # noqa: PLC0415  brings in the planner
 
-    lists = {
-        name: tuple(CauseDelta(**each) for each in record[name]) for name in ("time", "memory")
-    }
-    lists |= {name: tuple(record[name]) for name in ("changes", "notes")}
-    return WhyNot(**{**record, **lists})
+    return [rebuilt(WhyNot, each) for each in records]
 
 
 def _why(record: Mapping[str, Any] | None) -> Infeasibility | None:
-    from planner.explain import Blame, Fix, Infeasibility  # noqa: PLC0415  brings in the planner
+    from planner.explain import Infeasibility  # noqa: PLC0415  brings in the planner
 
-    if record is None:
-        return None
-    reasons = tuple(Blame(**each) for each in record["reasons"])
-    return Infeasibility(
-        **{**record, "reasons": reasons, "fixes": tuple(Fix(**each) for each in record["fixes"])}
-    )
+    found: Infeasibility | None = None if record is None else rebuilt(Infeasibility, record)
+    return found
 
 
 def remote_simulation(
@@ -175,7 +168,7 @@ def remote_simulation(
         UserError: the service refuses, or does not answer.
     """
     with connected(url) as planner:
-        there = _plain(options)
+        there = plain_options(options)
         if layout is not None:
             model, named = _sent_layout(planner, subject, layout)
             there["cluster"] = None
@@ -192,9 +185,9 @@ def _sent_layout(planner: Planner, model: str, layout: LayoutOptions) -> tuple[s
     """Upload the configuration, if it is no published model's; what the service calls it, and the
     layout with the model's name here.
     """
-    from cli.simulation_arguments import model_name  # noqa: PLC0415
+    from planner.requests.training_models import model_name  # noqa: PLC0415
 
-    named = {**_plain(asdict(layout)), "name": model_name(model)}
+    named = {**plain_options(asdict(layout)), "name": model_name(model)}
     return sent_model(planner, Path(model)), named
 
 
@@ -229,8 +222,8 @@ def remote_sweep(
         there = asdict(replace(swept, cluster=clusters))
         name = sent_model(planner, model)
         found = planner.sweep(
-            name, _told(report), sweep=_plain(there), files=wishes.files, prices=prices,
-            workers=wishes.workers, **_plain(asdict(common)),
+            name, told(report), sweep=plain_options(there), files=wishes.files, prices=prices,
+            workers=wishes.workers, **plain_options(asdict(common)),
         )  # fmt: skip
         archive = planner.file(found.pop("archive")) if wishes.files else None
     return found, {} if archive is None else unpacked(archive)
@@ -258,7 +251,7 @@ def remote_verification(
     """
     with connected(url) as planner:
         plan_id, name = sent(planner, "plans", plan), sent_model(planner, model)
-        return planner.verify(plan_id, name, _told(report), **options)
+        return planner.verify(plan_id, name, told(report), **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,16 +296,18 @@ def _text(path: Path, setting: str) -> str:
         ) from error
 
 
-def _told(report: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
+def told(report: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
+    """A watcher of events that reports their texts."""
     return lambda event: report(str(event["text"]))
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for JSON."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
 
 
-def _infeasible(result: Mapping[str, Any]) -> InfeasibleError:
+def infeasible(result: Mapping[str, Any]) -> InfeasibleError:
+    """The error that a service tells as a result."""
     from ir.plan_estimate import Baseline  # noqa: PLC0415
     from planner.request import InfeasibleError  # noqa: PLC0415
 

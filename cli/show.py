@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.command_options import JSON, OPERATOR
+from cli.command_options import JSON
 from cli.declared import command
 from cli.files import write_files, writer_of
+from planner.requests.options.explanations import OPERATOR
 from planner.requests.options.option import Group, Option
 
 if TYPE_CHECKING:

@@ -14,11 +14,17 @@ from planner.requests.options.simulations import LayoutOptions, SimulationOption
 from planner.requests.parameter_servers import served_json, served_layout, served_plan
 from planner.requests.simulations import placed, reported, simulated
 from planner.requests.sources import Document
+from planner.requests.training_models import model_name
 from topology.cluster import Cluster
 
 __all__ = [
-    "cluster_of", "layout_simulation", "model_name", "plan_simulation", "reported",
-    "run_described", "served_by_plan", "served_run",
+    "cluster_of",
+    "layout_simulation",
+    "plan_simulation",
+    "reported",
+    "run_described",
+    "served_by_plan",
+    "served_run",
 ]  # fmt: skip
 
 
@@ -53,15 +59,6 @@ def run_described(model: str, layout: LayoutOptions) -> TrainingRun:
 def served_run(model: str, layout: LayoutOptions, servers: str) -> dict[str, object]:
     """What workers and parameter servers do, as a JSON object."""
     return served_json(served_layout(run_described(model, layout), servers))
-
-
-def model_name(subject: str) -> str:
-    """A published name, the name of a file, or of the folder of a config.json."""
-    path = Path(subject)
-    if path.suffix != ".json":
-        return subject
-    folder = path.resolve().parent.name
-    return folder if path.stem == "config" and folder else path.stem
 
 
 def cluster_of(name: str, devices: int) -> Cluster:

@@ -22,7 +22,9 @@ from ir.ops import Engine, OpView, lookup
 from ir.plan import Plan
 from topology.cluster import Cluster
 
-__all__ = ["RATE_NAMES", "Load", "Rates", "load_of", "rate_words", "rates_of", "tokens_of"]
+__all__ = [
+    "RATE_NAMES", "Load", "Rates", "load_of", "peak_text", "rate_words", "rates_of", "tokens_of",
+]  # fmt: skip
 
 _COUNTED = frozenset({Engine.MATRIX, Engine.CONVOLUTION, Engine.ATTENTION})
 RATE_NAMES = (
@@ -55,7 +57,7 @@ class Load:
     @property
     def peak_text(self) -> str:
         """The peak with its type, such as `989 TFLOP/s bf16`."""
-        return f"{_amount(self.peak_flops / 1e12)} TFLOP/s {self.precision}".rstrip()
+        return peak_text(self.peak_flops, self.precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,14 @@ def rate_words(record: Mapping[str, Any], devices: int) -> tuple[str, ...]:
     found = [f"{_amount(record[name])} {unit}" for name, unit in names if record[name]]
     used = record["model_flops_utilisation"]
     if used > 0:
-        peak = f"{_amount(record['peak_flops'] / 1e12)} TFLOP/s {record['precision']}".rstrip()
+        peak = peak_text(record["peak_flops"], record["precision"])
         found.append(f"MFU {100 * used:.1f} % of {peak}")
     return tuple(found)
+
+
+def peak_text(flops: float, precision: str) -> str:
+    """A peak with its type, such as `989 TFLOP/s bf16`."""
+    return f"{_amount(flops / 1e12)} TFLOP/s {precision}".rstrip()
 
 
 def _amount(value: float) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 class Record:
@@ -31,6 +32,26 @@ def plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return value
+
+
+def rebuilt(form: Any, value: Any) -> Any:
+    """The value of a type that `plain` made `value` of; a float that was not finite is infinite.
+
+    >>> rebuilt(tuple[float, ...], [1.5, None])
+    (1.5, inf)
+    """
+    if isinstance(form, type) and is_dataclass(form):
+        hints = get_type_hints(form)
+        return form(**{n: rebuilt(hints[n], each) for n, each in value.items()})
+    inner = get_args(form)
+    if get_origin(form) in {Union, UnionType}:
+        own = [each for each in inner if each is not NoneType]
+        return None if value is None else rebuilt(own[0], value)
+    if get_origin(form) in {tuple, list}:
+        is_fixed = get_origin(form) is tuple and Ellipsis not in inner
+        kinds = inner if is_fixed else (inner[0],) * len(value)
+        return get_origin(form)(map(rebuilt, kinds, value))
+    return math.inf if form is float and value is None else value
 
 
 @dataclass(frozen=True, slots=True)

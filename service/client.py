@@ -180,6 +180,57 @@ class Planner:
         body: dict[str, Any] = {"model": model, "layout": dict(layout), "options": options}
         return self.wait(self.submit("simulations", body | ({"plot": plot} if plot else {})))
 
+    def layouts(
+        self,
+        model: str,
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        *,
+        name: str | None = None,
+        recipe: str = "",
+        row: int = 1,
+        **options: object,
+    ) -> dict[str, Any]:
+        """Rank the conventional layouts of a model and wait.
+
+        Args:
+            model: as in `simulate_layout`.
+            report: receives events of progress.
+            name: what the model is called.
+            recipe: a framework whose files are wanted for `row`: `texts` of the result.
+            row: of the list, from 1.
+            options: as on the command line, with underscores: `devices=64, batch=256`.
+        """
+        body = {"model": model, "name": name, "recipe": recipe, "row": row, "options": options}
+        return self.wait(self.submit("layouts", body), report)
+
+    def recipe(
+        self,
+        files: Sequence[Mapping[str, str]],
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        *,
+        to: str = "",
+        **options: object,
+    ) -> dict[str, Any]:
+        """Price a recipe of a framework and wait; `texts` of the result are its best files.
+
+        Args:
+            files: each with `name` and `text`, and `function` where a Python file has several.
+            report: receives events of progress.
+            to: another framework whose files are wanted instead.
+            options: as on the command line, with underscores.
+        """
+        body = {"files": [dict(each) for each in files], "to": to, "options": options}
+        return self.wait(self.submit("recipes", body), report)
+
+    def explain(
+        self,
+        plan: str,
+        report: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        **options: object,
+    ) -> dict[str, Any]:
+        """Ask why a plan is as it is and wait; options as on the command line."""
+        return self.wait(self.submit("explanations", {"plan": plan, "options": options}), report)
+
     def file(self, export: str) -> bytes:
         """A file that a job made: a picture, or an archive."""
         return self._get(f"/v1/exports/{export}").content

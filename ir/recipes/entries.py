@@ -79,7 +79,7 @@ class Entry:
     launch: bool
     """Whether it is an argument of the launcher, not of the script."""
     settings: frozenset[str]
-    """All settings that it reads."""
+    """All settings that it reads; none where it is written only."""
 
     def applies(self, values: Mapping[str, Value]) -> bool:
         """Whether it is of a recipe with these quantities."""

@@ -207,6 +207,11 @@ def _written_megatron_layout(value: Value) -> Scalar:
     return "E" + "|".join("t" * count for count in counts) + "L"
 
 
+def _written_megatron_layout_mtp(value: Value) -> Scalar:
+    """With one MTP layer, which is before the loss."""
+    return f"{_written_megatron_layout(value)}"[:-1] + "mL"
+
+
 def _count(value: Scalar) -> Value | None:
     found = _numbers(value)
     return Fraction(len(found)) if isinstance(found, tuple) else None
@@ -232,5 +237,6 @@ FORMS: Mapping[str, Form] = MappingProxyType({
     "dense_first": Form(_dense_first, _plain_number),
     "titan_parts": Form(_titan_parts, _written_titan_parts),
     "megatron_layout": Form(_megatron_layout, _written_megatron_layout),
+    "megatron_layout_mtp": Form(_megatron_layout, _written_megatron_layout_mtp),
 })  # fmt: skip
 """By the names that tables have."""

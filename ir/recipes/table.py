@@ -141,7 +141,7 @@ class Framework:
         files: dict[int, dict[str, Scalar]] = {}
         for entry in self._chosen(values, preferred):
             value = values.get(entry.quantity)
-            if value is None or not entry.settings:
+            if value is None or not (entry.at or entry.cases):
                 continue
             stated = bool(entry.settings & preferred)
             if value == self._silent(entry, values) and not entry.always and not stated:
@@ -271,8 +271,17 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         always=found.get("always", False),
         file=found.get("file", 0),
         launch=found.get("launch", False),
-        settings=frozenset({at} if at else {name for case in cases for name in case.settings}),
+        settings=frozenset(_read(found, at, cases)),
     )
+
+
+def _read(found: Mapping[str, Any], at: str, cases: tuple[Case, ...]) -> Iterator[str]:
+    if not found.get("reads", True):
+        return
+    if at:
+        yield at
+    for case in cases:
+        yield from case.settings
 
 
 def _case(found: Mapping[str, Any]) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from costmodel.training.mixers import Mixer, MixerKind
@@ -35,6 +36,15 @@ def training_model(
         )
     found = sized(config, name)
     return _model(found, name), (*found.notes, *_remarks(found.kinds))
+
+
+def model_name(subject: str) -> str:
+    """A published name, the name of a file, or of the folder of a config.json."""
+    path = Path(subject)
+    if path.suffix != ".json":
+        return subject
+    folder = path.resolve().parent.name
+    return folder if path.stem == "config" and folder else path.stem
 
 
 def _remarks(kinds: LayerKinds | None) -> tuple[str, ...]:

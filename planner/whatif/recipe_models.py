@@ -14,7 +14,7 @@ from costmodel.training.records import TrainingModel
 from importers.sizes import configuration, published_names
 from ir.recipes.quantities import Value
 from planner.requests.errors import UserError
-from planner.requests.training_models import training_model
+from planner.requests.training_models import model_name, training_model
 
 __all__ = ["model_of_recipe", "sizes_of_model"]
 
@@ -47,7 +47,7 @@ def model_of_recipe(
         ModelError: the configuration cannot be read.
     """
     if given:
-        return training_model(configuration(given), given)
+        return training_model(configuration(given), model_name(given))
     named = _named(values)
     if named is not None:
         return named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from costmodel.memory import Optimizer
@@ -14,13 +14,42 @@ from costmodel.training.records import (
     TrainingLayout,
     TrainingRun,
 )
+from ir.recipes.quantities import Value
+from ir.recipes.table import Framework, framework, framework_names
+from planner.requests.errors import UserError, unknown_name
 from planner.whatif.recipe_advice import PricedRun, priced_runs
-from planner.whatif.recipe_runs import RecipeRun, in_layout
-from planner.whatif.recipe_targets import Expressed
+from planner.whatif.recipe_runs import RecipeRun, in_layout, quantities_of
+from planner.whatif.recipe_targets import Expressed, expressed
 
-__all__ = ["purchases"]
+__all__ = ["purchases", "said_of_layout"]
 
 _GIB = 2.0**30
+
+
+def said_of_layout(
+    name: str, own: RecipeRun, layout: TrainingLayout, option: str
+) -> tuple[Framework, Mapping[str, Value], tuple[str, ...]]:
+    """What the files of a framework say of a layout: its table, quantities, and lines of comment.
+
+    Args:
+        name: of the framework.
+        own: model, machine and software.
+        layout: of that model.
+        option: what named the framework, for errors.
+
+    Raises:
+        UserError: there is no such framework, or it cannot run the layout.
+    """
+    if name not in framework_names():
+        raise unknown_name("framework", name[:80], framework_names(), option)
+    found = framework(name)
+    said = expressed(found, own, layout)
+    if said.refused:
+        raise UserError(
+            "; ".join(said.refused), f"{option} {name}",
+            "choose another layout or another framework",
+        )  # fmt: skip
+    return found, quantities_of(said.run), tuple(purchases(own, layout, said))
 
 
 def purchases(own: RecipeRun, layout: TrainingLayout, said: Expressed) -> Iterator[str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from importers.recipes.reading import read_recipe
-from ir.recipes.quantities import Value
+from ir.recipes.quantities import Value, plain
 from ir.recipes.recipe import Recipe
 from planner.requests.errors import UserError
 from planner.requests.option_texts import named_parts
 from planner.requests.options.recipes import RecipeOptions
+from planner.whatif.layout_ranking import layout_text
 from planner.whatif.layouts import Report
 from planner.whatif.recipe_advice import (
     Change,
@@ -22,7 +23,7 @@ from planner.whatif.recipe_advice import (
     priced_runs,
     warnings,
 )
-from planner.whatif.recipe_runs import RecipeRun, run_of
+from planner.whatif.recipe_runs import RecipeRun, quantities_of, run_of
 
 __all__ = ["RecipeReport", "examined"]
 
@@ -46,6 +47,57 @@ class RecipeReport:
     warnings: tuple[str, ...]
     changes: tuple[Change, ...]
     best: Change | None
+
+    def quantities(self) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
+        """What the recipe says, and what the best one would; the same where none is better."""
+        old = quantities_of(self.priced.run)
+        return old, old if self.best is None else quantities_of(self.best.priced.run)
+
+    def record(self, diff: str, aside: Sequence[str]) -> dict[str, object]:
+        """One JSON object with what was understood, the step and the advice.
+
+        Args:
+            diff: of the user's files, for the best recipe.
+            aside: what of the best recipe is not in these files, a sentence each.
+        """
+        framework, run = self.recipe.framework, self.priced.run
+        return {
+            "status": "ok",
+            "framework": framework.name,
+            "title": framework.title,
+            "release": framework.release,
+            "model": run.model.name,
+            "machine": run.machine,
+            "software": run.profile,
+            "precision": run.precision,
+            "devices": run.layout.devices,
+            "quantities": {name: plain(value) for name, value in self.recipe.values.items()},
+            "own": _record(self.priced),
+            "remarks": list(self.remarks),
+            "unread": list(self.recipe.unread),
+            "warnings": list(self.warnings),
+            "changes": [{"change": c.text, **_record(c.priced)} for c in self.changes],
+            "best": None if self.best is None else _record(self.best.priced),
+            "diff": diff,
+            "aside": list(aside),
+        }
+
+
+def _record(own: PricedRun) -> dict[str, object]:
+    unlike = own.prediction.unlike
+    return {
+        "layout": layout_text(own.run.layout),
+        "degrees": asdict(own.run.layout.degrees),
+        "step_s": own.prediction.step_s,
+        "low_s": None if unlike else own.prediction.low_s,
+        "high_s": None if unlike else own.prediction.high_s,
+        **own.rates.record(),
+        "memory_bytes": own.memory_bytes,
+        "stage_bytes": list(own.stage_bytes),
+        "limit_bytes": own.limit_bytes,
+        "fits": own.fits,
+        "chance": own.chance,
+    }
 
 
 def examined(

@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from exporters.formats import FORMATS
 from planner.requests.option_texts import one_of
+from planner.requests.options.explanations import ExplanationOptions
+from planner.requests.options.recipes import RecipeOptions
 from planner.requests.options.searches import SearchOptions
-from planner.requests.options.simulations import LayoutOptions, SimulationOptions
+from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
 from planner.requests.options.sweeps import SweepOptions
 from planner.requests.verification import VerificationOptions
 
@@ -23,6 +25,8 @@ Tag = Annotated[str, Field(min_length=1, max_length=40)]
 
 SweepFile = Literal["csv", "svg", "png", "plans"]
 MOST_WORKERS = 256
+MOST_ROWS = 1000
+"""Layouts of a list whose recipe is written."""
 
 
 def _known_format(name: str) -> str:
@@ -122,6 +126,49 @@ class ExportBody(_Body):
     settings: dict[str, Annotated[str, Field(max_length=4096)]] = {}
     files: dict[str, Annotated[str, Field(max_length=2**20)]] = {}
     """Texts of the settings that are files on the command line, such as `hosts`."""
+    priority: Priority = 0
+
+
+class LayoutsBody(_Body):
+    """The conventional layouts of a model."""
+
+    model: Name
+    """Id of an uploaded config.json, or the name of a published model."""
+    name: Name | None = None
+    """What the model is called; the name of its file if nothing is said."""
+    options: RankingOptions
+    recipe: Annotated[str, Field(max_length=40)] = ""
+    """A framework for whose files `row` is written; the result has their `texts` by name."""
+    row: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
+    priority: Priority = 0
+
+
+class RecipeFile(_Body):
+    """A file of a recipe."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}$")]
+    text: Annotated[str, Field(max_length=2**20)]
+    function: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{0,120}$")] = ""
+    """Of a Python file that has several recipes."""
+
+
+class RecipeBody(_Body):
+    """A recipe of a framework."""
+
+    files: Annotated[list[RecipeFile], Field(min_length=1, max_length=32)]
+    options: RecipeOptions = RecipeOptions()
+    """`model` is the name of a published model, or the id of an uploaded config.json."""
+    to: Annotated[str, Field(max_length=40)] = ""
+    """Write it as files of this framework; the result has their `texts` by name."""
+    priority: Priority = 0
+
+
+class ExplanationBody(_Body):
+    """A question about a plan."""
+
+    plan: PlanId
+    options: ExplanationOptions = ExplanationOptions()
+    """One question: an operator, a tensor, restrictions, or how far things may move."""
     priority: Priority = 0
 
 

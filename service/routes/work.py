@@ -1,4 +1,4 @@
-"""`/v1/searches`, `/v1/simulations`, `/v1/verifications`, `/v1/exports`: requests become jobs."""
+"""`/v1/searches`, `/v1/simulations`, `/v1/layouts` and the others: requests become jobs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from planner.whatif.composed import axes_of, clusters_of
 from service.routes.asker import Asker, ItemId, Shown
 from service.routes.bodies import (
     MOST_PRIORITY,
+    ExplanationBody,
     ExportBody,
     ExportFormat,
+    LayoutsBody,
+    RecipeBody,
     SearchBody,
     SimulationBody,
     Submitted,
@@ -142,6 +145,35 @@ def verify(shown: Shown, desk: Asker, body: VerificationBody) -> Submitted:
     check_model(shown, model)
     request = {"plan": body.plan, "model": model, "options": asdict(body.options)}
     return submitted(desk.submit("verification", request, body.priority))
+
+
+@router.post("/layouts", status_code=202, tags=["layouts"])
+def layouts(shown: Shown, desk: Asker, body: LayoutsBody) -> Submitted:
+    """Rank the conventional layouts of a model. The job's result lists the fastest that fit."""
+    check_model(shown, body.model)
+    check_choices(body.options)
+    request = body.model_dump(exclude={"priority"}) | {"options": asdict(body.options)}
+    return submitted(desk.submit("layouts", request, body.priority))
+
+
+@router.post("/recipes", status_code=202, tags=["recipes"])
+def recipe(shown: Shown, desk: Asker, body: RecipeBody) -> Submitted:
+    """Price a recipe of a framework. The job's result says what would be better."""
+    if body.options.model:
+        check_model(shown, body.options.model)
+    request = body.model_dump(exclude={"priority"}) | {"options": asdict(body.options)}
+    return submitted(desk.submit("recipe", request, body.priority))
+
+
+@router.post("/explanations", status_code=202, tags=["explanations"])
+def explain(shown: Shown, desk: Asker, body: ExplanationBody) -> Submitted:
+    """Say why a plan is as it is. The job's result is the answer."""
+    from planner.explain.asked import check_question  # noqa: PLC0415  brings in the planner
+
+    shown.find(body.plan, "plan")
+    check_question(body.options)
+    request = {"plan": body.plan, "options": asdict(body.options)}
+    return submitted(desk.submit("explanation", request, body.priority))
 
 
 @router.post("/exports", status_code=202, tags=["exports"])

@@ -49,6 +49,7 @@ from planner.candidates.dialects import TARGETS
 from planner.lowering.pricing import COSTS
 from planner.mindspore_searches.recursive_programming import NAME as RECURSIVE
 from planner.requests.errors import UserError
+from planner.requests.options.explanations import ExplanationOptions
 from planner.requests.options.option import Group, Option, check_choices, declared
 from planner.requests.options.searches import SearchOptions
 from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
@@ -66,7 +67,7 @@ RECORDS: dict[Callable[..., None], tuple[type, ...]] = {
     simulate: (SimulationOptions, LayoutOptions, of_commands.SimulateCommand),
     whatif: (SearchOptions, SweepOptions, of_commands.WhatifCommand),
     layouts: (RankingOptions, of_commands.LayoutsCommand),
-    explain: (of_commands.ExplainCommand,),
+    explain: (ExplanationOptions, of_commands.ServedCommand),
     verify: (VerificationOptions, VerifyCommand),
     export: (ExportCommand,),
     reshard: (ReshardCommand,),

@@ -1,8 +1,9 @@
 """The frameworks themselves read the files that we write, and agree on degrees and batches.
 
 Each test is of one package and is passed over where it is not installed; none needs an accelerator.
-Megatron-LM's own parser is in no package: its arguments are held against the fields of
-TransformerConfig and of DistributedDataParallelConfig, to which it copies them.
+Megatron-LM's own parser is in no package (`benchmarks.megatron_parser` runs it): its arguments are
+held against the fields of TransformerConfig and of DistributedDataParallelConfig, to which it
+copies them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _RENAMED = {
     "overlap_param_gather": None, "num_distributed_optimizer_instances": None,
     "num_virtual_stages_per_pipeline_rank": "virtual_pipeline_model_parallel_size",
     "pipeline_model_parallel_layout": None, "attention_backend": None,
-    "disable_bias_linear": None,
+    "disable_bias_linear": None, "max_position_embeddings": None, "position_embedding_type": None,
 }  # fmt: skip
 """Arguments of Megatron-LM that are no field of TransformerConfig of the same name."""
 

@@ -47,7 +47,8 @@ def _rows(found: Framework) -> Iterator[str]:
 def _settings(entry: Entry) -> Iterator[tuple[str, str]]:
     """What states it, and whether it is only read."""
     read = "" if entry.writes else "read"
-    if not entry.settings:
+    read = read if entry.settings else "written"
+    if not (entry.at or entry.cases):
         yield "", "always" if entry.default is not None or entry.same else ""
     elif not entry.cases:
         yield f"`{entry.at}`", read

@@ -102,7 +102,7 @@ def test_sizes_of_a_model_come_back(name: str, model: str) -> None:
 def test_every_value_of_a_table_is_read_as_it_is_written() -> None:
     """Each case of each entry, alone."""
     for name in framework_names():
-        for entry in framework(name).entries:
+        for entry in (each for each in framework(name).entries if each.settings):
             for case in (each for each in entry.cases if not each.reads):
                 written = entry.write(case.value)
                 assert written is not None
@@ -137,3 +137,40 @@ def test_types_that_no_setting_says_are_named_with_a_price() -> None:
     lines = list(purchases(eight, eight.run.layout, said))
     assert any("no setting says precision fp8" in line and " s, " in line for line in lines)
     assert not expressed(framework("megatron"), eight, eight.run.layout).unsaid
+
+
+@pytest.mark.fast
+def test_overlap_of_experts_is_written_only_where_megatron_takes_it() -> None:
+    """Not with full recomputation, nor in stages of one chunk, and never without a dispatcher."""
+    found, seen = framework("megatron"), set()
+    for own in drawn("megatron", "qwen3-235b-a22b", 40, seed=4):
+        overlapped = replace(own, extras=own.extras | {"ep-overlap"})
+        layout = own.run.layout
+        settings = found.written(quantities_of(in_layout(overlapped, layout)))[0]
+        written = settings.get("overlap-moe-expert-parallel-comm", False)
+        again = layout.recompute is Recompute.FULL
+        takes = layout.ep > 1 and not again and (layout.pp == 1 or layout.vpp > 1)
+        assert written == takes
+        assert (settings.get("moe-token-dispatcher-type") == "alltoall") == takes
+        if layout.ep > 1 and not takes:
+            assert "ep_overlap" in expressed(found, overlapped, layout).unsaid
+        seen.add(takes)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_uneven_stages_name_the_mtp_layer(name: str) -> None:
+    """Megatron refuses a layout of stages that lacks it; read again it is the same layout."""
+    (own,) = drawn(name, "deepseek-v3", 1)
+    with_mtp = replace(own, run=replace(own.run, model=replace(own.run.model, further=1)))
+    layout = replace(
+        own.run.layout, pp=16, vpp=1, tp=1, cp=1, ep=4, etp=0, dp=4, micro_batch=1, zero_stage=1,
+        zero_group=0, recompute=Recompute.NONE, recompute_share=1.0, sequence_parallel=False,
+        stage_layers=(),
+    )  # fmt: skip
+    run = in_layout(with_mtp, layout)
+    settings = framework(name).written(quantities_of(run))[0]
+    (text,) = (value for at, value in settings.items() if "parallel_layout" in at.replace("-", "_"))
+    assert str(text).endswith("mL")
+    recipe = recipe_of_texts(recipe_files(framework(name), quantities_of(run)), asked=name)
+    assert run_of(recipe, "", run.machine).run.layout == run.layout

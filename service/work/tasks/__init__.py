@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from service.store.queue import Outcome
 from service.work.given import Given
+from service.work.tasks.explanations import explain
 from service.work.tasks.exports import export
+from service.work.tasks.recipes import rank_layouts, read_recipe
 from service.work.tasks.searches import search
 from service.work.tasks.simulations import simulate
 from service.work.tasks.sweeps import sweep
@@ -24,6 +26,9 @@ TASKS: Mapping[str, Callable[[Given], Outcome]] = MappingProxyType(
         "sweep": sweep,
         "verification": verify,
         "export": export,
+        "layouts": rank_layouts,
+        "recipe": read_recipe,
+        "explanation": explain,
     }
 )
 """By kind of job. A task runs in a process of its own and knows no database."""

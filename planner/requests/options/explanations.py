@@ -1,0 +1,43 @@
+"""The options of `planner explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from planner.requests.options.option import Group, Option
+
+OPERATOR = Option(
+    group=Group.QUESTION, value="NAME", first=True, flags=("--op",),
+    help="Print this operator alone: its name, or its scope where that names one operator.",
+)  # fmt: skip
+WHY_NOT = Option(
+    group=Group.QUESTION, value="DEGREES|PIN",
+    help="Plan again held to this, and split the difference by cause: tp=8,dp=2, zero3, pp=4, "
+    "or NAME=((2,4),(4,1)). May be given several times.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationOptions:
+    """What `planner explain` was asked; its `--help` explains each."""
+
+    # fmt: off
+    op: Annotated[str | None, OPERATOR] = None
+    tensor: Annotated[str | None, Option(
+        group=Group.QUESTION, value="NAME", help="Explain the layout of this tensor.",
+    )] = None
+    rivals: Annotated[int, Option(
+        group=Group.QUESTION, value="N", unit="candidates",
+        help="Next best candidates to explain.",
+    )] = 3
+    cuts: Annotated[str | None, Option(
+        group=Group.QUESTION, value="CUTS",
+        help="With --op: explain this split, such as '((2,4),(4,1))'.",
+    )] = None
+    why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
+    sensitivity: Annotated[bool, Option(
+        group=Group.QUESTION,
+        help="Say how far bandwidth, batch and memory may move before the plan changes.",
+    )] = False
+    # fmt: on
