@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from exporters.errors import StrategyFileError
+from exporters.mindspore.checkpoint_import import pins_of_operators
 from exporters.mindspore.compiled_graph import from_graph
 from exporters.mindspore.operator_json import OperatorStrategies
+from exporters.mindspore.records import StrategyItem
 from exporters.mindspore.strategy_files import read_strategies
+from importers.mindir.listing import listed_primitives
+from importers.mindir.reading import import_mindir
+from tests.importers.mindir.crafted import model, shape, written
+from tests.importers.mindir.crafted import node as node_of
 
 pytestmark = pytest.mark.fast
 
@@ -87,3 +93,14 @@ def test_the_suffix_tells_a_graph(tmp_path: Path) -> None:
     path = tmp_path / "step_parallel_end_0132.ir"
     path.write_text(HEAD)
     assert isinstance(read_strategies(path), OperatorStrategies)
+
+
+def test_a_primitive_that_is_a_product_with_what_it_reads_is_cut_alike(tmp_path: Path) -> None:
+    """`Square` and `SiLU` have one operand in the file, and two where they are products."""
+    nodes = [node_of("SiLU", ["x"], "h", shape(4, 8)), node_of("Square", ["h"], "y", shape(4, 8))]
+    path = written(tmp_path, model(nodes))
+    primitives = listed_primitives(path)
+    items = tuple(StrategyItem(each.name, 0, ((4, 2),)) for each in primitives)
+    made = pins_of_operators(import_mindir(path), OperatorStrategies(items), primitives, 8)
+    assert [each.kind for each in primitives] == ["SiLU", "Square"]
+    assert set(made.pins.values()) == {((4, 2), (4, 2))}
