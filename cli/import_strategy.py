@@ -47,6 +47,7 @@ Examples:
 Files:
   strategy.ckpt, strategy.json  of parameters: save_param_strategy_file, strategy_ckpt_config
   operators.json                of all operators: save_operator_strategy_file, for a .mindir
+  step_parallel_end.ir          of all operators: a graph that MindSpore compiled, for a .mindir
   tp=8,dp=2 or a file           Megatron's degrees, or its arguments as text or JSON
   galvatron_config.json         Galvatron's degrees of every layer
   placements.json               DTensor: {"mesh": [2, 8], "placements": {NAME: ["Shard(0)", ...]}}

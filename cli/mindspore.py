@@ -17,7 +17,7 @@ from cli.judges import check_judge
 from planner.requests.options.option import Group, Option, check_choices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from executors.mindspore.own_network import Arrival, Compiled, Planned, Source
     from ir.plan import Plan
@@ -56,6 +56,10 @@ class CheckedNetwork:
         "alone, or the operators' file in sharding propagation.",
     )] = "apply"
     mindspore_python: Annotated[Path | None, MINDSPORE_PYTHON] = None
+    graphs: Annotated[Path | None, Option(
+        group=Group.OUTPUT, value="DIR",
+        help="Leave the graphs of MindSpore there; import-strategy reads step_parallel_end_*.ir.",
+    )] = None
     as_json: Annotated[bool, JSON] = False
     # fmt: on
 
@@ -94,12 +98,13 @@ def check(network: Network, plan: options.PlanPath, here: CheckedNetwork) -> Non
     assert mindspore_python is not None
     files = _files(found, source, route)
     try:
-        made = compiled(found, source, route, files, mindspore_python)
+        made = compiled(found, source, route, files, mindspore_python, kept=here.graphs)
     except MindsporeError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(DIFFERS) from error
     result = compared(found, list(_planned(found, source.scope)), made, source.scope, route)
-    _print(result, as_json=here.as_json)
+    steps = found.estimate.step_time_s, compiled_s(found, result.arrivals)
+    _print(result, steps, as_json=here.as_json)
     if not result.passed:
         raise typer.Exit(DIFFERS)
 
@@ -107,13 +112,21 @@ def check(network: Network, plan: options.PlanPath, here: CheckedNetwork) -> Non
 def _source(network: str) -> Source:
     from executors.mindspore.own_network import Source  # noqa: PLC0415
 
+    if network.lower().endswith(".mindir"):
+        raise UserError(
+            "MindSpore's parallel passes take no network that was loaded from a MindIR: its "
+            "operators have no shapes there",
+            "SCRIPT:CELL",
+            "pass the script with the cell that was exported; planner verify MODEL PLAN --executor "
+            "mindspore compiles the plan's own network",
+        )
     file, colon, cell = network.rpartition(":")
     if not colon or not cell.isidentifier():
         raise UserError(f"{network!r} names no cell", "SCRIPT:CELL", "such as net.py:Net")
     path = Path(file)
     if not path.is_file():
         raise UserError(f"there is no file {file!r}", "SCRIPT:CELL", "name a Python file")
-    return Source(path, cell, None)
+    return Source(path, cell)
 
 
 def _check(plan: Plan, path: Path) -> None:
@@ -149,10 +162,31 @@ def _planned(plan: Plan, scope: str) -> Iterator[Planned]:
     from exporters.mindspore.operator_strategy import scoped  # noqa: PLC0415
 
     for own in cut_primitives(plan):
-        yield Planned(scoped(own.primitive.name, scope), own.cuts)
+        name = own.primitive.name
+        yield Planned(scoped(name, scope), own.cuts, name)
 
 
-def _print(found: Compiled, *, as_json: bool) -> None:
+def compiled_s(plan: Plan, arrivals: Sequence[Arrival]) -> float | None:
+    """Seconds of a step with the strategies that MindSpore used; None if that cannot be told."""
+    from exporters.errors import StrategyFileError  # noqa: PLC0415
+    from exporters.mindspore.checkpoint_import import pins_of_operators  # noqa: PLC0415
+    from exporters.mindspore.operator_json import OperatorStrategies  # noqa: PLC0415
+    from exporters.mindspore.records import StrategyItem  # noqa: PLC0415
+    from planner.repricing.mindspore_compiled import compiled_step_s  # noqa: PLC0415
+    from planner.request import RequestError  # noqa: PLC0415
+
+    used = {each.planned.primitive: each.used for each in arrivals if each.planned is not None}
+    items = OperatorStrategies(tuple(StrategyItem(name, 0, cuts) for name, cuts in used.items()))
+    try:
+        pins = pins_of_operators(plan.graph, items, plan.graph.primitives, plan.devices).pins
+        return compiled_step_s(plan, pins)
+    except (RequestError, StrategyFileError):  # what MindSpore cuts so has no price here
+        return None
+
+
+def _print(found: Compiled, steps: tuple[float, float | None], *, as_json: bool) -> None:
+    from topology.units import format_seconds  # noqa: PLC0415
+
     rows = [_row(each) for each in found.arrivals if not each.arrived]
     judged = found.judgement
     sent = () if judged is None else judged.notes
@@ -167,6 +201,7 @@ def _print(found: Compiled, *, as_json: bool) -> None:
             "not_found": list(found.missing),
             "collectives": None if judged is None else judged.passed,
             "notes": list(sent),
+            "step_s": {"planned": steps[0], "compiled": steps[1]},
         }
         print(dumps(record))
         return
@@ -181,6 +216,10 @@ def _print(found: Compiled, *, as_json: bool) -> None:
         print(f"collectives: {'as planned' if judged.passed else 'differ'}")
     for note in () if judged is not None and judged.passed else sent:
         print(f"  {note}")
+    if steps[1] is not None:
+        print(
+            f"step: {format_seconds(steps[0])} as planned, {format_seconds(steps[1])} as compiled"
+        )
 
 
 def _row(each: Arrival) -> dict[str, Any]:
@@ -190,6 +229,6 @@ def _row(each: Arrival) -> dict[str, Any]:
     why = "MindSpore has an operator that the plan has not"
     if each.planned is not None:
         why = "no strategy came, and MindSpore splits it by batch" if by_batch else "it was changed"
-    planned = None if each.planned is None else [list(cuts) for cuts in each.planned]
+    planned = None if each.planned is None else [list(cuts) for cuts in each.planned.cuts]
     used = [list(cuts) for cuts in each.used]
     return {"name": each.name, "used": used, "planned": planned, "why": why}

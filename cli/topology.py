@@ -73,6 +73,14 @@ class CheckMachine:
         usual="inferred from version, super pods and device ids",
         help="Whose rules a rank table must keep.",
     )] = None
+    hccn_conf: Annotated[tuple[str, ...], Option(
+        group=Group.MACHINE, value="[SERVER=]FILE",
+        help="The /etc/hccn.conf of a server of the rank table; repeat it for others.",
+    )] = ()
+    hccn_log: Annotated[tuple[str, ...], Option(
+        group=Group.MACHINE, value="[SERVER=]FILE",
+        help="What the commands of topology hccn printed, run with bash -v; repeat it for others.",
+    )] = ()
     as_json: Annotated[bool, JSON] = False
 # fmt: on
 
@@ -177,6 +185,7 @@ Examples:
   planner topology check cluster.yaml
   planner topology check rank_table.json --product 910A
   planner topology check hccl_8p.json --json
+  planner topology check table.json --hccn-conf 10.155.111.140=hccn.conf --hccn-log links.log
 
 \b
 Exit status: 0 no errors (there may be warnings), 2 errors, or a fault in the command.""",
@@ -189,9 +198,9 @@ def check(
     here: CheckMachine,
 ) -> None:
     """Find everything that is wrong or odd in a cluster file or a rank table."""
-    from cli.topology_check import checked  # noqa: PLC0415  brings in pydantic
+    from cli.topology_check import CardFiles, checked  # noqa: PLC0415  brings in pydantic
 
-    verdict = checked(file, here.product)
+    verdict = checked(file, here.product, CardFiles(here.hccn_conf, here.hccn_log))
     if here.as_json:
         print(json.dumps(verdict.to_dict(), indent=1))
     else:

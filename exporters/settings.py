@@ -70,6 +70,20 @@ class Settings:
     def text(self, name: str, default: str) -> str:
         return self._given.get(name, default)
 
+    def said_as(self, name: str, other: str, value: str) -> Settings:
+        """These settings with one under another name, which must not be there with another value.
+
+        Raises:
+            ExportError: it is.
+        """
+        if self._given.get(other, value) != value:
+            what = f"{other} says {self._given[other][:_SHOWN]}"
+            raise fault(what, name, "leave one of them out")
+        made = Settings({}, ())
+        made._given = {**self._given, other: value}
+        del made._given[name]
+        return made
+
     def choice(self, name: str, known: Sequence[str], default: str) -> str:
         """One of the known words."""
         value = self._given.get(name, default)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -33,22 +34,21 @@ _SWITCHES = {
     "GLOG_v": "3",
     "MS_DEV_SAVE_GRAPHS": "2",
     "MS_DEV_SAVE_GRAPHS_PATH": "graphs",
-    "MS_DEV_DUMP_IR_PASSES": "validate",
+    "MS_DEV_DUMP_IR_PASSES": "validate,step_parallel_end",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The network that is compiled: a cell of a script, or a file."""
+    """The network that is compiled: a cell of a script."""
 
-    script: Path | None
+    script: Path
     cell: str
-    mindir: Path | None
 
     @property
     def scope(self) -> str:
         """Where its operators are in the cell that calls it."""
-        return f"network-{self.cell if self.script is not None else 'GraphCell'}"
+        return f"network-{self.cell}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Planned:
     name: str
     """Full name in the exported file, with the scope of the compiled network."""
     cuts: Strategy
+    primitive: str = ""
+    """Full name in the exported file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,12 @@ class Arrival:
 
     name: str
     used: Strategy
-    planned: Strategy | None
+    planned: Planned | None
     """None where the plan has no such primitive."""
 
     @property
     def arrived(self) -> bool:
-        return self.used == self.planned
+        return self.planned is not None and self.used == self.planned.cuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,13 @@ class Compiled:
 
 
 def compiled(
-    plan: Plan, source: Source, route: str, files: Mapping[str, Writer], python: Path
+    plan: Plan,
+    source: Source,
+    route: str,
+    files: Mapping[str, Writer],
+    python: Path,
+    *,
+    kept: Path | None = None,
 ) -> dict[str, Any]:
     """What the script says of a network: strategies, collectives, what `apply` did not find.
 
@@ -101,6 +109,7 @@ def compiled(
         route: one of `ROUTES`.
         files: of the plan, by name.
         python: the interpreter of the environment that has MindSpore.
+        kept: a folder in which the graphs are left.
 
     Raises:
         MindsporeError: MindSpore cannot be run, or refuses the network with these files.
@@ -124,6 +133,8 @@ def compiled(
                 f"  at:  {python}\n  fix: it must be MindSpore {VERSION}"
             )
         found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+        if kept is not None and (folder / "graphs").exists():
+            shutil.copytree(folder / "graphs", kept, dirs_exist_ok=True)
     if found["error"]:
         why = "\n".join(_reasons(done.stderr))
         raise MindsporeError(
@@ -161,9 +172,8 @@ def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]
         if op.kind == "Loss" and planned.inputs[0] is not None and route != "operators"
     ]
     return {
-        "script": str(source.script.absolute()) if source.script is not None else "",
+        "script": str(source.script.absolute()),
         "cell": source.cell,
-        "mindir": str(source.mindir.absolute()) if source.mindir is not None else "",
         "devices": plan.devices,
         "route": route,
         "folder": str(folder),
@@ -209,9 +219,7 @@ def compared(
     order = [name for name in found["order"] if name in used]
     order += [name for name in used if name not in order]
     of = _matched(planned, {name: used[name] for name in order})
-    arrivals = tuple(
-        Arrival(name, used[name], of[name].cuts if name in of else None) for name in order
-    )
+    arrivals = tuple(Arrival(name, used[name], of.get(name)) for name in order)
     training = bool(plan.request.get("training"))
     judged = None
     if not (training and route == "operators"):

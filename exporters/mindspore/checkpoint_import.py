@@ -189,6 +189,9 @@ def _as_planned(
                 return None
             own = fitted
         out[index] = own
+    for index in set(range(len(out))).difference(places):  # `Square` is a product with itself
+        like = (out[place] for place in places if form.dims[place] == form.dims[index])
+        out[index] = next(like, out[index])
     return tuple(out)
 
 

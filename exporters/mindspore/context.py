@@ -9,13 +9,22 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from exporters.errors import ExportError
 from exporters.mindspore.checkpoint import input_cuts, optimizer_shard_size, strategy_checkpoint
 from exporters.mindspore.fusion import Fusion, message_bytes, parse_fusions
+from exporters.mindspore.search_words import (
+    LATEST,
+    OLDER,
+    WITH_AUTO_PARALLEL,
+    Release,
+    in_todays_words,
+    release_of,
+    search_parameters,
+)
 from exporters.mindspore.stages import PLANNED, scheme_losses
 from exporters.mindspore.symbols import planned_symbols
 from exporters.settings import Setting, Settings, fault
@@ -53,6 +62,7 @@ SETTINGS = (
     Setting("strategy_file", "NAME|none", "the strategy checkpoint in the script's folder"),
     Setting("device", "Ascend|GPU|CPU", "where the network runs"),
     Setting("max_device_memory", "SIZE", "such as 28GB; what is left is for communicators"),
+    *OLDER,
 )  # fmt: skip
 
 
@@ -79,7 +89,15 @@ class Context:
     """Names of the dimensions that are dynamic."""
     labels: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Inputs behind those of the model: the element type of each, and its cuts."""
+    search_parameters: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """Arguments of `set_algo_parameters`."""
+    release: Release = LATEST
     notes: tuple[str, ...] = ()
+
+    @property
+    def has_new_interface(self) -> bool:
+        """Whether `AutoParallel` is there, and has the mode."""
+        return self.mode in NEW_MODES and self.release >= WITH_AUTO_PARALLEL
 
     @property
     def search_mode(self) -> str:
@@ -105,6 +123,7 @@ def context_of(plan: Plan, settings: Settings) -> Context:
     Raises:
         ExportError: MindSpore cannot express the plan, or refuses what was set.
     """
+    settings = in_todays_words(settings)
     mode = _mode(settings)
     trains = bool(plan.request.get("training"))
     made = Context(
@@ -126,11 +145,24 @@ def context_of(plan: Plan, settings: Settings) -> Context:
         max_device_memory=_memory(settings),
         symbols=tuple(sorted(planned_symbols(plan))),
         labels=_labels(settings),
+        search_parameters=_parameters(plan, settings, mode),
+        release=release_of(settings),
     )  # fmt: skip
     violations = tuple(_violations(made))
     if violations:
         raise ExportError(*violations)
     return replace(made, notes=tuple(_notes(made, plan)))
+
+
+def _parameters(plan: Plan, settings: Settings, mode: str) -> dict[str, object]:
+    """Those of a search; the others take none."""
+    if mode not in _SEARCHES:
+        if settings.has("algo_parameters"):
+            what = f"the mode {mode} takes none: they are of a search"
+            raise fault(what, "algo_parameters", f"give mode={' or '.join(_SEARCHES)}")
+        return {}
+    whole = plan.request.get("fully_use_devices") is True
+    return search_parameters(settings, whole_devices=whole)
 
 
 def _stages(plan: Plan, settings: Settings) -> int:
@@ -285,7 +317,9 @@ def _notes(made: Context, plan: Plan) -> Iterator[str]:
         yield "recursive programming reads no strategy file: it chooses splits of its own"
     elif made.mode in _OTHERS:
         yield f"the mode {made.mode} applies no splits of the plan"
-    if made.mode not in NEW_MODES:
+    if made.release < WITH_AUTO_PARALLEL:
+        yield "AutoParallel is there from 2.5 on: the script has the old interface alone"
+    elif made.mode not in NEW_MODES:
         yield f"AutoParallel has no mode {made.mode}: the script has the old interface alone"
     yield from scheme_losses(plan)
     if plan.pipeline.is_single and made.pipeline_stages > 1:

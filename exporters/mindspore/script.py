@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 from exporters.mindspore.checkpoint import input_cuts
-from exporters.mindspore.context import NEW_MODES, SETTINGS, Context, context_of
+from exporters.mindspore.context import SETTINGS, Context, context_of
 from exporters.mindspore.fusion import Fusion
 from exporters.mindspore.hybrid import hybrid_module
+from exporters.mindspore.search_words import WITH_CHECKPOINT_CONFIG
 from exporters.mindspore.symbols import label_shapes, symbol_calls
 from exporters.settings import Made, Settings
 from ir.plan import Plan
@@ -48,7 +49,7 @@ def old_interface():
     """`set_auto_parallel_context`: call it before the network is made."""
     ms.reset_auto_parallel_context()
     ms.set_auto_parallel_context(**OLD)
-{new}{dynamic}'''
+{search}{new}{dynamic}'''
 
 _USE_OLD = """    setup.old_interface()           # before the network is made
     network = ...
@@ -62,6 +63,12 @@ _APPLY = """    for line in apply(network):   # of apply_mindspore.py; before th
         print(line)
 """
 
+_MEMORY = """    if hasattr(ms, "runtime"):
+        ms.runtime.set_memory(max_size={size!a})
+    else:  # before 2.5
+        ms.set_context(max_device_memory={size!a})
+"""
+
 _NEW = '''
 
 def new_interface(network):
@@ -69,7 +76,7 @@ def new_interface(network):
     from mindspore.parallel.auto_parallel import AutoParallel
 
     parallel = AutoParallel(network, parallel_mode={mode!a})
-{lines}    return parallel
+{search}{lines}    return parallel
 '''
 
 _DYNAMIC = '''
@@ -91,7 +98,7 @@ def script(plan: Plan, settings: Settings) -> Made:
         ExportError: MindSpore cannot express the plan, or refuses what was set.
     """
     context = context_of(plan, settings)
-    new = context.mode in NEW_MODES
+    new = context.has_new_interface
     apply = _APPLY if context.mode in {"semi_auto", "sharding_propagation"} else ""
     beside = [
         context.strategy_file or "no strategy file",
@@ -106,6 +113,7 @@ def script(plan: Plan, settings: Settings) -> Made:
         level=', jit_config={"jit_level": "O0"}' if context.symbols else "",
         memory=_memory(context),
         device=context.device,
+        search=_search(context),
         new=_new(context) if new else "",
         dynamic=_dynamic(context, plan),
     )
@@ -156,14 +164,22 @@ def _tables(context: Context) -> str:
     lines += [f"    {name!a}: {value!a}," for name, value in old_arguments(context).items()]
     if context.strategy_file:
         place = f"str(HERE / {context.strategy_file!a})"
-        lines.append(f'    "strategy_ckpt_config": {{"load_file": {place}}},')
+        old = f'    "strategy_ckpt_load_file": {place},'
+        new = f'    "strategy_ckpt_config": {{"load_file": {place}}},'
+        lines.append(old if context.release < WITH_CHECKPOINT_CONFIG else new)
     lines += ["}", '"""Arguments of `set_auto_parallel_context`."""', ""]
     return "\n".join(lines)
 
 
 def _memory(context: Context) -> str:
     size = context.max_device_memory
-    return f"    ms.set_context(max_device_memory={size!a})\n" if size else ""
+    return _MEMORY.format(size=size) if size else ""
+
+
+def _search(context: Context) -> str:
+    """What a search is told besides the mode, in either interface."""
+    given = ", ".join(f"{name}={value!r}" for name, value in context.search_parameters.items())
+    return f"    ms.set_algo_parameters({given})\n" if given else ""
 
 
 def _new(context: Context) -> str:
@@ -187,7 +203,8 @@ def _new(context: Context) -> str:
         lines.append(
             "    # It exchanges slices; the plan was priced without: use the old interface.\n"
         )
-    return _NEW.format(mode=context.mode, lines="".join(lines))
+    search = _search(context)
+    return _NEW.format(mode=context.mode, search=search, lines="".join(lines))
 
 
 def _dynamic(context: Context, plan: Plan) -> str:

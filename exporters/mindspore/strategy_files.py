@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from exporters.errors import StrategyFileError
 from exporters.mindspore import groups, operator_json, strategy
 from exporters.mindspore.apply_reading import AppliedStrategies, from_python
+from exporters.mindspore.compiled_graph import from_graph
 from exporters.mindspore.operator_json import OperatorStrategies
 from exporters.mindspore.records import StrategyCheckpoint
 from exporters.mindspore.strategy_nodes import Node, parsed
@@ -16,17 +18,16 @@ _FIX = "pass a strategy file of MindSpore"
 
 
 def read_strategies(path: Path) -> StrategyCheckpoint | OperatorStrategies | AppliedStrategies:
-    """The strategies in a file: of parameters, protobuf or JSON, of operators, or the Python file
-    that applies them.
+    """The strategies in a file: of parameters, protobuf or JSON, of operators, the Python file
+    that applies them, or a graph that MindSpore compiled.
 
     Raises:
         StrategyFileError: it cannot be read or holds none.
     """
-    if path.suffix not in {".json", ".py"}:
+    parse = _TEXTS.get(path.suffix)
+    if parse is None:
         return _checkpoint(path)
-    if path.suffix == ".py":
-        return strategy.parsed_file(path, lambda data: from_python(data.decode()))
-    return strategy.parsed_file(path, lambda data: _from_json(data.decode()))
+    return strategy.parsed_file(path, lambda data: parse(data.decode()))
 
 
 def _from_json(text: str) -> StrategyCheckpoint | OperatorStrategies:
@@ -37,6 +38,13 @@ def _from_json(text: str) -> StrategyCheckpoint | OperatorStrategies:
     if any("/" in item.key for item in found.strategies):
         return found
     return StrategyCheckpoint(0, found.strategies, ())
+
+
+_TEXTS: dict[str, Callable[[str], StrategyCheckpoint | OperatorStrategies | AppliedStrategies]] = {
+    ".json": _from_json,
+    ".py": from_python,
+    ".ir": from_graph,
+}
 
 
 def _checkpoint(path: Path) -> StrategyCheckpoint:

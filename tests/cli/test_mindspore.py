@@ -58,6 +58,28 @@ def test_what_arrives_is_counted_and_a_difference_is_status_1(
     assert record["arrived"] == 0
 
 
+def test_the_step_is_priced_as_it_was_compiled(
+    planner: Planner, plan: Path, script: str, tmp_path: Path
+) -> None:
+    files = tmp_path / "plan"
+    run = planner(
+        "export", str(plan), "--format", "mindspore-operators", "--set", "scope=network-Net",
+        "-o", str(files / "operators.json"),
+    )  # fmt: skip
+    assert run.code == 0
+    items = json.loads((files / "operators.json").read_text())["parallel_strategy_item"]
+    used = {name: each["parallel_strategy"] for name, each in items.items()}
+    found = {"error": "", "missing": [], "collectives": [], "order": list(used), "strategies": used}
+    arguments = ("mindspore", "check", script, str(plan), "--json", "--mindspore-python")
+    same = planner(*arguments, str(interpreter(tmp_path, found))).json["step_s"]
+    assert same["compiled"] == pytest.approx(same["planned"], rel=1e-9)
+    name = "Default/network-Net/norm-LayerNorm/LayerNorm-op0"
+    used[name] = [[1, 1, 1], [1], [1]]
+    other = planner(*arguments, str(interpreter(tmp_path, found))).json["step_s"]
+    assert other["planned"] == same["planned"]
+    assert other["compiled"] > same["planned"] * 1.001
+
+
 def test_a_refusal_says_which_operator_and_is_status_1(
     planner: Planner, plan: Path, script: str, tmp_path: Path
 ) -> None:
@@ -69,7 +91,12 @@ def test_a_refusal_says_which_operator_and_is_status_1(
 
 
 @pytest.mark.parametrize(
-    ("network", "what"), [("net.py", "names no cell"), ("none.py:Net", "there is no file")]
+    ("network", "what"),
+    [
+        ("net.py", "names no cell"),
+        ("none.py:Net", "there is no file"),
+        ("net.mindir", "operators have no shapes"),
+    ],
 )
 def test_a_network_that_is_none_is_an_error(
     planner: Planner, plan: Path, tmp_path: Path, network: str, what: str

@@ -288,3 +288,31 @@ def test_a_table_of_100_megabytes_is_refused(planner: Planner, tmp_path: Path) -
     ):
         assert run.code == 2
         assert "larger than" in run.err
+
+
+def test_a_table_is_checked_beside_what_its_servers_say(planner: Planner, tmp_path: Path) -> None:
+    table, conf, log = tmp_path / "table.json", tmp_path / "hccn.conf", tmp_path / "links.log"
+    made = planner("topology", "rank-table", "--cluster", "atlas-800-9000", "-o", table)
+    assert made.code == 0
+    server = json.loads(table.read_text())["server_list"][0]
+    cards = server["device"]
+    conf.write_text("\n".join(f"address_{c['device_id']}={c['device_ip']}" for c in cards))
+    log.write_text("hccn_tool -i 3 -link -g\nlink status: UP\n")
+    call = ("topology", "check", table, "--product", "910A", "--hccn-conf", conf, "--hccn-log")
+    assert planner(*call, log).code == 0
+    log.write_text("hccn_tool -i 3 -link -g\nlink status: DOWN\n")
+    run = planner(*call, f"{server['server_id']}={log}")
+    assert run.code == 2
+    assert "E_LINK_DOWN" in run.out
+    assert "device 3" in run.out
+
+
+def test_answers_of_an_unnamed_server_are_an_error(planner: Planner, tmp_path: Path) -> None:
+    table, log = tmp_path / "table.json", tmp_path / "links.log"
+    arguments = ("--cluster", "atlas-800-9000", "--servers", 2, "-o", table)
+    assert planner("topology", "rank-table", *arguments).code == 0
+    log.write_text("hccn_tool -i 3 -link -g\nlink status: UP\n")
+    for option, what in (("--hccn-log", "on which server"), ("--hccn-conf", "names no server")):
+        run = planner("topology", "check", table, option, log)
+        assert run.code == 2
+        assert what in run.err

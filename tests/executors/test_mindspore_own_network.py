@@ -21,7 +21,7 @@ from planner.search import search
 from topology.catalogue import named_cluster
 
 DATA = Path(__file__).parents[1] / "data" / "mindspore_networks"
-SOURCE = Source(Path("net.py"), "Bert", None)
+SOURCE = Source(Path("net.py"), "Bert")
 
 
 @functools.cache

@@ -122,14 +122,63 @@ def test_what_is_set_is_passed_on(plan: Plan) -> None:
     assert found["dataset_strategy"] == "full_batch"
     assert "enable_parallel_optimizer" not in arguments(plan, enable_parallel_optimizer="false")
     text = made(plan, max_device_memory="28GB", device="GPU", strategy_file="none").files[""]
+    assert "ms.runtime.set_memory(max_size='28GB')" in text
     assert "max_device_memory='28GB'" in text
     assert "ms.set_device('GPU')" in text
     assert "load_param_strategy_file" not in text
 
 
 @pytest.mark.parametrize(
+    ("older", "today"),
+    [
+        ({"full_batch": "true"}, {"dataset_strategy": "full_batch"}),
+        ({"full_batch": "false"}, {"dataset_strategy": "data_parallel"}),
+        ({"full_batch": "true", "dataset_strategy": "full_batch"},
+         {"dataset_strategy": "full_batch"}),
+        ({"all_reduce_fusion_config": "[1]"}, {"comm_fusion": "allreduce=index:1"}),
+    ],
+)  # fmt: skip
+def test_older_words_say_what_todays_do(
+    older: dict[str, str], today: dict[str, str], plan: Plan
+) -> None:
+    assert made(plan, **older).files == made(plan, **today).files
+
+
+def test_an_old_release_has_the_old_names(plan: Plan) -> None:
+    old, new = (made(plan, release=each) for each in ("1.10", "2.2.14"))
+    assert '"strategy_ckpt_load_file": str(' in old.files[""]
+    assert '"strategy_ckpt_config": {' in new.files[""]
+    for each in (old, new):
+        assert "AutoParallel" not in each.files[""]
+        assert any("from 2.5 on" in note for note in each.notes)
+    assert made(plan, release="2.10").files == made(plan).files
+
+
+def test_a_search_is_told_its_parameters(plan: Plan) -> None:
+    given = "elementwise_op_strategy_follow=true;algo_approxi_epsilon=0.05"
+    text = made(plan, mode="sharding_propagation", algo_parameters=given).files[""]
+    call = "set_algo_parameters(elementwise_op_strategy_follow=True, algo_approxi_epsilon=0.05)"
+    assert text.count(call) == 2  # in either interface
+    whole = replace(plan, request={**plan.request, "fully_use_devices": True})
+    text = made(whole, mode="dynamic_programming").files[""]
+    assert text.count("set_algo_parameters(fully_use_devices=True)") == 1
+    assert "set_algo_parameters" not in made(whole).files[""]
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
+        ({"full_batch": "true", "dataset_strategy": "((8,1),)"}, "leave one of them out"),
+        ({"full_batch": "maybe"}, "neither true nor false"),
+        ({"all_reduce_fusion_config": "a"}, "are no indices"),
+        ({"release": "3.1"}, "no release that is known"),
+        ({"release": "2"}, "no release that is known"),
+        ({"algo_parameters": "fully_use_devices=true"}, "they are of a search"),
+        ({"mode": "dynamic_programming", "algo_parameters": "speed=1"}, "no parameter"),
+        (
+            {"mode": "dynamic_programming", "algo_parameters": "tensor_slice_align_size=2000"},
+            "is no value of",
+        ),
         ({"mode": "auto"}, "is none of them"),
         ({"parallel_mode": "auto"}, "is none of them"),
         ({"search_mode": "annealing"}, "is none of them"),

@@ -9,14 +9,18 @@ not arrive, or MindSpore refuses a file.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
 
-from cli.mindspore import _files, _planned
+from cli.mindspore import _files, _planned, compiled_s
 from executors.mindspore.judge import MindsporeError
 from executors.mindspore.own_network import Compiled, Source, compared, compiled
+from exporters.mindspore.operator_json import OperatorStrategies
+from exporters.mindspore.records import StrategyItem
+from exporters.mindspore.strategy_files import read_strategies
 from importers.mindir.reading import import_mindir
 from importers.onnx import import_onnx
 from ir.plan import Plan
@@ -26,8 +30,8 @@ from topology.catalogue import named_cluster
 
 SCRIPT = Path(__file__).parent / "tutorial_networks.py"
 DEVICES = (8, 16)
-_HEAD = """| network | export | devices | apply | collectives | operators | not reached by apply |
-|---|---|---|---|---|---|---|"""
+_HEAD = """| network | export | devices | apply | messages | step | operators | step | not reached |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def main(folder: Path, python: Path, names: list[str]) -> int:
@@ -54,27 +58,51 @@ def _row(name: str, file: Path, devices: int, python: Path) -> tuple[list[str], 
     plan = planned(file, devices)
     applied = _found(plan, name, "apply", python)
     if isinstance(applied, str):
-        return [applied, "", "", ""], False
+        return [applied, "", "", "", "", ""], False
     judged = applied.judgement
     sent = "as planned" if judged is None or judged.passed else "differ"
-    cells, good = [_count(applied), sent], True
+    cells, good = [_count(applied), sent, _step(plan, applied)], True
     if file.suffix == ".mindir":
         whole = _found(plan, name, "operators", python)
         good = not isinstance(whole, str) and all(each.arrived for each in whole.arrivals)
-        cells.append(whole if isinstance(whole, str) else _count(whole))
+        cells += [whole, ""] if isinstance(whole, str) else [_count(whole), _step(plan, whole)]
     else:
-        cells.append("-")
+        cells += ["-", "-"]
     return [*cells, ", ".join(dict.fromkeys(_kinds(applied)))], good
 
 
 def _found(plan: Plan, name: str, route: str, python: Path) -> Compiled | str:
     """What became of the plan's files, or the first line of MindSpore's refusal."""
-    source = Source(SCRIPT, name, None)
-    try:
-        made = compiled(plan, source, route, _files(plan, source, route), python)
-    except MindsporeError as error:
-        return "refused: " + " ".join(str(error).split())[:300]
+    source = Source(SCRIPT, name)
+    files = _files(plan, source, route)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            made = compiled(plan, source, route, files, python, kept=Path(folder))
+        except MindsporeError as error:
+            return "refused: " + " ".join(str(error).split())[:300]
+        (graph,) = Path(folder).glob("step_parallel_end_*.ir")
+        _check_names(made["strategies"], graph)
     return compared(plan, list(_planned(plan, source.scope)), made, source.scope, route)
+
+
+def _check_names(saved: Mapping[str, list[list[int]]], graph: Path) -> None:
+    """Our reader gives operators the names and strategies that MindSpore saves."""
+    read = {item.key: [list(own) for own in item.cuts] for item in _strategies(graph)}
+    missing = [name for name, own in saved.items() if read.get(name) != own]
+    if missing:
+        raise AssertionError(f"{graph.name} is read otherwise than MindSpore saves it: {missing}")
+
+
+def _strategies(graph: Path) -> tuple[StrategyItem, ...]:
+    found = read_strategies(graph)
+    assert isinstance(found, OperatorStrategies)
+    return found.strategies
+
+
+def _step(plan: Plan, found: Compiled) -> str:
+    """By how much the step of what MindSpore compiled is longer than the plan's."""
+    step_s = compiled_s(plan, found.arrivals)
+    return "unknown" if step_s is None else f"{step_s / plan.estimate.step_time_s - 1:+.1%}"
 
 
 def _count(found: Compiled) -> str:

@@ -25,6 +25,7 @@ ASKED = (
     "dataset_strategy", "enable_alltoall", "comm_fusion", "enable_parallel_optimizer",
     "pipeline_stages", "strategy_ckpt_config",
 )  # fmt: skip
+SEARCH = ("elementwise_op_strategy_follow", "tensor_slice_align_size", "fully_use_devices")
 OWN = ("_parallel_mode", "_dataset_strategy_config", "_comm_fusion_config", "_gradients_mean",
        "_pipeline_stages", "_pipeline_scheduler", "_enable_parallel_optimizer",
        "_optimizer_weight_shard_size", "_load_strategy_file_path")  # fmt: skip
@@ -52,7 +53,9 @@ def context(path: Path) -> dict[str, Any]:
     script["old_interface"]()
     found: dict[str, Any] = {"jit": ms.context.get_jit_config()}
     found["old"] = {name: ms.get_auto_parallel_context(name) for name in ASKED}
+    found["search"] = {name: ms.get_algo_parameters(name) for name in SEARCH}
     ms.reset_auto_parallel_context()
+    ms.reset_algo_parameters()
     if "new_interface" in script:
         parallel = script["new_interface"](nn.ReLU())
         found["new"] = {name: getattr(parallel, name) for name in OWN}

@@ -64,6 +64,16 @@ def test_the_old_interface_holds_what_was_set(found: Any) -> None:
     assert old["plain"]["strategy_ckpt_config"]["load_file"].endswith("strategy.ckpt")
 
 
+def test_older_names_and_parameters_of_a_search_are_taken(found: Any) -> None:
+    older, search = found["contexts"]["older"], found["contexts"]["search"]
+    assert older["old"]["dataset_strategy"] == "full_batch"
+    assert older["old"]["strategy_ckpt_config"]["load_file"].endswith("strategy.ckpt")
+    assert "new" not in older
+    assert search["search"]["elementwise_op_strategy_follow"] is True
+    assert search["search"]["tensor_slice_align_size"] == 32
+    assert older["search"]["elementwise_op_strategy_follow"] is False
+
+
 def test_fusion_is_taken(found: Any) -> None:
     held = {name: each["old"]["comm_fusion"] for name, each in found["contexts"].items()}
     assert held["data"]["allreduce"] == {"mode": "index", "config": [1]}
@@ -75,7 +85,8 @@ def test_fusion_is_taken(found: Any) -> None:
 
 def test_the_new_interface_says_the_same(found: Any) -> None:
     new = {name: each["new"] for name, each in found["contexts"].items() if "new" in each}
-    assert {"dynamic_programming", "data", "hybrid", "alone"} == set(found["contexts"]) - set(new)
+    old = {"dynamic_programming", "data", "hybrid", "alone", "older", "search"}
+    assert old == set(found["contexts"]) - set(new)
     assert new["propagation"]["_parallel_mode"] == "sharding_propagation"
     assert new["labels"]["_dataset_strategy_config"] == [[16, 1], [16, 1]]
     assert new["size_fusion"]["_comm_fusion_config"]["allreduce"] == {"mode": "size", "config": 32}

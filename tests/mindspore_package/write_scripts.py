@@ -30,6 +30,11 @@ CONTEXTS: dict[str, dict[str, str]] = {
     "no_fusion": {"comm_fusion": "off"},
     "pipeline": {"pipeline_stages": "2", "pipeline_scheduler": "gpipe"},
     "optimizer": {"enable_parallel_optimizer": "true"},
+    "older": {"release": "1.10", "full_batch": "true", "max_device_memory": "28GB"},
+    "search": {
+        "mode": "dynamic_programming",
+        "algo_parameters": "elementwise_op_strategy_follow=true;tensor_slice_align_size=32",
+    },
     "labels": {"labels": "((16,1),)", "dataset_strategy": "((16,1),)"},
 }
 

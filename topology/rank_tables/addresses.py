@@ -1,5 +1,6 @@
 """Network addresses of cards: as written, as numbers, and the segments that they lie in."""
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -7,9 +8,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import shown
 
-__all__ = ["Address", "address_list", "parsed", "segment"]
+__all__ = ["Address", "address_list", "is_masked", "parsed", "segment"]
 
 Address = IPv4Address | IPv6Address
+_PART = r"(?:\d{1,3}|\d{0,2}[xX*]{1,3})"
+_MASKED = re.compile(rf"(?=.*[xX*]){_PART}(?:\.{_PART}){{3}}")
 
 
 def address_list(value: object, where: str, findings: Findings) -> tuple[str, ...]:
@@ -35,6 +38,15 @@ def parsed(text: str) -> Address | None:
         return None
     scoped = isinstance(address, IPv6Address) and address.scope_id is not None
     return None if scoped or address.is_unspecified else address
+
+
+def is_masked(text: str) -> bool:
+    """Whether it is an IPv4 address of which parts are hidden, as in logs that were published.
+
+    >>> is_masked("10.155.xx.xx"), is_masked("192.168.1.*"), is_masked("10.155.1.300")
+    (True, True, False)
+    """
+    return _MASKED.fullmatch(text) is not None
 
 
 def sound(texts: Iterable[str]) -> list[Address]:

@@ -1,14 +1,17 @@
 """Whether HCCL and the machine will take a rank table, and if not, why."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topology.errors import Violation
+from topology.rank_tables.card_answers import CardAnswer
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.json_text import json_object
 from topology.rank_tables.products import Product, inferred_product, product_named
 from topology.rank_tables.reading import read_record
 from topology.rank_tables.records import RankTable, Template
 from topology.rank_tables.rules_addresses import check_addresses, check_backups
+from topology.rank_tables.rules_answers import check_answers
 from topology.rank_tables.rules_common import (
     check_devices,
     check_ports,
@@ -60,13 +63,16 @@ class RankTableReport:
         return tuple(sorted({each.code for each in (*self.errors, *self.warnings)}))
 
 
-def check_rank_table(text: str, product: str | None = None) -> RankTableReport:
+def check_rank_table(
+    text: str, product: str | None = None, answers: Sequence[CardAnswer] = ()
+) -> RankTableReport:
     """Check the text of a rank table of any version against every rule.
 
     Args:
         text: of the file; may be anything.
         product: `910A`, `910B`, `910C/A3` or `950`; None infers it from version, super pods and
             device ids.
+        answers: what servers say of their cards.
 
     Raises:
         ClusterError: there is no such product.
@@ -81,6 +87,7 @@ def check_rank_table(text: str, product: str | None = None) -> RankTableReport:
         )
     used, reason = (given, None) if given else inferred_product(table)
     apply_rules(table, used, findings)
+    check_answers(table, answers, findings)
     return _report(findings, used, reason, table)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from topology.rank_tables.addresses import Address, parsed, sound
+from topology.rank_tables.addresses import Address, is_masked, parsed, sound
 from topology.rank_tables.fields import text_of
 from topology.rank_tables.findings import Findings
 from topology.rank_tables.records import Device, RankTable, Server, Template, place, shown
@@ -31,17 +31,22 @@ def _check_format(table: RankTable, cards: Cards, findings: Findings) -> None:
     for server in in_order(table):
         for key in _HOST_FIELDS:
             value = text_of(server.fields, key)
-            if value and value != _NO_ADDRESS and parsed(value) is None:
-                message = f"{key} {shown(value)} is no IPv4 or IPv6 address"
-                findings.add("E_IP_FORMAT", place(server.server_id), message)
+            if value != _NO_ADDRESS:
+                _check_text(key, value, place(server.server_id), findings)
     for where, _, device in cards:
         for text in device.ips:
-            if parsed(text) is None:
-                message = f"device_ip {shown(text)} is no IPv4 or IPv6 address"
-                findings.add("E_IP_FORMAT", where, message)
-        dpu = text_of(device.fields, "dpu_ip")
-        if dpu and parsed(dpu) is None:
-            findings.add("E_IP_FORMAT", where, f"dpu_ip {shown(dpu)} is no IPv4 or IPv6 address")
+            _check_text("device_ip", text or " ", where, findings)
+        _check_text("dpu_ip", text_of(device.fields, "dpu_ip"), where, findings)
+
+
+def _check_text(key: str, text: str, where: str, findings: Findings) -> None:
+    """An address as it is written; none is none."""
+    if not text or parsed(text) is not None:
+        return
+    if is_masked(text):
+        findings.add("W_IP_MASKED", where, f"{key} {shown(text)} is hidden in part")
+    else:
+        findings.add("E_IP_FORMAT", where, f"{key} {shown(text)} is no IPv4 or IPv6 address")
 
 
 def _keys(table: RankTable, device: Device) -> Iterator[tuple[Address, object]]:

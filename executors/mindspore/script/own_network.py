@@ -93,9 +93,7 @@ _SCOPE = re.compile(r"# Fullname with scope: \((.*)\)")
 
 
 def _network(job: Mapping[str, Any]) -> nn.Cell:
-    """The user's cell: what his script calls so, made, or the graph of a file."""
-    if job["mindir"]:
-        return nn.GraphCell(ms.load(job["mindir"]))
+    """The user's cell: what his script calls so, made."""
     made = getattr(module_at(Path(job["script"])), job["cell"])
     network: nn.Cell = made if isinstance(made, nn.Cell) else made()
     return network
