@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from planner.requests.options.option import Group, Option
+from planner.requests.options.option import CALIBRATION, Group, Option
+from planner.requests.sources import Document
 
 # fmt: off
 JSON = Option(
@@ -182,6 +183,7 @@ class ExplainCommand:
         help="With --op: explain this split, such as '((2,4),(4,1))'.",
     )] = None
     why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
+    calibration: Annotated[Document | None, CALIBRATION] = None
     sensitivity: Annotated[bool, Option(
         group=Group.QUESTION,
         help="Say how far bandwidth, batch and memory may move before the plan changes.",

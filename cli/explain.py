@@ -10,6 +10,7 @@ from cli.command_options import ExplainCommand
 from cli.declared import command
 from cli.errors import UserError
 from cli.progress import Progress
+from planner.requests.options.simulations import SimulationOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ir.plan import Plan
     from planner.explain import OperatorExplanation, PlanExplanation, Sensitivity
     from planner.request import Cuts
+    from planner.requests.sources import Document
 
 Answer: TypeAlias = "PlanExplanation | Sensitivity | OperatorExplanation"
 MOST_RIVALS = 20
@@ -37,7 +39,7 @@ Exit status: 0 explained, 2 a fault in the command or the plan."""
 def explain(plan: options.PlanPath, here: ExplainCommand) -> None:
     """Say why a plan is as it is: what costs, what forces it, what would be next best."""
     _check(here)
-    found = _read(plan)
+    found = _read(plan, here.calibration)
     if here.why_not:
         _other_ways(found, here.why_not, as_json=here.as_json)
         return
@@ -81,10 +83,15 @@ def _check(here: ExplainCommand) -> None:
         )  # fmt: skip
 
 
-def _read(path: Path) -> Plan:
+def _read(path: Path, calibration: Document | None) -> Plan:
     from ir.plan_file import read_plan  # noqa: PLC0415  brings in pydantic
 
-    return read_plan(path, staged=True)
+    plan = read_plan(path, staged=True)
+    if calibration is None:
+        return plan
+    from planner.requests.simulations import placed  # noqa: PLC0415  brings in the planner
+
+    return placed(SimulationOptions(calibration=calibration), plan)
 
 
 def _other_ways(plan: Plan, texts: Sequence[str], *, as_json: bool) -> None:

@@ -54,6 +54,8 @@ class LayoutsReport:
     taken_with: str
     """What a layout and its command say of the job."""
     best: tuple[LayoutFacts, ...]
+    notes: tuple[str, ...] = ()
+    """On what the constants rest, where the user says it."""
 
     def parts(self) -> Iterator[Part]:
         """How many layouts there are, and the fastest that fit."""
@@ -65,7 +67,7 @@ class LayoutsReport:
             f"with multi-token prediction (MTP) layers: {self.mtp_layers} "
             "(--hold mtp=0 for none); the last stage has fewer others for them"
         )
-        yield Lines("", (first, *([further] if self.mtp_layers else [])))
+        yield Lines("", (first, *([further] if self.mtp_layers else []), *self.notes))
         yield self.table()
         for each in self.best[:1]:
             upper = "upper: three of four such steps take no longer (--rank)"
@@ -111,6 +113,7 @@ class LayoutsReport:
             "fitting": self.fitting,
             "limit_bytes": self.limit_bytes,
             "best": [_record(each) for each in self.best],
+            "notes": list(self.notes),
             "files": list(files),
         }
 

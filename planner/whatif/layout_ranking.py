@@ -8,6 +8,7 @@ from functools import partial
 
 from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
+from costmodel.training.calibration import Calibration
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Attention, Recompute, TrainingLayout, TrainingRun
@@ -17,6 +18,7 @@ from costmodel.training.stacks import software_flags, usual_attention
 from costmodel.training.table import RunTable
 from ir.throughput import Rates
 from planner.request import InfeasibleError
+from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import RANKS
@@ -67,6 +69,8 @@ class Ranking:
     best: tuple[RankedLayout, ...]
     sizes: str
     """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
+    notes: tuple[str, ...] = ()
+    """On what their constants rest, where the user says it."""
 
     def report(self) -> LayoutsReport:
         """What is told of them."""
@@ -83,6 +87,7 @@ class Ranking:
             limit_bytes=self.priced.limit_bytes,
             taken_with=self._taken_with(),
             best=tuple(map(_facts, self.best)),
+            notes=self.notes,
         )
 
     def _taken_with(self) -> str:
@@ -134,7 +139,8 @@ def ranked(
         raise unknown_name("ranking", asked.rank, RANKS, "--rank")
     robust = asked.rank == ROBUST
     job, held = _job(asked, config, name), held_of(asked.held)
-    priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report)
+    known = layout_calibration(asked.calibration, job.machine)
+    priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report, known)
     if not len(priced.step_s):
         raise UserError(
             f"no layout of {asked.devices} devices and a batch of {asked.batch} has {asked.held}"
@@ -148,10 +154,11 @@ def ranked(
     if not chosen:
         raise _infeasible(asked, job, priced, held, report)
     found = sorted(
-        _one_by_one(asked, job, priced, chosen),
+        _one_by_one(asked, job, priced, chosen, known),
         key=lambda e: e.prediction.upper_s if robust else e.prediction.step_s,
     )
-    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
+    notes = layout_note(asked.calibration, known, job)
+    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked), notes)
 
 
 def _check_numbers(asked: RankingOptions) -> None:
@@ -195,13 +202,14 @@ def _distinct(asked: RankingOptions, priced: PricedLayouts) -> list[int]:
 
 
 def _one_by_one(
-    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, chosen: list[int]
-) -> Iterator[RankedLayout]:
+    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, chosen: list[int],
+    known: Calibration,
+) -> Iterator[RankedLayout]:  # fmt: skip
     """As `planner simulate --layout` prices them."""
     layouts = [priced.layout(index, job) for index in chosen]
     runs = [_run_of(job, layout) for layout in layouts]
     used = priced.memory_bytes[chosen].tolist()
-    for run, found, memory in zip(runs, predict(runs), used, strict=True):
+    for run, found, memory in zip(runs, predict(runs, (), known), used, strict=True):
         if found.fits:
             rates = Rates(load_of_run(run), found.step_s)
             text = layout_text(run.layout, _sizes(asked))
