@@ -195,6 +195,11 @@ class RankingOptions:
     top: Annotated[int, Option(
         group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
     )] = 10
+    next_runs: Annotated[int, Option(
+        group=Group.OUTPUT, value="N", unit="runs", least=0,
+        help="Name the runs that would narrow the ranking most if they were measured, with rows "
+        "for planner validate.",
+    )] = 0
     variants: Annotated[bool, Option(
         group=Group.OUTPUT,
         help="List layouts of equal degrees too, not the fastest of them alone.",
