@@ -75,13 +75,15 @@ def _print_changes(found: RecipeReport, out: Console) -> None:
     if found.changes:
         columns = ("change", *numbers("step s", "saves", "GiB"))
         rows = [(change.text, *_figures(found.priced, change)) for change in found.changes]
-        show([Table.of("Best single changes", columns, rows)], out)
+        title = "Best single changes; *: beyond what was measured"
+        show([Table.of(title, columns, rows)], out)
     if found.best is None:
         out.print("\nno layout that fits is faster")
         return
     step, saves, gib = _figures(found.priced, found.best)
     out.print(f"\nBest of all: {step} s (saves {saves}), {gib} GiB", style="bold")
     out.print(layout_text(found.best.priced.run.layout), soft_wrap=True)
+    _print_list("Beyond what was measured", found.best.priced.prediction.unmeasured, out)
     changed = edited_files(found)
     out.print(f"\n{changed.diff(found.recipe)}", soft_wrap=True)
     _print_list("Not in these files", [*changed.aside, *changed.environment], out)
@@ -92,7 +94,7 @@ def _figures(own: PricedRun, change: Change) -> tuple[str, str, str]:
     saved = own.prediction.step_s - step
     share = 100 * saved / own.prediction.step_s
     return (
-        f"{step:.4g}",
+        f"{step:.4g}{'*' * bool(change.priced.prediction.unmeasured)}",
         f"{saved:.3g} s, {share:.1f} %",
         f"{change.priced.memory_bytes / _GIB:.1f}",
     )
@@ -130,6 +132,8 @@ def _record(own: PricedRun) -> dict[str, object]:
         "step_s": own.prediction.step_s,
         "low_s": None if unlike else own.prediction.low_s,
         "high_s": None if unlike else own.prediction.high_s,
+        "upper_s": own.prediction.upper_s,
+        "unmeasured": list(own.prediction.unmeasured),
         **own.rates.record(),
         "memory_bytes": own.memory_bytes,
         "stage_bytes": list(own.stage_bytes),
