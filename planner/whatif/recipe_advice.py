@@ -196,9 +196,9 @@ def _better(new: PricedRun, old: PricedRun) -> bool:
     """
     if not old.fits:
         return new.fits
-    pairs = ("step_s", "upper_s")
-    times = [(getattr(each.prediction, name) for name in pairs) for each in (new, old)]
-    return new.fits and all(a < b * (1.0 - _LEAST) for a, b in zip(*times, strict=True))
+    saves = 1.0 - _LEAST
+    middle = new.prediction.step_s < old.prediction.step_s * saves
+    return new.fits and middle and new.prediction.upper_s < old.prediction.upper_s * saves
 
 
 def _confirmed(own: PricedRun, change: Change) -> bool:
