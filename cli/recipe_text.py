@@ -62,13 +62,15 @@ def _print_changes(found: Mapping[str, Any], out: Console) -> None:
     if found["changes"]:
         columns = ("change", *numbers("step s", "saves", "GiB"))
         rows = [(change["change"], *_figures(own, change)) for change in found["changes"]]
-        show([Table.of("Best single changes", columns, rows)], out)
+        title = "Best single changes; *: beyond what was measured"
+        show([Table.of(title, columns, rows)], out)
     if best is None:
         out.print("\nno layout that fits is faster")
         return
     step, saves, gib = _figures(own, best)
     out.print(f"\nBest of all: {step} s (saves {saves}), {gib} GiB", style="bold")
     out.print(best["layout"], soft_wrap=True)
+    _print_list("Beyond what was measured", best["unmeasured"], out)
     out.print(f"\n{found['diff']}", soft_wrap=True)
     _print_list("Not in these files", found["aside"], out)
 
@@ -76,7 +78,7 @@ def _print_changes(found: Mapping[str, Any], out: Console) -> None:
 def _figures(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str]:
     saved = own["step_s"] - other["step_s"]
     return (
-        f"{other['step_s']:.4g}",
+        f"{other['step_s']:.4g}{'*' * bool(other['unmeasured'])}",
         f"{saved:.3g} s, {100 * saved / own['step_s']:.1f} %",
         f"{other['memory_bytes'] / _GIB:.1f}",
     )

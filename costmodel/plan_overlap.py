@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -133,9 +134,11 @@ def software_on(plan: Plan, chip: Chip) -> SoftwareProfile:
     if not plan.request.get("training"):
         return GENERIC
     name, target = plan.request.get("profile", GENERIC.name), plan.request.get("target")
+    own: Any = plan.request.get("calibration", ())
     try:
-        return software_profile(str(name), str(target), chip)
-    except ValueError as error:
+        factors = {str(key): float(value) for key, value in own}
+        return software_profile(str(name), str(target), chip, factors)
+    except (TypeError, ValueError) as error:
         raise PlanFileError(str(error)) from error
 
 

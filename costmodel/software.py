@@ -8,9 +8,11 @@ steps (`benchmarks/plan_steps.py`) within physical limits: products are never fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import data
 from costmodel.operators.constants import POOLED, chip_constants, generation_of
@@ -48,15 +50,38 @@ class SoftwareProfile:
     """Share of redistributions of activations and of collectives inside operators that hides."""
     host_s: float = 0.0
     """Seconds in which the host issues an operator, in each pass."""
+    is_own: bool = False
+    """Whether a user's own runs changed it."""
 
     @property
     def is_neutral(self) -> bool:
         """Whether kernels are as alone, and whatever can hide does."""
         return self == SoftwareProfile(self.name, self.generation)
 
+    def scaled(self, factors: Mapping[str, float]) -> Self:
+        """The same with times and shares that show so many times as large, as own runs say.
+
+        Args:
+            factors: by constant; `tensor_shown` of what does not hide of activation messages.
+
+        Raises:
+            ValueError: one is not above 0, or not finite.
+        """
+        if not all(0 < factor < math.inf for factor in factors.values()):
+            raise ValueError("a factor of a calibration is not a number above 0")
+        own = {name: getattr(self, name) * factors.get(name, 1.0) for name in (*KERNELS, "host_s")}
+        shown = {name: min(1.0, getattr(self, name) * factors.get(name, 1.0)) for name in _SHOWN}
+        left = min(1.0, (1.0 - self.tensor_hidden) * factors.get("tensor_shown", 1.0))
+        return replace(self, **own, **shown, tensor_hidden=1.0 - left, is_own=True)
+
     def kernels(self, entry: OperatorEntry) -> float:
         """Time of an operator in a step over that alone."""
         return float(getattr(self, kernel_class(entry)))
+
+
+KERNELS = ("products", "attention", "experts", "streams")
+"""Constants of kernels: their time in a step over that alone."""
+_SHOWN = ("gathers_shown", "sync_shown")
 
 
 def kernel_class(entry: OperatorEntry) -> str:
@@ -82,6 +107,7 @@ COMPILED = frozenset(("maxtext", "mindspore", "mindformers"))
 """Software that runs a step as one graph, so that the host issues no single operators."""
 
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
 AUTO = "auto"
 """The profile that a target usually has on a machine."""
 
@@ -100,7 +126,9 @@ def usual_software(target: str, chip: Chip) -> str:
     return usual.get(generation, usual[POOLED])
 
 
-def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
+def software_profile(
+    name: str, target: str, chip: Chip, own: Mapping[str, float] = NOTHING
+) -> SoftwareProfile:
     """The constants of a profile on a chip: those of runs of both, else of all runs on such chips,
     else of all runs.
 
@@ -108,10 +136,16 @@ def software_profile(name: str, target: str, chip: Chip) -> SoftwareProfile:
         name: one of `software_names()`, or `auto` for what the target usually has there.
         target: of the plan.
         chip: of the machine.
+        own: what a user's own runs say of them; see `SoftwareProfile.scaled`.
 
     Raises:
         ValueError: there is no such profile.
     """
+    found = _shipped(name, target, chip)
+    return found.scaled(own) if own else found
+
+
+def _shipped(name: str, target: str, chip: Chip) -> SoftwareProfile:
     if name == AUTO:
         name = usual_software(target, chip)
     if name == GENERIC.name:
@@ -141,15 +175,15 @@ def basis_notes(chip: Chip, software: SoftwareProfile) -> tuple[str, ...]:
     if software == GENERIC:
         return (rates,)
     where = software.generation or "all generations"
-    names = ("products", "attention", "experts", "streams")
-    times = ", ".join(f"{name} {getattr(software, name):.2f}" for name in names)
+    own = " and to your own" if software.is_own else ""
+    times = ", ".join(f"{name} {getattr(software, name):.2f}" for name in KERNELS)
     gathers, syncs, hidden = (
         f"{100 * getattr(software, name):.0f} %"
         for name in ("gathers_shown", "sync_shown", "tensor_hidden")
     )
     note = (
-        f"software {software.name}, fitted to runs on {where}: kernels take so many times as long "
-        f"as alone: {times}; at least {gathers} of parameter gathers and {syncs} of gradient "
+        f"software {software.name}, fitted to runs on {where}{own}: kernels take so many times as "
+        f"long as alone: {times}; at least {gathers} of parameter gathers and {syncs} of gradient "
         f"reductions show, {hidden} of activation messages hide; the host issues an operator in "
         f"{1e6 * software.host_s:.0f} us"
     )

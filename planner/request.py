@@ -138,6 +138,9 @@ class SearchRequest:
     batch as MindSpore's semi-automatic mode does."""
     profile: str = "generic"
     """The software that runs the plan, whose constants the step has (`costmodel.software`)."""
+    calibration: tuple[tuple[str, float], ...] = field(default=())
+    """What a user's own measurements say of that software (`SoftwareProfile.scaled`), and of the
+    rates of `link` and `port`, which the machine has already."""
     overlap: str = "auto"
     """Whether the step counts communication that travels beside computation as hidden (`auto`), or
     everything in turn (`none`)."""
@@ -177,7 +180,7 @@ class SearchRequest:
         if not self.training:
             return GENERIC
         try:
-            return software_profile(self.profile, self.target, chip)
+            return software_profile(self.profile, self.target, chip, dict(self.calibration))
         except ValueError as error:
             raise RequestError(str(error)) from error
 
@@ -237,6 +240,7 @@ class SearchRequest:
     def _record_wishes(self, data: dict[str, object]) -> None:
         """Put wishes into a record as lists; leave out those that there are not."""
         data["degrees"] = [list(pair) for pair in self.degrees]
+        data["calibration"] = [list(pair) for pair in self.calibration]
         data["soft_pins"] = [[n, [list(c) for c in own], w] for n, own, w in self.soft_pins]
         data["close_to"] = [[name, [list(c) for c in own]] for name, own in self.close_to]
         data["scoped_degrees"] = [
@@ -248,7 +252,7 @@ class SearchRequest:
         data["stage_starts"] = list(self.stage_starts)
         for key in (
             "degrees", "scoped_degrees", "rests", "soft_pins", "close_to", "close_mesh",
-            "close_parts", "stage_starts",
+            "close_parts", "stage_starts", "calibration",
         ):  # fmt: skip
             if not data[key]:
                 del data[key]

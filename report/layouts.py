@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +39,17 @@ class LayoutFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NextFacts:
+    """A layout that is worth measuring."""
+
+    layout: LayoutFacts
+    saves: float
+    """Share of the step that the best layout is expected to gain once it is measured."""
+    row: Mapping[str, str]
+    """Its cells by column, as `planner validate` reads them."""
+
+
+@dataclass(frozen=True, slots=True)
 class LayoutsReport:
     """The layouts of a job that are listed, the fastest first."""
 
@@ -54,6 +67,10 @@ class LayoutsReport:
     taken_with: str
     """What a layout and its command say of the job."""
     best: tuple[LayoutFacts, ...]
+    notes: tuple[str, ...] = ()
+    """On what the constants rest, where the user says it."""
+    next_runs: tuple[NextFacts, ...] = ()
+    """What to measure, the most telling first."""
 
     def parts(self) -> Iterator[Part]:
         """How many layouts there are, and the fastest that fit."""
@@ -65,7 +82,7 @@ class LayoutsReport:
             f"with multi-token prediction (MTP) layers: {self.mtp_layers} "
             "(--hold mtp=0 for none); the last stage has fewer others for them"
         )
-        yield Lines("", (first, *([further] if self.mtp_layers else [])))
+        yield Lines("", (first, *([further] if self.mtp_layers else []), *self.notes))
         yield self.table()
         for each in self.best[:1]:
             upper = "upper: three of four such steps take no longer (--rank)"
@@ -77,13 +94,38 @@ class LayoutsReport:
         if told:
             head = ("", "*: beyond what was measured, so that the interval is wider")
             yield Lines("", (*head, *dict.fromkeys(told)), soft_wrap=True)
+        if self.next_runs:
+            yield from self._next_parts()
+
+    def _next_parts(self) -> Iterator[Part]:
+        """What to measure next, and rows of it."""
+        rows = [
+            (f"{100 * each.saves:.2g} %", f"{each.layout.step_s:.4g}", _between(each.layout),
+             each.layout.short)
+            for each in self.next_runs
+        ]  # fmt: skip
+        title = "Runs that would narrow the ranking most, the most telling first"
+        names = numbers("saves", "step s", "90 % interval")
+        yield Table.of(title, (*names, "layout"), rows)
+        told = "saves: expected of the best layout once this run and those above are measured"
+        head = "rows for planner validate and calibrate steps; fill in measured_step_time_s:"
+        yield Lines("", (told, "", head))
+        yield Lines("", tuple(self.next_table().splitlines()), soft_wrap=True)
+
+    def next_table(self) -> str:
+        """Rows of the runs to measure next, as CSV."""
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, self.next_runs[0].row, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(each.row for each in self.next_runs)
+        return stream.getvalue()
 
     def table(self) -> Table:
         """A row for each layout."""
         rows = [
             (
                 f"{each.step_s:.4g}",
-                "-" if each.interval_s is None else "{:.4g} to {:.4g}".format(*each.interval_s),
+                _between(each),
                 f"{each.upper_s:.4g}{'*' * bool(each.unmeasured)}",
                 f"{each.rates.tokens_per_s or 0:,.0f}",
                 f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
@@ -111,8 +153,17 @@ class LayoutsReport:
             "fitting": self.fitting,
             "limit_bytes": self.limit_bytes,
             "best": [_record(each) for each in self.best],
+            "notes": list(self.notes),
+            "next_runs": [
+                {"layout": each.layout.text, "saves": each.saves, "row": dict(each.row)}
+                for each in self.next_runs
+            ],
             "files": list(files),
         }
+
+
+def _between(each: LayoutFacts) -> str:
+    return "-" if each.interval_s is None else "{:.4g} to {:.4g}".format(*each.interval_s)
 
 
 def _record(each: LayoutFacts) -> dict[str, object]:

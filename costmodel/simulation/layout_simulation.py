@@ -13,7 +13,7 @@ from costmodel.simulation.layout_step import LayoutConstants, Options, layout_st
 from costmodel.simulation.result import Simulation, SimulationError
 from costmodel.simulation.simulate_step import simulate_step
 from costmodel.simulation.variation import Lanes, Variation
-from costmodel.training.calibration import shipped_calibration
+from costmodel.training.calibration import Calibration, shipped_calibration
 from costmodel.training.families import family_of
 from costmodel.training.layout_check import near_batches, order_faults
 from costmodel.training.machines import machine
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingModel, TrainingRun
 
 
-def calibrated(training: TrainingRun) -> LayoutConstants:
-    """The constants of the family that a run belongs to, as similar runs say."""
-    kept = shipped_calibration().memory_of(training.profile)
-    return LayoutConstants(constants_of(training), kept)
+def calibrated(training: TrainingRun, known: Calibration | None = None) -> LayoutConstants:
+    """The constants of the family that a run belongs to, as similar runs say.
+
+    Args:
+        training: says of which family.
+        known: of all families; those of the package if not said.
+    """
+    whole = shipped_calibration() if known is None else known
+    return LayoutConstants(constants_of(training, whole), whole.memory_of(training.profile))
 
 
 def simulate_layout(
@@ -40,6 +45,7 @@ def simulate_layout(
     options: Options | None = None,
     variation: Variation | None = None,
     constants: LayoutConstants | None = None,
+    calibration: Calibration | None = None,
 ) -> Simulation:
     """The step of a conventional layout, event by event.
 
@@ -49,12 +55,13 @@ def simulate_layout(
         options: what the layout leaves open.
         variation: how devices differ.
         constants: of the machine and the software; None takes those that were fitted.
+        calibration: what was fitted; None takes that of the package.
 
     Raises:
         SimulationError: the schedule does not allow the layout, or it is too large.
     """
     _check_batch(training)
-    known = calibrated(training) if constants is None else constants
+    known = calibrated(training, calibration) if constants is None else constants
     step = layout_step(training, known, options, overlap=effects.overlap)
     layout = training.layout
     told = partial(
@@ -74,7 +81,7 @@ def simulate_layout(
         }
         | ({} if training.optimizer is Optimizer.ADAMW else {"optimizer": training.optimizer.value})
         | ({"MTP layers": training.model.further} if training.model.further else {}),
-        notes=_notes(training) if constants is None else (),
+        notes=_notes(training, calibration) if constants is None else (),
     )
     # Tensor and context parallel ranks wait for one another anyway.
     lanes = Lanes((layout.dp,), layout.tp * layout.cp)
@@ -111,10 +118,11 @@ def _estimate_s(training: TrainingRun, known: LayoutConstants, *, overlap: bool)
     return float(step_times(RunTable.of([training]), known.step).total[0])
 
 
-def _notes(training: TrainingRun) -> tuple[str, ...]:
+def _notes(training: TrainingRun, known: Calibration | None) -> tuple[str, ...]:
     """What the constants rest on, and the estimate with its interval."""
-    found, (family, _) = predict([training])[0], family_of(training)
-    rests = found.inherited or f"constants of {family.name}, fitted to published runs"
+    found, (family, _) = predict([training], (), known)[0], family_of(training)
+    runs = "runs" if known is not None and known.is_own else "published runs"
+    rests = found.inherited or f"constants of {family.name}, fitted to {runs}"
     interval = f"{found.low_s:.4g} to {found.high_s:.4g} s"
     expected = f"90 % interval of the estimate: {interval}"
     expected = found.unlike or expected

@@ -6,16 +6,16 @@ import csv
 import io
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import yaml
 
 import data
 from costmodel.memory import MASTER_BYTES
-from costmodel.training.constants import StepConstants
+from costmodel.training.constants import RATES, StepConstants
 from costmodel.training.families import families as known_families
 from costmodel.training.fitting import PRIORS
 from costmodel.training.memory import MemoryConstants
@@ -72,9 +72,20 @@ class Calibration:
     spans: Mapping[str, Spans] = field(default_factory=dict)
     """By family: what its runs span; see `measured_spans`."""
 
+    is_own: bool = False
+    """Whether its constants were fitted to a user's own cluster."""
+
     def memory_of(self, profile: str) -> MemoryConstants:
         """What a profile keeps in memory; the general counts where it has no rows."""
         return self.memory.get(profile, MemoryConstants())
+
+    def wired(self, link: float, port: float) -> Self:
+        """The same with links and ports of so many times the rate."""
+        faster = {
+            name: replace(each, link=each.link * link, port=each.port * port)
+            for name, each in self.constants.items()
+        }
+        return replace(self, constants=faster)
 
 
 def general_constants() -> StepConstants:
@@ -85,7 +96,7 @@ def general_constants() -> StepConstants:
 @cache
 def shipped_calibration() -> Calibration:
     """The calibration of `data/calibration/training.yaml`."""
-    return parse_calibration(data.read_text("calibration", "training.yaml"))
+    return parse_calibration(data.read_text("calibration", "training.yaml"), is_own=False)
 
 
 def neighbours_of(family: str) -> Neighbours:
@@ -115,8 +126,8 @@ def _neighbours(rows: Sequence[Mapping[str, str]]) -> Neighbours:
     )
 
 
-def parse_calibration(text: str) -> Calibration:
-    """Read a calibration file.
+def parse_calibration(text: str, *, is_own: bool = True) -> Calibration:
+    """Read a calibration file, a user's own or that of the package.
 
     Raises:
         LayoutError: it is no such file, or a constant is unknown or no number.
@@ -137,7 +148,7 @@ def parse_calibration(text: str) -> Calibration:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
-    return Calibration(families, ends, memory, machines, spans)
+    return Calibration(families, ends, memory, machines, spans, is_own)
 
 
 def _memory(entry: Mapping[str, Any]) -> MemoryConstants:
@@ -191,4 +202,6 @@ def _constants(name: str, entry: Mapping[str, Any]) -> StepConstants:
     values = {key: float(value) for key, value in entry.items()}
     if not all(0 <= value < math.inf for value in values.values()):
         raise ValueError(f"a constant of family {name!r} is negative or not finite")
+    if not all(values.get(rate, 1.0) for rate in RATES):
+        raise ValueError(f"a rate of family {name!r} is 0")
     return StepConstants(**values)

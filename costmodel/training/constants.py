@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-__all__ = ["StepConstants"]
+__all__ = ["RATES", "StepConstants"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class StepConstants:
 
         Latencies of links and starts of kernels, which are the machine's, stay.
         """
-        rates = {name: getattr(self, name) / factor for name in _RATES}
+        rates = {name: getattr(self, name) / factor for name in RATES}
         times = {name: getattr(self, name) * factor for name in _TIMES}
         return replace(self, **rates, **times)
 
@@ -124,6 +124,7 @@ class StepConstants:
         return replace(self, **dict.fromkeys(_BESIDE, 0.0), pp_shown=1.0, bubble=1.0)
 
 
-_RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port", "swap")
+RATES = ("matmul", "matmul8", "matmul4", "memory", "attention", "link", "port", "swap")
+"""Shares of what the machine could do, above 0."""
 _TIMES = ("host_s", "host_tp_s", "host_micro_s", "expert_host_s", "start_s", "step_s")
 _BESIDE = ("tp_hidden", "fused_hidden", "dp_hidden", "ep_hidden", "cp_hidden", "fetch_shown")

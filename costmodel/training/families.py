@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from costmodel.training.records import TrainingRun
 
 __all__ = [
-    "Family", "MemoryFamily", "block_of", "families", "family_of", "memory_families", "stand_in",
+    "Family", "MemoryFamily", "block_of", "families", "family_for", "family_of",
+    "memory_families", "stand_in",
 ]  # fmt: skip
 
 
@@ -86,9 +87,13 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     Returns:
         The family, and an empty text if profile, chips and kind of model agree; else what differs.
     """
-    generation = machine(run.machine).generation
     kind = "routed" if run.model.experts else "dense"
-    profile = stand_in(run.profile) if kind == "dense" else run.profile
+    return family_for(run.profile, machine(run.machine).generation, kind)
+
+
+def family_for(software: str, generation: str, kind: str) -> tuple[Family, str]:
+    """The same of a profile, a generation of chips, and `dense` or `routed`."""
+    profile = stand_in(software) if kind == "dense" else software
     fit = [
         family
         for family in families().values()
@@ -96,9 +101,9 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     ]
     for family in fit:
         if generation in family.generations:
-            own = profile == run.profile
+            own = profile == software
             return family, "" if own else f"constants of {family.name}: software not named"
-    return _nearest(fit, generation, kind, run.profile)
+    return _nearest(fit, generation, kind, software)
 
 
 def _nearest(fit: Sequence[Family], generation: str, kind: str, profile: str) -> tuple[Family, str]:

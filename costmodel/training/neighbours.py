@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from costmodel.training.table import FloatArray, RunTable
 
 __all__ = [
-    "COLUMNS", "KNOWN", "LARGEST", "NEIGHBOURS_OF_NOBODY", "UNKNOWN_DEVIATION", "Neighbours",
-    "columns_of",
+    "COLUMNS", "KNOWN", "LARGEST", "NEIGHBOURS_OF_NOBODY", "NOISE", "UNKNOWN_DEVIATION",
+    "Neighbours", "columns_of", "covariance",
 ]  # fmt: skip
 
 _LEVELS = (
@@ -50,13 +50,13 @@ _MARKS = np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0, 23.0, 29.0])
 _OTHER = 0.5
 """Likeness of runs that differ in one group of settings, or in the machine (assumed)."""
 
-_NOISE = 0.05
+NOISE = 0.05
 """Standard deviation of what is one run's own: repeats differ by about as much."""
 
-KNOWN = 2**0.5 * _NOISE
+KNOWN = 2**0.5 * NOISE
 """Deviation up to which a run is known: what similar ones leave open is no more than its own."""
 
-UNKNOWN_DEVIATION = float(np.sqrt(sum(deviation**2 for *_, deviation in _LEVELS) + _NOISE**2))
+UNKNOWN_DEVIATION = float(np.sqrt(sum(deviation**2 for *_, deviation in _LEVELS) + NOISE**2))
 """That of a run like none that was measured."""
 
 LARGEST = 0.25
@@ -126,7 +126,7 @@ class Neighbours:
             missed: logarithms of measured over predicted time, shape (N,).
             runs: number of runs that each stands for; one by default.
         """
-        own = _NOISE**2 / (np.ones(len(missed)) if runs is None else runs)
+        own = NOISE**2 / (np.ones(len(missed)) if runs is None else runs)
         known = cls(columns, machines, np.zeros(len(missed)), own)
         cut = np.clip(missed, -LARGEST, LARGEST)
         weights = np.asarray(np.linalg.solve(known._covariance(), cut), dtype=np.float64)
@@ -168,7 +168,7 @@ class Neighbours:
             lower = np.linalg.cholesky(self._covariance())
             known = np.linalg.solve(lower, self._likeness(columns, machines).T)
             variance = variance - np.sum(known**2, axis=0)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + _NOISE**2))
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0) + NOISE**2))
 
     def _covariance(self) -> FloatArray:
         """Of the measured runs with one another, shape (N, N)."""
@@ -249,6 +249,18 @@ def columns_of(table: RunTable, runs: int) -> FloatArray:
         np.broadcast_to(getattr(table, name) * acts.get(name, 1.0), (runs,)) for name in COLUMNS
     ]
     return np.stack(columns, axis=1).astype(np.float64)
+
+
+def covariance(table: RunTable, machines: NDArray[np.str_]) -> FloatArray:
+    """Of what the formulas miss of runs, of each with each, before any was measured; shape (N, N).
+
+    Args:
+        table: of N runs.
+        machines: their names, shape (N,).
+    """
+    runs = len(machines)
+    alone = Neighbours(columns_of(table, runs), machines, np.zeros(runs), np.zeros(runs))
+    return alone._covariance()  # noqa: SLF001  of this module
 
 
 NEIGHBOURS_OF_NOBODY = Neighbours(

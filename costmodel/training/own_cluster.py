@@ -125,7 +125,8 @@ def refit(
         for block in {block_of(run) for run in runs}:
             interval[block] = Ends(result.interval, result.interval)
         found.append(result)
-    return replace(known, constants=constants, interval=interval), tuple(found)
+    own = replace(known, constants=constants, interval=interval, is_own=True)
+    return own, tuple(found)
 
 
 def _refit_family(

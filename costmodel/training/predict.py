@@ -150,7 +150,7 @@ def predict(
                 float(times[row]),
                 float(deviations[row]),
                 known,
-                _borrowed(run, guessed[row], float(beyond[row]), own=calibration is not None),
+                _borrowed(run, guessed[row], float(beyond[row]), own=known.is_own),
             ),
             unmeasured=_unmeasured(run) if beyond[row] > 1.0 else (),
             memory_bytes=float(memory[row]),
@@ -179,13 +179,14 @@ def _unmeasured(run: TrainingRun) -> tuple[str, ...]:
     return tuple(unmeasured(spans, RunTable.of([run])))
 
 
-def constants_of(run: TrainingRun) -> StepConstants:
+def constants_of(run: TrainingRun, calibration: Calibration | None = None) -> StepConstants:
     """Constants under which the formulas alone take the time that is predicted for a run.
 
     Those of its family, slowed by what similar runs say, for whoever takes the step apart.
     """
-    table, known = RunTable.of([run]), shipped_calibration().constants[family_of(run)[0].name]
-    wanted, found, factor = predict([run])[0].step_s, known, 1.0
+    whole = shipped_calibration() if calibration is None else calibration
+    table, known = RunTable.of([run]), whole.constants[family_of(run)[0].name]
+    wanted, found, factor = predict([run], (), whole)[0].step_s, known, 1.0
     for _ in range(_ROUNDS):
         factor *= wanted / float(step_times(table, found).total[0])
         found = known.slowed(factor)

@@ -22,6 +22,7 @@ __all__ = [
     "COLUMNS",
     "FIELDS",
     "REQUIRED",
+    "SWITCHES",
     "RunField",
     "fields_in_notes",
     "record_rows",

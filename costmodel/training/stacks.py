@@ -79,7 +79,7 @@ def names_stack(row: Mapping[str, str], notes: Notes) -> bool:
     """Whether source or notes name a software stack that is known, not one that is only like it."""
     text = _software(row, notes)
     stacks = data.calibration("training_profiles")["profiles"]
-    return any(re.search(entry["match"], text) for entry in stacks)
+    return any(text == entry["name"] or re.search(entry["match"], text) for entry in stacks)
 
 
 def _stated(row: Mapping[str, str], notes: Notes) -> str:
@@ -94,9 +94,11 @@ def _software(row: Mapping[str, str], notes: Notes) -> str:
 def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     """The software stack that source or notes name, else the usual one of the hardware."""
     stacks = data.calibration("training_profiles")
-    named = {entry["name"]: entry for entry in stacks["profiles"]}
+    named: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in stacks["profiles"]}
     text = _software(row, notes)
     hardware = machine_of(row.get("hardware", ""))
+    if text in named:
+        return named[text]
     for entry in stacks["profiles"]:
         if re.search(f"{entry['match']}|{entry.get('like', entry['match'])}", text):
             modern = "modern" in entry and hardware.generation in stacks["modern_generations"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from planner.requests.errors import UserError
 from planner.requests.option_texts import pins
 from planner.requests.options.explanations import ExplanationOptions
+from planner.requests.options.simulations import SimulationOptions
 
 if TYPE_CHECKING:
     from ir.plan import Plan
@@ -61,6 +62,10 @@ def explained(plan: Plan, asked: ExplanationOptions, report: Report) -> Answer |
     )
 
     check_question(asked)
+    if asked.calibration is not None:
+        from planner.requests.simulations import placed  # noqa: PLC0415  brings in simulation
+
+        plan = placed(SimulationOptions(calibration=asked.calibration), plan)
     if asked.why_not:
         return [why_not(plan, text, report) for text in asked.why_not]
     if asked.sensitivity:

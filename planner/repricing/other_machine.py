@@ -38,7 +38,7 @@ from topology.cluster import Cluster
 from topology.part import stage_cluster
 
 
-def repriced(plan: Plan, cluster: Cluster) -> Plan:
+def repriced(plan: Plan, cluster: Cluster, asked: Mapping[str, object] | None = None) -> Plan:
     """The same plan on another machine; bounds and baselines of the old one are left out.
 
     One stage is priced from its problem there. Of several, times of operators and updates follow
@@ -47,22 +47,25 @@ def repriced(plan: Plan, cluster: Cluster) -> Plan:
     Args:
         plan: of one stage or several.
         cluster: with as many devices, in tiers of the same sizes.
+        asked: the request in the plan's record with another calibration of its software; its own
+            if not said.
 
     Raises:
         RequestError: the machine has another shape, or the plan cannot be priced on it.
     """
+    before, plan = plan, plan if asked is None else replace(plan, request=dict(asked))
     if plan.pipeline.is_single:
         builder = lowered_plan(plan, cluster)
         messages = collectives_on(plan, cluster, builder.operators())
         return priced(plan, cluster, builder.with_collectives(messages))
     check_tiers([tier.size for tier in Cluster.from_dict(plan.cluster).tiers], cluster)
-    return _stages_repriced(plan, cluster)
+    return _stages_repriced(before, plan, cluster)
 
 
-def _stages_repriced(plan: Plan, cluster: Cluster) -> Plan:
+def _stages_repriced(before: Plan, plan: Plan, cluster: Cluster) -> Plan:
     views = _views(plan)
     parts = [_part(cluster, math.prod(size for _, size, _ in view.mesh)) for view in views]
-    ratios = _Ratios.of(views, parts)
+    ratios = _Ratios.of(_views(before), views, parts)
     pipeline = plan.pipeline
     basis = basis_notes(cluster.chip, software_on(plan, cluster.chip))
     operators = tuple(ratios.operator(op) for op in plan.operators)
@@ -146,13 +149,19 @@ class _Ratios:
     """Of copies from and to the host."""
 
     @classmethod
-    def of(cls, views: Sequence[Plan], parts: Sequence[Cluster]) -> _Ratios:
-        """Of the splits that were planned, on the machines of stages there."""
+    def of(cls, before: Sequence[Plan], views: Sequence[Plan], parts: Sequence[Cluster]) -> _Ratios:
+        """Of the splits that were planned, on the machines of stages there.
+
+        Args:
+            before: the plan as it was priced, by stage.
+            views: the same with the software as it is to be.
+            parts: machines of the stages.
+        """
         forward, backward, updates = dict[str, float](), dict[str, float](), [0.0, 0.0]
-        for view, new in zip(views, parts, strict=True):
+        for own, view, new in zip(before, views, parts, strict=True):
             liveness = analyse(view.graph, training=True)
-            machines = (Cluster.from_dict(view.cluster), new)
-            pair = [lower(liveness, setting_of(view, part)) for part in machines]
+            settings = setting_of(own, Cluster.from_dict(own.cluster)), setting_of(view, new)
+            pair = [lower(liveness, setting) for setting in settings]
             times = [dict(_operator_times(view, lowered)) for lowered in pair]
             for name in times[0]:
                 old_s, new_s = times[0][name], times[1][name]

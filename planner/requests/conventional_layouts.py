@@ -24,6 +24,7 @@ from costmodel.training.records import (
 )
 from costmodel.training.stacks import software_flags, usual_attention
 from importers.hf_fields import MOST
+from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import named_parts
 from planner.requests.options.simulations import (
@@ -367,8 +368,10 @@ def simulated_layout(
     hidden, drawn = effects(options), variation_asked(options)
     run = run_of_layout(asked, config, name)
     _, notes = training_model(config, name)
+    known = layout_calibration(options.calibration, run.machine)
     with reported():
-        found = simulate_layout(run, hidden, job_options(asked.layout), drawn)
+        found = simulate_layout(run, hidden, job_options(asked.layout), drawn, calibration=known)
     if run.model.further and "mtp" not in parsed(asked.layout):
         notes = (*notes, mtp_note(run.model.further))
+    notes = (*notes, *layout_note(options.calibration, known, run))
     return replace(found, notes=(*notes, *found.notes))

@@ -88,6 +88,7 @@ def question(
     bind = with_open_batch([*bind, *told], options.batch or options.global_batch, model)
     ranges, symbols = split_symbols(bind)
     request = search_request(replace(options, bind=tuple(ranges)))
+    request = replace(request, calibration=asked.calibration)
     request = kept_close(request, options.keep_close_to, options.max_changes)
     request, notes = with_symbols(request, symbols, model, computer.cluster.devices)
     request, warnings = with_shards(request, options.shard, model, computer.cluster)
@@ -111,7 +112,11 @@ def machine_asked(
     asked = search_request(replace(options, bind=tuple(split_symbols(bind)[0])))
     computer = machine(named, options.devices, options.product, asked)
     check_degrees(options, computer.cluster.devices)
-    return asked, computer
+    if options.calibration is None:
+        return asked, computer
+    from planner.requests.calibrations import job_calibrated  # noqa: PLC0415  of steps of layouts
+
+    return job_calibrated(asked, computer, named, options.calibration)
 
 
 def plan_bytes(plan: Plan) -> bytes:

@@ -72,7 +72,7 @@ def placed(asked: SimulationOptions, plan: Plan, machine_file: Document | None =
     Raises:
         RequestError: the plan cannot be moved there.
     """
-    if asked.cluster is None and not asked.bandwidth:
+    if asked.cluster is None and not asked.bandwidth and asked.calibration is None:
         return plan
     machine = Cluster.from_dict(plan.cluster)
     if asked.cluster is not None:
@@ -80,7 +80,11 @@ def placed(asked: SimulationOptions, plan: Plan, machine_file: Document | None =
         machine = named_machine(named, f"--cluster {asked.cluster}").cluster(plan.devices)
     for text in asked.bandwidth:
         machine = machine.with_bandwidth(*_bandwidth(text))
-    return repriced(plan, machine)
+    if asked.calibration is None:
+        return repriced(plan, machine)
+    from planner.requests.calibrations import plan_calibrated  # noqa: PLC0415  of steps of layouts
+
+    return plan_calibrated(plan, machine, asked.calibration)
 
 
 def simulated(

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
+from costmodel.training.calibration import Calibration
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Attention, Recompute, TrainingLayout, TrainingRun
 from costmodel.training.rows import expert_remarks
+from costmodel.training.run_rows import row_of
 from costmodel.training.sizes import expert_parts
 from costmodel.training.stacks import software_flags, usual_attention
 from costmodel.training.table import RunTable
 from ir.throughput import Rates
 from planner.request import InfeasibleError
+from planner.requests.calibrations import layout_calibration, layout_note
 from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import RANKS
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
-from report.layouts import LayoutFacts, LayoutsReport
+from planner.whatif.next_runs import MOST_NEXT, next_runs
+from report.layouts import LayoutFacts, LayoutsReport, NextFacts
 from topology.units import format_memory
 
 MOST_DEVICES = 1 << 20
@@ -67,6 +71,10 @@ class Ranking:
     best: tuple[RankedLayout, ...]
     sizes: str
     """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
+    notes: tuple[str, ...] = ()
+    """On what their constants rest, where the user says it."""
+    worth: tuple[tuple[RankedLayout, float], ...] = ()
+    """Layouts to measure next, with the share of the step that each is expected to save."""
 
     def report(self) -> LayoutsReport:
         """What is told of them."""
@@ -83,6 +91,11 @@ class Ranking:
             limit_bytes=self.priced.limit_bytes,
             taken_with=self._taken_with(),
             best=tuple(map(_facts, self.best)),
+            notes=self.notes,
+            next_runs=tuple(
+                NextFacts(_facts(each), saves, row_of(run_of(self.job, each, number)))
+                for number, (each, saves) in enumerate(self.worth, 1)
+            ),
         )
 
     def _taken_with(self) -> str:
@@ -134,7 +147,8 @@ def ranked(
         raise unknown_name("ranking", asked.rank, RANKS, "--rank")
     robust = asked.rank == ROBUST
     job, held = _job(asked, config, name), held_of(asked.held)
-    priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report)
+    known = layout_calibration(asked.calibration, job.machine)
+    priced = priced_layouts(job, asked.devices, held, partial(_flags, job), report, known)
     if not len(priced.step_s):
         raise UserError(
             f"no layout of {asked.devices} devices and a batch of {asked.batch} has {asked.held}"
@@ -148,16 +162,34 @@ def ranked(
     if not chosen:
         raise _infeasible(asked, job, priced, held, report)
     found = sorted(
-        _one_by_one(asked, job, priced, chosen),
+        _one_by_one(asked, job, priced, chosen, known),
         key=lambda e: e.prediction.upper_s if robust else e.prediction.step_s,
     )
-    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
+    return Ranking(
+        job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked),
+        layout_note(asked.calibration, known, job), _worth(job, found, asked.next_runs),
+    )  # fmt: skip
+
+
+def _worth(
+    job: TrainingRun, found: Sequence[RankedLayout], count: int
+) -> tuple[tuple[RankedLayout, float], ...]:
+    runs = [run_of(job, each) for each in found] if count else []
+    chosen = next_runs(runs, [each.prediction for each in found], count) if count else ()
+    return tuple((found[each.number], each.saves) for each in chosen)
+
+
+def run_of(job: TrainingRun, each: RankedLayout, number: int = 0) -> TrainingRun:
+    """The job in a layout of the list, as one of the runs to measure next."""
+    name = f"{job.name}-next-{number}"
+    return replace(job, name=name, layout=each.layout, flags=_flags(job, each.layout))
 
 
 def _check_numbers(asked: RankingOptions) -> None:
     for option, value, most in (
         ("--devices", asked.devices, MOST_DEVICES), ("--top", asked.top, MOST_DEVICES),
         ("--batch", asked.batch, LARGEST), ("--sequence", asked.sequence, LARGEST),
+        ("--next-runs", asked.next_runs or 1, MOST_NEXT),
     ):  # fmt: skip
         if not 1 <= value <= most:
             raise UserError(
@@ -195,13 +227,14 @@ def _distinct(asked: RankingOptions, priced: PricedLayouts) -> list[int]:
 
 
 def _one_by_one(
-    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, chosen: list[int]
-) -> Iterator[RankedLayout]:
+    asked: RankingOptions, job: TrainingRun, priced: PricedLayouts, chosen: list[int],
+    known: Calibration,
+) -> Iterator[RankedLayout]:  # fmt: skip
     """As `planner simulate --layout` prices them."""
     layouts = [priced.layout(index, job) for index in chosen]
     runs = [_run_of(job, layout) for layout in layouts]
     used = priced.memory_bytes[chosen].tolist()
-    for run, found, memory in zip(runs, predict(runs), used, strict=True):
+    for run, found, memory in zip(runs, predict(runs, (), known), used, strict=True):
         if found.fits:
             rates = Rates(load_of_run(run), found.step_s)
             text = layout_text(run.layout, _sizes(asked))

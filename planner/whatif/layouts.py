@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.training.calibration import neighbours_of, shipped_calibration
+from costmodel.training.calibration import Calibration, neighbours_of, shipped_calibration
 from costmodel.training.distinct import distinct_rows
 from costmodel.training.families import block_of, family_of
 from costmodel.training.layout_check import mixer_heads
@@ -276,6 +276,7 @@ def priced_layouts(
     held: Mapping[str, object] = NOTHING,
     flags: Flags | None = None,
     report: Report = lambda _: None,
+    known: Calibration | None = None,
 ) -> PricedLayouts:
     """Conventional layouts of a job with their step times and memory.
 
@@ -290,9 +291,11 @@ def priced_layouts(
         held: fields of a layout that have one value; `recompute` too.
         flags: what the software does of itself; that of the job if it is not said.
         report: receives progress.
+        known: constants; those of the package if not said.
     """
+    known = shipped_calibration() if known is None else known
     report(f"looking for the layouts of {devices:,} devices")
-    first = _priced(job, rows_of(job, devices, held, report), flags, report)
+    first = _priced(job, rows_of(job, devices, held, report), flags, report, known)
     allowed = first.taken(kinds_held(first.layouts, held))
     best = allowed.best()
     least_s = np.inf if best is None else allowed.step_s[best]
@@ -301,11 +304,11 @@ def priced_layouts(
     between = kinds[~fits[:, 0] & fits[:, 2] & (times[:, 0] < least_s)][:, 0]
     more = [with_share(row, share) for row in between for share in shares_of(job, row)]
     rows = np.array(more).reshape(-1, len(COLUMNS))
-    return allowed.with_more(_priced(job, rows[kinds_held(rows, held)], flags, report))
+    return allowed.with_more(_priced(job, rows[kinds_held(rows, held)], flags, report, known))
 
 
 def _priced(
-    job: TrainingRun, rows: FloatArray, flags: Flags | None, report: Report
+    job: TrainingRun, rows: FloatArray, flags: Flags | None, report: Report, known: Calibration
 ) -> PricedLayouts:
     plain = replace(job, layout=_plain(job.layout))
     limit = machine(job.machine).usable_bytes
@@ -315,7 +318,7 @@ def _priced(
     for run, numbers in _by_flags(plain, rows, flags):
         for start in range(0, len(numbers), CHUNK_ROWS):
             part = numbers[start : start + CHUNK_ROWS]
-            times[part], memory[part], upper[part] = _of_some(run, rows[part])
+            times[part], memory[part], upper[part] = _of_some(run, rows[part], known)
             done += len(part)
             report(f"{done:,} of {len(rows):,} layouts priced")
     return PricedLayouts(rows, times, memory, limit, upper)
@@ -343,25 +346,27 @@ def table_of(run: TrainingRun, rows: FloatArray) -> RunTable:
     return many.with_columns({"etp": expert_parts(many)})
 
 
-def _of_some(run: TrainingRun, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _of_some(
+    run: TrainingRun, rows: FloatArray, known: Calibration
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Step times, memory and the upper quarter of the times of rows that go with a run."""
-    calibration, family = shipped_calibration(), family_of(run)[0].name
-    constants = calibration.constants[family]
+    family = family_of(run)[0].name
+    constants = known.constants[family]
     many = table_of(run, rows)
     machines = np.full(len(rows), run.machine)
     factor = neighbours_of(family).factor(many, machines)
     first, kinds = distinct_rows(*rows[:, _COMPUTING].T, many.etp)
     own = Computing(*(each[kinds] for each in computing(many.take(first), constants)))
     times = step_times(many, constants, own=own).total * factor
-    far = distances(calibration.spans[family], many, len(rows))
-    upper = times * np.exp(_upper_quarter(run) * widened(far))
-    return times, charged_bytes(many, calibration.memory_of(run.profile)), upper
+    far = distances(shipped_calibration().spans[family], many, len(rows))
+    upper = times * np.exp(_upper_quarter(run, known) * widened(far))
+    return times, charged_bytes(many, known.memory_of(run.profile)), upper
 
 
-def _upper_quarter(run: TrainingRun) -> float:
+def _upper_quarter(run: TrainingRun, known: Calibration) -> float:
     """Logarithm of the upper quarter over the middle of a run like none that was measured."""
-    known = shipped_calibration().interval.get(block_of(run))
-    return QUARTER * UNKNOWN_DEVIATION * (known.new[1] if known else _UNKNOWN_END)
+    ends = known.interval.get(block_of(run))
+    return QUARTER * UNKNOWN_DEVIATION * (ends.new[1] if ends else _UNKNOWN_END)
 
 
 _UNKNOWN_END = 3.0

@@ -162,7 +162,8 @@ def _pipeline(own: PricedRun) -> Iterator[str]:
 def best_changes(
     own: PricedRun, recipe: RecipeRun, found: Framework, count: int = 3
 ) -> list[Change]:
-    """The best single changes that the framework can say, the one that saves most first.
+    """The best single changes that the framework can say, the one that saves most first, by the
+    upper quarter of the interval: what was hardly measured must promise more.
 
     Where the recipe does not fit, those that make it fit, the fastest first.
     """
@@ -177,17 +178,27 @@ def best_changes(
         options.setdefault(changed.run.layout, (kind, _difference(own.run.layout, layout)))
     options.pop(own.run.layout, None)
     priced = priced_runs([in_layout(recipe, layout) for layout in options])
-    limit = own.prediction.step_s * (1.0 - _LEAST) if own.fits else math.inf
     fine = [
-        (each.prediction.step_s, kind, Change(text, each))
+        (each.prediction.upper_s, kind, Change(text, each))
         for each, (kind, text) in zip(priced, options.values(), strict=True)
-        if each.fits and each.prediction.step_s < limit
+        if _better(each, own)
     ]
     best: dict[str, Change] = {}
     for _, kind, change in sorted(fine, key=lambda each: each[0]):
         if kind not in best and len(best) < count and _confirmed(own, change):
             best[kind] = change
     return list(best.values())
+
+
+def _better(new: PricedRun, old: PricedRun) -> bool:
+    """Whether a run fits and is faster, in the middle and in the upper quarter of its interval; an
+    old one that does not fit is slower than all.
+    """
+    if not old.fits:
+        return new.fits
+    saves = 1.0 - _LEAST
+    middle = new.prediction.step_s < old.prediction.step_s * saves
+    return new.fits and middle and new.prediction.upper_s < old.prediction.upper_s * saves
 
 
 def _confirmed(own: PricedRun, change: Change) -> bool:
@@ -297,8 +308,8 @@ def _plain(value: object) -> str:
 def best_of_all(
     own: PricedRun, recipe: RecipeRun, found: Framework, report: Report = lambda _: None
 ) -> Change | None:
-    """The fastest layout that fits, that the framework can say and that the simulation confirms;
-    None if none is faster.
+    """The fastest layout that fits, that the framework can say and that the simulation confirms, by
+    the upper quarter of the interval; None if none is faster.
     """
     job = recipe.run
     plain = replace(job, layout=replace(job.layout, stage_layers=(), schedule=""))
@@ -309,18 +320,16 @@ def best_of_all(
     priced = priced_layouts(plain, job.layout.devices, held_degrees(found), flags, report)
     priced = priced.taken(priced.layouts[:, COLUMNS.index("cp")] <= _most_parts(job.layout))
     best: PricedRun | None = None
-    for index in priced.ranked()[:_LOOKED_AT]:
+    for index in priced.ranked(robust=True)[:_LOOKED_AT]:
         changed = expressed(found, recipe, priced.layout(index, plain))
         if changed.refused or changed.lost or not _can_be(changed.run, found):
             continue
         each = priced_runs([changed.run])[0]
-        faster = best is None or each.prediction.step_s < best.prediction.step_s
+        faster = best is None or each.prediction.upper_s < best.prediction.upper_s
         if each.fits and faster and _confirmed(own, Change("", each)):
             best = each
-        if best is not None and priced.step_s[index] > best.prediction.step_s:
+        if best is not None and priced.upper_s[index] > best.prediction.upper_s:
             break
-    if best is None or (
-        own.fits and best.prediction.step_s >= own.prediction.step_s * (1.0 - _LEAST)
-    ):
+    if best is None or not _better(best, own):
         return None
     return Change(_difference(own.run.layout, best.run.layout), best)

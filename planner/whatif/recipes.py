@@ -91,6 +91,8 @@ def _record(own: PricedRun) -> dict[str, object]:
         "step_s": own.prediction.step_s,
         "low_s": None if unlike else own.prediction.low_s,
         "high_s": None if unlike else own.prediction.high_s,
+        "upper_s": own.prediction.upper_s,
+        "unmeasured": list(own.prediction.unmeasured),
         **own.rates.record(),
         "memory_bytes": own.memory_bytes,
         "stage_bytes": list(own.stage_bytes),

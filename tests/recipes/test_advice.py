@@ -77,9 +77,14 @@ def test_changes_fit_and_save_what_they_say(tp: int) -> None:
     assert changes or not priced.fits
     for change in (*changes, best):
         _holds(change, own, recipe)
-    times = [each.priced.prediction.step_s for each in changes]
-    assert times == sorted(times)
-    assert all(best.priced.prediction.step_s <= each * (1 + 1e-9) for each in times)
+    upper = [each.priced.prediction.upper_s for each in changes]
+    assert upper == sorted(upper)
+    assert all(best.priced.prediction.upper_s <= each * (1 + 1e-9) for each in upper)
+    if priced.fits:
+        own_s = priced.prediction.step_s, priced.prediction.upper_s
+        for each in (*changes, best):
+            new_s = each.priced.prediction.step_s, each.priced.prediction.upper_s
+            assert all(new < old for new, old in zip(new_s, own_s, strict=True))
     if priced.fits:
         before = _simulated(priced)
         for change in (*changes, best):

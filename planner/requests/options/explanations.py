@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from planner.requests.options.option import Group, Option
+from planner.requests.options.option import CALIBRATION, Group, Option
+from planner.requests.sources import Document
 
 OPERATOR = Option(
     group=Group.QUESTION, value="NAME", first=True, flags=("--op",),
@@ -36,6 +37,7 @@ class ExplanationOptions:
         help="With --op: explain this split, such as '((2,4),(4,1))'.",
     )] = None
     why_not: Annotated[tuple[str, ...], WHY_NOT] = ()
+    calibration: Annotated[Document | None, CALIBRATION] = None
     sensitivity: Annotated[bool, Option(
         group=Group.QUESTION,
         help="Say how far bandwidth, batch and memory may move before the plan changes.",

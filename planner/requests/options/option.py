@@ -80,6 +80,16 @@ class Option:
         return found | ({"enum": choices} if self.choices else {})
 
 
+CALIBRATION = Option(
+    group=Group.MACHINE, value="FILE", most_bytes=2**20, usual="constants of the package",
+    commands=("search", "whatif", "simulate", "layouts", "explain"),
+    file="name a file that planner calibrate steps or links wrote",
+    help="What your own runs or collectives say of software and links: a file that planner "
+    "calibrate steps or planner calibrate links wrote.",
+)  # fmt: skip
+"""Of all commands that price a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """An option with its name, its type and its default."""

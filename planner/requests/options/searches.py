@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from planner.requests.option_texts import ATTENTION, DTYPES, OPTIMIZERS, PHASES
-from planner.requests.options.option import Group, Option
+from planner.requests.options.option import CALIBRATION, Group, Option
 from planner.requests.sources import Document
 
 _SEARCH = ("search",)
@@ -190,6 +190,7 @@ class SearchOptions:
         "what of messages shows and what the host costs. auto takes what the target usually has on "
         "the machine; generic counts none of it; others are " + ", ".join(SOFTWARE[2:]) + ".",
     )] = "auto"
+    calibration: Annotated[Document | None, CALIBRATION] = None
     solver: Annotated[str, Option(
         group=Group.SEARCH, value="NAME", choices=_SOLVERS, noun="solver",
         commands=("search", "whatif"),

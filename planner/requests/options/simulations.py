@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 
 from planner.requests.errors import UserError
 from planner.requests.option_texts import LAYOUT_ATTENTION, OPTIMIZERS, RANKS
-from planner.requests.options.option import Group, Option
+from planner.requests.options.option import CALIBRATION, Group, Option
+from planner.requests.sources import Document
 
 DEFAULT_SEQUENCE = 4096
 DEFAULT_CLUSTER = "atlas-800t-a2"
@@ -36,6 +37,7 @@ class SimulationOptions:
         "count=4, mode=sync|async, port=25GB/s, update=SECONDS, slow=1x1.5 (workers), "
         "lose=worker@600 or add=2xserver@600 (seconds), downtime=30, horizon=3600.",
     )] = None
+    calibration: Annotated[Document | None, CALIBRATION] = None
     bandwidth: Annotated[tuple[str, ...], Option(
         group=Group.MACHINE, value="TIER=X", first=True,
         help="Multiply the bandwidth of a tier, such as server=2. May be repeated.",
@@ -159,6 +161,7 @@ class RankingOptions:
         group=Group.MACHINE, value="NAME",
         help="A bundled machine, or a chip such as h100.",
     )] = DEFAULT_CLUSTER
+    calibration: Annotated[Document | None, CALIBRATION] = None
     precision: Annotated[str, Option(
         group=Group.MODEL, value="bf16|fp16|fp8|...",
         help="Type of the matrix products.",
@@ -192,6 +195,11 @@ class RankingOptions:
     top: Annotated[int, Option(
         group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
     )] = 10
+    next_runs: Annotated[int, Option(
+        group=Group.OUTPUT, value="N", unit="runs", least=0,
+        help="Name the runs that would narrow the ranking most if they were measured, with rows "
+        "for planner validate.",
+    )] = 0
     variants: Annotated[bool, Option(
         group=Group.OUTPUT,
         help="List layouts of equal degrees too, not the fastest of them alone.",
