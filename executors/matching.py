@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ir.canonical import canonical_digest, correspondence
 from ir.graph import Op, OpGraph, Role
 from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
-from ir.plan import Plan
+from ir.plan import Plan, PlannedCollective, PlannedTensor
 from ir.plan_enums import Cause
 from ir.plan_stages import once_in_step, stage_plan
 
@@ -33,14 +33,37 @@ class Match:
 
 def one_stage(plan: Plan) -> Plan:
     """What a plan of one stage does with a batch, or with each micro-batch: gradients are reduced
-    in each of them.
+    in each of them. A batch has the weights cut as their optimizer state.
     """
     if plan.pipeline.is_single:
-        return plan
+        return cut_as_states(plan)
     sync = (c for c in once_in_step(plan, 0) if c.cause == Cause.GRADIENT_SYNC)
     own = stage_plan(plan, 0)
     remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan))))
     return replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
+
+
+def cut_as_states(plan: Plan) -> Plan:
+    """A plan of one batch whose parameters rest as their optimizer state does: what brings them
+    together after the update does so before their first use. The messages are the same, and an
+    optimizer that keeps its state as the parameter lies keeps it as planned.
+    """
+
+    def gathered(item: PlannedCollective) -> PlannedCollective:
+        return replace(item, cause=Cause.PARAMETER_GATHER)
+
+    def resting(tensor: PlannedTensor) -> PlannedTensor:
+        own = tensor.states
+        return tensor if own is None else replace(
+            tensor, layout=own, gradient=own, used=tensor.used or tensor.layout, states=None
+        )  # fmt: skip
+
+    updated = Cause.UPDATED_PARAMETERS
+    return replace(
+        plan,
+        tensors=tuple(map(resting, plan.tensors)),
+        collectives=tuple(gathered(c) if c.cause == updated else c for c in plan.collectives),
+    )
 
 
 def _inside_blocks(plan: Plan) -> Iterator[str]:

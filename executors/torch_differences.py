@@ -62,7 +62,7 @@ def _schedule(plan: Plan) -> Iterator[str]:
 
 def _memory(plan: Plan) -> Iterator[str]:
     states = [p for p in plan.parameters if p.zero in {1, 2} or p.states is not None]
-    if states:
+    if states and not plan.pipeline.is_single:
         yield (
             f"optimizer state of {len(states)} parameters lies as the parameter does, the plan "
             "shards it further (ZeRO 1 or 2): search with parameters sharded at rest (ZeRO 3) "

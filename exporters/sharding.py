@@ -57,6 +57,8 @@ class ShardedParameter:
     """Its name in the model file if that is another."""
     permutation: tuple[int, ...] = ()
     """Dimension i here is dimension `permutation[i]` in the model file; empty if they are equal."""
+    states: NamedLayout | None = None
+    """Of its optimizer state, where that is cut further than the parameter at rest."""
 
     @property
     def file_name(self) -> str:
@@ -129,6 +131,7 @@ def sharding_of(plan: Plan) -> Sharding:
             planned.used,
             tensors[planned.name].source if tensors[planned.name].source != planned.name else "",
             _permutation(tensors[planned.name]),
+            planned.states,
         )
         for planned in plan.parameters
     )

@@ -55,6 +55,7 @@ class ParameterRecord:
     used: LayoutRecord | None
     source: str = ""
     permutation: tuple[int, ...] = ()
+    states: LayoutRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,8 @@ def _parameter(each: ShardedParameter, codec: Codec) -> dict[str, object]:
         out["source"] = each.source
     if order:
         out["permutation"] = order
+    if each.states is not None:
+        out["states"] = codec.encode(as_filed(each.states, order))
     return out
 
 
@@ -250,6 +253,7 @@ class _Reader:
             _fail(f"{list(order)} is no order of {len(each.dims)} dimensions", place)
         rest = self.layout(each.rest, each.dims, place)
         used = self.layout(each.used, each.dims, place)
+        states = self.layout(each.states, each.dims, place)
         if rest is None:
             _fail("no layout at rest", place)
         return ShardedParameter(
@@ -260,6 +264,7 @@ class _Reader:
             None if used is None else as_planned(used, order),
             each.source,
             order,
+            None if states is None else as_planned(states, order),
         )
 
     def node(self, each: TensorRecord) -> ShardedNode:

@@ -146,21 +146,21 @@ def one_stage(plan: Plan) -> Plan:
 
 
 def step_lines(plan: Plan, sharding: Sharding, encode: Callable[[NamedLayout], object]) -> str:
-    """Lines of a module on the micro-batches of a step in one stage; none if it is one batch.
+    """Lines of a module on the micro-batches of a step in one stage, and where optimizer state
+    rests; none if it is one batch whose state rests as the parameters do.
 
     Args:
         plan: with one stage.
         sharding: of that stage.
         encode: how the target writes a layout.
     """
-    if plan.pipeline.is_single:
-        return ""
-    states = {each.name: each.states for each in plan.parameters if each.states is not None}
     filed: dict[object, object] = {
-        each.file_name: encode(as_filed(states[each.name], each.permutation))
+        each.file_name: encode(as_filed(each.states, each.permutation))
         for each in sharding.parameters
-        if each.name in states
+        if each.states is not None
     }
+    if plan.pipeline.is_single and not filed:
+        return ""
     return _STEP.format(micro_batches=plan.pipeline.micro_batches, states=table(filed))
 
 

@@ -102,7 +102,7 @@ def _leave_out(values: dict[str, Any], pipeline: Pipeline) -> None:
         for name in ("operators", "tensors", "collectives"):
             for record in values[name]:
                 del record["stage"]
-        for record in values["tensors"]:
+        for record in (each for each in values["tensors"] if not each["zero"]):
             del record["zero"], record["states"]
     found, tensors = values["pipeline"], values["tensors"]
     published = [each for each in [values["estimate"]["published"]] if each]

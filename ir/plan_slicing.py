@@ -13,7 +13,10 @@ _T = TypeVar("_T")
 
 
 def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
-    """The parameters of a plan at rest, by their names in the model's files."""
+    """The parameters of a plan at rest, by their names in the model's files. Where MindSpore shares
+    optimizer state, it shares the weight with it.
+    """
+    shares_weights = plan.space.dialect == "mindspore"
     grids: dict[str, tuple[Grid, ...]] = {}
     dims: dict[str, tuple[int, ...]] = {}
     dtypes: dict[str, str] = {}
@@ -27,7 +30,9 @@ def plan_slicing(plan: Plan, origin: str = "the plan") -> Slicing:
             held = planned_in(plan, planned, stage)
             sizes = tuple(size for _, size, _ in mesh)
             axis = {name: index for index, (name, _, _) in enumerate(mesh)}
-            for layout, into in ((held.layout, found), (held.states or held.layout, parts)):
+            states_at = held.states or held.layout
+            rest = states_at if shares_weights else held.layout
+            for layout, into in ((rest, found), (states_at, parts)):
                 cuts = tuple(tuple(axis[each] for each in axes) for axes in layout.dims)
                 into.setdefault(first, Grid(sizes, _stored(cuts, order), first))
         grids[name] = tuple(found[first] for first in sorted(found))

@@ -44,6 +44,7 @@ def case_of(plan: Plan, name: str, *, pinned: bool) -> Case:
         "all_to_all": plan.request.get("all_to_all") is not False,
         "inputs": list(_inputs(plan, sizes)),
         "shared": sorted(name for name, size in shares.items() if size > 1),
+        "level": optimizer_level(plan),
         "numbers": {},
         "tensors": {n: _tensor(plan.graph.tensors[pins.made.get(n, n)]) for n in sorted(used)},
         "ops": ops,
@@ -66,9 +67,18 @@ def optimizer_shares(plan: Plan) -> dict[str, int]:
     sizes = {axis: size for axis, size, _ in plan.mesh}
     out: dict[str, int] = {}
     for each in plan.parameters:
-        pieces = [math.prod(_cuts(layout, sizes)) for layout in (each.layout, each.used) if layout]
+        ends = (each.states or each.layout, each.used or each.layout)
+        pieces = [math.prod(_cuts(layout, sizes)) for layout in ends]
         out[each.name] = pieces[0] // pieces[-1]
     return out
+
+
+def optimizer_level(plan: Plan) -> str:
+    """MindSpore's word for how far the optimizer shares weights: at level 3 they are gathered again
+    for the backward pass, at level 1 once in a step.
+    """
+    again = any(each.layout != (each.used or each.layout) for each in plan.parameters)
+    return "level3" if again else "level1"
 
 
 def _inputs(plan: Plan, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -120,8 +120,10 @@ class _Accounts:
                 yield [self._message(item)] * item.count
 
     def _parameters(self) -> Iterator[list[Message]]:
-        """Gathers of shared weights and sums of gradients, those of the first reader."""
-        for cause in (Cause.PARAMETER_GATHER, Cause.GRADIENT_SYNC):
+        """Gathers of shared weights and sums of gradients, those of the first reader. MindSpore
+        gathers updated weights when the next forward pass reads them.
+        """
+        for cause in (Cause.PARAMETER_GATHER, Cause.UPDATED_PARAMETERS, Cause.GRADIENT_SYNC):
             paths = paths_of(self.items, frozenset({cause}))
             first: dict[str, tuple[str, str, int]] = {}
             for key in paths:

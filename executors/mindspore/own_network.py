@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from executors.judgement import Judgement
-from executors.mindspore.case import optimizer_shares
+from executors.mindspore.case import optimizer_level, optimizer_shares
 from executors.mindspore.judge import TIME_LIMIT_S, VERSION, MindsporeError, judgement_of
 from ir.mindspore_forms.strategies import Strategy
 from ir.plan import NamedLayout, Plan
@@ -180,6 +180,7 @@ def _job(plan: Plan, source: Source, route: str, folder: Path) -> dict[str, Any]
         "training": bool(plan.request.get("training")),
         "loss": losses if len(losses) == 1 else [],
         "shared": sorted(tensors[name].source or name for name in shares),
+        "level": optimizer_level(plan),
         "all_to_all": plan.request.get("all_to_all") is not False,
         "inputs": [
             {**_tensor(plan, name), "cuts": _cuts(layouts[name], sizes)}

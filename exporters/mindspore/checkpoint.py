@@ -153,9 +153,11 @@ def _stage_losses(plan: Plan) -> Iterator[str]:
 
 
 def _resting(plan: Plan, found: tuple[Reader, ...]) -> Iterator[RestingParameter]:
-    """Parameters with their first readers, in the order in which they are read."""
+    """Parameters with their first readers, in the order in which they are read. Where the plan cuts
+    the optimizer state alone, MindSpore cuts the weight with it.
+    """
     number = {name: index for index, (name, size, _) in enumerate(plan.mesh) if size > 1}
-    rest = {planned.name: planned.layout for planned in plan.parameters}
+    rest = {planned.name: planned.states or planned.layout for planned in plan.parameters}
     seen: set[str] = set()
     for reader in found:
         for tensor, mapping in reader.parameters:

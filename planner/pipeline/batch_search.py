@@ -227,19 +227,20 @@ class BatchSearch:
         free_s = min(free.free_s, free.solution.bound_s)
         return Outcome(lowered, replace(tight, bound_s=bound_s), free_s)
 
-    def in_parts(self, found: Outcome) -> Outcome | None:
+    def in_parts(self, found: Outcome) -> Outcome:
         """The answer on the same mesh with optimizer states in parts (ZeRO 1 and 2), if it fits
-        and is worth it. What memory limits is left to the search of micro-batches.
+        and is worth it; else what was found, and what they promise with memory enough. What memory
+        limits is left to the search of micro-batches.
         """
-        if self.interrupted:
-            return None
         self.report("the same with ZeRO")
         self.states = StateOptions(self.request.zero)
-        best = self._unlimited(found.lowered.setting.mesh)
-        if best.fits:
-            best = self._within_buffers(best)
+        free = self._unlimited(found.lowered.setting.mesh)
+        best = self._within_buffers(free) if free.fits else free
         faster = best.solution.cost_s < found.solution.cost_s * (1 - PROMISED)
-        return best if best.fits and (faster or not found.fits) else None
+        if best.fits and (faster or not found.fits):
+            return best
+        short = math.inf if free.fits else free.solution.bound_s
+        return replace(found, free_s=min(found.free_s, short))
 
     def in_time(self, found: Outcome) -> tuple[Outcome, list[Outcome]]:
         """What was found at another cost, in seconds, and the fastest plans beside it.

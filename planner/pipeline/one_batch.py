@@ -111,10 +111,10 @@ def batch_answer(
         plan = _plan(in_time, fastest, request, notes, priced)
         bounds_s = [o.solution.bound_s for o in outcomes]
         return BatchAnswer(with_objective(plan, request.cost, best.solution, bounds_s), math.inf)
-    may_be_cut = request.global_batch is not None and request.leaves_all
-    in_parts = search.in_parts(best) if may_be_cut else None
-    if in_parts is not None:
-        best, outcomes = in_parts, [in_parts]
+    if request.leaves_all and request.training and not search.interrupted:
+        in_parts = search.in_parts(best)
+        outcomes = outcomes if in_parts.lowered is best.lowered else [in_parts]
+        best = in_parts
     priced = ()
     if request.cost == TIME and search.soft.allow_baselines:
         solution, priced = with_baselines(best.lowered, best.solution, ready.batch)
@@ -124,7 +124,7 @@ def batch_answer(
         raise infeasible(
             best.lowered, best.solution, request, priced, interrupted=search.interrupted
         )
-    plan = _plan(best, outcomes, request, notes, priced, is_cut=in_parts is not None)
+    plan = _plan(best, outcomes, request, notes, priced)
     bound_s = min(o.solution.bound_s for o in outcomes)
     plan = search.soft.noted(plan, best.lowered, best.choice, bound_s)
     return BatchAnswer(plan, best.free_s)
@@ -136,12 +136,10 @@ def _plan(
     request: SearchRequest,
     notes: Sequence[str],
     priced: tuple[Baseline, ...],
-    *,
-    is_cut: bool = False,
 ) -> Plan:
     """The plan of the best answer; the bounds of all meshes hold together."""
     graph, setting = best.lowered.liveness.graph, best.lowered.setting
-    draft = drafted_batch(best.lowered, best.choice, is_cut=is_cut)
+    draft = drafted_batch(best.lowered, best.choice)
     bound = bound_of(
         draft.step_s,
         min(o.solution.bound_s for o in outcomes),

@@ -63,13 +63,12 @@ def drafted(solved: Solved) -> Draft:
     return Draft(solved, meshes, operators, tensors, pipeline, in_order_s(pipeline))
 
 
-def drafted_batch(lowered: Lowered, choice: Sequence[int], *, is_cut: bool) -> Draft:
+def drafted_batch(lowered: Lowered, choice: Sequence[int]) -> Draft:
     """The same of a step of one batch on one mesh.
 
     Args:
         lowered: its problem.
         choice: a candidate for every decision.
-        is_cut: it is one micro-batch on one stage, or else the plan itself tells the stage.
     """
     graph, step_s = lowered.liveness.graph, lowered.problem.cost_s(choice)
     shape, group = Configuration(1, graph.batch, 1), Group(lowered, choice)
@@ -77,7 +76,7 @@ def drafted_batch(lowered: Lowered, choice: Sequence[int], *, is_cut: bool) -> D
         shape, graph, ((0, len(graph.ops)),), (), lowered.setting.cluster, (group,), (step_s,),
         fits=True,
     )  # fmt: skip
-    return drafted(solved) if is_cut else Draft(solved, *_parts(solved), SINGLE, step_s)
+    return Draft(solved, *_parts(solved), SINGLE, step_s)
 
 
 def _parts(

@@ -25,6 +25,7 @@ from planner.candidates.layout_tables import LayoutPair
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Node, NodeKind, Setting
+from planner.lowering.optimizer_states import StateOptions
 from planner.pipeline.plan_builder import PlanBuilder
 from planner.pipeline.preparation import dialect_of_plan, prepare
 from planner.problem import Problem
@@ -70,6 +71,7 @@ def setting_of(plan: Plan, cluster: Cluster, part: int = 0) -> Setting:
         recompute=bool(plan.recomputed),
         overlap=has_overlap(plan),
         software=software_on(plan, cluster.chip),
+        states=StateOptions("auto") if any(t.zero for t in plan.parameters) else None,
     )
 
 

@@ -346,6 +346,7 @@ def signature_of(plan: Plan) -> str:
         state.update(repr((op.name, op.split, op.stage)).encode())
     for tensor in plan.tensors:
         state.update(f"{tensor.name} {tensor.layout} {tensor.used}".encode())
+        state.update(f" {tensor.states}".encode() if tensor.states else b"")
     if not plan.pipeline.is_single:
         stages = [(stage.start, stage.end, *stage.mesh) for stage in plan.pipeline.stages]
         state.update(repr((plan.pipeline.micro_batches, stages)).encode())

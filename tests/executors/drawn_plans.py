@@ -24,13 +24,18 @@ from topology.catalogue import named_cluster
 
 
 def drawn_plan(
-    graph: OpGraph, devices: int, request: SearchRequest, seed: int, cluster: str = "atlas-800t-a2"
+    graph: OpGraph,
+    devices: int,
+    request: SearchRequest,
+    seed: int,
+    cluster: str = "atlas-800t-a2",
+    zero: str = "",
 ) -> Plan:
     """A valid plan that depends on the seed; operators that are equal are split alike."""
     machine = named_cluster(cluster, devices)
     dialect = dialect_for(request, devices)
     meshes = [m for m in dialect.meshes(machine) if dialect.cut_counts or len(m.axes) < 4]
-    lowered = lowered_on(graph, machine, meshes[seed % len(meshes)], request)
+    lowered = lowered_on(graph, machine, meshes[seed % len(meshes)], request, zero=zero)
     lowered = pinned(lowered, held_pins(lowered.liveness.graph, request, devices))
     problem = priced_at_random(lowered.problem, np.random.default_rng(seed))
     found = solver_by_name("dynamic_programming").solve(problem, Budget())

@@ -21,7 +21,9 @@ from topology.cluster import Cluster
 from topology.mesh import Mesh, grouped_meshes
 
 DATA, TENSOR, TWO_D, SHARDED, SEARCHED = "data", "tensor", "2-D", "fully sharded", "searched"
-SCHEMES: Sequence[str] = (DATA, TENSOR, TWO_D, SHARDED, SEARCHED)
+STATES = "states in parts"
+"""Data parallel, with optimizer state shared out (ZeRO 1)."""
+SCHEMES: Sequence[str] = (DATA, TENSOR, TWO_D, SHARDED, STATES, SEARCHED)
 
 
 def plans(
@@ -62,7 +64,7 @@ def _plan(name: str, graph: OpGraph, machine: Cluster, request: SearchRequest) -
         return plan_of(lowered, _optimum(lowered), request)
     scheme = _scheme(name, mesh)
     request = replace(request, dataset_strategy=_inputs(graph, scheme, mesh, request))
-    lowered = lowered_on(graph, machine, mesh, request)
+    lowered = lowered_on(graph, machine, mesh, request, zero="1" if name == STATES else "")
     choice = choice_of(lowered, scheme, batch_dims(lowered.liveness.graph))
     return plan_of(lowered, choice, request)
 

@@ -27,7 +27,7 @@ from tests.cases.nets import bert
 from tests.executors.drawn_plans import drawn_plan
 from tests.exporters.small_networks import language_model
 from tests.judges.mindspore_graphs import GRAPHS
-from tests.judges.schemes import DATA, SHARDED, TENSOR
+from tests.judges.schemes import DATA, SHARDED, STATES, TENSOR
 from tests.judges.schemes import plans as schemes
 from topology.catalogue import named_cluster
 
@@ -70,7 +70,7 @@ def test_plans_that_people_use_need_no_pins() -> None:
     used = {name: plan for name, plan in plans().items() if name.endswith("_0")}
     for name, make in GRAPHS.items():
         with suppress(BatchError):
-            found = schemes(make(), DEVICES, REQUEST, wanted=(DATA, TENSOR, SHARDED))
+            found = schemes(make(), DEVICES, REQUEST, wanted=(DATA, TENSOR, SHARDED, STATES))
             used |= {f"{name}_{s.split()[0]}": plan for s, plan in found.items()}
     assert len(used) == 39
     done = results(used)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from executors.mindspore import judge as mindspore
-from executors.mindspore.case import optimizer_shares
+from executors.mindspore.case import optimizer_level, optimizer_shares
 from executors.mindspore.judge import judgement_of
 from exporters.mindspore.groups import from_protobuf, groups_of
 from exporters.mindspore.operator_json import OperatorStrategies, to_json
@@ -115,6 +115,7 @@ def compiled(cases: Sequence[Case]) -> list[dict[str, Any]]:
                     "file": str(file),
                     "inputs": each.content.strategies[0].cuts,
                     "shared": each.shared,
+                    "level": optimizer_level(each.plan),
                 }
             )
         (folder / "cases.json").write_text(json.dumps(listed))

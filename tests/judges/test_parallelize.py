@@ -18,11 +18,11 @@ from importers.model_file import import_model_file
 from ir.plan import Plan
 from ir.plan_file import plan_to_json
 from planner.request import SearchRequest
-from tests.judges.schemes import DATA, SEARCHED, SHARDED, TENSOR, TWO_D, plans
+from tests.judges.schemes import DATA, SEARCHED, SHARDED, STATES, TENSOR, TWO_D, plans
 from tests.judges.training_nets import case_of
 
 NETS = ("perceptron", "gpt", "gpt with loss", "llama", "images")
-SCHEMES = (DATA, TENSOR, SHARDED, SEARCHED)
+SCHEMES = (DATA, TENSOR, SHARDED, STATES, SEARCHED)
 TRAINING = SearchRequest(target="torch", training=True)
 Case = tuple[str, str]
 

@@ -57,7 +57,7 @@ def _compiled(case: Mapping[str, Any]) -> dict[str, Any]:
         global_rank=0,
         dataset_strategy=cuts,
         enable_alltoall=True,
-        **_optimizer(case["shared"]),
+        **_optimizer(case["shared"], case["level"]),
     )
     set_op_strategy_config(mode="LOAD", path=case["file"])
     for parameter in network.get_parameters():
@@ -84,9 +84,9 @@ def _file(name: str) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def _optimizer(shared: list[str]) -> dict[str, Any]:
-    """Weights that the optimizer shares are gathered again for the backward pass: level 3."""
-    config = {"parallel_optimizer_threshold": 0, "optimizer_level": "level3"}
+def _optimizer(shared: list[str], level: str) -> dict[str, Any]:
+    """Weights that the optimizer shares are gathered as often as its level says."""
+    config = {"parallel_optimizer_threshold": 0, "optimizer_level": level}
     found = {"enable_parallel_optimizer": True, "parallel_optimizer_config": config}
     return found if shared else {}
 

@@ -11,6 +11,7 @@ from planner.constraints.pins import held_pins
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.lowering.lowered import Lowered, Setting
+from planner.lowering.optimizer_states import StateOptions
 from planner.pipeline.preparation import dialect_for, input_layouts, prepare
 from planner.request import SearchRequest
 from topology.catalogue import named_cluster
@@ -26,8 +27,9 @@ def lowered_on(
     *,
     recompute: bool = False,
     dialect: Dialect | None = None,
+    zero: str = "",
 ) -> Lowered:
-    """The problem of a graph on one mesh, without a memory limit."""
+    """The problem of a graph on one mesh, without a memory limit; at a level of ZeRO, if any."""
     dialect = dialect or dialect_for(request, cluster.devices)
     ready, _ = prepare(graph, cluster, request)
     layouts = input_layouts(ready, mesh, dialect, request)
@@ -35,7 +37,8 @@ def lowered_on(
         cluster, mesh, dialect, request.training, request.optimizer, layouts, math.inf
     )
     held = frozenset(pin.op.name for pin in held_pins(ready, request, cluster.devices))
-    setting = replace(setting, recompute=recompute, held=held)
+    states = StateOptions(zero) if zero else None
+    setting = replace(setting, recompute=recompute, held=held, states=states)
     return lower(analyse(ready, training=request.training), setting)
 
 

@@ -83,7 +83,7 @@ def test_no_batch_is_slower_as_one_than_in_micro_batches(
 
 def test_a_batch_that_pays_for_its_memory_is_split_and_the_plan_says_so() -> None:
     graph = GRAPHS["mlp"]
-    asked = tight(graph, "jax", 0.95)
+    asked = tight(graph, "jax", 0.75)
     as_one = search_batch(graph, CLUSTER, asked)
     plan = search(graph, CLUSTER, asked)
     assert plan.pipeline.micro_batches > 1

@@ -66,7 +66,7 @@ def compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         dataset_strategy=tuple(tuple(each["cuts"]) for each in job["inputs"]),
         enable_alltoall=job["all_to_all"],
         **_mode(semi=semi, folder=folder),
-        **_optimizer(job["shared"]),
+        **_optimizer(job["shared"], job["level"]),
     )
     missing: list[str] = []
     if route == "apply":
@@ -107,9 +107,9 @@ def _mode(*, semi: bool, folder: Path) -> dict[str, Any]:
     return {"parallel_mode": "semi_auto_parallel", "strategy_ckpt_config": load}
 
 
-def _optimizer(shared: list[str]) -> dict[str, Any]:
-    """Weights that the optimizer shares are gathered again for the backward pass: level 3."""
-    config = {"parallel_optimizer_threshold": 0, "optimizer_level": "level3"}
+def _optimizer(shared: list[str], level: str) -> dict[str, Any]:
+    """Weights that the optimizer shares are gathered as often as its level says."""
+    config = {"parallel_optimizer_threshold": 0, "optimizer_level": level}
     found = {"enable_parallel_optimizer": True, "parallel_optimizer_config": config}
     return found if shared else {}
 

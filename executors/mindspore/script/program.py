@@ -61,10 +61,10 @@ def _compiled(case: dict[str, Any], known: Mapping[str, Any], make: Maker) -> di
 
 
 def _optimizer(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights shared by the optimizer are gathered again for the backward pass: level 3."""
+    """Weights shared by the optimizer are gathered as often as its level says."""
     if not case["shared"]:
         return {}
-    config = {"parallel_optimizer_threshold": 0, "optimizer_level": "level3"}
+    config = {"parallel_optimizer_threshold": 0, "optimizer_level": case["level"]}
     return {"enable_parallel_optimizer": True, "parallel_optimizer_config": config}
 
 
