@@ -12,7 +12,6 @@ import numpy as np
 
 from ir.factor_roles import batch_factors, batch_places, expert_factors, weight_factors
 from ir.graph import Op, OpGraph, Role
-from ir.ops import Engine, lookup
 from ir.ops.experts import slot_tensors
 from planner.candidates.columns import BoolArray
 from planner.lowering.lowered import Lowered, Node, NodeKind, narrowed
@@ -231,7 +230,7 @@ class _Following:
 
     def _expert_parallel(self, node: Node, degree: int) -> IndexArray | None:
         op = self.ops[node.name]
-        if lookup(op.kind).engine is not Engine.MATRIX or self.slots.isdisjoint(op.inputs):
+        if self.slots.isdisjoint(op.inputs) or not self.slots.issuperset(op.outputs):
             return None
         return self._cut(node, expert_factors(op, self.graph, self.slots), degree, "ep")
 
