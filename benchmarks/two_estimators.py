@@ -3,7 +3,7 @@ r"""Conventional layouts priced both ways: by the sizes of a model, and as plans
 `planner layouts` prices a layout by sizes (`costmodel.training`), a search prices operators one by
 one. Both do so here with the profile `generic`, kernels and messages as they take alone, and where
 nothing overlaps; products, messages and bytes are put side by side, on one device of every stage
-for one step. What may differ is named in `NAMED`; docs/step.md says why.
+for one step. What may differ is named in docs/step.md and in the test of this module.
 
     python -m benchmarks.two_estimators [PAIR ...]
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.two_estimators_by_sizes import by_sizes
@@ -27,6 +28,7 @@ from benchmarks.two_estimators_words import (
     SECONDS,
     SENDS,
     TENSOR,
+    VECTORS,
     Quantities,
     add,
 )
@@ -44,10 +46,11 @@ from topology.catalogue import named_cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator
+    from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
 
 _PRODUCTS = {
-    "queries": r"\.(q_proj|c_attn)/",
+    "queries": r"\.q_proj/",
+    "queries, keys and values": r"attn\.c_attn/",
     "keys and values": r"\.[kv]_proj/",
     "attention output": r"(\.o_proj|attn\.c_proj)/",
     "experts up": r"experts/MatMul$",
@@ -71,6 +74,9 @@ _MODELS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 """Grouped heads, tied vocabulary tables, GPT-2's biases and layer norms, routed experts."""
 
+_JOINED = {"gpt2"}
+"""Whose graphs have one product for queries, keys and values."""
+
 _DENSE = (
     "dp=8,batch=8",
     "dp=16,batch=32,micro=2,zero=1",
@@ -84,7 +90,7 @@ _DENSE = (
 _SPLIT = (
     "tp=8,dp=2,batch=16,micro=8,sp",
     "tp=4,dp=2,batch=8,micro=4,sp,zero=1",
-    "tp=2,dp=8,batch=16,micro=1,sp,zero=2",
+    "tp=2,dp=4,batch=16,micro=2,sp,zero=2",
     "tp=2,dp=4,batch=8,sp,zero=3",
     "tp=4,dp=2,batch=8,sp,recompute=full",
     "tp=2,pp=2,dp=4,batch=16,micro=2,sp",
@@ -147,6 +153,8 @@ def compared(model: str, layout: str) -> list[Compared]:
         layout=f"{layout},seq={_SEQUENCE}", cluster=_CLUSTER, profile=GENERIC.name
     )
     run = run_of_layout(asked, config, model)
+    if model in _JOINED:
+        run = replace(run, flags=run.flags - {"apart-products"})
     sizes, plan = by_sizes(run), by_plan(held_plan(config, layout))
     names = dict.fromkeys((*sizes, *plan))
     return [Compared(*name, sizes.get(name, 0.0), plan.get(name, 0.0)) for name in names]
@@ -156,19 +164,18 @@ def held_plan(config: Mapping[str, object], layout: str) -> Plan:
     """The plan of a search that is held to a layout, whatever it holds."""
     parts = parsed(layout)
     tp, dp, cp, pp, ep, zero, batch, micro = (
-        int(parts.get(name, "1" if name not in {"zero"} else "0"))
+        int(parts.get(name, "0" if name == "zero" else "1"))
         for name in ("tp", "dp", "cp", "pp", "ep", "zero", "batch", "micro")
     )
     sizes = {"batch": batch, "sequence": _SEQUENCE}
     graph = import_config({**config, "torch_dtype": "bfloat16"}, "model", "model", sizes)
-    stages = {"pipeline": "off"}
-    if pp > 1:
-        stages = {"pipeline": str(pp), "interleave": parts.get("vpp", "1")}
     request = SearchRequest(
         global_batch=batch, micro_batch=str(micro * dp), zero=str(zero), target="torch",
         recompute=parts.get("recompute", "none"), memory_limit_bytes=1e15, overlap="none",
         sequence_parallel="on" if "sp" in parts else "auto" if cp > 1 else "off",
-        context_parallel=str(cp) if cp > 1 else "auto", **stages,
+        context_parallel=str(cp) if cp > 1 else "auto",
+        pipeline=str(pp) if pp > 1 else "off",
+        interleave=parts.get("vpp", "1") if pp > 1 else "auto",
     )  # fmt: skip
     degrees = f"tp={tp},dp={dp}" + f",ep={ep}" * (ep > 1) + ",zero3" * (zero == 3)
     cluster = named_cluster(_CLUSTER, tp * dp * cp * pp)
@@ -190,34 +197,52 @@ def by_plan(plan: Plan) -> Quantities:
             add(found, _role(each), SECONDS, spent_s)
     for sent in (*plan.collectives, *plan.pipeline.sends):
         both = 2 if sent.kind == "all_reduce" else 1
-        name = SENDS if sent in plan.pipeline.sends else _message(sent)
+        name = SENDS if sent in plan.pipeline.sends else _message(plan, sent)
         add(found, name, BYTES, both * sent.nbytes * sent.count)
         add(found, name, SECONDS, sent.time_s)
     if len(plan.pipeline.stages) > 1:
         return found
     causes = plan.estimate.memory_by_cause
+    for held in plan.parameters:
+        if not _is_matrix(held.name, held.dims):
+            add(found, "vectors updated", SECONDS, held.update_s)
+            continue
+        at_rest, states = (_elements(plan, held, at) for at in (held.layout, held.states))
+        add(found, "update", SECONDS, held.update_s)
+        add(found, "weights", BYTES, 2.0 * at_rest)
+        add(found, "gradients held", BYTES, 2.0 * (states if held.zero > 1 else at_rest))
+        add(found, "optimizer state", BYTES, 12.0 * states)
     return found | {
-        ("update", SECONDS): plan.estimate.time_by_cause[Cause.UPDATE],
         ("step", SECONDS): plan.estimate.step_time_s,
-        ("weights", BYTES): causes["weights"],
-        ("gradients held", BYTES): causes["gradients"],
-        ("optimizer state", BYTES): causes["optimizer state"],
         ("activations", BYTES): causes["activations"] + causes["temporaries"] + causes["inputs"],
         ("peak", BYTES): plan.estimate.peak_memory_bytes,
     }
 
 
-def _message(sent: PlannedCollective) -> str:
+def _message(plan: Plan, sent: PlannedCollective) -> str:
     """What a message is called."""
     names = (sent.tensor, sent.operator)
     at_end = not any(re.search(r"\b(layers|h)\.\d", name) for name in names)
+    at_end |= any(sent.tensor == each.tensor for each in plan.pipeline.sends)
     if sent.cause in {Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS, Cause.PARAMETER_GATHER}:
+        if not _is_matrix(sent.tensor, plan.graph.tensors[sent.tensor].dims):
+            return VECTORS
         return f"{GRADIENTS}, ends" if at_end else GRADIENTS
     if at_end:
         return ENDS
     if sent.kind == "all_to_all" and any("experts" in name for name in names):
         return EXCHANGE
     return CONTEXT if "Softmax/attention" in sent.operator else TENSOR
+
+
+def _elements(plan: Plan, tensor: PlannedTensor, layout: NamedLayout | None) -> float:
+    """Of a parameter on a device; where it rests if no layout is said."""
+    return math.prod(_local(plan, tensor.name, layout or tensor.layout, _axes(plan, tensor.stage)))
+
+
+def _is_matrix(name: str, dims: Sequence[object]) -> bool:
+    """Whether a parameter is one that sizes count: no vector, no table of positions."""
+    return len(dims) > 1 and "wpe" not in name
 
 
 def _role(operator: PlannedOperator) -> str:
@@ -230,8 +255,15 @@ def _planned_flops(plan: Plan, operator: PlannedOperator) -> float:
     """Forward operations of a product on one device."""
     op = next(each for each in plan.graph.ops if each.name == operator.name)
     axes = _axes(plan, operator.stage)
-    inner = _local(plan, op.inputs[0], operator.inputs[0], axes)[-1]
-    return 2.0 * inner * math.prod(_local(plan, op.outputs[0], operator.outputs[0], axes))
+    left, right, result = (
+        _local(plan, tensor, layout, axes)
+        for tensor, layout in (
+            *zip(op.inputs[:2], operator.inputs[:2], strict=True),
+            (op.outputs[0], operator.outputs[0]),
+        )
+    )
+    batch = right[0] if len(right) > 2 else 1.0
+    return 2.0 * math.sqrt(math.prod(left) * math.prod(right) * math.prod(result) / batch)
 
 
 def _axes(plan: Plan, stage: int) -> dict[str, int]:

@@ -42,6 +42,7 @@ from costmodel.training.layers import (
 from costmodel.training.memory import memory_use
 from costmodel.training.sizes import (
     dense_share,
+    expert_replicas,
     gathered_parameters,
     replicas_of,
     routed_share,
@@ -129,7 +130,9 @@ def _add_messages(found: Quantities, table: RunTable, layers: float, passes: flo
     split = np.where((table.sequence_parallel > 0) | (table.scatter_stages > 0), table.tp, 1.0)
     crossed = table.micro_batches * (table.pp * table.vpp - 1.0) * 2.0
     add(found, SENDS, BYTES, float((crossed * width / split)[0]))
-    add(found, SENDS, SECONDS, float(transfers_s(table, _C, links)[0]))
+    # A device has each of its chunks' sends in turn, and those that fill and drain the pipeline.
+    own = 2.0 * table.vpp * table.micro_batches + 2.0 * (table.pp - 1.0)
+    add(found, SENDS, SECONDS, float((transfers_s(table, _C, links) * crossed / own)[0]))
 
 
 def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
@@ -137,12 +140,16 @@ def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     one = np.ones_like(table.tp)
     gathered = (table.zero_stage >= 3) * table.layers * table.micro_batches
     gathered = gathered * 3.0 * 2.0 * gathered_parameters(table)
-    layers, ends = (
-        float(sum(stage_parameters(table, *held))[0])
-        for held in ((table.layers, 0.0 * one), (0.0 * one, 2.0 - table.tied * (table.pp <= 1)))
-    )
+    norms = float((table.layers * table.mixing.blocks * table.hidden / table.tp)[0])
+    dense, routed = (float(part[0]) for part in stage_parameters(table, table.layers, 0.0 * one))
+    tables = 2.0 - table.tied * (table.pp <= 1)
+    layers, ends = dense + routed, float(stage_parameters(table, 0.0 * one, tables)[0][0])
+    gathered = gathered * (layers - norms) / layers
+    matrices = (layers + ends - norms) / (layers + ends)
     exchanged = (replicas_of(table) > 1) * (table.zero_stage < 3) * 2.0 * _C.sent_bytes
-    add(found, GRADIENTS, BYTES, float((gathered + exchanged * layers)[0]))
+    copied = expert_replicas(table, replicas_of(table)) > 1
+    sent = gathered + exchanged * (dense - norms + copied * routed)
+    add(found, GRADIENTS, BYTES, float(sent[0]))
     add(found, f"{GRADIENTS}, ends", BYTES, float((exchanged * ends)[0]))
     if run.layout.pp > 1:
         return
@@ -150,10 +157,10 @@ def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     passes = float((table.layers * table.micro_batches)[0])
     sent_s = float(times.gradients[0]) + 3.0 * passes * float(times.layer_gather[0])
     add(found, GRADIENTS, SECONDS, sent_s)
-    add(found, "update", SECONDS, float(times.optimizer[0]))
+    add(found, "update", SECONDS, matrices * float(times.optimizer[0]))
     add(found, "step", SECONDS, float(times.total[0]))
-    add(found, "weights", BYTES, float(use.parameters[0]))
-    add(found, "gradients held", BYTES, float(use.gradients[0]))
-    add(found, "optimizer state", BYTES, float(use.optimizer[0]))
+    add(found, "weights", BYTES, matrices * float(use.parameters[0]))
+    add(found, "gradients held", BYTES, matrices * float(use.gradients[0]))
+    add(found, "optimizer state", BYTES, matrices * float(use.optimizer[0]))
     add(found, "activations", BYTES, float((use.activations + use.logits + use.buffers)[0]))
     add(found, "peak", BYTES, float(use.total[0]))

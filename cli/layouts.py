@@ -31,6 +31,7 @@ Examples:
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
   planner layouts llama3-70b --devices 256 --batch 1024 --optimizer muon
+  planner layouts llama3-70b --devices 2048 --batch 2048 --cluster h100 --tokens 15e12 --days 60
   planner layouts llama3-70b --devices 256 --batch 1024 --cluster h100 --recipe megatron -o recipe
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
@@ -61,7 +62,7 @@ def layouts(model: Subject, asked: RankingOptions, here: LayoutsCommand) -> None
     try:
         with Progress() as progress:
             progress(f"reading {Path(model).name}")
-            found = _ranked(asked, model, progress)
+            found = _ranked(asked, model, here.prices, progress)
     except InfeasibleError as error:
         _say_infeasible(error, as_json=here.as_json)
         raise typer.Exit(NONE_FITS) from error
@@ -100,11 +101,17 @@ def _recipe(found: Ranking, here: LayoutsCommand) -> list[Path]:
     return written_recipe(here.recipe, replace(found.job, layout=chosen.layout), here.output)
 
 
-def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
+def _ranked(asked: RankingOptions, model: str, prices: Path | None, progress: Progress) -> Ranking:
     from cli.simulation_arguments import model_name  # noqa: PLC0415  brings in the cost model
     from planner.whatif.layout_ranking import ranked  # noqa: PLC0415  takes a second
 
-    return ranked(asked, _configuration(model), model_name(model), progress)
+    table = None
+    if prices is not None:
+        from cli.whatif_request import price_text  # noqa: PLC0415
+        from planner.whatif.analysis import read_prices  # noqa: PLC0415
+
+        table = read_prices(price_text(prices))
+    return ranked(asked, _configuration(model), model_name(model), progress, table)
 
 
 def _configuration(model: str) -> Mapping[str, object]:

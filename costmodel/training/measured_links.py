@@ -59,7 +59,7 @@ class MeasuredLinks(TwoLevels):
         both = Collective.REDUCE_SCATTER, Collective.ALL_GATHER
         parts = self._of_groups(both, nbytes, group, plain)
         whole = self._of_groups((Collective.ALL_REDUCE,), nbytes, group, plain)
-        return np.where(np.asarray(split) > 0, parts, whole)
+        return np.where(np.asarray(split, dtype=np.bool_), parts, whole)
 
     def all_to_all_s(self, nbytes: FloatArray, group: TwoLevelGroup) -> FloatArray:
         """Seconds of an exchange of `nbytes` held by every rank."""

@@ -9,6 +9,7 @@ from functools import partial
 from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.distinct import distinct_rows
+from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Attention, Recompute, TrainingLayout, TrainingRun
 from costmodel.training.rows import expert_remarks
@@ -21,8 +22,10 @@ from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import RANKS
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
+from planner.whatif.analysis import Prices
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
-from report.layouts import LayoutFacts, LayoutsReport
+from planner.whatif.whole_run import WholeRun, parsed_run
+from report.layouts import LayoutFacts, LayoutsReport, RunFacts
 from topology.units import format_memory
 
 MOST_DEVICES = 1 << 20
@@ -67,6 +70,8 @@ class Ranking:
     best: tuple[RankedLayout, ...]
     sizes: str
     """What the texts of all layouts end in, such as `batch=64,seq=4096`."""
+    run: WholeRun | None = None
+    """What is to be trained, where tokens are said."""
 
     def report(self) -> LayoutsReport:
         """What is told of them."""
@@ -82,8 +87,27 @@ class Ranking:
             fitting=int(self.priced.fits.sum()),
             limit_bytes=self.priced.limit_bytes,
             taken_with=self._taken_with(),
-            best=tuple(map(_facts, self.best)),
+            best=tuple(map(self._facts, self.best)),
+            run=self._run(),
         )
+
+    def _run(self) -> RunFacts | None:
+        """What the fastest layout says of the whole run."""
+        fastest = max((each.rates.tokens_per_s or 0.0 for each in self.best), default=0.0)
+        if self.run is None or not fastest:
+            return None
+        return self.run.facts(self._chip, self.devices, fastest)
+
+    @property
+    def _chip(self) -> str:
+        return machine(self.job.machine).chip.name
+
+    def _facts(self, each: RankedLayout) -> LayoutFacts:
+        found, per_s = _facts(each), each.rates.tokens_per_s
+        if self.run is None or not per_s:
+            return found
+        days = self.run.takes_days(per_s)
+        return replace(found, days=days, price=self.run.price(self._chip, self.devices, days))
 
     def _taken_with(self) -> str:
         """What the layout and its command say of the job."""
@@ -114,7 +138,11 @@ def _facts(each: RankedLayout) -> LayoutFacts:
 
 
 def ranked(
-    asked: RankingOptions, config: Mapping[str, object], name: str, report: Report = lambda _: None
+    asked: RankingOptions,
+    config: Mapping[str, object],
+    name: str,
+    report: Report = lambda _: None,
+    prices: Prices | None = None,
 ) -> Ranking:
     """The layouts that fit, the fastest first.
 
@@ -123,6 +151,7 @@ def ranked(
         config: fields of the model's config.json.
         name: of the model.
         report: receives progress.
+        prices: of devices, with `asked.tokens`; those of `data/prices.yaml` unless said.
 
     Raises:
         UserError: an option is wrong, or no layout has what is held.
@@ -130,6 +159,7 @@ def ranked(
         InfeasibleError: none fits; what would is named.
     """
     _check_numbers(asked)
+    run = parsed_run(asked.tokens, asked.days, prices)
     if asked.rank not in RANKS:
         raise unknown_name("ranking", asked.rank, RANKS, "--rank")
     robust = asked.rank == ROBUST
@@ -151,7 +181,7 @@ def ranked(
         _one_by_one(asked, job, priced, chosen),
         key=lambda e: e.prediction.upper_s if robust else e.prediction.step_s,
     )
-    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked))
+    return Ranking(job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked), run)
 
 
 def _check_numbers(asked: RankingOptions) -> None:
