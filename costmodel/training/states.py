@@ -105,7 +105,8 @@ def _kept(table: RunTable, precision: Precision) -> tuple[FloatArray, FloatArray
             )
             for master in (Master.APART, Master.AT_REST, Master.UPPER_HALF)
         )
-        whole = table.zero_stage >= FULLY_SHARDED
+        # Plans keep a master copy beside the weight at every stage of ZeRO.
+        whole = (table.zero_stage >= FULLY_SHARDED) & (table.alone <= 0)
         used = np.where(table.reuse_master > 0, upper.weight, apart.weight)
         return (
             np.where(whole, at_rest.weight, used),

@@ -57,8 +57,8 @@ NAMED: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         REDUCED,
     ),
     (
-        "ZeRO-3: weights of sizes rest in 32 bits, and sizes gather no vocabulary tables",
-        (("weights", BYTES), ("optimizer state", BYTES), ("parameters sent, ends", BYTES)),
+        "ZeRO-3: sizes gather no vocabulary tables",
+        (("parameters sent, ends", BYTES),),
         SHARDED,
     ),
     (
