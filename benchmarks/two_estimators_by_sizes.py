@@ -122,7 +122,7 @@ def _add_messages(found: Quantities, table: RunTable, layers: float, passes: flo
     for name, nbytes, seconds, times in (
         (TENSOR, (table.tp > 1) * blocks * 2.0 * width, tensor_parallel_s(table, _C, links, routed),
          passes),
-        (CONTEXT, context, ring_s, passes + 1.0),
+        (CONTEXT, context, ring_s, passes),
         (EXCHANGE, copies, routed * expert_exchange_s(table, _C, links), passes),
     ):  # fmt: skip
         add(found, name, BYTES, layers * times * float(nbytes[0]))
@@ -146,7 +146,8 @@ def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     layers, ends = dense + routed, float(stage_parameters(table, 0.0 * one, tables)[0][0])
     gathered = gathered * (layers - norms) / layers
     matrices = (layers + ends - norms) / (layers + ends)
-    exchanged = (replicas_of(table) > 1) * (table.zero_stage < 3) * 2.0 * _C.sent_bytes
+    reduced = np.where(table.zero_stage == 2, table.micro_batches, 1.0)
+    exchanged = (replicas_of(table) > 1) * (table.zero_stage < 3) * (reduced + 1) * _C.sent_bytes
     copied = expert_replicas(table, replicas_of(table)) > 1
     sent = gathered + exchanged * (dense - norms + copied * routed)
     add(found, GRADIENTS, BYTES, float(sent[0]))

@@ -98,13 +98,20 @@ def routing_of(table: RunTable) -> Routing:
 def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
     """Exposed exchange of one pass over the context parallel ranks.
 
-    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
-    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
+    Keys and values go around them, backward once more for their gradients; alone they are gathered
+    one by one and kept, and their gradients scattered. A mixer without softmax has whole sequences
+    and a part of the heads on each rank: what goes into it and its result are exchanged (as
+    Megatron-Core does).
     """
     members = group(table, table.cp, table.tp)
     width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
     nbytes = 2.0 * table.micro_batch * table.seq_len * width
-    each = table.mixing.attention * links.all_gather_s(nbytes, members)
+    each = links.all_gather_s(nbytes, members)
+    if np.any(table.alone > 0):
+        # The mean of both passes; each has keys and values as messages of their own.
+        kept = links.summed_s(nbytes / 2.0, members, np.ones_like(nbytes))
+        each = np.where(table.alone > 0, kept, each)
+    each = table.mixing.attention * each
     if np.any((table.mixing.share > 0) & (table.cp > 1)):
         exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
         each = each + table.mixing.share * links.all_to_all_s(exchanged, members)

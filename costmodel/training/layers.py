@@ -319,8 +319,11 @@ def expert_products(table: RunTable) -> Iterator[Product]:
     has_shared = np.where(routed & (table.shared_ffn > 0), 1.0, 0.0)
     for each in _feed_forward(table, np.maximum(table.shared_ffn, 1.0), has_shared):
         yield each._replace(name=f"shared {each.name}", last=False)
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    if np.any(table.alone > 0):
+        chooses = np.where(routed, table.alone, 0.0)
+        yield Product("router", tokens(table) / split, table.experts, table.hidden, chooses)
     if np.any(table.mixing.latent > 0):
-        split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
         own, latent = tokens(table) / split, np.where(routed & (table.mixing.latent > 0), 1.0, 0.0)
         yield Product("into experts", own, hidden, table.hidden, latent)
         yield Product("out of experts", own, table.hidden, hidden, latent)

@@ -132,7 +132,8 @@ class LayerTerms:
     """Communication of a forward pass that computation waits for."""
 
     ring: FloatArray
-    """Of it the exchange of context parallel ranks; a backward pass has it twice."""
+    """Of it the exchange of context parallel ranks; a backward pass has it twice, unless keys and
+    values are kept."""
 
     host: FloatArray
     """In which the host issues a forward pass."""
@@ -164,7 +165,8 @@ class LayerTerms:
         forward = own.forward + self.sent
         repeated = forward - table.early_stop * own.last - table.keeps_attention * own.kept
         again = table.recompute_full * repeated + table.recompute_core * own.core
-        backward = own.backward + self.sent + self.ring + again
+        more = np.where(table.alone > 0, 0.0, self.ring)
+        backward = own.backward + self.sent + more + again
         issued = self.host * (1.0 + table.recompute_full)
         forward = joined_s(forward, self.host, self.joins.host)
         backward = joined_s(backward, issued, self.joins.host)
