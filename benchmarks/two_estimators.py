@@ -199,7 +199,10 @@ def by_plan(plan: Plan) -> Quantities:
         both = 2 if sent.kind == "all_reduce" else 1
         name = SENDS if sent in plan.pipeline.sends else _message(plan, sent)
         add(found, name, BYTES, both * sent.nbytes * sent.count)
-        add(found, name, SECONDS, sent.time_s)
+        if not name.startswith(GRADIENTS):
+            add(found, name, SECONDS, sent.time_s)
+        elif len(plan.pipeline.stages) == 1:
+            add(found, GRADIENTS, SECONDS, sent.time_s)
     if len(plan.pipeline.stages) > 1:
         return found
     causes = plan.estimate.memory_by_cause

@@ -151,7 +151,9 @@ def _add_whole(found: Quantities, run: TrainingRun, table: RunTable) -> None:
     copied = expert_replicas(table, replicas_of(table)) > 1
     sent = gathered + exchanged * (dense - norms + copied * routed)
     add(found, GRADIENTS, BYTES, float(sent[0]))
-    add(found, f"{GRADIENTS}, ends", BYTES, float((exchanged * ends)[0]))
+    # The embedding is gathered for the forward pass alone, the head for both.
+    tables = np.where(table.tied > 0, 3.0, 2.5) * (table.zero_stage >= 3) * table.micro_batches
+    add(found, f"{GRADIENTS}, ends", BYTES, float(((exchanged + 2.0 * tables) * ends)[0]))
     if run.layout.pp > 1:
         return
     times, use = times_in_turn(table, _C), memory_use(table, KEPT)

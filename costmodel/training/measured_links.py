@@ -66,6 +66,14 @@ class MeasuredLinks(TwoLevels):
         plain = TwoLevels.all_to_all_s(self, nbytes, group)
         return self._of_groups((Collective.ALL_TO_ALL,), nbytes, group, plain)
 
+    def bucketed_s(
+        self, kind: Collective, nbytes: FloatArray, group: TwoLevelGroup, share: FloatArray
+    ) -> FloatArray:
+        """Seconds of a collective of `nbytes` that are so much of a bucket (`Curve.time_s`)."""
+        once = TwoLevels.all_gather_s(self, nbytes, group)
+        plain = (2.0 if kind is Collective.ALL_REDUCE else 1.0) * once
+        return self._of_groups((kind,), nbytes, group, plain, share)
+
     def send_s(self, nbytes: FloatArray, near: NDArray[np.bool_]) -> FloatArray:
         """Seconds to send `nbytes` to one rank, inside the server where it is `near`."""
         shape = np.broadcast_shapes(np.shape(nbytes), np.shape(near), np.shape(self.machines))
@@ -84,18 +92,19 @@ class MeasuredLinks(TwoLevels):
         nbytes: FloatArray,
         group: TwoLevelGroup,
         plain: FloatArray,
+        share: FloatArray | float = 1.0,
     ) -> FloatArray:
         """Seconds of collectives one after the other; `plain` where a group divides no tiers."""
         shape = np.broadcast_shapes(np.shape(plain), np.shape(group.size), np.shape(self.machines))
-        columns = (plain, nbytes, self.machines, group.size, group.stride)
+        columns = (plain, nbytes, self.machines, group.size, group.stride, share)
         out, sent, *of = (np.broadcast_to(each, shape) for each in columns)
         out = np.array(out, dtype=np.float64)
-        for rows, (number, size, stride) in _kinds(*of):
+        for rows, (number, size, stride, scale) in _kinds(*of):
             curves = [_curve(_name(number), kind, int(size), int(stride)) for kind in kinds]
             found = [curve for curve in curves if curve is not None]
             if len(found) == len(kinds):
                 amounts = np.asarray(sent[rows], dtype=np.float64)
-                out[rows] = sum(curve.time_s(amounts) for curve in found)
+                out[rows] = sum(curve.time_s(amounts, scale) for curve in found)
         return out
 
 

@@ -15,6 +15,8 @@ from costmodel.training.communication import (
     tensor_parallel_s,
 )
 from costmodel.training.layers import experts_issued, layer_times
+from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.parameter_messages import gathered_alone_s
 from costmodel.training.sizes import dense_share, gathered_parameters, replicas_of, routed_share
 
 if TYPE_CHECKING:
@@ -233,6 +235,9 @@ def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> 
     """
     if not np.any(sharded):
         return np.zeros_like(table.zero_stage)
+    if isinstance(links, MeasuredLinks):
+        gather = gathered_alone_s(table, links)
+        return np.where(sharded & (table.gather_once == 0), gather, 0.0)
     size = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
     nbytes = 2.0 * gathered_parameters(table)
     gather = links.all_gather_s(nbytes, group(table, size, table.tp))

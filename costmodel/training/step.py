@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.communication import group, links_of, transfers_s
+from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.parameter_messages import sent_alone_s
 from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
 from costmodel.training.sizes import (
@@ -136,15 +138,12 @@ def _gradients(
     exchanged = links.summed_s(4.0 * routed, group(table, copies, stride), parts)
     total = np.where(replicas > 1, reduced, 0.0)
     total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
-    if np.any(table.alone > 0):
-        # Where gradients are shared out, each micro-batch reduces its own.
-        gathered = links.all_gather_s(4.0 * dense, group(table, replicas, table.tp))
-        again = (table.micro_batches - 1.0) * (reduced - gathered)
-        each = (table.alone > 0) & (table.zero_stage == 2) & (replicas > 1)
-        total = total + np.where(each, again, 0.0)
     beside = (table.zero_stage >= FULLY_SHARDED) & (table.gather_once == 0)
     total = np.where(beside, _between_groups(table, links, dense + routed), total)
     whole = total * (sent_bytes / 4.0)
+    if isinstance(links, MeasuredLinks):
+        between = np.where(beside, whole, 0.0)
+        whole = sent_alone_s(table, links) + between
     exposed = whole - np.minimum(hidden * whole, window)
     return np.where(table.frozen > 0, 0.0, exposed)
 

@@ -26,11 +26,6 @@ NAMED: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         ALWAYS,
     ),
     (
-        "buckets: sizes send parameters as one message, plans in buckets of 64 MiB",
-        (("parameters sent", SECONDS), ("parameters sent, ends", SECONDS)),
-        ALWAYS,
-    ),
-    (
         "vectors: sizes count those of two norms of a layer with its matrices",
         (("vectors sent", BYTES), ("vectors sent", SECONDS), ("vectors updated", SECONDS)),
         ALWAYS,
@@ -47,15 +42,10 @@ NAMED: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ),
     ("all of these", (("step", SECONDS),), ALWAYS),
     (
-        "ZeRO-3: sizes gather no vocabulary tables",
-        (("parameters sent, ends", BYTES),),
-        r"\bzero=3",
-    ),
-    (
         "context: a plan may cut the vocabulary over the ranks of a context",
         (
             *((name, BYTES) for name in ("weights", "gradients held", "optimizer state")),
-            ("update", SECONDS), ("parameters sent, ends", BYTES),
+            ("update", SECONDS), ("parameters sent", SECONDS), ("parameters sent, ends", BYTES),
         ),
         r"\bcp=",
     ),
@@ -105,7 +95,7 @@ def test_every_difference_has_a_name(model: str, layout: str) -> None:
 
 def test_every_name_is_needed() -> None:
     """Some pair differs in every quantity that is named."""
-    some = [pair for pair in PAIRS if re.search("tp=8|cp=|zero=3|pp=4", pair[1])]
+    some = [pair for pair in PAIRS if re.search("tp=8|cp=|pp=4", pair[1])]
     rows = {(each.name, each.unit) for pair in some for each in found(*pair)}
     assert {quantity for _, quantities, _ in NAMED for quantity in quantities} <= rows
 
