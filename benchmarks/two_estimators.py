@@ -1,10 +1,11 @@
-r"""One conventional layout priced both ways: by its sizes, and as a plan that is held to it.
+r"""Conventional layouts priced both ways: by the sizes of a model, and as plans held to them.
 
-`planner layouts` prices a layout by the sizes of its model with constants fitted to published runs
-(`costmodel.training`); a search prices operators one by one. Both are taken here where nothing
-overlaps, and put side by side product by product and byte by byte, on one device for one step.
+`planner layouts` prices a layout by sizes (`costmodel.training`), a search prices operators one by
+one. Both do so here with the profile `generic`, kernels and messages as they take alone, and where
+nothing overlaps; products, messages and bytes are put side by side, on one device of every stage
+for one step. What may differ is named in docs/step.md and in the test of this module.
 
-    python -m benchmarks.two_estimators llama3_8b tp=8,dp=2
+    python -m benchmarks.two_estimators [PAIR ...]
 """
 
 from __future__ import annotations
@@ -12,29 +13,31 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from costmodel.training.calibration import shipped_calibration
-from costmodel.training.ends import ends_s
-from costmodel.training.families import family_of
-from costmodel.training.layers import (
-    dense_products,
-    inward_products,
-    layer_times,
-    outward_products,
-    product,
-    products16_s,
-    tokens,
+from benchmarks.two_estimators_by_sizes import by_sizes
+from benchmarks.two_estimators_words import (
+    BYTES,
+    CONTEXT,
+    ENDS,
+    EXCHANGE,
+    FLOPS,
+    GRADIENTS,
+    KERNELS,
+    SECONDS,
+    SENDS,
+    TENSOR,
+    VECTORS,
+    Quantities,
+    add,
 )
-from costmodel.training.memory import memory_use
-from costmodel.training.passes import IN_TURN, layer_terms
-from costmodel.training.step import times_in_turn
-from costmodel.training.table import RunTable
+from costmodel.software import GENERIC
 from importers.hf_config import import_config
 from importers.sizes import configuration
 from ir.plan_enums import Cause
 from planner.request import SearchRequest
-from planner.requests.conventional_layouts import run_of_layout
+from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.options.simulations import LayoutOptions
 from planner.requests.search_request import with_restriction
 from planner.search import search
@@ -43,23 +46,78 @@ from topology.catalogue import named_cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from costmodel.training.layers import Product
-    from costmodel.training.records import TrainingRun
-    from ir.plan import NamedLayout, Plan, PlannedOperator
+    from ir.plan import NamedLayout, Plan, PlannedCollective, PlannedOperator, PlannedTensor
 
-SECONDS, FLOPS, KERNELS, BYTES = "s", "FLOP", "kernels", "bytes"
 _PRODUCTS = {
-    "queries, keys and values": r"self_attn\.[qkv]_proj",
-    "attention output": r"self_attn\.o_proj",
-    "up": r"mlp\.(gate|up)_proj",
-    "down": r"mlp\.down_proj",
+    "queries": r"\.q_proj/",
+    "queries, keys and values": r"attn\.c_attn/",
+    "keys and values": r"\.[kv]_proj/",
+    "attention output": r"(\.o_proj|attn\.c_proj)/",
+    "experts up": r"experts/MatMul$",
+    "experts down": r"experts/MatMul_2$",
+    "router": r"mlp\.gate/",
+    "up": r"(\.gate_proj|\.up_proj|\.c_fc)/",
+    "down": r"(\.down_proj|mlp\.c_proj)/",
     "head": r"^lm_head",
 }
-"""Products by the names that they have in a network of Llama's form."""
+"""Products by the names that they have in networks of Llama's, Mixtral's and GPT-2's form."""
+_PLAIN = {"model_type": "llama", "hidden_act": "silu", "max_position_embeddings": 8192}
+_MODELS: Mapping[str, Mapping[str, object]] = {
+    "grouped": {**configuration("llama3-8b"), "num_hidden_layers": 4},
+    "tied": {
+        **_PLAIN, "hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "intermediate_size": 5632, "vocab_size": 50304,
+        "tie_word_embeddings": True,
+    },
+    "gpt2": {**configuration("gpt2-xl"), "n_layer": 4},
+    "routed": {**configuration("mixtral-8x7b"), "num_hidden_layers": 4},
+}  # fmt: skip
+"""Grouped heads, tied vocabulary tables, GPT-2's biases and layer norms, routed experts."""
+
+_JOINED = {"gpt2"}
+"""Whose graphs have one product for queries, keys and values."""
+
+_DENSE = (
+    "dp=8,batch=8",
+    "dp=16,batch=32,micro=2,zero=1",
+    "dp=8,batch=32,micro=2,zero=2",
+    "dp=8,batch=8,zero=3",
+    "dp=8,batch=16,recompute=full",
+    "pp=2,dp=8,batch=32,micro=1",
+    "pp=2,vpp=2,dp=8,batch=32,micro=1",
+    "pp=4,dp=4,batch=32,micro=2",
+)
+_SPLIT = (
+    "tp=8,dp=2,batch=16,micro=8,sp",
+    "tp=4,dp=2,batch=8,micro=4,sp,zero=1",
+    "tp=2,dp=4,batch=16,micro=2,sp,zero=2",
+    "tp=2,dp=4,batch=8,sp,zero=3",
+    "tp=4,dp=2,batch=8,sp,recompute=full",
+    "tp=2,pp=2,dp=4,batch=16,micro=2,sp",
+    "tp=4,pp=2,vpp=2,dp=2,batch=8,sp",
+    "cp=2,dp=4,batch=8",
+    "cp=4,batch=4,micro=4",
+)
+_ROUTED = (
+    "dp=8,ep=8,batch=8",
+    "dp=8,ep=4,batch=16,micro=2",
+    "dp=4,ep=2,batch=8",
+    "dp=8,batch=8",
+    "dp=8,batch=16,micro=1,recompute=full",
+    "pp=2,dp=4,ep=4,batch=16,micro=2",
+)
+PAIRS: tuple[tuple[str, str], ...] = (
+    *(("grouped", layout) for layout in (*_DENSE, *_SPLIT)),
+    *(("tied", layout) for layout in (_DENSE[0], _DENSE[3], *_SPLIT[:5])),
+    *(("gpt2", layout) for layout in _DENSE[:6]),
+    *(("routed", layout) for layout in _ROUTED),
+)
+"""A model and a layout of it."""
+_SEQUENCE, _CLUSTER = 1024, "dgx-h100"
 
 
 class Compared(NamedTuple):
-    """One quantity of a step on one device, both ways."""
+    """One quantity of a step, both ways."""
 
     name: str
     unit: str
@@ -82,133 +140,112 @@ class Compared(NamedTuple):
 
 HEAD = f"{'':<28}{'unit':<8}{'by sizes':>16}{'by plan':>16}{'ratio':>9}"
 
-Quantities = dict[tuple[str, str], float]
-"""Of a step on one device, by name and unit."""
 
-
-def compared(
-    model: str, degrees: str, batch: int = 16, sequence: int = 4096, cluster: str = "dgx-h100"
-) -> list[Compared]:
-    """A dense model in one micro-batch, without stages: every quantity that either way knows.
+def compared(model: str, layout: str) -> list[Compared]:
+    """Every quantity that either way knows.
 
     Args:
-        model: one of `planner sizes --list`, of Llama's form.
-        degrees: such as `tp=8,dp=2`.
-        batch: sequences of a step.
-        sequence: tokens of each.
-        cluster: name of the machine.
+        model: one of `_MODELS`.
+        layout: as `planner layouts` reads it, without the length of a sequence.
     """
-    config = dict(configuration(model))
-    parts = dict(part.split("=") for part in degrees.split(","))
-    micro = batch // int(parts.get("dp", 1))
-    options = LayoutOptions(
-        layout=f"{degrees},batch={batch},seq={sequence},micro={micro},zero=0", cluster=cluster
+    config = _MODELS[model]
+    asked = LayoutOptions(
+        layout=f"{layout},seq={_SEQUENCE}", cluster=_CLUSTER, profile=GENERIC.name
     )
-    sizes = by_sizes(run_of_layout(options, config, model))
-    devices = math.prod(int(degree) for degree in parts.values())
-    plan = by_plan(_plan(config, degrees, devices, (batch, sequence, cluster)))
+    run = run_of_layout(asked, config, model)
+    if model in _JOINED:
+        run = replace(run, flags=run.flags - {"apart-products"})
+    sizes, plan = by_sizes(run), by_plan(held_plan(config, layout))
     names = dict.fromkeys((*sizes, *plan))
     return [Compared(*name, sizes.get(name, 0.0), plan.get(name, 0.0)) for name in names]
 
 
-def _plan(
-    config: Mapping[str, object], degrees: str, devices: int, job: tuple[int, int, str]
-) -> Plan:
-    """The plan that `planner search` gives if it is held to the degrees, whatever it holds."""
-    batch, sequence, cluster = job
-    sizes = {"batch": batch, "sequence": sequence}
+def held_plan(config: Mapping[str, object], layout: str) -> Plan:
+    """The plan of a search that is held to a layout, whatever it holds."""
+    parts = parsed(layout)
+    tp, dp, cp, pp, ep, zero, batch, micro = (
+        int(parts.get(name, "0" if name == "zero" else "1"))
+        for name in ("tp", "dp", "cp", "pp", "ep", "zero", "batch", "micro")
+    )
+    sizes = {"batch": batch, "sequence": _SEQUENCE}
     graph = import_config({**config, "torch_dtype": "bfloat16"}, "model", "model", sizes)
     request = SearchRequest(
-        global_batch=batch, micro_batch=str(batch), pipeline="off", zero="0", recompute="none",
-        sequence_parallel="off", target="torch", memory_limit_bytes=1e15, overlap="none",
+        global_batch=batch, micro_batch=str(micro * dp), zero=str(zero), target="torch",
+        recompute=parts.get("recompute", "none"), memory_limit_bytes=1e15, overlap="none",
+        sequence_parallel="on" if "sp" in parts else "auto" if cp > 1 else "off",
+        context_parallel=str(cp) if cp > 1 else "auto",
+        pipeline=str(pp) if pp > 1 else "off",
+        interleave=parts.get("vpp", "1") if pp > 1 else "auto",
     )  # fmt: skip
-    held = with_restriction(request, degrees, "DEGREES")
-    return search(graph, named_cluster(cluster, devices), held)
-
-
-def by_sizes(run: TrainingRun) -> Quantities:
-    """What `costmodel.training` says of a run, where nothing overlaps."""
-    table, known = RunTable.of([run]), shipped_calibration()
-    c = known.constants[family_of(run)[0].name].in_turn()
-    layers, times, layer = run.model.layers, times_in_turn(table, c), layer_terms(table, c, IN_TURN)
-    products = (*inward_products(table), *outward_products(table), *dense_products(table))
-    found: Quantities = {}
-    for each in products:
-        forward, backward = product(table, c, each.rows, each.n, each.k)
-        _add(
-            found, each.name, layers * _flops(each), layers, layers * float((forward + backward)[0])
-        )
-    columns = table.vocab / table.tp
-    head_s = float(products16_s(table, c, columns, table.hidden)[0])
-    _add(found, "head", float((2.0 * tokens(table) * table.hidden * columns)[0]), 1, head_s)
-    dense = layer_times(table, c)[0]
-    embedding_s, head_and_loss_s = (float(end[0]) for end in ends_s(table, c))
-    replicas = run.layout.dp
-    parameters = float(memory_use(table, known.memory_of(run.profile)).parameters[0]) / 2.0
-    sent = layers * 2 * float(table.mixing.blocks[0]) * 2  # a gather and a scatter of each
-    found |= {
-        ("attention core", SECONDS): layers * float((dense.core + dense.core_backward)[0]),
-        ("element-wise", SECONDS): layers * float((dense.stream + dense.stream_backward)[0]),
-        ("embedding", SECONDS): embedding_s,
-        ("loss", SECONDS): head_and_loss_s - head_s,
-        ("host", SECONDS): 2 * layers * float(layer.host[0]) + c.host_micro_s + c.step_s,
-        ("tensor parallel", SECONDS): 2 * layers * float(layer.sent[0]),
-        ("tensor parallel", BYTES): sent * float((2.0 * tokens(table) * table.hidden)[0]),
-        ("gradients", SECONDS): float(times.gradients[0]),
-        ("gradients", BYTES): (replicas > 1) * 0.75 * 4.0 * parameters,
-        ("update", SECONDS): float(times.optimizer[0]),
-        ("step", SECONDS): float(times.total[0]),
-    }
-    use = memory_use(table, known.memory_of(run.profile))
-    return found | {
-        ("weights", BYTES): float(use.parameters[0]),
-        ("gradients held", BYTES): float(use.gradients[0]),
-        ("optimizer state", BYTES): float(use.optimizer[0]),
-        ("activations", BYTES): float(use.activations[0] + use.logits[0] + use.buffers[0]),
-        ("runtime", BYTES): known.memory_of(run.profile).context_bytes,
-        ("peak", BYTES): float(use.total[0]),
-    }
-
-
-def _flops(each: Product) -> float:
-    return float((2.0 * each.rows * each.n * each.k)[0])
-
-
-def _add(found: Quantities, name: str, flops: float, kernels: float, seconds: float) -> None:
-    """One product more: its forward operations and kernels, and the seconds of all passes."""
-    for unit, value in ((FLOPS, flops), (KERNELS, kernels), (SECONDS, seconds)):
-        found[name, unit] = found.get((name, unit), 0.0) + value
+    degrees = f"tp={tp},dp={dp}" + f",ep={ep}" * (ep > 1) + ",zero3" * (zero == 3)
+    cluster = named_cluster(_CLUSTER, tp * dp * cp * pp)
+    return search(graph, cluster, with_restriction(request, degrees, "DEGREES"))
 
 
 def by_plan(plan: Plan) -> Quantities:
-    """What a plan of one stage and one micro-batch says of the same, in the same words."""
+    """What a plan says of a step, in the same words."""
     found: Quantities = {}
+    times = plan.pipeline.micro_batches
     for each in plan.operators:
+        spent_s = each.compute_s + each.recompute_s
         name = next((n for n, known in _PRODUCTS.items() if re.search(known, each.name)), "")
-        if each.kind == "MatMul" and name:
-            _add(found, name, _planned_flops(plan, each), 1, each.compute_s)
+        if each.kind in {"MatMul", "ExpertMatMul"} and name:
+            add(found, name, FLOPS, times * _planned_flops(plan, each))
+            add(found, name, KERNELS, times)
+            add(found, name, SECONDS, spent_s)
         else:
-            _sum(found, _role(each), SECONDS, each.compute_s)
-    for sent in plan.collectives:
-        once = sent.cause in {Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS}
-        name = "gradients" if once else "tensor parallel"
-        both = 2 if sent.kind == "all_reduce" and not once else 1
-        _sum(found, name, BYTES, both * sent.nbytes * sent.count)
-        _sum(found, name, SECONDS, sent.time_s)
+            add(found, _role(each), SECONDS, spent_s)
+    for sent in (*plan.collectives, *plan.pipeline.sends):
+        both = 2 if sent.kind == "all_reduce" else 1
+        name = SENDS if sent in plan.pipeline.sends else _message(plan, sent)
+        add(found, name, BYTES, both * sent.nbytes * sent.count)
+        if not name.startswith(GRADIENTS):
+            add(found, name, SECONDS, sent.time_s)
+        elif len(plan.pipeline.stages) == 1:
+            add(found, GRADIENTS, SECONDS, sent.time_s)
+    if len(plan.pipeline.stages) > 1:
+        return found
     causes = plan.estimate.memory_by_cause
+    for held in plan.parameters:
+        if not _is_matrix(held.name, held.dims):
+            add(found, "vectors updated", SECONDS, held.update_s)
+            continue
+        at_rest, states = (_elements(plan, held, at) for at in (held.layout, held.states))
+        add(found, "update", SECONDS, held.update_s)
+        add(found, "weights", BYTES, 2.0 * at_rest)
+        add(found, "gradients held", BYTES, 2.0 * (states if held.zero > 1 else at_rest))
+        add(found, "optimizer state", BYTES, 12.0 * states)
     return found | {
-        ("update", SECONDS): plan.estimate.time_by_cause[Cause.UPDATE],
         ("step", SECONDS): plan.estimate.step_time_s,
-        ("weights", BYTES): causes["weights"],
-        ("gradients held", BYTES): causes["gradients"],
-        ("optimizer state", BYTES): causes["optimizer state"],
         ("activations", BYTES): causes["activations"] + causes["temporaries"] + causes["inputs"],
         ("peak", BYTES): plan.estimate.peak_memory_bytes,
     }
 
 
-def _sum(found: Quantities, name: str, unit: str, value: float) -> None:
-    found[name, unit] = found.get((name, unit), 0.0) + value
+def _message(plan: Plan, sent: PlannedCollective) -> str:
+    """What a message is called."""
+    names = (sent.tensor, sent.operator)
+    at_end = not any(re.search(r"\b(layers|h)\.\d", name) for name in names)
+    at_end |= any(sent.tensor == each.tensor for each in plan.pipeline.sends)
+    if sent.cause in {Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS, Cause.PARAMETER_GATHER}:
+        if not _is_matrix(sent.tensor, plan.graph.tensors[sent.tensor].dims):
+            return VECTORS
+        return f"{GRADIENTS}, ends" if at_end else GRADIENTS
+    if at_end:
+        return ENDS
+    if sent.kind == "all_to_all" and any("experts" in name for name in names):
+        return EXCHANGE
+    return CONTEXT if "Softmax/attention" in sent.operator else TENSOR
+
+
+def _elements(plan: Plan, tensor: PlannedTensor, layout: NamedLayout | None) -> float:
+    """Of a parameter on a device; where it rests if no layout is said."""
+    return math.prod(_local(plan, tensor.name, layout or tensor.layout, _axes(plan, tensor.stage)))
+
+
+def _is_matrix(name: str, dims: Sequence[object]) -> bool:
+    """Whether a parameter is one that sizes count: no vector, no table of positions."""
+    return len(dims) > 1 and "wpe" not in name
 
 
 def _role(operator: PlannedOperator) -> str:
@@ -220,13 +257,27 @@ def _role(operator: PlannedOperator) -> str:
 def _planned_flops(plan: Plan, operator: PlannedOperator) -> float:
     """Forward operations of a product on one device."""
     op = next(each for each in plan.graph.ops if each.name == operator.name)
-    inner = _local(plan, op.inputs[0], operator.inputs[0])[-1]
-    return 2.0 * inner * math.prod(_local(plan, op.outputs[0], operator.outputs[0]))
+    axes = _axes(plan, operator.stage)
+    left, right, result = (
+        _local(plan, tensor, layout, axes)
+        for tensor, layout in (
+            *zip(op.inputs[:2], operator.inputs[:2], strict=True),
+            (op.outputs[0], operator.outputs[0]),
+        )
+    )
+    batch = right[0] if len(right) > 2 else 1.0
+    return 2.0 * math.sqrt(math.prod(left) * math.prod(right) * math.prod(result) / batch)
 
 
-def _local(plan: Plan, tensor: str, layout: NamedLayout | None) -> list[float]:
+def _axes(plan: Plan, stage: int) -> dict[str, int]:
+    mesh = plan.pipeline.stages[stage].mesh or plan.mesh
+    return {name: size for name, size, _ in mesh}
+
+
+def _local(
+    plan: Plan, tensor: str, layout: NamedLayout | None, axes: Mapping[str, int]
+) -> list[float]:
     """Sizes of a tensor on one device."""
-    axes = {name: size for name, size, _ in plan.mesh}
     dims = [float(dim) for dim in plan.graph.tensors[tensor].dims]
     cuts = layout.dims if layout is not None else ((),) * len(dims)
     return [dim / math.prod(axes[a] for a in cut) for dim, cut in zip(dims, cuts, strict=True)]
@@ -239,18 +290,12 @@ def lines(found: Sequence[Compared]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Price a layout both ways and print the differences."""
+    """Price pairs both ways and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", help="one of `planner sizes --list`, of Llama's form")
-    parser.add_argument("degrees", help="such as tp=8,dp=2")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--sequence", type=int, default=4096)
-    parser.add_argument("--cluster", default="dgx-h100")
-    options = parser.parse_args()
-    name = options.model.replace("_", "-")
-    print("\n".join(lines(compared(
-        name, options.degrees, options.batch, options.sequence, options.cluster
-    ))))  # fmt: skip
+    parser.add_argument("pairs", nargs="*", help="such as grouped:tp=8,dp=2,batch=16; all if none")
+    wanted = parser.parse_args().pairs
+    for model, layout in [tuple(each.split(":", 1)) for each in wanted] or PAIRS:
+        print(model, layout, *lines(compared(model, layout)), sep="\n")
 
 
 if __name__ == "__main__":

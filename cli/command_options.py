@@ -80,6 +80,10 @@ class SimulateCommand:
 class LayoutsCommand:
     """Of `planner layouts`."""
 
+    prices: Annotated[Path | None, Option(
+        group=Group.SEARCH, value="FILE", usual="data/prices.yaml",
+        help="With --tokens: what an hour of a device costs, in the format of data/prices.yaml.",
+    )] = None
     csv: Annotated[Path | None, Option(
         group=Group.OUTPUT, value="FILE",
         help="Write every layout with its time and memory, those that do not fit too.",

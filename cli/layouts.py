@@ -32,6 +32,7 @@ Examples:
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --csv all.csv --plot all.svg
   planner layouts deepseek-v3 --devices 2048 --batch 15360 --cluster dgx-h100 --hold mtp=0
   planner layouts llama3-70b --devices 256 --batch 1024 --optimizer muon
+  planner layouts llama3-70b --devices 2048 --batch 2048 --cluster h100 --tokens 15e12 --days 60
   planner layouts llama3-70b --devices 256 --batch 1024 --cluster h100 --recipe megatron -o recipe
 
 A row is what `planner simulate --layout` takes. Degrees are tp (tensor), cp (context), pp
@@ -84,7 +85,7 @@ def _found(
     with Progress() as progress:
         progress(f"reading {Path(model).name}")
         if here.server is None:
-            found = _ranked(asked, model, progress)
+            found = _ranked(asked, model, here.prices, progress)
             return found.report(), [*_written(found, here.csv, here.plot), *_recipe(found, here)]
         from cli.remote_questions import remote_layouts  # noqa: PLC0415
 
@@ -103,10 +104,10 @@ def _check_recipe(here: LayoutsCommand, top: int) -> None:
         raise UserError(f"--row {here.row} is no row of {top}", "--row", "choose one of the list")
     if here.output is not None:
         check_folder(here.output, f"-o {here.output}")
-    if here.server is not None and (here.csv is not None or here.plot is not None):
+    if here.server is not None and (here.csv or here.plot or here.prices):
         raise UserError(
-            "a service sends the layouts of the list alone", "--csv, --plot",
-            "leave --server out, or leave them out",
+            "a service sends the layouts of the list alone, at its own prices",
+            "--csv, --plot, --prices", "leave --server out, or leave them out",
         )  # fmt: skip
 
 
@@ -120,11 +121,17 @@ def _recipe(found: Ranking, here: LayoutsCommand) -> list[Path]:
     return written_recipe(here.recipe, replace(found.job, layout=chosen.layout), here.output)
 
 
-def _ranked(asked: RankingOptions, model: str, progress: Progress) -> Ranking:
+def _ranked(asked: RankingOptions, model: str, prices: Path | None, progress: Progress) -> Ranking:
     from planner.requests.training_models import model_name  # noqa: PLC0415  brings in the cost model
     from planner.whatif.layout_ranking import ranked  # noqa: PLC0415  takes a second
 
-    return ranked(asked, _configuration(model), model_name(model), progress)
+    table = None
+    if prices is not None:
+        from cli.whatif_request import price_text  # noqa: PLC0415
+        from planner.whatif.analysis import read_prices  # noqa: PLC0415
+
+        table = read_prices(price_text(prices))
+    return ranked(asked, _configuration(model), model_name(model), progress, table)
 
 
 def _configuration(model: str) -> Mapping[str, object]:

@@ -25,6 +25,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.collectives.buckets import BUCKET_BYTES
 from costmodel.software import GENERIC, SoftwareProfile
 from ir.graph import Op, Role, Tensor
 
@@ -296,6 +297,7 @@ def _stretches(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[int, .
         new = [n for n in names if n not in seen and tensors[n].role is Role.PARAMETER]
         seen.update(new)
         sizes.append(sum(tensors[name].nbytes for name in new))
+    # A stretch has the parameters of one bucket of a gather at least.
     each = max(sum(sizes) / LAYERS, BUCKET_BYTES)
     out, layer, held = [], 0, 0.0
     for size in sizes:
@@ -310,5 +312,3 @@ SENT_ALONE = 100_000
 """Elements below which a parameter hides nothing: what its messages take is their start, and it
 rests whole unless memory wants it in parts.
 Source: DeepSpeed, `stage3_param_persistence_threshold`."""
-BUCKET_BYTES = 64 * 2**20
-"""A stretch has the parameters of one bucket of a gather at least."""

@@ -75,6 +75,7 @@ _LLAMA_NAMES = {
     "key_down": "kv_a_proj_with_mqa", "key_down_norm": "kv_a_layernorm", "key_up": "kv_b_proj",
 }  # fmt: skip
 _QWEN_EXPERT_NAMES = {**_LLAMA_NAMES, "shared": "shared_expert"}
+_LLAMA_4_NAMES = {**_QWEN_EXPERT_NAMES, "mlp": "feed_forward", "router": "router"}
 _GEMMA_NAMES = {
     **_LLAMA_NAMES, "attention_norm_after": "post_attention_layernorm",
     "mlp_norm": "pre_feedforward_layernorm", "mlp_norm_after": "post_feedforward_layernorm",
@@ -177,6 +178,18 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "qwen3": replace(DECODER, query_norm=True, defaults={"head width": 128}),
         "qwen3_moe": replace(
             DECODER, query_norm=True, router=Router(normalised=False), defaults={"head width": 128}
+        ),
+        "seed_oss": replace(DECODER, biases=_INPUTS),
+        "gpt_oss": replace(
+            DECODER, names={**_LLAMA_NAMES, "router": "router"}, defaults={"head width": 64}
+        ),
+        "llama4_text": replace(
+            DECODER, names=_LLAMA_4_NAMES, router=Router("sigmoid", normalised=False),
+            defaults={"head width": 128},
+        ),
+        "minimax_m2": replace(
+            DECODER, names={**_LLAMA_NAMES, "mlp": "block_sparse_moe"}, query_norm=True,
+            router=Router("sigmoid", correction=True),
         ),
         "gemma": _GEMMA,
         "gemma2": _GEMMA_2,

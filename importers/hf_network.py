@@ -45,6 +45,7 @@ def network_from(config: Mapping[str, object], name: str, where: str) -> Network
     """
     notes: list[str] = []
     config = text_part(config, notes)
+    config = {**config, **usual_widths(config)}
     kinds = layer_kinds(config, where)
     family = _family(config, where, notes)
     if kinds is not None:
@@ -71,6 +72,21 @@ def text_part(config: Mapping[str, object], notes: list[str]) -> Mapping[str, ob
         notes.append(f"only text_config is planned, without {', '.join(others)}")
     dtype = {k: config[k] for k in ("torch_dtype", "dtype") if k in config}
     return {**dtype, **inner}
+
+
+def usual_widths(config: Mapping[str, object]) -> dict[str, object]:
+    """Widths of Llama 4 by the names that other models have for them: `intermediate_size` is that
+    of an expert, of which one is shared.
+    """
+    dense, expert = config.get("intermediate_size_mlp"), config.get("intermediate_size")
+    if config.get("model_type") != "llama4_text" or dense is None:
+        return {}
+    shared = config.get("num_shared_experts", 1)
+    return {
+        "intermediate_size": dense,
+        "moe_intermediate_size": expert,
+        "num_shared_experts": shared,
+    }
 
 
 def _family(config: Mapping[str, object], where: str, notes: list[str]) -> Family:

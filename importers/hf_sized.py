@@ -7,14 +7,14 @@ known here than `importers.hf_families` builds; of those of both only what is sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from importers.errors import ModelError
 from importers.hf_families import FAMILIES
 from importers.hf_fields import Fields
 from importers.hf_mixers import MIXED, LayerKinds, completed, layer_kinds
-from importers.hf_network import strangeness, text_part
+from importers.hf_network import strangeness, text_part, usual_widths
 from importers.hf_plain import PLAIN, Plain, plain_decoder
 
 _SHARED_BLOCKS = "it has blocks of attention that several layers share"
@@ -140,11 +140,12 @@ def _plain(config: Mapping[str, object], where: str, notes: list[str]) -> Plain:
     """What the architecture leaves unsaid; a guess where it is not known."""
     kind = str(config.get("model_type"))
     family = FAMILIES.get(kind)
+    if kind in PLAIN:
+        found = plain_decoder(config, where)
+        return found if family is None else replace(found, defaults=family.defaults)
     if family is not None:
         return Plain(family.gated, family.tied, family.form == "decoder", defaults=family.defaults)
     plain = plain_decoder(config, where)
-    if kind in PLAIN:
-        return plain
     strange = strangeness(config, Fields(config, where, {}))
     if strange:
         raise ModelError(
@@ -168,11 +169,7 @@ def _spelled(config: Mapping[str, object]) -> Mapping[str, object]:
         inner = config.get(part)
         found.update(inner if isinstance(inner, dict) else {})
     found.update(config)
-    dense, expert = found.get("intermediate_size_mlp"), found.get("intermediate_size")
-    if found.get("model_type") == "llama4_text" and dense is not None:
-        found |= {"intermediate_size": dense, "moe_intermediate_size": expert}
-        found.setdefault("num_shared_experts", 1)
-    return found | _longcat(found)
+    return found | usual_widths(found) | _longcat(found)
 
 
 def _longcat(config: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ir.throughput import Rates
 from report.tables import Lines, Part, Table, numbers
@@ -36,6 +36,36 @@ class LayoutFacts:
     """Remarks on what stands behind the prediction; empty where there is nothing to say."""
     unmeasured: tuple[str, ...]
     """In what it is beyond the measured runs, which widens the interval."""
+    days: float | None = None
+    """Of the whole run, where its tokens are said."""
+    price: float | None = None
+    """Of the whole run, where that of a device is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A whole run, and what the fastest layout says of it."""
+
+    tokens: float
+    days: float | None
+    """In which it is to be done; None where nobody says."""
+    needed_devices: int | None
+    """Where no layout does it: devices that would, if the fastest scaled perfectly."""
+    currency: str | None
+    """Of prices; None where that of a device is not known."""
+
+    def lines(self) -> Iterator[str]:
+        """What is asked, and what it takes if it cannot be done in time."""
+        asked = f"run: {self.tokens:.4g} tokens"
+        if self.days is None:
+            yield f"{asked}; days by the step, without failures"
+        elif self.needed_devices is None:
+            yield f"{asked} in {self.days:g} days; days by the step, without failures"
+        else:
+            yield f"{asked} in {self.days:g} days: no layout of the list does it"
+            yield f"  it would take {self.needed_devices:,} devices or more"
+        if self.currency is None:
+            yield "price: not known of these devices; give --prices FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +101,8 @@ class LayoutsReport:
     """On what the constants rest, where the user says it."""
     next_runs: tuple[NextFacts, ...] = ()
     """What to measure, the most telling first."""
+    run: RunFacts | None = None
+    """The whole run, where its tokens are said."""
 
     def parts(self) -> Iterator[Part]:
         """How many layouts there are, and the fastest that fit."""
@@ -87,7 +119,7 @@ class LayoutsReport:
         for each in self.best[:1]:
             upper = "upper: three of four such steps take no longer (--rank)"
             rates = f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}"
-            yield Lines("", (upper, rates))
+            yield Lines("", (upper, rates, *(self.run.lines() if self.run else ())))
             for remark in filter(None, (each.unlike, each.inherited, each.look_up)):
                 yield Lines("", ("", remark), soft_wrap=True)
         told = [f"  {what}" for each in self.best for what in each.unmeasured]
@@ -131,13 +163,38 @@ class LayoutsReport:
                 f"{each.rates.tokens_per_s_per_device or 0:,.0f}",
                 f"{100 * each.rates.utilisation:.1f} %",
                 f"{each.memory_bytes / GIB:.1f}",
+                *self._of_run(each),
                 each.short,
             )
             for each in self.best
         ]
         title = f"Fastest layouts; `planner simulate --layout` takes them with {self.taken_with}"
-        names = ("step s", "90 % interval", "upper", "tokens/s", "each", "MFU", "GiB")
+        names: tuple[str, ...] = (
+            "step s",
+            "90 % interval",
+            "upper",
+            "tokens/s",
+            "each",
+            "MFU",
+            "GiB",
+        )
+        names += ("days",) * (self.run is not None) + (f"price {self._currency}",) * self._priced
         return Table.of(title, (*numbers(*names), "layout"), rows)
+
+    @property
+    def _currency(self) -> str:
+        return (self.run.currency if self.run else None) or ""
+
+    @property
+    def _priced(self) -> bool:
+        return bool(self._currency)
+
+    def _of_run(self, each: LayoutFacts) -> Iterator[str]:
+        """Cells of the whole run."""
+        if each.days is not None:
+            yield f"{each.days:,.1f}"
+        if self._priced and each.price is not None:
+            yield f"{each.price:,.0f}"
 
     def record(self, files: Sequence[str]) -> dict[str, object]:
         """One JSON object with the layouts that are listed and the files that were written."""
@@ -152,6 +209,7 @@ class LayoutsReport:
             "layouts": self.count,
             "fitting": self.fitting,
             "limit_bytes": self.limit_bytes,
+            **({} if self.run is None else {"run": asdict(self.run)}),
             "best": [_record(each) for each in self.best],
             "notes": list(self.notes),
             "next_runs": [
@@ -177,6 +235,7 @@ def _record(each: LayoutFacts) -> dict[str, object]:
         "upper_s": each.upper_s,
         **each.rates.record(),
         "memory_bytes": each.memory_bytes,
+        **({} if each.days is None else {"days": each.days, "price": each.price}),
         "inherited": each.inherited,
         "look_up": each.look_up,
         "unmeasured": list(each.unmeasured),

@@ -31,6 +31,12 @@ class TwoLevelGroup:
     outer: FloatArray
     """Servers."""
 
+    size: FloatArray | float = 1.0
+    """Members, which need not be as many on every server."""
+
+    stride: FloatArray | float = 1.0
+    """Between two of them that are next to each other, ranks numbered server by server."""
+
 
 @dataclass(frozen=True, slots=True)
 class TwoLevels:
@@ -64,6 +70,15 @@ class TwoLevels:
         inside = inside + (group.inner > 1) * self.link_latency_s
         across = others(group.outer) * nbytes / group.inner / self.port_bytes_per_s
         return inside + (across + doublings(group.outer) * self.port_latency_s)
+
+    def summed_s(
+        self, nbytes: FloatArray, group: TwoLevelGroup, split: FloatArray | NDArray[np.bool_]
+    ) -> FloatArray:
+        """Seconds to add up `nbytes` of every rank so that all have the sum: a reduce-scatter and
+        an all-gather, whether or not parts are used in between (`split`).
+        """
+        del split
+        return 2.0 * self.all_gather_s(nbytes, group)
 
     def all_to_all_s(self, nbytes: FloatArray, group: TwoLevelGroup) -> FloatArray:
         """Seconds of an exchange of `nbytes` held by every rank, each straight to its target.

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-BUCKET_BYTES = 64 * 2**20
-"""Source: MindSpore's default fusion threshold, 64 MB, for all three kinds of collectives."""
+from costmodel.collectives.buckets import BUCKET_BYTES
 
 
 class FusionMode(StrEnum):

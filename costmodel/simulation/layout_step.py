@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from costmodel.collectives.buckets import BUCKET_BYTES
 from costmodel.schedules.orders import SCHEDULES
 from costmodel.simulation.layer_parts import layer_parts
 from costmodel.simulation.layout_stages import Place, places_of
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from costmodel.training.constants import StepConstants
     from costmodel.training.records import TrainingRun
 
-BUCKET_BYTES = 64 * 2**20
 INSIDE, ACROSS = "card", "server"
 """Tiers: the links inside a server, and those between servers."""
 _HOST = "micro-batch"

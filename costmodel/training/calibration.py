@@ -18,6 +18,7 @@ from costmodel.memory import MASTER_BYTES
 from costmodel.training.constants import RATES, StepConstants
 from costmodel.training.families import families as known_families
 from costmodel.training.fitting import PRIORS
+from costmodel.training.generic import ALONE, GENERIC, KEPT
 from costmodel.training.memory import MemoryConstants
 from costmodel.training.neighbours import COLUMNS, KNOWN, NEIGHBOURS_OF_NOBODY, Neighbours
 from costmodel.training.records import LayoutError
@@ -148,6 +149,9 @@ def parse_calibration(text: str, *, is_own: bool = True) -> Calibration:
         raise LayoutError(f"no calibration of training steps: {error} is missing") from error
     except (yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
         raise LayoutError(f"no calibration of training steps: {error}") from error
+    families[GENERIC], memory[GENERIC], machines[GENERIC], spans[GENERIC] = (
+        ALONE, KEPT, frozenset(), {}
+    )  # fmt: skip
     return Calibration(families, ends, memory, machines, spans, is_own)
 
 

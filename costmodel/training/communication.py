@@ -12,6 +12,7 @@ from costmodel.collectives.two_levels import TwoLevelGroup as Group
 from costmodel.collectives.two_levels import TwoLevels
 from costmodel.collectives.visits import Routing
 from costmodel.training.layers import routed_copies, tokens
+from costmodel.training.measured_links import MeasuredLinks
 from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def links_of(table: RunTable, c: StepConstants) -> TwoLevels:
     """The links of the machines of some runs, as training frameworks reach them."""
     rates = table.machine
     link, port = c.link * rates.link_efficiency, c.port * rates.port_efficiency
-    return TwoLevels(
+    closed = (
         rates.mesh,
         rates.link_bytes_per_s * link,
         rates.link_latency_s,
@@ -37,12 +38,15 @@ def links_of(table: RunTable, c: StepConstants) -> TwoLevels:
         rates.meshed,
         rates.ring_bytes_per_s * link,
     )
+    if np.all(table.alone > 0):
+        return MeasuredLinks(*closed, machines=rates.number)
+    return TwoLevels(*closed)
 
 
 def group(table: RunTable, size: FloatArray, stride: FloatArray) -> Group:
     """The group of `size` ranks that are `stride` ranks apart, ranks numbered server by server."""
     inner = np.clip(np.floor(table.machine.server / stride), 1.0, size)
-    return Group(inner, np.ceil(size / inner))
+    return Group(inner, np.ceil(size / inner), size, stride)
 
 
 def tensor_parallel_s(
@@ -57,7 +61,8 @@ def tensor_parallel_s(
     """
     members = group(table, table.tp, np.ones_like(table.tp))
     nbytes = 2.0 * tokens(table) * table.hidden
-    once = 2.0 * links.all_gather_s(nbytes, members) + c.start_s * np.log2(table.tp)
+    once = links.summed_s(nbytes, members, table.sequence_parallel)
+    once = once + c.start_s * np.log2(table.tp)
     apart = routed * ((table.sequence_parallel > 0) & (table.shared_ffn <= 0))
     parts = expert_parts(table)
     members = group(table, parts, np.ones_like(table.tp))
@@ -93,13 +98,20 @@ def routing_of(table: RunTable) -> Routing:
 def context_parallel_s(table: RunTable, c: StepConstants, links: TwoLevels) -> FloatArray:
     """Exposed exchange of one pass over the context parallel ranks.
 
-    Keys and values go around them. A mixer without softmax has whole sequences and a part of the
-    heads on each rank: what goes into it and its result are exchanged (as Megatron-Core does).
+    Keys and values go around them, backward once more for their gradients; alone they are gathered
+    one by one and kept, and their gradients scattered. A mixer without softmax has whole sequences
+    and a part of the heads on each rank: what goes into it and its result are exchanged (as
+    Megatron-Core does).
     """
     members = group(table, table.cp, table.tp)
     width = 2.0 * np.maximum(table.kv_heads / table.tp, 1.0) * table.head_size
     nbytes = 2.0 * table.micro_batch * table.seq_len * width
-    each = table.mixing.attention * links.all_gather_s(nbytes, members)
+    each = links.all_gather_s(nbytes, members)
+    if np.any(table.alone > 0):
+        # The mean of both passes; each has keys and values as messages of their own.
+        kept = links.summed_s(nbytes / 2.0, members, np.ones_like(nbytes))
+        each = np.where(table.alone > 0, kept, each)
+    each = table.mixing.attention * each
     if np.any((table.mixing.share > 0) & (table.cp > 1)):
         exchanged = 2.0 * tokens(table) * (mixer_inward(table) + table.mixing.outward / table.tp)
         each = each + table.mixing.share * links.all_to_all_s(exchanged, members)

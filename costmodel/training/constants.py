@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from costmodel.memory import Precision
+
 __all__ = ["RATES", "StepConstants"]
 
 
@@ -106,6 +108,23 @@ class StepConstants:
 
     bubble: float = 1.0
     """Idle time of the pipeline over the closed form."""
+
+    sent_bytes: float = 3.0
+    """Bytes of a parameter as replicas exchange it once in a step, in the mean of its gradient and
+    its new value: gradients of 32 bits, parameters of 16."""
+
+    update_bytes: float = 4.0
+    """Of a gradient as the update reads it; 0 for as wide as it is kept. Source: Megatron-LM,
+    `MixedPrecisionOptimizer.step`: gradients are copied to 32 bits, `clip_grad_norm`, and the
+    update."""
+
+    clips: float = 1.0
+    """1 where a pass reads all gradients for their norm before the update."""
+
+    @property
+    def updated(self) -> Precision:
+        """How the update reads gradients."""
+        return Precision(update_gradient_bytes=self.update_bytes or None, norm=self.clips > 0)
 
     def slowed(self, factor: float) -> Self:
         """The same machine and software at so many times the time: rates fall, times rise.

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import data
+from costmodel.training.generic import GENERIC
 from costmodel.training.machines import machine
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def family_of(run: TrainingRun) -> tuple[Family, str]:
     Returns:
         The family, and an empty text if profile, chips and kind of model agree; else what differs.
     """
+    if run.profile == GENERIC:
+        return Family(GENERIC, GENERIC, (), ()), ""
     kind = "routed" if run.model.experts else "dense"
     return family_for(run.profile, machine(run.machine).generation, kind)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from costmodel.operators import matmul_s
+from costmodel.training.attention_core import core_s, rate16, value_size
 from costmodel.training.sizes import expert_parts, mixer_inward
 
 if TYPE_CHECKING:
@@ -25,18 +26,6 @@ __all__ = [
     "inward_products", "layer_times", "outward_products", "product", "products16_s",
     "routed_copies", "tokens",
 ]  # fmt: skip
-
-_SCORE_FORWARD, _SCORE_BACKWARD = 13.0, 17.0
-"""Bytes moved per score of unfused attention: scale, mask, softmax and dropout at 16 bits, with
-the mask of the dropout (own count of kernels)."""
-
-_DROPOUT = 5.0
-"""Of which dropout reads two and writes two and its mask. Models with gated layers are trained
-without it (LLaMA, arXiv 2302.13971, and its successors)."""
-
-_UNFUSED_SOFTMAX = 30.0
-"""More bytes per score where scale, mask and softmax are kernels of their own, in 32 bits."""
-
 
 _ACTIVATION, _SPLIT_ACTIVATION = (4.0, 2.0), (6.4, 8.0)
 """Bytes per element of the activation's width that its kernels move forward, and how many more with
@@ -138,7 +127,7 @@ def layer_times(table: RunTable, c: StepConstants) -> tuple[LayerTimes, LayerTim
 
     What comes before that block is of a mean layer: softmax attention, another mixer, or none.
     """
-    core, core_back = (table.mixing.attention * time for time in _core(table, c))
+    core, core_back = (table.mixing.attention * time for time in core_s(table, c))
     inward, inward_back, _ = _priced(table, c, inward_products(table))
     outward, outward_back, _ = _priced(table, c, outward_products(table))
     scan, scan_back = _scan(table, c)
@@ -178,46 +167,52 @@ def _priced(
     """Seconds of some products, forward and backward, and forward of the last one alone."""
     forward = backward = last = np.zeros_like(table.hidden)
     for each in products:
-        there, back = product(table, c, each.rows, each.n, each.k)
-        number = each.number / np.where(np.asarray(each.grouped) > 0, c.grouped, 1.0)
+        grouped = np.asarray(each.grouped) > 0
+        # Alone, experts of a device are one kernel.
+        batch = np.where(grouped & (table.alone > 0), np.maximum(each.number, 1.0), 1.0)
+        there, back = product(table, c, each.rows, each.n, each.k, batch)
+        number = each.number / batch / np.where(grouped, c.grouped, 1.0)
         forward, backward = forward + number * there, backward + number * back
         last = number * there if each.last else last
     return forward, backward, last
 
 
-def rate16(table: RunTable, c: StepConstants) -> FloatArray:
-    """FLOP/s that large products of 16-bit operands reach."""
-    return table.machine.flops16 * table.machine.products16 * c.matmul
-
-
 def products16_s(table: RunTable, c: StepConstants, n: FloatArray, k: FloatArray) -> FloatArray:
     """Seconds of tokens x k times k x n of 16-bit operands, forward and backward."""
-    forward, inputs, weights = _three_s(table, rate16(table, c), tokens(table), n, k)
+    forward, inputs, weights = _three_s(table, rate16(table, c), (tokens(table), n, k))
     return forward + inputs + weights
 
 
 def _three_s(
-    table: RunTable, flops: FloatArray, rows: FloatArray, n: FloatArray, k: FloatArray
+    table: RunTable,
+    flops: FloatArray,
+    sizes: tuple[FloatArray, FloatArray, FloatArray],
+    batch: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Seconds of rows x k times k x n in a long run, with 16-bit traffic: forward, and backward the
-    gradients of inputs and of weights.
+    """Seconds of rows x k times k x n, given as rows, n and k, in a long run, with 16-bit traffic:
+    forward, and backward the gradients of inputs and of weights.
     """
-    rates = table.machine
+    rates, (rows, n, k) = table.machine, sizes
     shapes = ((rows, n, k), (rows, k, n), (k, n, rows))
     forward, inputs, weights = (
-        matmul_s((1.0, *shape), flops, rates.memory_bytes_per_s, rates.shapes) for shape in shapes
+        matmul_s((batch, *shape), flops, rates.memory_bytes_per_s, rates.shapes) for shape in shapes
     )
     return forward, inputs, weights
 
 
 def product(
-    table: RunTable, c: StepConstants, rows: FloatArray, n: FloatArray, k: FloatArray
+    table: RunTable,
+    c: StepConstants,
+    rows: FloatArray,
+    n: FloatArray,
+    k: FloatArray,
+    batch: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds forward and backward of rows x k times k x n."""
+    """Seconds forward and backward of `batch` products of rows x k times k x n in one kernel."""
     wide = c.matmul * table.machine.products16
     rate = np.where(table.fp4 > 0, c.matmul4, np.where(table.fp8 > 0, c.matmul8, wide))
     flops = table.machine.flops * rate * np.where(table.mx > 0, c.mx, 1.0)
-    forward, inputs, weights = _three_s(table, flops, rows, n, k)
+    forward, inputs, weights = _three_s(table, flops, (rows, n, k), batch)
     cast = table.casts * np.where((table.fp8 > 0) | (table.fp4 > 0), _CAST, 0.0) / c.memory
     forward = forward + table.machine.stream_s(cast * rows * k)
     inputs = inputs + table.machine.stream_s(cast * rows * n)
@@ -232,13 +227,20 @@ def inward_products(table: RunTable) -> Iterator[Product]:
     latent = table.kv_rank > 0
     # Latent heads keep `rotary_size` of their width apart from the compressed keys.
     heads = table.heads * (1.0 + mixing.query_gate)
-    plain = (heads + 2.0 * np.maximum(table.kv_heads, table.tp)) * table.head_size
+    kv = table.kv_heads
+    plain = (heads + 2.0 * np.maximum(kv, table.tp)) * table.head_size
     first = np.where(latent, table.query_rank + table.kv_rank + table.rotary_size, plain / table.tp)
-    yield Product("queries, keys and values", rows, first, table.hidden, mixing.attention)
+    apart = np.where(latent, 0.0, table.apart_products)
+    joined = mixing.attention * (1.0 - apart)
+    yield Product("queries, keys and values", rows, first, table.hidden, joined)
+    if np.any(apart > 0):
+        own, keys = (n * table.head_size / table.tp for n in (heads, np.maximum(kv, table.tp)))
+        yield Product("queries", rows, own, table.hidden, mixing.attention * apart)
+        yield Product("keys and values", rows, keys, table.hidden, 2.0 * mixing.attention * apart)
     if np.any(latent):
         share = mixing.attention * latent
         queries = table.heads * table.head_size / table.tp
-        keys = table.heads * (table.head_size - table.rotary_size + _value(table)) / table.tp
+        keys = table.heads * (table.head_size - table.rotary_size + value_size(table)) / table.tp
         rank = np.where(table.query_rank > 0, table.query_rank, table.hidden)
         yield Product("latent queries", rows, queries, rank, share)
         yield Product("latent keys", rows, keys, np.maximum(table.kv_rank, 1.0), share)
@@ -249,16 +251,11 @@ def inward_products(table: RunTable) -> Iterator[Product]:
 def outward_products(table: RunTable) -> Iterator[Product]:
     """Projections out of them."""
     rows, mixing = tokens(table), table.mixing
-    out = table.heads * _value(table) / table.tp
+    out = table.heads * value_size(table) / table.tp
     yield Product("attention output", rows, table.hidden, out, mixing.attention)
     if np.any(mixing.share > 0):
         out = np.maximum(mixing.outward / table.tp, 1.0)
         yield Product("out of the mixer", rows, table.hidden, out, mixing.share)
-
-
-def _value(table: RunTable) -> FloatArray:
-    """Width of one value head."""
-    return np.where(table.value_size > 0, table.value_size, table.head_size)
 
 
 def _scan(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
@@ -288,8 +285,18 @@ def dense_products(table: RunTable) -> Iterator[Product]:
 
 def _feed_forward(table: RunTable, width: FloatArray, number: FloatArray) -> Iterator[Product]:
     rows, inner = tokens(table), width / table.tp
-    yield Product("up", rows, (1.0 + table.gated) * inner, table.hidden, number)
+    yield Product("up", rows, _up(table) * inner, table.hidden, number * _ups(table))
     yield Product("down", rows, table.hidden, inner, number, last=True)
+
+
+def _up(table: RunTable) -> FloatArray:
+    """Inner widths that one product makes: that of a gate too, unless it has its own."""
+    return np.where(table.apart_products > 0, 1.0, 1.0 + table.gated)
+
+
+def _ups(table: RunTable) -> FloatArray:
+    """Products that make inner widths."""
+    return (1.0 + table.gated) / _up(table)
 
 
 def expert_products(table: RunTable) -> Iterator[Product]:
@@ -312,41 +319,14 @@ def expert_products(table: RunTable) -> Iterator[Product]:
     has_shared = np.where(routed & (table.shared_ffn > 0), 1.0, 0.0)
     for each in _feed_forward(table, np.maximum(table.shared_ffn, 1.0), has_shared):
         yield each._replace(name=f"shared {each.name}", last=False)
+    split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
+    if np.any(table.alone > 0):
+        chooses = np.where(routed, table.alone, 0.0)
+        yield Product("router", tokens(table) / split, table.experts, table.hidden, chooses)
     if np.any(table.mixing.latent > 0):
-        split = np.where(table.sequence_parallel > 0, table.tp, 1.0)
         own, latent = tokens(table) / split, np.where(routed & (table.mixing.latent > 0), 1.0, 0.0)
         yield Product("into experts", own, hidden, table.hidden, latent)
         yield Product("out of experts", own, table.hidden, hidden, latent)
-
-
-def _core(table: RunTable, c: StepConstants) -> tuple[FloatArray, FloatArray]:
-    """Scores, softmax and their product with the values.
-
-    Fused: 2 s^2 (d_k + d_v) FLOPs per head, half of it where causal, 2.5 times backward, 3.5 - 1
-    (Dao, arXiv 2307.08691). Small heads run slower in proportion to the softmax that each score
-    needs. Unfused: two batched products over the whole square, and the traffic of the scores.
-    """
-    heads, sequence = table.heads / table.tp, table.seq_len
-    value = _value(table)
-    seen = sequence * np.where((table.causal > 0) & (table.whole_square <= 0), 0.5, 1.0)
-    local = np.where(table.window > 0, np.minimum(table.window, seen), seen)
-    share = np.where(table.window > 0, 1.0 / table.global_every, 1.0)
-    mean_seen = share * seen + (1.0 - share) * local
-    scores = table.micro_batch * heads * sequence / table.cp * mean_seen
-    work = 2.0 * scores * (table.head_size + value)
-    wide = np.minimum(table.head_size / 128.0, 1.0)
-    rate = table.machine.flops16 * c.attention * wide**c.small_heads
-    fused = work / rate
-    square = table.micro_batch * heads * sequence / table.cp * sequence
-    products = 2.0 * square * (table.head_size + value) / (rate16(table, c) * 0.6)
-    # Megatron's fused softmax takes only multiples of four rows of (batch x heads).
-    fits = (table.micro_batch * heads) % 4 == 0
-    more = np.where(fits, 0.0, _UNFUSED_SOFTMAX) - _DROPOUT * table.gated
-    forward_bytes, backward_bytes = _SCORE_FORWARD + more, _SCORE_BACKWARD + more
-    plain = products + table.machine.stream_s(forward_bytes * square) / c.memory
-    plain_back = 2.0 * products + table.machine.stream_s(backward_bytes * square) / c.memory
-    forward = np.where(table.unfused > 0, plain, fused)
-    return forward, np.where(table.unfused > 0, plain_back, 2.5 * fused)
 
 
 def _stream_bytes(table: RunTable, width: FloatArray) -> FloatArray:

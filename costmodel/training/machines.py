@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.operators import MatmulRates, chip_constants
+from costmodel.operators import AttentionRates, MatmulRates, chip_constants
 from costmodel.training.records import LayoutError
 from costmodel.training.wiring import Wiring, wiring_of
 from topology.catalogue import named_chip, named_machine
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from topology.chip_file import ChipFile
+    from topology.cluster import Chip
     from topology.machine import Machine as ClusterMachine
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Rates = TypeVar("Rates", MatmulRates, AttentionRates)
 
 _TYPES = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8": "fp8", "float4": "fp4",
@@ -90,6 +92,14 @@ class Machine:
     """Share of the peak that large 16-bit products reach in a long run over that of an A100; 1
     where nobody measured them."""
 
+    chip: Chip
+
+    @property
+    def alone(self) -> Machine:
+        """The same where kernels take what was measured of them alone, as in plans."""
+        shapes = chip_constants(self.chip).matmul.smooth()
+        return replace(self, sustained=1.0, products=1.0, shapes=shapes)
+
     def flops(self, precision: str) -> float:
         """Rate of products of this type that its power allows."""
         return self.peak(precision) * self.sustained
@@ -140,9 +150,21 @@ class MachineRates:
     link_efficiency: FloatArray
     port_efficiency: FloatArray
 
+    attention: AttentionRates
+    """Of the fused kernel that the chip usually runs; each constant of shape (N,)."""
+
+    vector_flops: FloatArray
+
+    memory_share: FloatArray
+    """Of the bandwidth that element-wise kernels alone reach; 1 where what they reach in a step is
+    a constant of the software."""
+
+    number: FloatArray
+    """Of the machine, in the order of `machines()`."""
+
     def stream_s(self, nbytes: FloatArray) -> FloatArray:
         """Seconds to move so many bytes between memory and cores at the full rate."""
-        return nbytes / self.memory_bytes_per_s
+        return nbytes / (self.memory_bytes_per_s * self.memory_share)
 
 
 class _Machines(Mapping[str, Machine]):
@@ -210,24 +232,44 @@ def _unknown(name: str) -> LayoutError:
     return LayoutError(f"hardware {name[:80]!r} is not in data/chips or data/clusters{nearest}")
 
 
-def machine_rates(wanted: Sequence[tuple[str, str]]) -> MachineRates:
-    """Rates of the machines of some runs, given by name and type of the products."""
-    found = [machine(name) for name, _ in wanted]
+def machine_rates(wanted: Sequence[tuple[str, str]], alone: Sequence[bool] = ()) -> MachineRates:
+    """Rates of the machines of some runs.
+
+    Args:
+        wanted: name of the machine and type of the products of each run.
+        alone: for which runs kernels take what they take alone; none by default.
+    """
+    single = list(alone) or [False] * len(wanted)
+    found = [
+        machine(name).alone if one else machine(name)
+        for (name, _), one in zip(wanted, single, strict=True)
+    ]
+    chips = [each.chip for each in found]
+    numbers = {name: number for number, name in enumerate(machines())}
 
     def column(values: Iterable[float]) -> FloatArray:
         return np.array(list(values), dtype=np.float64)
 
-    shapes = {
-        item.name: column(getattr(each.shapes, item.name) for each in found)
-        for item in fields(MatmulRates)
-    }
-    others = {"flops", "flops16", "products16", "shapes"}
+    def rates_of(kind: type[Rates], of: Sequence[Rates]) -> Rates:
+        names = [item.name for item in fields(kind)]
+        return kind(**{name: column(getattr(each, name) for each in of) for name in names})
+
+    others = {
+        "flops", "flops16", "products16", "shapes", "attention", "vector_flops", "memory_share",
+        "number",
+    }  # fmt: skip
     own = {item.name for item in fields(MachineRates)} - others
     return MachineRates(
         flops=column(each.flops(name) for each, (_, name) in zip(found, wanted, strict=True)),
         flops16=column(each.flops("bf16") for each in found),
         products16=column(each.products for each in found),
-        shapes=MatmulRates(**shapes),
+        shapes=rates_of(MatmulRates, [each.shapes for each in found]),
+        attention=rates_of(AttentionRates, [chip_constants(chip).attention for chip in chips]),
+        vector_flops=column(chip.vector_flops for chip in chips),
+        memory_share=column(
+            chip.memory_efficiency if one else 1.0 for chip, one in zip(chips, single, strict=True)
+        ),
+        number=column(numbers[name] for name, _ in wanted),
         **{name: column(getattr(each, name) for each in found) for name in own},
     )
 
@@ -257,5 +299,6 @@ def _derived(name: str, found: ClusterMachine) -> Machine:
         memory_bytes_per_s=chip.memory_bandwidth_bytes_per_s,
         sustained=parse_count(sustained.value) if sustained else 1.0,
         products=parse_ratio(products.value) if products else 1.0,
+        chip=chip,
         **{item.name: getattr(wiring, item.name) for item in fields(Wiring)},
     )

@@ -13,6 +13,7 @@ from costmodel.training.calibration import Calibration, Ends, neighbours_of, shi
 from costmodel.training.dataset import TableError, measured_medians
 from costmodel.training.families import block_of, family_of
 from costmodel.training.fitting import PRIORS, fit
+from costmodel.training.generic import GENERIC
 from costmodel.training.step import step_times
 from costmodel.training.table import RunTable
 
@@ -283,6 +284,7 @@ def calibration_yaml(calibration: Calibration) -> str:
         "families": {
             name: {"constants": {key: float(f"{v:.6g}") for key, v in asdict(values).items()}}
             for name, values in calibration.constants.items()
+            if name != GENERIC
         },
         "interval": {
             name: {key: [round(end, 4) for end in pair] for key, pair in asdict(ends).items()}
@@ -291,6 +293,7 @@ def calibration_yaml(calibration: Calibration) -> str:
         "memory": {
             name: {key: float(f"{v:.6g}") for key, v in asdict(values).items()}
             for name, values in calibration.memory.items()
+            if name != GENERIC
         },
     }
     text: str = yaml.safe_dump(content, sort_keys=False)

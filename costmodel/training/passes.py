@@ -15,6 +15,8 @@ from costmodel.training.communication import (
     tensor_parallel_s,
 )
 from costmodel.training.layers import experts_issued, layer_times
+from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.parameter_messages import gathered_alone_s
 from costmodel.training.sizes import dense_share, gathered_parameters, replicas_of, routed_share
 
 if TYPE_CHECKING:
@@ -132,7 +134,8 @@ class LayerTerms:
     """Communication of a forward pass that computation waits for."""
 
     ring: FloatArray
-    """Of it the exchange of context parallel ranks; a backward pass has it twice."""
+    """Of it the exchange of context parallel ranks; a backward pass has it twice, unless keys and
+    values are kept."""
 
     host: FloatArray
     """In which the host issues a forward pass."""
@@ -164,7 +167,8 @@ class LayerTerms:
         forward = own.forward + self.sent
         repeated = forward - table.early_stop * own.last - table.keeps_attention * own.kept
         again = table.recompute_full * repeated + table.recompute_core * own.core
-        backward = own.backward + self.sent + self.ring + again
+        more = np.where(table.alone > 0, 0.0, self.ring)
+        backward = own.backward + self.sent + more + again
         issued = self.host * (1.0 + table.recompute_full)
         forward = joined_s(forward, self.host, self.joins.host)
         backward = joined_s(backward, issued, self.joins.host)
@@ -231,6 +235,9 @@ def _gather_s(table: RunTable, links: TwoLevels, sharded: NDArray[np.bool_]) -> 
     """
     if not np.any(sharded):
         return np.zeros_like(table.zero_stage)
+    if isinstance(links, MeasuredLinks):
+        gather = gathered_alone_s(table, links)
+        return np.where(sharded & (table.gather_once == 0), gather, 0.0)
     size = np.where(table.zero_group > 0, table.zero_group, replicas_of(table))
     nbytes = 2.0 * gathered_parameters(table)
     gather = links.all_gather_s(nbytes, group(table, size, table.tp))

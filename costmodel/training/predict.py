@@ -12,6 +12,7 @@ import numpy as np
 from costmodel.training.calibration import Ends, neighbours_of, shipped_calibration
 from costmodel.training.families import block_of, family_of, memory_families, stand_in
 from costmodel.training.fitting import reported_bytes
+from costmodel.training.generic import GENERIC, NO_RUNS
 from costmodel.training.measured_spans import distances, unmeasured, widened
 from costmodel.training.memory import charged_bytes
 from costmodel.training.step import step_times
@@ -227,6 +228,8 @@ def _borrowed(run: TrainingRun, guesses: int, beyond: float, *, own: bool) -> _B
         own: whether the constants were fitted to the user's cluster.
     """
     family, inherited = family_of(run)
+    if run.profile == GENERIC:
+        return _Borrowed("", 1.0, (0.0, 0.0), NO_RUNS)
     if not own and run.precision not in _MEASURED:
         what = f"uncalibrated: no published run had products in {run.precision}"
         return _Borrowed(inherited, 1.0, (0.0, 0.0), what)

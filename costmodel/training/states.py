@@ -20,7 +20,7 @@ from costmodel.memory import (
 )
 from costmodel.operators import matmul_s
 from costmodel.operators.sizes import Sizes
-from costmodel.training.layers import rate16
+from costmodel.training.attention_core import rate16
 from costmodel.training.matrices import dense_matrices, expert_matrices
 from costmodel.training.sizes import expert_replicas, replicas_of, stage_parameters
 
@@ -31,18 +31,13 @@ if TYPE_CHECKING:
     from costmodel.training.matrices import Matrix
     from costmodel.training.table import FloatArray, RunTable
 
-__all__ = ["ADAPTERS", "FULLY_SHARDED", "UPDATED", "orthogonalise_s", "state_bytes", "update_bytes"]
+__all__ = ["ADAPTERS", "FULLY_SHARDED", "orthogonalise_s", "state_bytes", "update_bytes"]
 
 DTYPE = "bfloat16"
 """In which parameters are used: published runs compute in 16 bits or fewer."""
 
 FULLY_SHARDED = 3
 """ZeRO stage that shares the parameters too."""
-
-UPDATED = Precision(update_gradient_bytes=4.0, norm=True)
-"""How the update of every run is priced: gradients in 32 bits, whatever is kept of them, read once
-more for their norm. Source: Megatron-LM, `MixedPrecisionOptimizer.step`: gradients are copied to 32
-bits, `clip_grad_norm`, and the update."""
 
 ADAPTERS = 0.01
 """Share of the parameters that adapters train, of frozen weights (assumed)."""
@@ -110,7 +105,8 @@ def _kept(table: RunTable, precision: Precision) -> tuple[FloatArray, FloatArray
             )
             for master in (Master.APART, Master.AT_REST, Master.UPPER_HALF)
         )
-        whole = table.zero_stage >= FULLY_SHARDED
+        # Plans keep a master copy beside the weight at every stage of ZeRO.
+        whole = (table.zero_stage >= FULLY_SHARDED) & (table.alone <= 0)
         used = np.where(table.reuse_master > 0, upper.weight, apart.weight)
         return (
             np.where(whole, at_rest.weight, used),
@@ -131,9 +127,13 @@ def _moments(optimizer: Optimizer, precision: Precision) -> Of:
     return of
 
 
-def update_bytes(table: RunTable) -> tuple[PerParameter, PerParameter]:
+def update_bytes(table: RunTable, precision: Precision) -> tuple[PerParameter, PerParameter]:
     """Bytes that an update moves for each parameter of the fullest device, and those of its states,
     which cross twice to and from the host where they rest there.
+
+    Args:
+        table: the runs.
+        precision: how the update reads gradients.
     """
     held = np.where(table.pp > 1, table.most_layers, table.layers)
     ends = np.where((table.pp > 1) | (table.tied > 0), 1.0, 2.0)
@@ -141,12 +141,12 @@ def update_bytes(table: RunTable) -> tuple[PerParameter, PerParameter]:
     def moved(optimizer: Optimizer) -> Of:
         return lambda dims, inside: parameter_bytes(
             DTYPE, optimizer, training=True, dims=LARGE[: len(dims)], inside=inside,
-            precision=UPDATED,
+            precision=precision,
         ).moved_by_update  # fmt: skip
 
     def states(optimizer: Optimizer) -> Of:
-        master = parameter_bytes(DTYPE, optimizer, training=True, precision=UPDATED).master
-        moments = _moments(optimizer, UPDATED)
+        master = parameter_bytes(DTYPE, optimizer, training=True, precision=precision).master
+        moments = _moments(optimizer, precision)
         return lambda dims, inside: master + moments(dims, inside)
 
     return _mean(table, moved, (held, ends)), _mean(table, states, (held, ends))

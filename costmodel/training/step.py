@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.training.communication import group, links_of, transfers_s
+from costmodel.training.measured_links import MeasuredLinks
+from costmodel.training.parameter_messages import sent_alone_s
 from costmodel.training.passes import BESIDE, FULLY_SHARDED, IN_TURN, Computing, Joins, layer_terms
 from costmodel.training.pipeline import pipeline_times
 from costmodel.training.sizes import (
@@ -88,7 +90,7 @@ def step_times(
     transfer = transfers_s(table, c, links)
     alone = joins == IN_TURN
     hidden = np.zeros_like(table.overlap) if alone else hidden_gradients(table, c)
-    gradients = _gradients(table, links, hidden, table.most_layers * passes.both)
+    gradients = _gradients(table, links, hidden, table.most_layers * passes.both, c.sent_bytes)
     optimizer = _optimizer(table, c)
     other = np.broadcast_to(np.asarray(c.step_s), steady.shape)
     return StepTimes(
@@ -118,24 +120,30 @@ def hidden_gradients(table: RunTable, c: StepConstants) -> FloatArray:
 
 
 def _gradients(
-    table: RunTable, links: TwoLevels, hidden: FloatArray, window: FloatArray
+    table: RunTable, links: TwoLevels, hidden: FloatArray, window: FloatArray, sent_bytes: float
 ) -> FloatArray:
     """Exposed all-reduce of gradients, or their scatter and the gathering of new parameters.
+
+    Each parameter is `sent_bytes` wide on its way, in the mean of both.
 
     What runs beside computation has the passes of one micro-batch through a stage, `window`
     seconds, to hide behind: gradients are ready in the last one, parameters needed in the first.
     """
     dense, routed = local_parameters(table)
     replicas = replicas_of(table)
-    reduced = links.all_gather_s(4.0 * dense, group(table, replicas, table.tp))
+    parts = table.zero_stage >= 1
+    reduced = links.summed_s(4.0 * dense, group(table, replicas, table.tp), parts)
     copies = expert_replicas(table, replicas)
     stride = expert_parts(table) * table.ep
-    exchanged = links.all_gather_s(4.0 * routed, group(table, copies, stride))
+    exchanged = links.summed_s(4.0 * routed, group(table, copies, stride), parts)
     total = np.where(replicas > 1, reduced, 0.0)
     total = total + np.where((copies > 1) & (routed > 0), exchanged, 0.0)
     beside = (table.zero_stage >= FULLY_SHARDED) & (table.gather_once == 0)
     total = np.where(beside, _between_groups(table, links, dense + routed), total)
-    whole = 2.0 * total * 0.75
+    whole = total * (sent_bytes / 4.0)
+    if isinstance(links, MeasuredLinks):
+        between = np.where(beside, whole, 0.0)
+        whole = sent_alone_s(table, links) + between
     exposed = whole - np.minimum(hidden * whole, window)
     return np.where(table.frozen > 0, 0.0, exposed)
 
@@ -148,7 +156,8 @@ def _between_groups(table: RunTable, links: TwoLevels, parameters: FloatArray) -
     size = np.where(table.zero_group > 0, table.zero_group, replicas)
     groups = np.maximum(replicas / size, 1.0)
     members = group(table, groups, table.tp * size)
-    return np.where(groups > 1, links.all_gather_s(4.0 * parameters / size, members), 0.0)
+    reduced = links.summed_s(4.0 * parameters / size, members, np.zeros_like(size))
+    return np.where(groups > 1, reduced, 0.0)
 
 
 _HOST_BYTES_PER_S = 32e9
@@ -156,7 +165,8 @@ _HOST_BYTES_PER_S = 32e9
 
 
 def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
-    """Update of parameters, as the table of `costmodel.memory` has it: 34 bytes each with Adam.
+    """Update of parameters, as the table of `costmodel.memory` has it: with Adam 34 bytes each
+    where gradients are read in 32 bits and once more for their norm.
 
     States that are kept on the host come for the update and go back after it.
     """
@@ -166,7 +176,7 @@ def _optimizer(table: RunTable, c: StepConstants) -> FloatArray:
     expert_parts = np.where(table.zero_stage >= 1, expert_replicas(table, replicas), 1.0)
     moved, states = (
         each.dense * (dense / parts) + each.routed * (routed / expert_parts)
-        for each in update_bytes(table)
+        for each in update_bytes(table, c.updated)
     )
     crossed = 2.0 * states * table.swap_optimizer / (_HOST_BYTES_PER_S * c.swap)
     products = orthogonalise_s(table, c, (parts, expert_parts))

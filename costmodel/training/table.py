@@ -35,7 +35,7 @@ _FLAGS = (
     "whole-square", "scatter-stages", "casts", "graphs", "ep-overlap", "offloads", "fixed-experts",
     "sends-once", "split-experts", "swap-attention", "swap-optimizer", "reuse-master",
     "recompute-activation", "recompute-heads", "keeps-attention", "fused-loss", "gather-once",
-    "exposed-gradients",
+    "exposed-gradients", "apart-products", "alone",
 )  # fmt: skip
 """Flags of a run that are a column of the same name."""
 
@@ -206,6 +206,14 @@ class RunTable:
     all_forward: FloatArray
     """1 where all forward passes of a pipeline come before all backward passes."""
 
+    apart_products: FloatArray
+    """1 where queries, keys and values are products of their own, and gate and up are, as the
+    operators of a graph are; 0 where software joins them."""
+
+    alone: FloatArray
+    """1 where kernels and messages take what was measured of them alone, as in plans of the profile
+    `generic`; 0 where constants fitted to steps say what they take in one."""
+
     gradient_bytes: FloatArray
     """Bytes of an accumulated gradient; 0 as the software keeps it."""
 
@@ -261,7 +269,8 @@ def _stated(records: Sequence[object], names: Iterable[str]) -> dict[str, list[f
 
 
 def _rates(runs: Sequence[TrainingRun]) -> MachineRates:
-    rates = machine_rates([(run.machine, run.precision) for run in runs])
+    alone = ["alone" in run.flags for run in runs]
+    rates = machine_rates([(run.machine, run.precision) for run in runs], alone)
     stated = np.asarray([run.port_bytes_per_s for run in runs], dtype=np.float64)
     inside = np.asarray([run.link_bytes_per_s for run in runs], dtype=np.float64)
     server = np.asarray([run.server for run in runs], dtype=np.float64)

@@ -12,7 +12,6 @@ import numpy as np
 
 from ir.factor_roles import batch_factors, batch_places, expert_factors, weight_factors
 from ir.graph import Op, OpGraph, Role
-from ir.ops import Engine, lookup
 from ir.ops.experts import slot_tensors
 from planner.candidates.columns import BoolArray
 from planner.lowering.lowered import Lowered, Node, NodeKind, narrowed
@@ -141,7 +140,8 @@ def followed(
     Raises:
         RequestError: nothing there can follow a degree.
     """
-    return tuple(_Following(lowered, scope, where).of(name, degree) for name, degree in degrees)
+    found = _Following(lowered, scope, where, spread=any(name == "ep" for name, _ in degrees))
+    return tuple(found.of(name, degree) for name, degree in degrees)
 
 
 def following(
@@ -176,7 +176,7 @@ def is_part_of(op: Op, graph: OpGraph, scope: str) -> bool:
 
 class _Following:
     def __init__(
-        self, lowered: Lowered, scope: str = "", where: Mapping[str, int] | None = None
+        self, lowered: Lowered, scope: str, where: Mapping[str, int] | None, *, spread: bool
     ) -> None:
         self.scope = scope
         self.lowered, self.graph = lowered, lowered.liveness.graph
@@ -184,7 +184,9 @@ class _Following:
         self.ops = {op.name: op for op in self.graph.ops}
         self._known: dict[tuple[object, ...], BoolArray] = {}
         self.where = batch_places(self.graph) if where is None else where
-        self.slots = self.graph.once("slots", slot_tensors)
+        self.slots = self.graph.once("slots", slot_tensors) if spread else frozenset()
+        """Tensors that experts work on, where the degrees say over how many devices these are
+        spread: there `ep` of the axes of `dp` or `tp` split experts."""
 
     def of(self, name: str, degree: int) -> Followed:
         kind = NodeKind.PARAMETER if name == "zero3" else NodeKind.OPERATOR
@@ -223,17 +225,23 @@ class _Following:
         return op is not None and is_part_of(op, self.graph, self.scope)
 
     def _tensor_parallel(self, node: Node, degree: int) -> IndexArray | None:
-        return self._cut(node, weight_factors(self.ops[node.name], self.graph), degree, "tp")
+        op = self.ops[node.name]
+        factors = weight_factors(op, self.graph)
+        return self._cut(node, factors - self._experts(op), degree, "tp")
 
     def _data_parallel(self, node: Node, degree: int) -> IndexArray | None:
         op = self.ops[node.name]
-        return self._cut(node, batch_factors(op, self.graph, self.where), degree, "dp")
+        factors = batch_factors(op, self.graph, self.where)
+        return self._cut(node, factors and factors | self._experts(op), degree, "dp")
 
     def _expert_parallel(self, node: Node, degree: int) -> IndexArray | None:
-        op = self.ops[node.name]
-        if lookup(op.kind).engine is not Engine.MATRIX or self.slots.isdisjoint(op.inputs):
-            return None
-        return self._cut(node, expert_factors(op, self.graph, self.slots), degree, "ep")
+        return self._cut(node, self._experts(self.ops[node.name]), degree, "ep")
+
+    def _experts(self, op: Op) -> frozenset[int]:
+        """The factor that tells experts apart, of an operator between the exchanges of tokens."""
+        if self.slots.isdisjoint(op.inputs) or not self.slots.issuperset(op.outputs):
+            return frozenset()
+        return expert_factors(op, self.graph, self.slots)
 
     def _cut(
         self, node: Node, factors: frozenset[int], degree: int, name: str

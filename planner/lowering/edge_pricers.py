@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.collectives import Collective, CollectiveModel, CurveTable
+from costmodel.collectives.buckets import gathered_share
 from costmodel.mindspore.redistribution import MindsporeRedistribution
 from costmodel.redistribution import UNREACHABLE_S, Redistribution, Shardable, Step
 from ir.dtypes import dtype_bytes
@@ -28,7 +29,6 @@ from planner.lowering.edges import (
     Transfer,
     backward_cause,
     forward_cause,
-    gathered_share,
     in_order,
     is_carried,
     is_same,

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.collectives.buckets import bucket_share
 from costmodel.redistribution import Shardable, Step
 from ir.graph import Tensor
 from ir.layout import Layout
@@ -21,21 +22,6 @@ from planner.candidates.layout_tables import (
 from planner.lowering.overlap import Messages
 
 FloatArray = NDArray[np.float64]
-
-BUCKET_BYTES = 64 * 2**20
-"""Gradients and weights are sent in buckets of this size; a smaller tensor pays its share of the
-latency.
-Source: MindSpore's default fusion threshold, 64 MB."""
-GATHERED_TOGETHER = 4
-"""Tensors of one message in which parameters that rest in parts are gathered, or their gradients
-scattered: each pays at least its share of the latency, however small it is. What a layer needs is
-gathered for it and freed behind it, so buckets do not reach over layers as those of whole gradients
-do. A block of GPT-2 or ViT has four matrices, a bottleneck of ResNet three or four kernels, a block
-of Llama seven.
-Source: PyTorch, `fully_shard`: the parameters of one module are a group, gathered in one
-collective. DeepSpeed keeps smaller ones than `stage3_param_persistence_threshold`, 100,000
-elements, whole, as latency is most of their gathers.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +98,6 @@ def in_order(steps: Sequence[Step], source: Layout, cause: str) -> tuple[Transfe
         out.append(Transfer(step, cause, source, step.result))
         source = step.result
     return tuple(out)
-
-
-def bucket_share(nbytes: float) -> float:
-    """Share of the latency of a bucket that reaches over layers, as 64 MiB pay all of it."""
-    return min(1.0, nbytes / BUCKET_BYTES)
-
-
-def gathered_share(share: float) -> float:
-    """The same of a parameter that rests in parts and is gathered for its layer.
-
-    >>> gathered_share(bucket_share(256)), gathered_share(bucket_share(2**25))
-    (0.25, 0.5)
-    """
-    return max(share, 1 / GATHERED_TOGETHER)
 
 
 class EdgePricer(Protocol):

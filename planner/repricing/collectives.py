@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.collectives import Collective, CollectiveModel
+from costmodel.collectives.buckets import bucket_share, gathered_share
 from ir.dtypes import dtype_bytes
 from ir.plan import Plan, PlannedCollective, PlannedOperator
 from ir.plan_enums import Cause
 from planner.lowering.calibration_class import KEYS, VALUES
-from planner.lowering.edges import bucket_share, gathered_share
 from planner.lowering.ring_attention import seen_s
 from planner.pipeline.preparation import dialect_of_plan
 from topology.cluster import Cluster

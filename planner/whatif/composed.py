@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from planner.whatif.report import Report, around, report_of
 from planner.whatif.shapes import check_mix, shapes
 from planner.whatif.sweep import Store, Watch, run
 from planner.whatif.tasks import Asked, sweep_of
+from planner.whatif.whole_run import parsed_run
 from planner.whatif.workbench import Engine
 
 
@@ -86,16 +86,8 @@ def wanted_days(asked: SweepOptions) -> tuple[float, float] | None:
         return None
     if asked.tokens is None or asked.days is None:
         raise UserError("tokens and days go together", "--tokens, --days", "give both, or neither")
-    try:
-        tokens = float(asked.tokens)
-    except ValueError:
-        tokens = 0.0
-    if not (0 < tokens < math.inf and 0 < asked.days < math.inf):
-        raise UserError(
-            f"{asked.tokens} tokens in {asked.days:g} days", "--tokens, --days",
-            "give numbers above 0, such as --tokens 1e12 --days 30",
-        )  # fmt: skip
-    return tokens, asked.days
+    run = parsed_run(asked.tokens, asked.days)
+    return None if run is None else (run.tokens, asked.days)
 
 
 def check_around(asked: SweepOptions) -> None:

@@ -10,6 +10,7 @@ from costmodel.memory import Optimizer
 from costmodel.simulation.layout_simulation import load_of_run
 from costmodel.training.calibration import Calibration
 from costmodel.training.distinct import distinct_rows
+from costmodel.training.machines import machine
 from costmodel.training.predict import Prediction, predict
 from costmodel.training.records import Attention, Recompute, TrainingLayout, TrainingRun
 from costmodel.training.rows import expert_remarks
@@ -24,9 +25,11 @@ from planner.requests.conventional_layouts import parsed, run_of_layout
 from planner.requests.errors import UserError, unknown_name
 from planner.requests.option_texts import RANKS
 from planner.requests.options.simulations import LayoutOptions, RankingOptions
+from planner.whatif.analysis import Prices
 from planner.whatif.layouts import PricedLayouts, Report, priced_layouts
 from planner.whatif.next_runs import MOST_NEXT, next_runs
-from report.layouts import LayoutFacts, LayoutsReport, NextFacts
+from planner.whatif.whole_run import WholeRun, parsed_run
+from report.layouts import LayoutFacts, LayoutsReport, NextFacts, RunFacts
 from topology.units import format_memory
 
 MOST_DEVICES = 1 << 20
@@ -75,6 +78,8 @@ class Ranking:
     """On what their constants rest, where the user says it."""
     worth: tuple[tuple[RankedLayout, float], ...] = ()
     """Layouts to measure next, with the share of the step that each is expected to save."""
+    run: WholeRun | None = None
+    """What is to be trained, where tokens are said."""
 
     def report(self) -> LayoutsReport:
         """What is told of them."""
@@ -90,13 +95,32 @@ class Ranking:
             fitting=int(self.priced.fits.sum()),
             limit_bytes=self.priced.limit_bytes,
             taken_with=self._taken_with(),
-            best=tuple(map(_facts, self.best)),
             notes=self.notes,
             next_runs=tuple(
-                NextFacts(_facts(each), saves, row_of(run_of(self.job, each, number)))
+                NextFacts(self._facts(each), saves, row_of(run_of(self.job, each, number)))
                 for number, (each, saves) in enumerate(self.worth, 1)
             ),
+            best=tuple(map(self._facts, self.best)),
+            run=self._run(),
         )
+
+    def _run(self) -> RunFacts | None:
+        """What the fastest layout says of the whole run."""
+        fastest = max((each.rates.tokens_per_s or 0.0 for each in self.best), default=0.0)
+        if self.run is None or not fastest:
+            return None
+        return self.run.facts(self._chip, self.devices, fastest)
+
+    @property
+    def _chip(self) -> str:
+        return machine(self.job.machine).chip.name
+
+    def _facts(self, each: RankedLayout) -> LayoutFacts:
+        found, per_s = _facts(each), each.rates.tokens_per_s
+        if self.run is None or not per_s:
+            return found
+        days = self.run.takes_days(per_s)
+        return replace(found, days=days, price=self.run.price(self._chip, self.devices, days))
 
     def _taken_with(self) -> str:
         """What the layout and its command say of the job."""
@@ -127,7 +151,11 @@ def _facts(each: RankedLayout) -> LayoutFacts:
 
 
 def ranked(
-    asked: RankingOptions, config: Mapping[str, object], name: str, report: Report = lambda _: None
+    asked: RankingOptions,
+    config: Mapping[str, object],
+    name: str,
+    report: Report = lambda _: None,
+    prices: Prices | None = None,
 ) -> Ranking:
     """The layouts that fit, the fastest first.
 
@@ -136,6 +164,7 @@ def ranked(
         config: fields of the model's config.json.
         name: of the model.
         report: receives progress.
+        prices: of devices, with `asked.tokens`; those of `data/prices.yaml` unless said.
 
     Raises:
         UserError: an option is wrong, or no layout has what is held.
@@ -143,6 +172,7 @@ def ranked(
         InfeasibleError: none fits; what would is named.
     """
     _check_numbers(asked)
+    run = parsed_run(asked.tokens, asked.days, prices)
     if asked.rank not in RANKS:
         raise unknown_name("ranking", asked.rank, RANKS, "--rank")
     robust = asked.rank == ROBUST
@@ -167,7 +197,7 @@ def ranked(
     )
     return Ranking(
         job, asked.devices, priced, tuple(found[: asked.top]), _sizes(asked),
-        layout_note(asked.calibration, known, job), _worth(job, found, asked.next_runs),
+        layout_note(asked.calibration, known, job), _worth(job, found, asked.next_runs), run,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from planner.requests.conventional_layouts import run_of_layout, simulated_layou
 from planner.requests.errors import UserError
 from planner.requests.options.simulations import LayoutOptions, RankingOptions, SimulationOptions
 from planner.whatif import layout_ranking
+from planner.whatif.analysis import bundled_prices
 from planner.whatif.layout_ranking import Ranking, held_of, layout_text, ranked
 
 LLAMA = "llama2-7b"
@@ -205,3 +206,60 @@ def test_held_text_is_read() -> None:
     assert held_of("") == {}
     with pytest.raises(UserError, match="given twice"):
         held_of("tp=2,tp=4")
+
+
+def test_days_and_price_of_a_run_follow_from_its_tokens(
+    planner: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Price is that of an hour times devices times hours, days are tokens over their rate."""
+    table = tmp_path / "prices.yaml"
+    table.write_text("currency: EUR\ndevices:\n  h100_sxm_80g: {hour: {value: 2.0}}\n")
+    call = ("layouts", *JOB, "--tokens", "1e12", "--prices", str(table))
+    record = json.loads(planner(*call, "--json").out)
+    assert record["run"] == {
+        "tokens": 1e12, "days": None, "needed_devices": None, "currency": "EUR",
+    }  # fmt: skip
+    for each in record["best"]:
+        assert each["days"] == pytest.approx(1e12 / each["tokens_per_s"] / 86400, rel=1e-12)
+        assert each["price"] == pytest.approx(2.0 * 16 * 24 * each["days"], rel=1e-12)
+    told = planner(*call).out
+    assert "price EUR" in told
+    assert "run: 1e+12 tokens" in told
+
+
+def test_a_run_that_is_late_says_how_many_devices_it_takes() -> None:
+    """As many as make the fastest of the list fast enough, if it scaled perfectly."""
+    soon, late = (_ranked(tokens="1e12", days=days).report() for days in (1e6, 1.0))
+    assert soon.run is not None
+    assert late.run is not None
+    assert soon.run.needed_devices is None
+    needed = late.run.needed_devices
+    assert needed is not None
+    fastest = min(each.days for each in late.best if each.days is not None)
+    assert (needed - 1) * 1.0 < 16 * fastest <= needed * 1.0
+    assert not any("days" in each for each in _ranked().report().record(())["best"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"days": 3.0}, "--days is of a run of so many tokens"),
+        ({"tokens": "many"}, "many tokens"),
+        ({"tokens": "1e12", "days": 0.0}, "1e12 tokens in 0 days"),
+        ({"tokens": "inf"}, "inf tokens"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        _ranked(**more)
+    with pytest.raises(UserError, match="--prices is of a run"):
+        ranked(
+            RankingOptions(devices=16, batch=64, cluster="h100"), configuration(LLAMA), LLAMA,
+            prices=bundled_prices(),
+        )  # fmt: skip
+
+
+def test_the_profile_generic_has_no_interval(planner: Callable[..., Any]) -> None:
+    """No published run takes what kernels and messages take alone."""
+    record = json.loads(planner("layouts", *JOB, "--profile", "generic", "--json").out)
+    assert all(each["low_s"] is None and "generic" in each["unlike"] for each in record["best"])

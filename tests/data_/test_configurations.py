@@ -30,4 +30,5 @@ def test_every_family_of_the_brief_has_a_published_model() -> None:
     assert kinds >= {
         "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3",
         "gemma", "gemma2", "gemma3_text", "gpt2", "bert", "t5", "vit", "whisper", "kimi_k2",
+        "gpt_oss", "llama4_text", "minimax_m2", "seed_oss", "qwen3_5_text", "qwen3_5_moe_text",
     }  # fmt: skip

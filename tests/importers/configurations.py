@@ -28,6 +28,18 @@ SMALL: Mapping[str, dict[str, Any]] = {
         "qwen2_moe": {**DECODER, **_EXPERTS, "shared_expert_intermediate_size": 64},
         "qwen3": {**DECODER, "head_dim": 16},
         "qwen3_moe": {**DECODER, **_EXPERTS, "head_dim": 16, "norm_topk_prob": True},
+        "seed_oss": {**DECODER, "head_dim": 16},
+        "gpt_oss": {
+            **DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16,
+            "attention_bias": True,
+        },
+        "llama4_text": {
+            **DECODER, "num_local_experts": 4, "num_experts_per_tok": 1, "head_dim": 16,
+            "intermediate_size_mlp": 128, "interleave_moe_layer_step": 2,
+        },
+        "minimax_m2": {
+            **DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16,
+        },
         "gemma": {**DECODER, "head_dim": 16},
         "gemma2": {**DECODER, "head_dim": 16},
         "gemma3_text": {**DECODER, "head_dim": 16},

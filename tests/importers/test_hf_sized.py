@@ -11,7 +11,7 @@ from costmodel.training.sizes import model_parameters
 from costmodel.training.table import RunTable
 from importers.errors import ModelError
 from importers.hf_sized import sized
-from importers.sizes import published, published_names
+from importers.sizes import import_published, published, published_names
 from planner.requests.training_models import training_model
 from tests.importers.configurations import DECODER
 
@@ -226,3 +226,19 @@ def test_groups_that_limit_routing_are_read(
 def test_sizes_that_cannot_be_are_refused(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ModelError, match=told):
         sized({**DECODER, "model_type": "newest", **change}, "test")
+
+
+def test_experts_with_biases_are_told_apart_from_their_family() -> None:
+    """What `planner layouts` knows of gpt-oss holds though a search knows its family too."""
+    found = training_model(published("gpt-oss-20b").config, "gpt-oss-20b")[0]
+    assert found.expert_biases
+    assert found.activation_kernels == 5
+
+
+def test_both_readers_give_llama_4_its_shared_expert() -> None:
+    """The width of a dense block stands apart, and every token visits one expert more."""
+    config = published("llama4-maverick-17b-128e").config
+    sized = training_model(config, "llama4")[0]
+    assert (sized.ffn, sized.expert_ffn, sized.shared_ffn) == (16384, 8192, 8192)
+    graph = import_published("llama4-maverick-17b-128e", {"sequence": 8})
+    assert sum(t.elements for t in graph.parameters) / 1e9 == pytest.approx(billions(sized), 1e-4)

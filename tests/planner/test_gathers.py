@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from costmodel.collectives import Collective, CollectiveModel
+from costmodel.collectives.buckets import GATHERED_TOGETHER, bucket_share
 from costmodel.redistribution import Shardable
 from ir.graph import OpGraph
 from ir.layout import Layout
@@ -14,7 +15,7 @@ from ir.plan import Plan, PlannedTensor
 from ir.plan_enums import Cause
 from planner.candidates.layout_tables import LayoutPair, port_of
 from planner.lowering.edge_pricers import edge_pricer
-from planner.lowering.edges import GATHERED_TOGETHER, EdgeKind, bucket_share
+from planner.lowering.edges import EdgeKind
 from planner.lowering.liveness import analyse
 from planner.lowering.lower import lower
 from planner.pipeline.pipeline_search import search_pipeline

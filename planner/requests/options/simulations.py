@@ -192,6 +192,15 @@ class RankingOptions:
         help="What decides: the upper quarter of the interval, which is wider where no measured "
         "run is like a layout (robust), or its middle (median).",
     )] = "robust"
+    tokens: Annotated[str | None, Option(
+        group=Group.SEARCH, value="T", unit="tokens",
+        help="Days and price of a run of so many tokens with each layout, such as 15e12.",
+    )] = None
+    days: Annotated[float | None, Option(
+        group=Group.SEARCH, value="D", unit="days",
+        help="With --tokens: whether the run is done in so many days, else how many devices it "
+        "would take.",
+    )] = None
     top: Annotated[int, Option(
         group=Group.OUTPUT, value="K", unit="layouts", help="Layouts that are listed.",
     )] = 10

@@ -11,6 +11,7 @@ import pytest
 
 from costmodel.memory import MASTER_BYTES, Optimizer, moment_elements, parameter_bytes
 from costmodel.training.calibration import general_constants, parse_calibration
+from costmodel.training.constants import StepConstants
 from costmodel.training.matrices import dense_matrices, expert_matrices
 from costmodel.training.memory import MemoryConstants, memory_use
 from costmodel.training.records import TrainingModel, TrainingRun
@@ -125,7 +126,7 @@ def test_runs_of_all_optimizers_in_one_table_are_priced_as_alone() -> None:
 
 def test_states_on_the_host_cross_twice() -> None:
     """12 bytes of master copy and moments with Adam, as much less as an optimizer keeps less."""
-    moved, states = update_bytes(RunTable.of([by(o) for o in EVERY]))
+    moved, states = update_bytes(RunTable.of([by(o) for o in EVERY]), StepConstants().updated)
     known = dict(zip(EVERY, states.dense.tolist(), strict=True))
     assert known[Optimizer.ADAMW] == MASTER_BYTES + 8
     assert known[Optimizer.SGD] == MASTER_BYTES
