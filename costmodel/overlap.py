@@ -186,6 +186,19 @@ class StepForm:
         out[:, COMPUTE] = 1.0
         return out
 
+    def on_the_longer(self, least: FloatArray) -> FloatArray:
+        """The same with the host in place of compute where it does more; shape as there.
+
+        Args:
+            least: loads of a layer, shape (columns,).
+        """
+        out = self.all_on_compute()
+        if self.has_host:
+            each = self.windows_s(least)
+            by_host = each[:, -1] > each[:, COMPUTE]
+            out[by_host] = np.eye(self.resources)[-1]
+        return out
+
     def weights(self, prices: FloatArray) -> FloatArray:
         """What each load counts under prices, shape (columns,).
 

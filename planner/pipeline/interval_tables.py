@@ -76,7 +76,7 @@ class IntervalTables:
         least = self._least(steady)
         if not self.task.is_small:
             return least, least
-        low, high = (own.problem.with_all_hidden() for own in (steady, shared))
+        low, high = (own.problem.at_least() for own in (steady, shared))
         whole = extrapolated(low, high, float(self.shape.micro_batches))
         return least, self._least(replace(steady, problem=whole))
 
@@ -95,7 +95,7 @@ class IntervalTables:
 
     def _least(self, lowered: Lowered) -> IntervalCosts:
         """What intervals take at least: where time overlaps, with all hidden that may be."""
-        return self._solved(replace(lowered, problem=lowered.problem.with_all_hidden()))
+        return self._solved(replace(lowered, problem=lowered.problem.at_least()))
 
     def _solved(self, lowered: Lowered) -> IntervalCosts:
         solution = self.task.solve(replace(lowered.problem, memory_limit_bytes=math.inf))

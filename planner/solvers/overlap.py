@@ -100,7 +100,8 @@ class _PriceSearch:
         left = self.budget.deadline_s
         if left is not None:
             left = max(0.0, left - (time.monotonic() - self.started))
-        budget = replace(self.budget, deadline_s=left)
+        # Half of what is left as it is: the other half is for the prices.
+        budget = replace(self.budget, deadline_s=left, enough=self.enough / 2)
         return self.solver.solve(self.problem.at_prices(prices), budget, None)
 
     def _note(self, found: Solution) -> bool:

@@ -25,15 +25,13 @@ import numpy as np
 
 from costmodel.schedules.closed_form import even_step_s
 from costmodel.schedules.in_flight import in_flight_counts
-from ir.plan_enums import MemoryCause
-from planner.lowering.lowered import Lowered, Node, NodeKind
+from planner.lowering.lowered import Lowered
 from planner.lowering.pieces import pieces_of
 from planner.pipeline.bounds.configurations import entry_s
+from planner.pipeline.bounds.whole_network import PieceBytes, Price, WholeNetwork
 from planner.pipeline.chain import FloatArray
-from planner.pipeline.prices import kept_pairs, piece_times
 from planner.pipeline.search_state import PipelineSearch
 from planner.pipeline.space import Configuration, moments_of
-from planner.problem import EdgeTable, NodeTable, Problem, tables_of
 from topology.cluster import Cluster
 from topology.mesh import Mesh
 from topology.part import stage_cluster
@@ -41,28 +39,8 @@ from topology.part import stage_cluster
 FIRST, FACTOR, HIGHEST = 0.1, 3.0, 30.0
 """The first price in units of the time of the whole by the memory of all parts, by how much the
 next one differs, and where it ends: what fits at no price has a bound that rises with it."""
-SELECTIVE, WHOLE = frozenset({"auto", "selective"}), frozenset({"auto", "full"})
-"""Requests by which single operators and blocks are computed again."""
-
-
-class Price(NamedTuple):
-    """Seconds per byte."""
-
-    parameters: float
-    """With their gradients and states."""
-    activations: float
-    """Of one micro-batch."""
-    limit: float
-    """Of all parts together, for a byte of the limit."""
-
-
-class PieceBytes(NamedTuple):
-    """Bytes on a device of a stage that has the whole network."""
-
-    parameters: float
-    """With their gradients and states."""
-    activations: float
-    """Of one micro-batch, as far as they have a price."""
+SELECTIVE = frozenset({"auto", "selective"})
+"""Requests by which single operators are computed again."""
 
 
 def kept(shape: Configuration) -> tuple[float, ...]:
@@ -136,88 +114,6 @@ def best_bound(
     return best[0]
 
 
-def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
-    """The problem with prices on what is kept, without a limit.
-
-    Args:
-        lowered: pieces of the network, each operator offered to be computed again or not.
-        price: of memory.
-        recompute: what may be computed again, as the request says it.
-    """
-    problem, nodes = lowered.problem, lowered.nodes
-    again = [bool(node.recomputes) for node in nodes]
-
-    def node_table(number: int) -> NodeTable:
-        own = problem.node_tables[problem.node_table_of[number]]
-        return _priced(nodes[number], own, price, recompute)
-
-    def edge_table(number: int) -> EdgeTable:
-        time_s = problem.edge_tables[problem.edge_table_of[number]].time_s
-        source, target = problem.edges[number]
-        return EdgeTable(kept_pairs(time_s, nodes[source], nodes[target]))
-
-    ends = ((again[source], again[target]) for source, target in problem.edges)
-    return problem.without_memory(
-        tables_of(zip(problem.node_table_of, again, strict=True), node_table),
-        tables_of(zip(problem.edge_table_of, ends, strict=True), edge_table),
-    )
-
-
-def bytes_of_pieces(lowered: Lowered, choice: Sequence[int]) -> dict[int, PieceBytes]:
-    """What each piece holds that has a price, by its number.
-
-    Args:
-        lowered: as for `priced_whole`.
-        choice: of the problem that it makes; nothing is computed again.
-    """
-    found: dict[int, PieceBytes] = {}
-    tables = (lowered.problem.node_tables[table] for table in lowered.problem.node_table_of)
-    for node, own, chosen in zip(lowered.nodes, tables, choice, strict=True):
-        piece = node.stage
-        parameters, activations = found.get(piece, PieceBytes(0.0, 0.0))
-        amount = float(sum(vector[chosen] for vector in _with_price(node, own)))
-        if node.kind is NodeKind.PARAMETER:
-            parameters += amount
-        else:
-            activations += amount
-        found[piece] = PieceBytes(parameters, activations)
-    return found
-
-
-def _with_price(node: Node, own: NodeTable) -> list[FloatArray]:
-    """What stands at the turn: all of a parameter, what an operator saves."""
-    if node.kind is NodeKind.PARAMETER:
-        return list(own.memory_bytes)
-    if node.candidates is None:
-        return []
-    held = zip(node.memory_causes, own.memory_bytes, strict=True)
-    return [nbytes for cause, nbytes in held if cause == MemoryCause.ACTIVATIONS]
-
-
-def _priced(node: Node, own: NodeTable, price: Price, recompute: str) -> NodeTable:
-    cost = own.time_s
-    held = _with_price(node, own)
-    if held and node.kind is NodeKind.PARAMETER:
-        cost = cost + price.parameters * np.sum(held, axis=0)
-    elif held:
-        paid = price.activations * np.sum(held, axis=0)
-        if recompute in WHOLE:
-            paid = np.minimum(paid, _forward_s(node))
-        cost = cost + paid
-    if not node.recomputes:
-        return NodeTable(cost, axes=own.axes)
-    kept, again = node.columns.kept, node.columns.recomputing
-    axes = None if own.axes is None else own.axes[kept]
-    return NodeTable(np.minimum(cost[kept], cost[again]), axes=axes)
-
-
-def _forward_s(node: Node) -> FloatArray:
-    """Seconds of the forward pass of an operator for each of its candidates."""
-    if node.candidates is None:
-        raise TypeError(f"{node.name} is no operator")
-    return np.asarray(node.candidates.forward_s[node.columns.assignment], dtype=np.float64)
-
-
 class _Total(NamedTuple):
     """Seconds of the whole network in one place, at least."""
 
@@ -242,6 +138,7 @@ class NetworkBounds:
     """By number of stages and size of micro-batch the seconds of the whole network on a stage."""
     _sends: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     """The same of the cheapest cuts together, by how many there are."""
+    _held: dict[Configuration, PieceBytes] = field(default_factory=dict)
     _tight: dict[tuple[int, int], float] = field(default_factory=dict)
     """By stages and size of micro-batch what the network takes on them within the memory."""
 
@@ -273,6 +170,8 @@ class NetworkBounds:
 
     def _sends_s(self, shape: Configuration) -> float:
         """Seconds in which a micro-batch crosses as many cuts as there must be."""
+        if shape.pieces == 1:
+            return 0.0
         key = shape.stages, shape.micro_batch
         if key not in self._sends:
             mesh = self.task.stage_machine(shape)[1]
@@ -292,7 +191,8 @@ class NetworkBounds:
         cluster, mesh = self.task.stage_machine(shape)
         whole, steady = self._wholes(shape, cluster, mesh)
         total_s, held = whole.free()
-        total = _Total(total_s, steady.free()[0])
+        total = _Total(total_s, total_s if steady is None else steady.free()[0])
+        self._held[shape] = held
         self._totals.setdefault(shape.stages, {})[shape.micro_batch] = total
         self.work += sum(whole.lowered.problem.sizes)
         limit = self.task.limit_bytes
@@ -306,6 +206,18 @@ class NetworkBounds:
             tight_s = best_bound(within_s, least_kept(shapes), unit, held, limit)
             self._tight[shape.stages, shape.micro_batch] = tight_s
 
+    def likely_micro_batch(self, shapes: Sequence[Configuration]) -> tuple[int, ...]:
+        """Of shapes of one stage the largest micro-batch whose fastest layouts are expected to fit,
+        by what they hold of the largest of all; none where parameters alone do not fit.
+        """
+        largest = max(shapes, key=lambda shape: shape.micro_batch)
+        if not self.is_refined(largest):
+            self.refine([largest])
+        parameters, activations = self._held[largest]
+        share = (self.task.limit_bytes - parameters) / max(activations, 1.0)
+        fitting = [s.micro_batch for s in shapes if s.micro_batch <= share * largest.micro_batch]
+        return (max(fitting),) if fitting else ()
+
     def _sample(self) -> _Total:
         """Seconds of one sample on one device, in the whole batch."""
         if self._sample_s is None:
@@ -313,16 +225,18 @@ class NetworkBounds:
             self._sample_s = _Total(0.0, 0.0)
             if one is not None:
                 shape, mesh = Configuration(1, self.task.batch, 1), self.task.dialect.meshes(one)[0]
-                found = _Total(*(each.free()[0] for each in self._wholes(shape, one, mesh)))
+                whole, steady = self._wholes(shape, one, mesh)
+                found = _Total(whole.free()[0], (steady or whole).free()[0])
                 self._sample_s = found.times(1 / self.task.batch)
         return self._sample_s
 
     def _wholes(
         self, shape: Configuration, cluster: Cluster, mesh: Mesh
-    ) -> tuple[_WholeNetwork, _WholeNetwork]:
+    ) -> tuple[WholeNetwork, WholeNetwork | None]:
         """The whole network as one piece, and without what happens once in a step; on a stage of
         several equal layers stand there once. What they take by the best layouts of few of them
-        may be more than with layouts that pay only for many: one stage has all.
+        may be more than with layouts that pay only for many: one stage has all, and its bound does
+        not ask what happens once.
         """
         micro = self.task.micro(shape.micro_batch)
         segments = micro.segments
@@ -339,39 +253,15 @@ class NetworkBounds:
             recompute=self.task.request.recompute in SELECTIVE,
         )
         shared = self.task.lowered(pieces, setting, micro)
+        whole = self._at_least(shared, spare, len(spans))
+        if is_whole:
+            return whole, None
         steady = self.task.lowered(pieces, replace(setting, steady=True), micro, shared.basis)
-        counts = spare, len(spans)
-        least = (replace(own, problem=own.problem.with_all_hidden()) for own in (shared, steady))
-        first, second = (_WholeNetwork(self.task, own, *counts) for own in least)
-        return first, second
+        return whole, self._at_least(steady, spare, len(spans))
 
-
-@dataclass(frozen=True, slots=True)
-class _WholeNetwork:
-    """The network as one piece, and if layers repeat with one period less beside it."""
-
-    task: PipelineSearch
-    lowered: Lowered
-    spare: int
-    """Periods that stand there no more."""
-    pieces: int
-
-    def free(self) -> tuple[float, PieceBytes]:
-        """Seconds of a micro-batch at least, memory left aside, and what then is held."""
-        free_s, choice = self._least(Price(0.0, 0.0, 0.0))
-        by_piece = bytes_of_pieces(self.lowered, choice)
-        longer, shorter = by_piece[0], by_piece[self.pieces - 1]
-        pairs = zip(longer, shorter, strict=True)
-        return free_s, PieceBytes(*(a + self.spare * (a - b) for a, b in pairs))
-
-    def least_s(self, price: Price) -> float:
-        """Seconds of a micro-batch at least, with what is paid for its memory."""
-        return self._least(price)[0]
-
-    def _least(self, price: Price) -> tuple[float, tuple[int, ...]]:
-        problem = priced_whole(self.lowered, price, self.task.request.recompute)
-        found = self.task.solve(problem)
-        choice = found.choice or ()
-        times = piece_times(replace(self.lowered, problem=problem), choice, self.pieces)
-        slack_s = max(found.cost_s - found.bound_s, 0.0) * (1 + self.spare)
-        return float(times[0] + self.spare * (times[0] - times[-1])) - slack_s, choice
+    def _at_least(self, lowered: Lowered, spare: int, pieces: int) -> WholeNetwork:
+        """With everything hidden that may be."""
+        problem, overlap = lowered.problem, lowered.problem.overlap
+        own = replace(lowered, problem=problem.with_all_hidden())
+        by_host = problem.at_least() if overlap is not None and overlap.form.has_host else None
+        return WholeNetwork(self.task, own, spare, pieces, by_host)

@@ -16,6 +16,10 @@ WORK = 1_500_000
 """Candidates in the problems of shapes that are priced, per unit of effort."""
 LITTLE_WORK = 400_000
 """The same where any plan that fits will do."""
+WORTHWHILE = 1e-3
+"""Share of a step that a group must promise to be priced."""
+ROUNDING = 1e-9
+"""Of bounds that are the same sum in another order."""
 ALIKE = 0.02
 """Floors of one number of stages that lie so near that one answer settles them."""
 
@@ -41,11 +45,15 @@ class ConfigurationSearch:
         self.groups: dict[Group, list[Configuration]] = {}
         for shape in sorted(shapes):
             self.groups.setdefault(Group(shape.stages, shape.micro_batch), []).append(shape)
-        self.left = dict.fromkeys(sorted(self.groups, key=lambda g: (self.bound_s(g), g)))
+        self.left = dict.fromkeys(sorted(self.groups, key=self._first))
         self.dropped: list[Group] = []
         self.priced: list[Priced] = []
         self.least_s = math.inf
         self.work = 0
+
+    def _first(self, group: Group) -> tuple[float, int, int]:
+        """Of equal bounds the larger micro-batch first: its bound holds for smaller ones."""
+        return self.bound_s(group), group.stages, -group.micro_batch
 
     def bound_s(self, group: Group) -> float:
         """What a group takes at least."""
@@ -65,7 +73,8 @@ class ConfigurationSearch:
             late = self.task.is_late
             self.task.truncated |= late
             near = [g for g in self._neighbours() if g in self.left]
-            groups = [g for g in (*seeds, *near, *self._climbing(), *self.left) if g in self.left]
+            order = (*seeds, *near, *self._climbing(), *self.left)
+            groups = [g for g in order if g in self.left and self._is_promising(g)]
             used_up = self.work + self.bounds.work > work * self.task.request.effort
             done = used_up and (not near or beyond >= self.task.request.effort)
             known = bool(self.priced) or math.isfinite(self.least_s)
@@ -92,9 +101,14 @@ class ConfigurationSearch:
         return min(fitting, key=lambda item: item.expected_s, default=None)
 
     def _drop(self) -> None:
-        for group in [g for g in self.left if self.bound_s(g) >= self.least_s]:
+        enough_s = self.least_s * (1 - ROUNDING)
+        for group in [g for g in self.left if self.bound_s(g) >= enough_s]:
             del self.left[group]
             self.dropped.append(group)
+
+    def _is_promising(self, group: Group) -> bool:
+        """Whether a group may gain enough; all may in a network that is solved exactly."""
+        return self.task.is_small or self.bound_s(group) < self.least_s * (1 - WORTHWHILE)
 
     def reopened(self, least_s: float) -> bool:
         """Whether groups of a small network were left aside for a step that was hoped for and
@@ -136,10 +150,10 @@ class ConfigurationSearch:
         return segments.shortened((0, segments.count))[1] > 0
 
     def _bounded(self, item: Priced) -> Priced:
-        """A shape of one stage, bounded by all of its layers."""
+        """A shape of one stage, bounded by all of its layers: few of them bound nothing."""
         if not self.bounds.is_refined(item.shape):
             self.bounds.refine([item.shape])
-        return replace(item, bound_s=min(item.bound_s, self.bounds.of(item.shape)))
+        return replace(item, bound_s=self.bounds.of(item.shape))
 
     def _settle(self) -> None:
         """Better bounds for what is left, until the lowest is as good as it gets."""
@@ -167,6 +181,10 @@ class ConfigurationSearch:
         that may be. Others are then soon seen to be worse.
         """
         cluster = self.task.cluster
+        if all(group.stages == 1 for group in self.groups) and not self.task.is_whole_far_beyond:
+            shapes = [shape for own in self.groups.values() for shape in own]
+            likely = self.bounds.likely_micro_batch(shapes)
+            return [*(Group(1, size) for size in likely), *self._whole_batch()]
         inner = cluster.devices // cluster.tiers[0].size
         found: dict[int, Group] = {}
         for group in sorted(self.groups, key=lambda g: g.micro_batch):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.overlap import Layers, StepForm
+from costmodel.software import GENERIC
 from planner.problem import EdgeTable, NodeTable, Overlap, Problem
 from planner.reduction.restriction import restricted
 from planner.solvers import Budget, solver_by_name
@@ -26,7 +27,8 @@ Table = TypeVar("Table", NodeTable, EdgeTable)
 def with_overlap(problem: Problem, seed: int, pieces: int = 1) -> Problem:
     """The problem in which half of all tables load several resources."""
     rng = np.random.default_rng(seed)
-    form = StepForm(int(rng.integers(1, 3)), int(rng.choice([1, 4])))
+    software = replace(GENERIC, host_s=float(rng.choice([0.0, 1.0])))
+    form = StepForm(int(rng.integers(1, 3)), int(rng.choice([1, 4])), software=software)
 
     def loads(table: Table) -> Table:
         own = rng.random((form.loads.count, *table.time_s.shape)) * (rng.random() < 0.5)
@@ -80,10 +82,11 @@ def test_any_prices_bound_every_choice(problem: Problem, seed: int) -> None:
     rng, form = np.random.default_rng(seed), posed.overlap.form
     shape = (posed.overlap.count, len(form.windows))
     priced = posed.at_prices(list(rng.dirichlet(np.ones(form.resources), size=shape)))
-    hidden = posed.with_all_hidden()
+    hidden, least = posed.with_all_hidden(), posed.at_least()
     for choice in itertools.islice(itertools.product(*map(range, posed.sizes)), 50):
         assert priced.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
         assert hidden.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
+        assert least.cost_s(choice) <= posed.cost_s(choice) * (1 + 1e-9) + 1e-12
 
 
 @given(problem=problems(), seed=seeds)

@@ -1,0 +1,158 @@
+"""The whole network as one piece of a stage, with prices on what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ir.plan_enums import MemoryCause
+from planner.lowering.lowered import Lowered, Node, NodeKind
+from planner.pipeline.chain import FloatArray
+from planner.pipeline.prices import kept_pairs, piece_times
+from planner.pipeline.search_state import PipelineSearch
+from planner.problem import EdgeTable, NodeTable, Problem, tables_of
+
+WHOLE = frozenset({"auto", "full"})
+"""Requests by which blocks are computed again."""
+
+
+class Price(NamedTuple):
+    """Seconds per byte."""
+
+    parameters: float
+    """With their gradients and states."""
+    activations: float
+    """Of one micro-batch."""
+    limit: float
+    """Of all parts together, for a byte of the limit."""
+
+
+class PieceBytes(NamedTuple):
+    """Bytes on a device of a stage that has the whole network."""
+
+    parameters: float
+    """With their gradients and states."""
+    activations: float
+    """Of one micro-batch, as far as they have a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNetwork:
+    """The network as one piece, and if layers repeat with one period less beside it."""
+
+    task: PipelineSearch
+    lowered: Lowered
+    spare: int
+    """Periods that stand there no more."""
+    pieces: int
+    by_host: Problem | None = None
+    """What it takes at least where the host holds layers up."""
+
+    def free(self) -> tuple[float, PieceBytes]:
+        """Seconds of a micro-batch at least, memory left aside, and what then is held."""
+        nothing = Price(0.0, 0.0, 0.0)
+        free_s, choice = self._least(self.lowered, nothing)
+        if self.by_host is not None:
+            waiting = replace(self.lowered, problem=self.by_host)
+            free_s = max(free_s, self._least(waiting, nothing)[0])
+        by_piece = bytes_of_pieces(self.lowered, choice)
+        longer, shorter = by_piece[0], by_piece[self.pieces - 1]
+        pairs = zip(longer, shorter, strict=True)
+        return free_s, PieceBytes(*(a + self.spare * (a - b) for a, b in pairs))
+
+    def least_s(self, price: Price) -> float:
+        """Seconds of a micro-batch at least, with what is paid for its memory."""
+        return self._least(self.lowered, price)[0]
+
+    def _least(self, lowered: Lowered, price: Price) -> tuple[float, tuple[int, ...]]:
+        problem = priced_whole(lowered, price, self.task.request.recompute)
+        found = self.task.solve(problem)
+        choice = found.choice or ()
+        times = piece_times(replace(lowered, problem=problem), choice, self.pieces)
+        slack_s = max(found.cost_s - found.bound_s, 0.0) * (1 + self.spare)
+        return float(times[0] + self.spare * (times[0] - times[-1])) - slack_s, choice
+
+
+def priced_whole(lowered: Lowered, price: Price, recompute: str) -> Problem:
+    """The problem with prices on what is kept, without a limit.
+
+    Args:
+        lowered: pieces of the network, each operator offered to be computed again or not.
+        price: of memory.
+        recompute: what may be computed again, as the request says it.
+    """
+    problem, nodes = lowered.problem, lowered.nodes
+    again = [bool(node.recomputes) for node in nodes]
+
+    def node_table(number: int) -> NodeTable:
+        own = problem.node_tables[problem.node_table_of[number]]
+        return _priced(nodes[number], own, price, recompute)
+
+    def edge_table(number: int) -> EdgeTable:
+        time_s = problem.edge_tables[problem.edge_table_of[number]].time_s
+        source, target = problem.edges[number]
+        return EdgeTable(kept_pairs(time_s, nodes[source], nodes[target]))
+
+    ends = ((again[source], again[target]) for source, target in problem.edges)
+    return problem.without_memory(
+        tables_of(zip(problem.node_table_of, again, strict=True), node_table),
+        tables_of(zip(problem.edge_table_of, ends, strict=True), edge_table),
+    )
+
+
+def bytes_of_pieces(lowered: Lowered, choice: Sequence[int]) -> dict[int, PieceBytes]:
+    """What each piece holds that has a price, by its number.
+
+    Args:
+        lowered: as for `priced_whole`.
+        choice: of the problem that it makes; nothing is computed again.
+    """
+    found: dict[int, PieceBytes] = {}
+    tables = (lowered.problem.node_tables[table] for table in lowered.problem.node_table_of)
+    for node, own, chosen in zip(lowered.nodes, tables, choice, strict=True):
+        piece = node.stage
+        parameters, activations = found.get(piece, PieceBytes(0.0, 0.0))
+        amount = float(sum(vector[chosen] for vector in _with_price(node, own)))
+        if node.kind is NodeKind.PARAMETER:
+            parameters += amount
+        else:
+            activations += amount
+        found[piece] = PieceBytes(parameters, activations)
+    return found
+
+
+def _with_price(node: Node, own: NodeTable) -> list[FloatArray]:
+    """What stands at the turn: all of a parameter, what an operator saves."""
+    if node.kind is NodeKind.PARAMETER:
+        return list(own.memory_bytes)
+    if node.candidates is None:
+        return []
+    held = zip(node.memory_causes, own.memory_bytes, strict=True)
+    return [nbytes for cause, nbytes in held if cause == MemoryCause.ACTIVATIONS]
+
+
+def _priced(node: Node, own: NodeTable, price: Price, recompute: str) -> NodeTable:
+    cost = own.time_s
+    held = _with_price(node, own)
+    if held and node.kind is NodeKind.PARAMETER:
+        cost = cost + price.parameters * np.sum(held, axis=0)
+    elif held:
+        paid = price.activations * np.sum(held, axis=0)
+        if recompute in WHOLE:
+            paid = np.minimum(paid, _forward_s(node))
+        cost = cost + paid
+    if not node.recomputes:
+        return NodeTable(cost, axes=own.axes)
+    kept, again = node.columns.kept, node.columns.recomputing
+    axes = None if own.axes is None else own.axes[kept]
+    return NodeTable(np.minimum(cost[kept], cost[again]), axes=axes)
+
+
+def _forward_s(node: Node) -> FloatArray:
+    """Seconds of the forward pass of an operator for each of its candidates."""
+    if node.candidates is None:
+        raise TypeError(f"{node.name} is no operator")
+    return np.asarray(node.candidates.forward_s[node.columns.assignment], dtype=np.float64)
