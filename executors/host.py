@@ -61,6 +61,16 @@ class HostFacts:
         return nbytes / seconds
 
     @property
+    def vector_rate(self) -> tuple[float, str]:
+        """Operations a second beside products, and how they are known: a GPU's products in float32
+        run on the same cores; a core of a CPU works as fast as it reads.
+        """
+        rate = self.rate("float32") if self.machine.get("backend") == "nccl" else None
+        if rate is not None:
+            return rate, "products in float32 run on the same cores"
+        return self.stream_rate / 12, "an addition for 12 bytes of a stream"
+
+    @property
     def first_link(self) -> tuple[float, float] | None:
         """Bandwidth and latency to begin a fit with: of the largest and the smallest message; none
         of a single process.
@@ -98,6 +108,7 @@ def machine_text(facts: HostFacts, link: tuple[float, float] | None, note: str) 
 def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
     peaks = {d: facts.rate(d) for d in ("float32", "float16", "bfloat16")}
     count, share = len(facts.products), facts.memory_bytes / facts.processes
+    vector = facts.vector_rate
     return {
         "name": "host_process",
         "family": f"ideal process of {where}",
@@ -107,9 +118,7 @@ def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
             for dtype, rate in peaks.items()
         },
         "peak_vector": {
-            "float32": _stated(
-                f"{facts.stream_rate / 12e12:.6g} TFLOP/s", "an addition for 12 bytes of a stream"
-            )
+            "float32": _stated(f"{vector[0] / 1e12:.6g} TFLOP/s", vector[1])
         },
         "memory": {
             "capacity": _stated(f"{share / 2**30:.4g} GiB", "a share of the machine's"),

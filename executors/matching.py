@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from executors.syncs import late_syncs, without_syncs
 from ir.canonical import canonical_digest, correspondence
 from ir.graph import Op, OpGraph, Role
 from ir.normalise import add_ends, main_dtype, normalise, use_stored_statistics, with_dtype
@@ -32,15 +33,17 @@ class Match:
 
 
 def one_stage(plan: Plan) -> Plan:
-    """What a plan of one stage does with a batch, or with each micro-batch: gradients are reduced
-    in each of them.
+    """What a plan of one stage does with a batch, or with each micro-batch, but for gradients that
+    are reduced apart (`executors.syncs`).
     """
+    syncs = late_syncs(plan)
     if plan.pipeline.is_single:
-        return plan
+        return without_syncs(plan, syncs)
     sync = (c for c in once_in_step(plan, 0) if c.cause == Cause.GRADIENT_SYNC)
     own = stage_plan(plan, 0)
     remade = tuple(dict.fromkeys((*own.recomputed, *_inside_blocks(plan))))
-    return replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
+    whole = replace(own, collectives=(*own.collectives, *sync), recomputed=remade)
+    return without_syncs(whole, syncs)
 
 
 def _inside_blocks(plan: Plan) -> Iterator[str]:

@@ -166,7 +166,7 @@ def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
         n: float((g.full_tensor() - expected[n]).norm() / expected[n].norm())
         for n, g in gradients.items()
     }
-    sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.recording.traffic()]
+    sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.traffic()]
     calls = sum(
         node.target is torch.ops._c10d_functional.all_reduce.default
         for graph in model.planned.recording.graphs
