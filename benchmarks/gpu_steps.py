@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import gzip
+import itertools
 import json
 import platform
 import shutil
@@ -312,6 +313,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=420.0, help="seconds")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="small networks, to try the command")
+    parser.add_argument("--skip", type=int, default=0, help="configurations to leave out at first")
     parser.add_argument("--traces", action="store_true", help="write traces instead")
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
@@ -324,7 +326,7 @@ def main() -> None:
     (chosen.folder / "machine.json").write_text(text + "\n")
     slowest_s = 0.0
     with (chosen.folder / "steps.jsonl").open("a") as rows:
-        for case in cases(small=chosen.small):
+        for case in itertools.islice(cases(small=chosen.small), chosen.skip, None):
             if time.monotonic() + min(slowest_s, 20.0) > end_s:
                 break
             row = bench.row(case)

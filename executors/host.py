@@ -44,21 +44,33 @@ class HostFacts:
         rates = [2.0 * m * k * n / s for d, m, k, n, s in self.products if d == dtype]
         return max(rates, default=None)
 
+    def usual_rate(self, dtype: str) -> float | None:
+        """Median rate of the larger products of a type, in operations a second."""
+        own = [(2.0 * m * k * n, s) for d, m, k, n, s in self.products if d == dtype]
+        most = max((work for work, _ in own), default=0.0)
+        rates = [work / s for work, s in own if work >= _LARGE * most]
+        return statistics.median(rates) if rates else None
+
     @property
     def matmul_efficiency(self) -> float:
-        """Median rate of the larger products over the best one, of the type measured most."""
-        types = [d for d, *_ in self.products]
-        usual = max(dict.fromkeys(types), key=types.count)
-        own = [(2.0 * m * k * n, s) for d, m, k, n, s in self.products if d == usual]
-        most = max(work for work, _ in own)
-        rates = [work / s for work, s in own if work >= _LARGE * most]
-        return statistics.median(rates) / max(work / s for work, s in own)
+        """Usual rate of products in float32 over the best one."""
+        return (self.usual_rate("float32") or 1.0) / (self.rate("float32") or 1.0)
 
     @property
     def stream_rate(self) -> float:
         """Bytes a second of the largest streams."""
         nbytes, seconds = max(self.streams)
         return nbytes / seconds
+
+    @property
+    def vector_rate(self) -> tuple[float, str]:
+        """Operations a second beside products, and how they are known: a GPU's products in float32
+        run on the same cores; a core of a CPU works as fast as it reads.
+        """
+        rate = self.rate("float32") if self.machine.get("backend") == "nccl" else None
+        if rate is not None:
+            return rate, "products in float32 run on the same cores"
+        return self.stream_rate / 12, "an addition for 12 bytes of a stream"
 
     @property
     def first_link(self) -> tuple[float, float] | None:
@@ -96,20 +108,23 @@ def machine_text(facts: HostFacts, link: tuple[float, float] | None, note: str) 
 
 
 def _chip(facts: HostFacts, where: str, told: str) -> dict[str, Any]:
-    peaks = {d: facts.rate(d) for d in ("float32", "float16", "bfloat16")}
-    count, share = len(facts.products), facts.memory_bytes / facts.processes
+    usual = {d: facts.usual_rate(d) for d in ("float32", "float16", "bfloat16")}
+    peaks = {d: rate and rate / facts.matmul_efficiency for d, rate in usual.items()}
+    share = facts.memory_bytes / facts.processes
+    vector = facts.vector_rate
     return {
         "name": "host_process",
-        "family": f"ideal process of {where}",
-        "note": "'ideal': products take work over rate, whatever their shape",
+        "family": "ideal process",
+        "note": f"{where}; 'ideal': products take work over rate, whatever their shape",
         "peak_matmul": {
-            dtype: rate and _stated(f"{rate / 1e12:.6g} TFLOP/s", f"best of {count}, {told}")
+            dtype: rate
+            and _stated(
+                f"{rate / 1e12:.6g} TFLOP/s", f"usual of larger products over efficiency, {told}"
+            )
             for dtype, rate in peaks.items()
         },
         "peak_vector": {
-            "float32": _stated(
-                f"{facts.stream_rate / 12e12:.6g} TFLOP/s", "an addition for 12 bytes of a stream"
-            )
+            "float32": _stated(f"{vector[0] / 1e12:.6g} TFLOP/s", vector[1])
         },
         "memory": {
             "capacity": _stated(f"{share / 2**30:.4g} GiB", "a share of the machine's"),

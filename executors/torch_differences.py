@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from executors.syncs import late_syncs
 from ir.graph import OpGraph
 from ir.plan import Plan
-from ir.plan_enums import Cause
 from topology.units import format_memory, format_seconds
 
 __all__ = ["ApplyError", "differences", "refuse"]
@@ -38,7 +38,6 @@ def differences(plan: Plan) -> tuple[str, ...]:
         plan: of one stage.
     """
     return (
-        *_schedule(plan),
         *_memory(plan),
         *_micro_batches(plan),
         *_placement(plan),
@@ -46,27 +45,13 @@ def differences(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _schedule(plan: Plan) -> Iterator[str]:
-    scattered = [
-        c
-        for c in plan.collectives
-        if c.cause == Cause.GRADIENT_SYNC and c.kind != "all_reduce" and c.group_size > 1
-    ]
-    if len(scattered) > 1 and plan.request.get("overlap", "auto") == "auto":
-        time_s = sum(c.time_s for c in scattered)
-        yield (
-            f"{len(scattered)} scattered gradients are reduced one by one, not in buckets: "
-            f"{format_seconds(time_s)} planned, and the start of a message for each"
-        )
-
-
 def _memory(plan: Plan) -> Iterator[str]:
-    states = [p for p in plan.parameters if p.zero in {1, 2} or p.states is not None]
+    syncs = late_syncs(plan)
+    states = [p for p in plan.parameters if p.states is not None and p.name not in syncs]
     if states and not plan.pipeline.is_single:
         yield (
             f"optimizer state of {len(states)} parameters lies as the parameter does, the plan "
-            "shards it further (ZeRO 1 or 2): search with parameters sharded at rest (ZeRO 3) "
-            "instead"
+            "shards it further (ZeRO 1 or 2), but reduces the gradient elsewhere"
         )
     on_host = sum(p.host_bytes for p in plan.parameters)
     if on_host:
@@ -79,8 +64,8 @@ def _micro_batches(plan: Plan) -> Iterator[str]:
         sync_s = plan.pipeline.stages[0].sync_s
         yield (
             f"the loop runs {count} micro-batches of {plan.pipeline.micro_batch} before it "
-            "updates; gradients are reduced in each, not once: "
-            f"up to {format_seconds(sync_s * (count - 1))} more"
+            "updates; what is reduced behind the last of them travels beside no computation: "
+            f"up to {format_seconds(sync_s)} more"
         )
 
 

@@ -33,7 +33,8 @@ def bucketed(graph: Any) -> None:
 
 def _is_leaving_sum(node: Any, output: Any) -> bool:
     """Whether a message is a sum whose result nothing in the graph computes with."""
-    if node.target is not torch.ops._c10d_functional.all_reduce.default:  # noqa: SLF001
+    messages = torch.ops._c10d_functional  # noqa: SLF001
+    if node.target not in {messages.all_reduce.default, messages.reduce_scatter_tensor.default}:
         return False
     users = list(node.users)
     return node.args[1] == "sum" and len(users) == 1 and _leaves(users[0], output)
@@ -55,7 +56,7 @@ def _buckets(sums: Sequence[Any], most: int) -> Iterator[list[Any]]:
     """Neighbours over the same devices and of the same type, full when they have enough bytes."""
     full: dict[object, list[Any]] = {}
     for node in sums:
-        key = node.args[2], node.args[0].meta["val"].dtype
+        key = node.target, node.args[1:], node.args[0].meta["val"].dtype
         bucket = full.setdefault(key, [])
         bucket.append(node)
         if sum(map(_nbytes, bucket)) >= most:
@@ -64,14 +65,18 @@ def _buckets(sums: Sequence[Any], most: int) -> Iterator[list[Any]]:
 
 
 def _join(graph: Any, bucket: Sequence[Any]) -> None:
-    """One message in place of several, where the last of them was."""
+    """One message in place of several, where the last of them was. Of scattered sums it holds what
+    the first rank takes, then what the second takes.
+    """
     aten, messages = torch.ops.aten, torch.ops._c10d_functional  # noqa: SLF001
-    shapes = [list(node.args[0].meta["val"].shape) for node in bucket]
+    shapes = [list(node.meta["val"].shape) for node in bucket]
+    target, given = bucket[-1].target, bucket[-1].args[1:]
+    ranks = 1 if target is messages.all_reduce.default else given[1]
     call = graph.call_function
     with graph.inserting_before(bucket[-1]):
-        flat = [call(aten.reshape.default, (node.args[0], [-1])) for node in bucket]
-        joined = call(aten.cat.default, (flat,))
-        total = call(messages.all_reduce.default, (joined, *bucket[-1].args[1:]))
+        rows = [call(aten.reshape.default, (node.args[0], [ranks, -1])) for node in bucket]
+        joined = call(aten.reshape.default, (call(aten.cat.default, (rows, 1)), [-1]))
+        total = call(target, (joined, *given))
         total.meta[MESSAGES] = [_nbytes(node) for node in bucket]
     waits = [next(iter(node.users)) for node in bucket]
     place = {node: number for number, node in enumerate(graph.nodes)}

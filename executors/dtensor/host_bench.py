@@ -31,6 +31,8 @@ _LARGEST = ((8192, 8192, 8192),)
 _STREAMS = (2**18, 2**20, 2**24)
 _WIDE_STREAMS = (2**20, 2**24, 2**28)
 _MESSAGES = tuple(2**n for n in range(12, 27, 2))
+_IN_A_ROW = 200
+"""Operators on one element, one after the other."""
 _DTYPES = ("float32", "bfloat16")
 _LEAST_S = 0.1
 """A measurement goes on so long."""
@@ -88,12 +90,19 @@ def _products() -> Any:
 def _streams() -> Any:
     for nbytes in _STREAMS if device_name() == "cpu" else _WIDE_STREAMS:
         one = torch.ones(nbytes // 4, device=device_name())
-        yield 3 * nbytes, _timed(partial(torch.add, one, one))
+        yield 3 * nbytes, _timed(partial(torch.add, one, one.clone()))  # twice the same is one read
 
 
 def _start_s() -> float:
+    """Of an operator on one element; of a GPU without its launch by the host."""
     one = torch.ones(1, device=device_name())
-    return _timed(lambda: one + one)
+    if device_name() == "cpu":
+        return _timed(lambda: one + one)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_IN_A_ROW):
+            one = one + one
+    return _timed(graph.replay) / _IN_A_ROW
 
 
 def _messages() -> Any:

@@ -13,23 +13,43 @@ from torch.utils import _pytree as pytree
 
 from executors.dtensor.capture import Recording
 from executors.dtensor.grid import Grid
+from executors.dtensor.late import Late, LateSync
 from executors.dtensor.local_step import LocalStep
+from executors.judgement import Traffic, summed
+from executors.syncs import Sync
 from ir.graph import Role, Tensor
 from ir.layout import Layout
 from ir.normalise.ends import ENDS
 
 
 class _AtRest(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """This rank's part of a parameter; its gradient becomes a DTensor like the parameter."""
+    """This rank's parts of all parameters as a step uses them; gradients become DTensors that lie
+    as the parameters do, and none those that are reduced later.
+    """
 
     @staticmethod
-    def forward(ctx: Any, parameter: Any, grid: Grid, layout: Layout) -> Any:
-        ctx.grid, ctx.layout, ctx.dims = grid, layout, tuple(parameter.shape)
-        return parameter._local_tensor.view_as(parameter._local_tensor)  # noqa: SLF001
+    def forward(ctx: Any, running: Any, *held: Any) -> tuple[Any, ...]:
+        ctx.running, ctx.held = running, held
+        ctx.set_materialize_grads(False)
+        own = dict(zip(running.parameters, held, strict=True))
+        whole = running.late.whole({n: own[n] for n in running.apart})
+        locals_ = ((n, p._local_tensor) for n, p in own.items())  # noqa: SLF001
+        out = tuple(whole[n].view_as(whole[n]) if n in whole else t.view_as(t) for n, t in locals_)
+        fixed = (t for t, p in zip(out, held, strict=True) if not p.requires_grad)
+        ctx.mark_non_differentiable(*fixed)
+        return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return ctx.grid.wrapped(gradient.contiguous(), ctx.dims, ctx.layout), None, None
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        running = ctx.running
+        found = dict(zip(running.parameters, gradients, strict=True))
+        late = {n: g for n, g in found.items() if n in running.late.syncs and g is not None}
+        found |= dict.fromkeys(late) | running.late.reduced(late) if late else {}
+        out = (
+            None if g is None else running.at_rest(p, g)
+            for p, g in zip(ctx.held, found.values(), strict=True)
+        )
+        return None, *out
 
 
 class _Gathered(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
@@ -63,6 +83,8 @@ class Running:
     """Parameters of the plan by their names in the module."""
     inputs: Sequence[str]
     """Inputs of the plan in the order in which the module is called; empty for one it ignores."""
+    late: Late
+    """Gradients that are reduced apart."""
     fixed: Mapping[str, Any]
     """This rank's parts of constants and buffers."""
     inner: Mapping[str, Any]
@@ -107,7 +129,11 @@ class Running:
     def __call__(self, module: Any, operands: Sequence[Any]) -> Any:
         """One forward pass on the whole batch, or on DTensors."""
         own = dict(module.named_parameters(remove_duplicate=False))
-        given = [self._parameter(n, own[name]) for n, name in self.parameters.items()]
+        held = [own[name] for name in self.parameters.values()]
+        used = _AtRest.apply(self, *held)
+        given = [
+            self._parameter(n, p, t) for n, p, t in zip(self.parameters, held, used, strict=True)
+        ]
         given += [
             self._input(name, value)
             for name, value in zip(self.inputs, operands, strict=True)
@@ -119,14 +145,35 @@ class Running:
             return pytree.tree_unflatten(results, self.out_spec)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _parameter(self, name: str, held: Any) -> Any:
-        tensor, grid = self.step.graph.tensors[name], self.step.grid
-        rest = self.step.routes.at_rest(name)
-        own = grid.layout_of(held)
-        assert own is not None
-        local = _AtRest.apply(held, grid, own)
+    @property
+    def apart(self) -> list[str]:
+        """Parameters that rest otherwise than they are used."""
+        return [n for n in self.parameters if n in self.late.syncs and self.late.syncs[n].is_apart]
+
+    def at_rest(self, held: Any, gradient: Any) -> Any:
+        """A gradient as a DTensor like its parameter."""
+        layout = self._layout_of(held)
+        return self.step.grid.wrapped(gradient.contiguous(), tuple(held.shape), layout)
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """The messages of a step: those of every micro-batch, and those that are sent apart."""
+        times = self.late.micro_batches
+        inside = (
+            Traffic(t.kind, t.group_size, t.nbytes * times, t.count * times)
+            for t in self.recording.traffic()
+        )
+        return summed((*inside, *self.late.traffic()))
+
+    def _parameter(self, name: str, held: Any, local: Any) -> Any:
+        tensor, rest = self.step.graph.tensors[name], self.step.routes.at_rest(name)
+        own = self.late.syncs[name].used if name in self.late.syncs else self._layout_of(held)
         turned = local.permute(tensor.stored_permutation) if tensor.stored_permutation else local
         return turned if planned_layout(tensor, own) == rest else self._brought(name, turned, own)
+
+    def _layout_of(self, held: Any) -> Layout:
+        own = self.step.grid.layout_of(held)
+        assert own is not None
+        return own
 
     def _brought(self, name: str, local: Any, own: Layout) -> Any:
         """A tied parameter rests as another of its uses says: it is moved for this one."""
@@ -199,7 +246,9 @@ def filed_layout(tensor: Tensor, rest: Layout) -> Layout:
     return Layout(tuple(rest.dims[order.index(i)] for i in range(len(order))), rest.partial)
 
 
-def lay_out(module: Any, step: LocalStep, parameters: Mapping[str, str]) -> None:
+def lay_out(
+    module: Any, step: LocalStep, parameters: Mapping[str, str], late: Mapping[str, LateSync]
+) -> None:
     """Make DTensors of the parameters of a module, rank 0's numbers cut as they rest."""
     first: dict[str, str] = {}
     for planned, name in parameters.items():
@@ -209,18 +258,23 @@ def lay_out(module: Any, step: LocalStep, parameters: Mapping[str, str]) -> None
         for last, value in list(owner.named_parameters(recurse=False)):
             name = f"{prefix}.{last}" if prefix else last
             if id(value) not in done:
-                done[id(value)] = _dtensor(step, value, first, module, name)
+                done[id(value)] = _dtensor(step, value, (first, late), module, name)
             owner.register_parameter(last, done[id(value)])
 
 
-def _dtensor(step: LocalStep, value: Any, first: Mapping[str, str], module: Any, name: str) -> Any:
+def _dtensor(
+    step: LocalStep, value: Any, known: tuple[Mapping[str, str], Mapping[str, LateSync]],
+    module: Any, name: str,
+) -> Any:  # fmt: skip
     """One parameter at rest; one that the model does not use is whole everywhere."""
+    first, late = known
     names = [n for n, p in module.named_parameters(remove_duplicate=False) if p is value]
     planned = next((first[n] for n in (name, *names) if n in first), None)
     layout = Layout(((),) * value.ndim)
     if planned is not None:
         tensor = step.graph.tensors[planned]
-        layout = filed_layout(tensor, step.routes.at_rest(planned))
+        rest = filed_layout(tensor, step.routes.at_rest(planned))
+        layout = late[planned].rest if planned in late else rest
     data = value.data.clone()
     dist.broadcast(data, 0)
     local = part_of(step.grid, data, layout).clone()
@@ -238,3 +292,18 @@ def given_parts(step: LocalStep, arrays: Mapping[str, Any]) -> dict[str, Any]:
         for n, a in arrays.items()
         if table[n].role in roles
     }
+
+
+def late_of(step: LocalStep, syncs: Mapping[str, Sync], micro_batches: int) -> Late:
+    """What a rank sends apart, with dimensions as the module has them."""
+    table, found, dims = step.graph.tensors, {}, {}
+    for name, sync in syncs.items():
+        before, rest, used = (
+            filed_layout(table[name], step.routes.layout(each))
+            for each in (sync.before, sync.rest, sync.used)
+        )
+        axes = tuple(step.routes.axis(a) for a in sync.axes)
+        found[name] = LateSync(sync.kind, axes, before, rest, used, sync.once)
+        whole, order = table[name].dims, table[name].stored_permutation
+        dims[name] = tuple(whole[order.index(i)] for i in range(len(whole))) if order else whole
+    return Late(step.grid, step.mover, found, dims, micro_batches)

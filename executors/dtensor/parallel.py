@@ -13,14 +13,17 @@ from torch.utils import _pytree as pytree
 
 from executors.dtensor.counts import inner_constants
 from executors.dtensor.grid import grid_of
+from executors.dtensor.late import LateSync
 from executors.dtensor.local_step import LocalStep
-from executors.dtensor.module import Running, given_parts, lay_out
+from executors.dtensor.module import Running, given_parts, late_of, lay_out
 from executors.dtensor.numbers import torch_array
 from executors.dtensor.tracing import Traced, traced
 from executors.matching import Match, matched, one_stage
 from executors.reference import given_tensors, mesh_of
+from executors.syncs import late_syncs
 from executors.torch_differences import ApplyError, differences, refuse
 from ir.graph import Role
+from ir.layout import Layout
 from ir.plan import Plan
 from ir.plan_file import read_plan
 
@@ -63,7 +66,7 @@ def parallelize(
     if report and dist.get_rank() == 0:
         for line in (*match.notes, *differences(whole)):
             print(f"plan: {line}", file=sys.stderr)  # noqa: T201
-    return applied(found, match, whole_outputs=whole_outputs)
+    return applied(found, match, whole, whole_outputs=whole_outputs)
 
 
 def _join(plan: Plan) -> None:
@@ -110,8 +113,18 @@ def own_graph(plan: Plan, arrays: Mapping[str, Any]) -> Traced:
     return Traced(module, plan.graph, plan.graph.inputs, arrays, None, None)
 
 
-def applied(found: Traced, match: Match, *, whole_outputs: bool, losses: bool = False) -> Any:
-    """The module of a matched model as this rank runs it."""
+def applied(
+    found: Traced, match: Match, whole: Plan, *, whole_outputs: bool, losses: bool = False
+) -> Any:
+    """The module of a matched model as this rank runs it.
+
+    Args:
+        found: the model.
+        match: it and what a plan does with a micro-batch.
+        whole: the plan.
+        whole_outputs: results are whole tensors.
+        losses: the plan's own losses are the results.
+    """
     plan, module = match.plan, found.module
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     module.to(device)
@@ -123,14 +136,30 @@ def applied(found: Traced, match: Match, *, whole_outputs: bool, losses: bool = 
         for n, found_name in match.names.items()
         if table[n].role is Role.PARAMETER
     }
-    lay_out(module, step, parameters)
+    syncs = {n: s for n, s in late_syncs(whole).items() if n in parameters}
+    late = late_of(step, syncs, whole.pipeline.micro_batches)
+    _check_tied(parameters, late.syncs)
+    lay_out(module, step, parameters, late.syncs)
     own = {theirs: n for n, theirs in match.names.items() if table[n].role is Role.INPUT}
     inputs = [own.get(name, "") for name in found.inputs]
     fixed = given_parts(step, constants)
     inner = inner_constants(plan, constants)
     results = found.out_spec, whole_outputs, losses
-    running = Running(step, parameters, inputs, fixed, inner, *results)
+    running = Running(step, parameters, inputs, late, fixed, inner, *results)
     return installed(module, running, found.in_spec)
+
+
+def _check_tied(parameters: Mapping[str, str], late: Mapping[str, LateSync]) -> None:
+    """Raise `ApplyError` where uses of one parameter want its optimizer's state in two places."""
+    rests: dict[str, set[Layout | None]] = {}
+    for planned, name in parameters.items():
+        rests.setdefault(name, set()).add(late[planned].rest if planned in late else None)
+    for name, found in rests.items():
+        if len(found) > 1:
+            raise ApplyError(
+                f"parameter {name!r} is used twice, and its state rests in two layouts\n"
+                "  at:  plan.json: tensors\n  fix: search with --zero 0 or --zero 3"
+            )
 
 
 def as_tensor(array: Any) -> Any:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-STEPS = 3
+STEPS = 5
 
 
 class Block(nn.Module):
@@ -122,6 +122,59 @@ class Perceptron(nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
+class Vision(nn.Module):
+    """Patches of a picture, two encoder layers, and the mean of their tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.places = nn.Conv2d(3, 32, 4, 4), nn.Parameter(torch.randn(1, 4, 32))
+        self.blocks = nn.ModuleList(Block(32, 4) for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 16)
+
+    def forward(self, x: Any) -> Any:
+        """Scores."""
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(1))
+
+
+class Experts(nn.Module):
+    """Four experts, each of which sees every row; a router weighs what they say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.norm = nn.Linear(32, 4, bias=False), nn.LayerNorm(32)
+        self.up = nn.Parameter(torch.randn(4, 32, 64) / 6)
+        self.down = nn.Parameter(torch.randn(4, 64, 32) / 8)
+        self.head = nn.Linear(32, 16)
+
+    def forward(self, x: Any) -> Any:
+        """Scores."""
+        y = self.norm(x)
+        share = torch.softmax(self.router(y), -1)
+        hidden = functional.silu(torch.matmul(y[None], self.up))
+        found = torch.matmul(hidden, self.down)
+        return self.head(x + (found * share.transpose(0, 1)[..., None]).sum(0))
+
+
+class UNet(nn.Module):
+    """A picture that becomes small and wide and large again, beside what it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
+        self.down, self.middle = nn.Conv2d(8, 16, 3, 2, 1), nn.Conv2d(16, 16, 3, 1, 1)
+        self.up, self.last = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(16, 16, 3, 1, 1)
+
+    def forward(self, x: Any) -> Any:
+        """Scores of every pixel, the classes last."""
+        beside = functional.silu(self.norm(self.first(x)))
+        y = functional.silu(self.middle(functional.silu(self.down(beside))))
+        y = self.last(torch.cat([self.up(y), beside], 1))
+        return y.permute(0, 2, 3, 1)
+
+
 def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     """A module, its operands, and the targets of its scores."""
     torch.manual_seed(0)
@@ -130,6 +183,12 @@ def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
         return Perceptron(), (torch.randn(8, 32),), torch.randint(16, (8,))
     if name == "images":
         return Images(), (torch.randn(8, 3, 8, 8),), torch.randint(16, (8,))
+    if name == "vision":
+        return Vision(), (torch.randn(8, 3, 8, 8),), torch.randint(16, (8,))
+    if name == "experts":
+        return Experts(), (torch.randn(8, 32),), torch.randint(16, (8,))
+    if name == "u-net":
+        return UNet(), (torch.randn(8, 3, 8, 8),), torch.randint(16, (8, 8, 8))
     ids = torch.randint(64, (8, 16))
     if name == "llama":
         return Llama(), (ids, targets), None
@@ -138,35 +197,48 @@ def case_of(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     return GPT(with_loss=True), (ids, targets), None
 
 
-def _trained(model: Any, operands: tuple[Any, ...], targets: Any) -> tuple[list[float], Any]:
-    """Losses of some steps, and the gradients of the first."""
+def _trained(
+    model: Any, operands: tuple[Any, ...], targets: Any, times: int = 1
+) -> tuple[list[float], Any]:
+    """Losses of some steps, and the gradients of the first; each step has so many micro-batches."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses, first = [], {}
     for step in range(STEPS):
-        found = model(*operands)
-        if targets is not None:
-            found = functional.cross_entropy(found.flatten(0, -2), targets.flatten())
-        found.backward()
+        total = 0.0
+        for number in range(times):
+            *own, goal = (_part(each, number, times) for each in (*operands, targets))
+            found = model(*own)
+            if goal is not None:
+                found = functional.cross_entropy(found.flatten(0, -2), goal.flatten())
+            found.backward()
+            total += found.item()
         if not step:
             first = {n: p.grad.clone() for n, p in model.named_parameters()}
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(found.item())
+        losses.append(total)
     return losses, first
 
 
-def _judged(folder: Path, case: dict[str, str]) -> dict[str, Any]:
+def _part(tensor: Any, number: int, times: int) -> Any:
+    """A micro-batch of a batch."""
+    return None if tensor is None else tensor.chunk(times)[number].contiguous()
+
+
+def _judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     from executors.torch import parallelize  # noqa: PLC0415  after the group is there
 
     model, operands, targets = case_of(case["net"])
-    alone, expected = _trained(copy.deepcopy(model), operands, targets)
-    model = parallelize(model, folder / case["plan"], operands)
-    losses, gradients = _trained(model, operands, targets)
+    times = int(case.get("micro_batches", 1))
+    alone, expected = _trained(copy.deepcopy(model), operands, targets, times)
+    first = tuple(_part(each, 0, times) for each in operands)
+    model = parallelize(model, folder / case["plan"], first)
+    losses, gradients = _trained(model, operands, targets, times)
     errors = {
         n: float((g.full_tensor() - expected[n]).norm() / expected[n].norm())
         for n, g in gradients.items()
     }
-    sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.recording.traffic()]
+    sent = [[t.kind, t.group_size, t.nbytes, t.count] for t in model.planned.traffic()]
     calls = sum(
         node.target is torch.ops._c10d_functional.all_reduce.default
         for graph in model.planned.recording.graphs

@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.simulation.effects import Effects
 from costmodel.simulation.plan_simulation import simulate_plan
-from executors.matching import one_stage
+from executors.matching import cut_as_states
 from executors.mindspore.messages import promised
 from executors.reference import given_tensors
 from executors.values import numbers
@@ -110,7 +110,7 @@ def test_it_computes_what_the_whole_model_does_with_the_messages_listed(
 @pytest.mark.parametrize("target", ["generic", "mindspore"])
 def test_weights_that_rest_as_their_states_do_send_the_same(target: str, seed: int) -> None:
     plan = drawn(target, seed)
-    own = one_stage(plan)
+    own = cut_as_states(plan)
     assert not any(item.cause == Cause.UPDATED_PARAMETERS for item in own.collectives)
     assert sum(c.nbytes for c in own.collectives) == sum(c.nbytes for c in plan.collectives)
     for before, after in zip(plan.parameters, own.parameters, strict=True):

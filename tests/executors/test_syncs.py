@@ -1,0 +1,58 @@
+"""Gradients that are reduced apart from the graph of a micro-batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from executors.matching import one_stage
+from executors.syncs import late_syncs
+from executors.torch_differences import differences
+from ir.plan import Plan
+from ir.plan_enums import Cause
+from planner.request import SearchRequest
+from planner.search import search
+from tests.builders import mlp
+from topology.catalogue import named_cluster
+
+pytestmark = pytest.mark.fast
+
+
+def planned(zero: int, micro_batch: int) -> Plan:
+    asked = SearchRequest(
+        target="torch", global_batch=64, micro_batch=str(micro_batch), zero=str(zero),
+        degrees=(("dp", 2),), pipeline="off",
+    )  # fmt: skip
+    return search(mlp(2), named_cluster("dgx-h100", 2), asked)
+
+
+@pytest.mark.parametrize(
+    ("zero", "micro_batch", "late", "once"),
+    [(0, 64, False, False), (0, 32, True, True), (1, 32, True, True), (2, 32, True, False),
+     (1, 64, True, False), (3, 32, False, False)],
+)  # fmt: skip
+def test_what_waits_for_other_micro_batches_or_lies_elsewhere_is_reduced_apart(
+    zero: int, micro_batch: int, late: bool, once: bool
+) -> None:
+    plan = planned(zero, micro_batch)
+    assert plan.pipeline.micro_batches == 64 // micro_batch
+    found = late_syncs(plan)
+    assert set(found) == ({p.name for p in plan.parameters} if late else set())
+    assert {each.once for each in found.values()} <= {once}
+    assert all((each.rest != each.used) == (zero in {1, 2}) for each in found.values())
+
+
+def test_the_graph_of_a_micro_batch_leaves_these_gradients_as_they_are() -> None:
+    plan = planned(1, 32)
+    own, syncs = one_stage(plan), late_syncs(plan)
+    apart = {Cause.GRADIENT_SYNC, Cause.UPDATED_PARAMETERS}
+    assert not any(c.cause in apart and c.tensor in syncs for c in own.collectives)
+    for tensor in own.parameters:
+        assert tensor.gradient == syncs[tensor.name].before
+        assert tensor.gradient is not None
+        assert tensor.gradient.partial
+
+
+def test_what_is_applied_is_no_difference() -> None:
+    said = "\n".join(differences(planned(2, 32)))
+    assert "ZeRO" not in said
+    assert "2 micro-batches" in said
