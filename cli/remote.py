@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import UserError
 from cli.machine_files import is_file_name
-from report.explanation import rebuilt
 
 if TYPE_CHECKING:
     from exporters.formats import Format
@@ -142,12 +141,14 @@ def remote_plan(
 
 def _others(records: Sequence[Mapping[str, Any]]) -> list[WhyNot]:
     from planner.explain import WhyNot  # noqa: PLC0415  brings in the planner
+    from report.explanation import rebuilt  # noqa: PLC0415
 
     return [rebuilt(WhyNot, each) for each in records]
 
 
 def _why(record: Mapping[str, Any] | None) -> Infeasibility | None:
     from planner.explain import Infeasibility  # noqa: PLC0415  brings in the planner
+    from report.explanation import rebuilt  # noqa: PLC0415
 
     found: Infeasibility | None = None if record is None else rebuilt(Infeasibility, record)
     return found
