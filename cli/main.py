@@ -17,6 +17,7 @@ from cli.import_strategy import import_strategy
 from cli.inspect import inspect
 from cli.jobs import app as jobs_app
 from cli.layouts import layouts
+from cli.mcp import mcp
 from cli.mindspore import app as mindspore_app
 from cli.recipe import recipe
 from cli.reshard import reshard
@@ -49,7 +50,7 @@ app = typer.Typer(
 )
 for command in (
     search, inspect, sizes, show, simulate, diff, explain, export, import_strategy, verify, run,
-    whatif, layouts, recipe, reshard, solve, validate, serve,
+    whatif, layouts, recipe, reshard, solve, validate, serve, mcp,
 ):  # fmt: skip
     app.command(
         cls=Grouped if hasattr(command, "__signature__") else None,

@@ -267,6 +267,10 @@ class Planner:
         found: list[dict[str, Any]] = self._get("/v1/plans").json()
         return found
 
+    def compared(self, plan: str, other: str) -> dict[str, Any]:
+        """Two plans side by side."""
+        return self._json("GET", f"/v1/plans/{plan}/views/compare/{other}")
+
     def trace(self, trace: str) -> bytes:
         """The timeline of a simulation."""
         return self._get(f"/v1/traces/{trace}").content

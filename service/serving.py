@@ -6,19 +6,25 @@ import logging
 import resource
 import socket
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from service.app import create_app
 from service.logs import log_as_json
 from service.protocol import MOST_CONNECTIONS, PatientProtocol
-from service.settings import Settings
+from service.settings import LOOPBACK, Settings
 
 KEEP_ALIVE_S = 15
 SHUTDOWN_S = 5
 SWITCH_S = 0.0005
 """A thread that works long gives way after so much: a short answer waits for several of them."""
 LOG = logging.getLogger("service.server")
+_POLL_S = 0.02
 
 
 class _Server(uvicorn.Server):
@@ -38,12 +44,37 @@ def serve(settings: Settings, host: str, port: int) -> None:
     log_as_json(logging.INFO)
     _raise_open_files()
     sys.setswitchinterval(SWITCH_S)
-    config = uvicorn.Config(
-        create_app(settings), host=host, port=port, http=PatientProtocol, ws="none",
+    _Server(_config(create_app(settings), host, port)).run()
+
+
+@contextmanager
+def served_here(settings: Settings) -> Iterator[str]:
+    """A service of the own machine in a thread of this process; its URL."""
+    server = _Server(_config(create_app(settings), LOOPBACK[0], 0))
+    with socket.socket() as listening:
+        listening.bind((LOOPBACK[0], 0))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(_POLL_S)
+        try:
+            yield f"http://{LOOPBACK[0]}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def serve_app(app: ASGIApp, host: str, port: int) -> None:
+    """Serve any application with the same limits until a signal ends it."""
+    _Server(_config(app, host, port)).run()
+
+
+def _config(app: ASGIApp, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, host=host, port=port, http=PatientProtocol, ws="none",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S, lifespan="on",
     )  # fmt: skip
-    _Server(config).run()
 
 
 def _raise_open_files() -> None:

@@ -56,11 +56,19 @@ def changed_settings(
         if entry.cases and old.get(entry.quantity) != new.get(entry.quantity):
             for name in sorted(entry.settings & stated - written):
                 out.setdefault(name, (entry.file, None))
-    return _needed(recipe, out)
+    return _needed(recipe, out, frozenset(_together(recipe, new)))
+
+
+def _together(recipe: Recipe, new: Mapping[str, Value]) -> Iterator[str]:
+    """Settings that the framework wants beside others, although these alone say the value."""
+    for entry in recipe.framework.entries:
+        for case in entry.cases:
+            if case.value == new.get(entry.quantity) and not case.reads and len(case.settings) > 1:
+                yield from (name for name, value in case.settings.items() if value is not None)
 
 
 def _needed(
-    recipe: Recipe, changes: dict[str, tuple[int, Scalar]]
+    recipe: Recipe, changes: dict[str, tuple[int, Scalar]], together: frozenset[str]
 ) -> dict[str, tuple[int, Scalar]]:
     """Changes without those that say what follows anyway: of settings that are new, that leave a
     number to the framework, or that would be taken out.
@@ -69,6 +77,8 @@ def _needed(
     for name in list(changes):
         own = recipe.settings.get(name)
         left = any(same_scalar(own, each) for each in unset.get(name, ()))
+        if name in together and changes[name][1] is not None:
+            continue
         if left or name not in recipe.settings or changes[name][1] is None:
             fewer = {each: change for each, change in changes.items() if each != name}
             if _says(recipe, fewer) == _says(recipe, changes):

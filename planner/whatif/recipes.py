@@ -49,8 +49,11 @@ class RecipeReport:
     best: Change | None
 
     def quantities(self) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
-        """What the recipe says, and what the best one would; the same where none is better."""
-        old = quantities_of(self.priced.run)
+        """What the recipe says, and what the best one would, which overlaps gradients with the
+        backward pass as it is priced; the same where none is better.
+        """
+        overlap = self.recipe.values.get("overlap") != "no"
+        old = quantities_of(self.priced.run, overlap)
         return old, old if self.best is None else quantities_of(self.best.priced.run)
 
     def record(self, diff: str, aside: Sequence[str]) -> dict[str, object]:

@@ -28,6 +28,7 @@ from cli.inspect import InspectCommand
 from cli.inspect import inspect as inspect_model
 from cli.layouts import layouts
 from cli.main import app
+from cli.mcp import McpCommand, mcp
 from cli.rank_table_options import HccnCommand, RankTableCommand
 from cli.rank_tables import hccn, rank_table
 from cli.reshard import reshard
@@ -74,6 +75,7 @@ RECORDS: dict[Callable[..., None], tuple[type, ...]] = {
     solve: (SolveCommand,),
     validate: (ValidateCommand,),
     serve: (ServeCommand,),
+    mcp: (McpCommand,),
     run: (RunCommand,),
     show: (ShowCommand,),
     diff: (of_commands.Printed,),

@@ -232,3 +232,27 @@ def test_only_lines_of_changed_settings_change(one: Published) -> None:
     assert sum(line[0] == "-" for line in lines) <= len(changes) + 1
     same = edited(recipe, old, old)
     assert same.diff(recipe) == ""
+
+
+@pytest.mark.fast
+def test_settings_that_megatron_wants_together_are_written_together() -> None:
+    """Its sharding of parameters is refused without its checkpoints, and a gather that overlaps
+    without the reduction that does.
+    """
+    text = (
+        "torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+        "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 "
+        "--bf16\n"
+    )
+    recipe = recipe_of_texts({"train.sh": text}, asked="megatron")
+    own = run_of(recipe, "llama3-8b", "h100")
+    layout = replace(own.run.layout, zero_stage=3)
+    old = quantities_of(own.run, overlap=False)
+    new = quantities_of(in_layout(own, layout))
+    written = edited(recipe, old, new).texts["train.sh"]
+    for word in ("optim_grads_params", "fsdp_dtensor", "overlap-grad-reduce", "use-megatron-fsdp"):
+        assert word in written
+    again = recipe_of_texts({"train.sh": written}, asked="megatron")
+    assert run_of(again, "llama3-8b", "h100").run.layout.zero_stage == 3
+    alone = text.replace("--bf16", "--bf16 --use-megatron-fsdp")
+    assert recipe_of_texts({"a.sh": alone}, asked="megatron").values["zero_stage"] == 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 from onnx import parser
 
 from service.app import create_app
+from service.client import Planner as ServicePlanner
 from service.settings import Limits, Settings
 from service.store.jobs import Job
 from service.store.queue import Queue
@@ -48,6 +49,11 @@ class Hands:
         self._folder, self._monkeypatch = folder / "task", monkeypatch
         self._folder.mkdir()
         self._queue = Queue(client.app.state.engine, "hands", 5, 2**30)  # type: ignore[attr-defined]
+
+    @property
+    def planner(self) -> ServicePlanner:
+        """A client of the service; of whose HTTP a test client is depends on what is installed."""
+        return ServicePlanner(http=cast("Any", self.client))
 
     def work(self) -> int:
         """Do all jobs that wait; how many there were."""

@@ -17,7 +17,7 @@ import pytest
 import data
 from cli.remote import unpacked
 from planner.requests.errors import UserError
-from service.client import Planner, ServiceError
+from service.client import ServiceError
 from tests.cli.conftest import planner
 from tests.service.conftest import Hands
 
@@ -48,7 +48,7 @@ def test_the_client_goes_from_file_to_export(
     hands: Hands, mlp_bytes: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / "mlp.onnx").write_bytes(mlp_bytes)
-    ours = Planner(http=hands.client)
+    ours = hands.planner
     with working(hands):
         model = ours.upload_model(tmp_path / "mlp.onnx")
         found = ours.search(model, devices=8, priority=2)
@@ -69,7 +69,7 @@ def test_the_client_goes_from_file_to_export(
 
 
 def test_a_cancelled_job_is_no_result(hands: Hands) -> None:
-    ours = Planner(http=hands.client)
+    ours = hands.planner
     job = ours.submit("searches", {"model": "llama3-8b", "options": {"devices": 8}})
     ours.cancel(job)
     with pytest.raises(ServiceError, match="cancelled"):

@@ -242,7 +242,16 @@ def test_every_view_is_accessible_and_fits(
     seen = opened(browser, server, width, theme)
     page = seen.page
     hashes = [f"plans/{plans[0]}/{view}" for view in VIEWS]
-    hashes += ["plans", "new", "jobs", "models", "clusters", "sweep", f"compare/{'/'.join(plans)}"]
+    hashes += [
+        "plans",
+        "new",
+        "layouts",
+        "jobs",
+        "models",
+        "clusters",
+        "sweep",
+        f"compare/{'/'.join(plans)}",
+    ]
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     found = []
     for each in hashes:

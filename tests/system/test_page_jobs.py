@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.system.servers import Server
-from tests.system.test_page import CHROMIUM, LONG_MS, browser, drop, opened, server
+from tests.system.test_page import CHROMIUM, LONG_MS, browser, drop, opened, serious_faults, server
 
 __all__ = ["browser", "server"]
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
@@ -42,4 +42,40 @@ def test_a_refused_upload_says_why_and_leaves_the_picker(browser: Browser, serve
     page.on("dialog", lambda dialog: dialog.accept())
     row.get_by_role("button", name="Delete").click()
     expect(row).to_have_count(0)
+    assert not seen.faults
+
+
+RECIPE = """\
+torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 8 \\
+  --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --swiglu \\
+  --ffn-hidden-size 11008 --vocab-size 32000 --micro-batch-size 1 --global-batch-size 64 --bf16
+"""
+
+
+def test_layouts_are_ranked_and_written_and_a_recipe_is_priced(
+    browser: Browser, server: Server
+) -> None:
+    seen = opened(browser, server)
+    page = seen.page
+    page.goto("/#/layouts?devices=16&batch=64")
+    page.get_by_role("button", name="Rank the layouts").click()
+    rows = page.get_by_role("row").filter(has=page.get_by_role("button", name="Write the recipe"))
+    rows.first.wait_for(timeout=LONG_MS)
+    page.get_by_placeholder("Filter").fill("tp=2")
+    expect(rows.first).to_contain_text("tp=2")
+    with page.expect_download() as kept:
+        rows.first.get_by_role("button").click()
+    assert "--tensor-model-parallel-size 2" in Path(kept.value.path()).read_text()
+    shared = page.url
+    page.goto("/#/layouts")
+    drop(page, "train.sh", RECIPE.encode())
+    expect(page.get_by_text("What would be better")).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_role("row").filter(has_text="the best of all")).to_be_visible()
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="Save").click()
+    assert kept.value.suggested_filename == "train.sh"
+    assert not serious_faults(page)
+    page.goto(shared)
+    rows.first.wait_for(timeout=LONG_MS)
+    assert not serious_faults(page)
     assert not seen.faults

@@ -20,7 +20,9 @@ export function planOf(job: Job | undefined): string | undefined {
   return job?.result?.plan ?? undefined;
 }
 
-const KINDS = ["search", "sweep", "simulation", "verification", "export", "model", "cluster", "plan"];
+const KINDS = ["search", "layouts", "recipe", "sweep", "simulation", "explanation", "verification", "export", "model", "cluster", "plan"];
+/** Kinds whose answers have a view of their own. */
+const VIEWS: Record<string, string> = { sweep: "sweep", layouts: "layouts", recipe: "layouts" };
 const PAGE = 100;
 
 /** The jobs of all pages so far, asked for anew every few seconds. */
@@ -72,7 +74,7 @@ function jobColumns(again: () => void): Column<Job>[] {
   const gap = (job: Job) => number(job.result?.gap);
   const end = (job: Job) => void call(`/v1/jobs/${encodeURIComponent(job.job)}?forget=true`, { method: "DELETE" }).then(again);
   return [
-    { key: "model", title: t("model"), sort: modelOf, show: (job) => <a href={link([job.kind === "sweep" ? "sweep" : "jobs", job.job])}>{modelOf(job) || <code>{job.job.slice(0, 12)}</code>}</a> },
+    { key: "model", title: t("model"), sort: modelOf, show: (job) => <a href={link([VIEWS[job.kind] ?? "jobs", job.job])}>{modelOf(job) || <code>{job.job.slice(0, 12)}</code>}</a> },
     { key: "kind", title: t("kind"), sort: (job) => job.kind, show: (job) => t(job.kind) },
     { key: "state", title: t("state"), sort: (job) => job.state, show: (job) => <State job={job} /> },
     { key: "devices", title: t("devices"), right: true, sort: (job) => Number(option(job, "devices")) || 0, show: (job) => option(job, "devices") },

@@ -7,6 +7,7 @@ import { Clusters } from "./clusters";
 import { Compare } from "./compare";
 import { language, setLanguage, t } from "./i18n";
 import { JobPage, Jobs } from "./jobs";
+import { Layouts } from "./layouts";
 import { Models } from "./models";
 import { PlanPage } from "./plan";
 import { Plans } from "./plans";
@@ -17,7 +18,7 @@ import { applyTheme, theme, toggleTheme, useTheme } from "./theme";
 import { useKeys } from "./ui";
 
 const PAGES: [string, string][] = [
-  ["plans", "Plans"], ["new", "New search"], ["sweep", "Sweep"], ["jobs", "Jobs"], ["models", "Models"],
+  ["plans", "Plans"], ["new", "New search"], ["layouts", "Layouts"], ["sweep", "Sweep"], ["jobs", "Jobs"], ["models", "Models"],
   ["clusters", "Clusters"],
 ];
 
@@ -34,6 +35,7 @@ function Page(props: { path: string[] }): ComponentChildren {
     case "compare": return <Compare ids={props.path.slice(1)} />;
     case "jobs": return second ? <JobPage key={second} id={second} /> : <Jobs />;
     case "new": return <Search />;
+    case "layouts": return <Layouts job={second} />;
     case "sweep": return <Sweep job={second} />;
     case "models": return <Models />;
     case "clusters": return <Clusters name={second} />;
