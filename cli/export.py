@@ -35,6 +35,7 @@ Formats:
   mindspore-operators  JSON with a strategy for every operator by its full name, for MindSpore's
                    sharding propagation; --set model=net.mindir, --set scope=network-Net
   mindspore-groups  communication groups of a rank; --set rank=3
+  mindspore-inference  Python file that loads checkpoints for prediction and shards a dataset
   jax              mesh and PartitionSpecs: JSON, or a module if FILE ends in .py
   torch            mesh and DTensor placements: JSON, or a module if FILE ends in .py
   megatron         arguments of Megatron-LM, if one layout serves all layers
@@ -53,8 +54,9 @@ Exit status: 0 written, 2 a fault in the command or the plan."""
 
 
 EXPORT_FORMATS = (
-    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
-    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
+    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups",
+    "mindspore-inference", "jax", "torch", "megatron", "mindspore-script", "launch", "msjob",
+    "parameter-server", "table", "html",
 )  # fmt: skip
 """As in `exporters.formats`, whose import takes too long for a help text."""
 

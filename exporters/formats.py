@@ -22,6 +22,7 @@ from exporters.errors import ExportError
 from exporters.mindspore import (
     custom,
     groups,
+    inference,
     operator_json,
     operator_strategy,
     script,
@@ -240,6 +241,12 @@ _ALL = (
         _rank0_groups,
         settings=groups.SETTINGS,
         of_primitives=_groups,
+    ),
+    Format(
+        "mindspore-inference",
+        lambda plan, _: writes(inference.inference_module(plan)),
+        _lost(inference.losses),
+        suffixes=(".py",),
     ),
     Format(
         "jax",
