@@ -208,7 +208,7 @@ class Strategies:
     violations: list[Violation] = field(default_factory=list)
     sizes: dict[str, Sequence[int]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
-    """Operators of kinds that take no strategy here."""
+    """Operators of kinds of which nothing is known here."""
     split: list[str] = field(default_factory=list)
     """Composites whose parts are cut differently."""
 
@@ -287,8 +287,8 @@ class Strategies:
     def _own_notes(self) -> Iterator[str]:
         if self.foreign:
             yield (
-                f"{len(self.foreign)} operators are of kinds that take no strategy here and are "
-                f"left to the search: {named(self.foreign)}"
+                f"whether MindSpore takes the strategies of {len(self.foreign)} operators is "
+                f"unknown here, and they are left to the search: {named(self.foreign)}"
             )
         if self.split:
             yield (

@@ -29,7 +29,7 @@ def numbered(shape: Sequence[int]) -> Any:
 def own_slice(whole: Any, layout: Sequence[Any], rank: int) -> Any:
     """What a rank holds of a weight, by the device matrix and the tensor map of the file."""
     matrix, tensor_map, _, _, _, shared = layout[:6]
-    place = np.unravel_index(rank, matrix)
+    place = [int(n) for n in np.unravel_index(rank, matrix)]
     for dim, axis in enumerate(tensor_map):
         if axis >= 0:
             whole = np.split(whole, matrix[-1 - axis], axis=dim)[place[-1 - axis]]
@@ -41,7 +41,7 @@ def _share(matrix: Sequence[int], tensor_map: Sequence[int], place: Sequence[int
     index = 0
     for axis, size in enumerate(matrix):
         if len(matrix) - 1 - axis not in tensor_map:
-            index = index * size + int(place[axis])
+            index = index * size + place[axis]
     return index
 
 
