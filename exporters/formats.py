@@ -26,6 +26,7 @@ from exporters.mindspore import (
     operator_json,
     operator_strategy,
     script,
+    shard_calls,
     strategy,
 )
 from exporters.mindspore.apply import apply_module
@@ -262,6 +263,7 @@ _ALL = (
     ),
     Format("megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses)),
     _with_settings("mindspore-script", script.script, script.SETTINGS, (".py",)),
+    _with_settings("mindspore-shard", shard_calls.shard_module, shard_calls.SETTINGS),
     _with_settings("launch", launch.scripts, launch.SETTINGS, is_folder=True),
     _with_settings("msjob", msjob.resource, msjob.SETTINGS, (".yaml", ".yml")),
     _with_settings(

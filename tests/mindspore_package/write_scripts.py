@@ -23,8 +23,8 @@ from topology.catalogue import named_cluster
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mindspore"
 MINDIR = Path(__file__).parents[1] / "data" / "mindir" / "mlp.mindir"
 PINS = (
-    ("Default/up-Dense/MatMul-op0", ((2, 1), (1, 4))),
-    ("Default/down-Dense/MatMul-op0", ((2, 4), (4, 1))),
+    ("Default/up-Dense/MatMul-op0", ((2, 1), (4, 1))),
+    ("Default/down-Dense/MatMul-op0", ((2, 4), (1, 4))),
 )
 INFERENCE = {
     "mindspore": "strategy.ckpt",
