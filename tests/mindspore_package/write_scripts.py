@@ -90,7 +90,7 @@ def write_dynamic(folder: Path) -> None:
 def write_inference(folder: Path) -> None:
     """The files of a perceptron that MindSpore exported, with its weights cut."""
     folder.mkdir(parents=True, exist_ok=True)
-    request = SearchRequest(pins=PINS)
+    request = SearchRequest(pins=PINS, dataset_strategy=((2, 1),))
     plan = search(import_mindir(MINDIR), named_cluster("atlas-800t-a2", 8), request)
     for form, name in INFERENCE.items():
         FORMATS[form].writer(plan, None)(folder / name)
