@@ -97,6 +97,7 @@ test-mindspore-networks: setup ## networks as tutorials write them: the table of
 	rm -rf $(MINDSPORE_CASES)-networks && mkdir -p $(MINDSPORE_CASES)-networks
 	PYTHONPATH=. $(MINDSPORE)/bin/python -m tests.mindspore_package.export_networks $(MINDSPORE_CASES)-networks
 	$(BIN)/python -m tests.mindspore_package.networks_table $(MINDSPORE_CASES)-networks $(MINDSPORE)/bin/python
+	$(BIN)/python -m tests.mindspore_package.modes_table $(MINDSPORE_CASES)-networks $(MINDSPORE)/bin/python Mlp
 
 .venv-judges: $(JUDGES_STAMP) ## create the environment with JAX and torch: 280 MB to fetch
 

@@ -35,10 +35,12 @@ Formats:
   mindspore-operators  JSON with a strategy for every operator by its full name, for MindSpore's
                    sharding propagation; --set model=net.mindir, --set scope=network-Net
   mindspore-groups  communication groups of a rank; --set rank=3
+  mindspore-inference  Python file that loads checkpoints for prediction and shards a dataset
   jax              mesh and PartitionSpecs: JSON, or a module if FILE ends in .py
   torch            mesh and DTensor placements: JSON, or a module if FILE ends in .py
   megatron         arguments of Megatron-LM, if one layout serves all layers
   mindspore-script Python file that sets MindSpore up, in its old and its new interface
+  mindspore-shard  calls of shard on cells, for PyNative mode; --set form=yaml for search --shard
   launch           folder with scripts that start the job: rank table, msrun, mpirun
   msjob            custom resource of ms-operator for Kubernetes, YAML
   parameter-server folder with the roles of MindSpore's parameter server and their environment
@@ -53,8 +55,9 @@ Exit status: 0 written, 2 a fault in the command or the plan."""
 
 
 EXPORT_FORMATS = (
-    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups", "jax", "torch",
-    "megatron", "mindspore-script", "launch", "msjob", "parameter-server", "table", "html",
+    "mindspore", "mindspore-apply", "mindspore-operators", "mindspore-groups",
+    "mindspore-inference", "jax", "torch", "megatron", "mindspore-script", "mindspore-shard",
+    "launch", "msjob", "parameter-server", "table", "html",
 )  # fmt: skip
 """As in `exporters.formats`, whose import takes too long for a help text."""
 

@@ -22,9 +22,11 @@ from exporters.errors import ExportError
 from exporters.mindspore import (
     custom,
     groups,
+    inference,
     operator_json,
     operator_strategy,
     script,
+    shard_calls,
     strategy,
 )
 from exporters.mindspore.apply import apply_module
@@ -242,6 +244,12 @@ _ALL = (
         of_primitives=_groups,
     ),
     Format(
+        "mindspore-inference",
+        lambda plan, _: writes(inference.inference_module(plan)),
+        _lost(inference.losses),
+        suffixes=(".py",),
+    ),
+    Format(
         "jax",
         _texts({".json": jax.to_json, ".py": jax.to_python}),
         _lost(jax.losses),
@@ -255,6 +263,7 @@ _ALL = (
     ),
     Format("megatron", _texts({"": megatron.to_arguments}), _lost(megatron.losses)),
     _with_settings("mindspore-script", script.script, script.SETTINGS, (".py",)),
+    _with_settings("mindspore-shard", shard_calls.shard_module, shard_calls.SETTINGS),
     _with_settings("launch", launch.scripts, launch.SETTINGS, is_folder=True),
     _with_settings("msjob", msjob.resource, msjob.SETTINGS, (".yaml", ".yml")),
     _with_settings(

@@ -18,7 +18,7 @@ from importers.onnx_branches import known_branch
 from importers.onnx_checks import describe
 from importers.onnx_dimensions import check_bindings, declared_names, shown_names
 from importers.onnx_file import read_model
-from importers.onnx_mindspore import as_network, trained_in
+from importers.onnx_mindspore import as_network, mend, trained_in
 from importers.onnx_node import kind_of, name_results, node_context
 from importers.onnx_roles import tensor_table, with_gradients
 from importers.onnx_shapes import ShapeInference
@@ -89,6 +89,7 @@ def _at(
     """The model at one value of its symbols; an error at another than the planned one says so."""
     try:
         trained = trained_in(model)
+        mend(model)
         graph = import_model(model, name, point, trained)
         return cleaned(graph if trained is None else as_network(graph))
     except ModelError as error:

@@ -48,6 +48,20 @@ def trained_in(model: onnx.ModelProto) -> frozenset[str] | None:
     )
 
 
+def mend(model: onnx.ModelProto) -> None:
+    """Make ONNX of what MindSpore 2.10.0 writes otherwise: sizes of the whole result of a
+    transposed convolution, where those of its positions belong.
+    """
+    for node in model.graph.node if model.producer_name == PRODUCER else ():
+        found = {each.name: each for each in node.attribute}
+        if node.op_type == "ConvTranspose" and {"kernel_shape", "output_shape"} <= found.keys():
+            positions = len(found["kernel_shape"].ints)
+            sizes = list(found["output_shape"].ints)
+            if len(sizes) == positions + 2:
+                del found["output_shape"].ints[:]
+                found["output_shape"].ints.extend(sizes[2:])
+
+
 def as_network(graph: OpGraph) -> OpGraph:
     """The graph with the scopes, the operators and the primitives of the network."""
     graph = _with_activations(_with_norms(graph))

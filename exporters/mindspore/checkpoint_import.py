@@ -132,7 +132,7 @@ def pins_of_operators(
     _check_known([i for i in content.strategies if i.key != DATASET], unknown, list(known))
     work = Strategies(graph, devices)
     in_graph = groups(graph, primitives)
-    told = {primitive.name: key for key, primitive in known.items() if key in given}
+    told = _told(known, given)
     for primitive in primitives:
         group, key = in_graph.get(primitive.name), told.get(primitive.name)
         if key is None or group is None or primitive.kind in NEVER_CUT:
@@ -146,6 +146,30 @@ def pins_of_operators(
     missing = (scoped(each.name, scope) for each in primitives if each.name not in told)
     notes = [*unknown_note(unknown), *_missing_note(list(missing))]
     return work.finished(given[DATASET].cuts if DATASET in given else None, notes)
+
+
+def _told(known: Mapping[str, FilePrimitive], given: Mapping[str, StrategyItem]) -> dict[str, str]:
+    """By primitive its key.
+
+    Where the numbers of dimensions differ, it is that of another operator of the kind in its scope:
+    names in a compiled graph are counted in another order than MindSpore may have asked for them.
+    """
+    found = [(key, primitive) for key, primitive in known.items() if key in given]
+    out = {primitive.name: key for key, primitive in found}
+    odd = [(key, p) for key, p in found if not _fits(p, given[key])]
+    free = [key for key, _ in odd]
+    for own, primitive in odd:
+        scope = own.rpartition("-op")[0]
+        alike = (k for k in free if k.rpartition("-op")[0] == scope and _fits(primitive, given[k]))
+        key = next(alike, "")
+        if key:
+            free.remove(key)
+            out[primitive.name] = key
+    return out
+
+
+def _fits(primitive: FilePrimitive, item: StrategyItem) -> bool:
+    return [len(cuts) for cuts in item.cuts] == [len(dims) for dims in primitive.operands]
 
 
 def _scope(given: Iterable[str], primitives: Sequence[FilePrimitive]) -> str:
@@ -208,7 +232,7 @@ class Strategies:
     violations: list[Violation] = field(default_factory=list)
     sizes: dict[str, Sequence[int]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
-    """Operators of kinds that take no strategy here."""
+    """Operators of kinds of which nothing is known here."""
     split: list[str] = field(default_factory=list)
     """Composites whose parts are cut differently."""
 
@@ -287,8 +311,8 @@ class Strategies:
     def _own_notes(self) -> Iterator[str]:
         if self.foreign:
             yield (
-                f"{len(self.foreign)} operators are of kinds that take no strategy here and are "
-                f"left to the search: {named(self.foreign)}"
+                f"whether MindSpore takes the strategies of {len(self.foreign)} operators is "
+                f"unknown here, and they are left to the search: {named(self.foreign)}"
             )
         if self.split:
             yield (

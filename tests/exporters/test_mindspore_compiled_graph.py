@@ -14,6 +14,8 @@ from exporters.mindspore.records import StrategyItem
 from exporters.mindspore.strategy_files import read_strategies
 from importers.mindir.listing import listed_primitives
 from importers.mindir.reading import import_mindir
+from ir.file_primitives import FilePrimitive
+from ir.graph import Op, OpGraph, Role, Tensor
 from tests.importers.mindir.crafted import model, shape, written
 from tests.importers.mindir.crafted import node as node_of
 
@@ -104,3 +106,23 @@ def test_a_primitive_that_is_a_product_with_what_it_reads_is_cut_alike(tmp_path:
     made = pins_of_operators(import_mindir(path), OperatorStrategies(items), primitives, 8)
     assert [each.kind for each in primitives] == ["SiLU", "Square"]
     assert set(made.pins.values()) == {((4, 2), (4, 2))}
+
+
+def test_names_that_are_counted_in_another_order_are_told_by_dimensions() -> None:
+    """The first of its kind has two dimensions, the key of that name three."""
+    dims = {"x": (4, 8), "y": (2, 4, 8)}
+    tensors = {name: Tensor(name, own, "float32", Role.INPUT) for name, own in dims.items()}
+    for number, own in enumerate(dims.values()):
+        tensors[f"r{number}"] = Tensor(f"r{number}", own, "float32", Role.ACTIVATION)
+    names = ("Default/ReLU-op0", "Default/ReLU-op1")
+    ops = tuple(
+        Op(n, "Relu", (x,), (f"r{i}",), {})
+        for i, (n, x) in enumerate(zip(names, dims, strict=True))
+    )
+    graph = OpGraph("net", tensors, ops, tuple(dims), ("r0", "r1"))
+    primitives = [
+        FilePrimitive(n, "ReLU", (dims[x],), (x,)) for n, x in zip(names, dims, strict=True)
+    ]
+    items = (StrategyItem(names[0], 0, ((1, 4, 2),)), StrategyItem(names[1], 0, ((2, 4),)))
+    made = pins_of_operators(graph, OperatorStrategies(items), primitives, 8)
+    assert made.pins == {names[0]: ((2, 4),), names[1]: ((1, 4, 2),)}

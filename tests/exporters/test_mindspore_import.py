@@ -169,7 +169,7 @@ def test_a_kind_that_takes_no_strategy_here_is_left_out_and_told() -> None:
     )
     found = pins_of_operators(ready(graph), content, listed, DEVICES)
     assert set(found.pins) == {"op_matmul_0"}
-    assert "take no strategy here" in found.notes[0]
+    assert "unknown here" in found.notes[0]
     assert "odd" in found.notes[0]
 
 

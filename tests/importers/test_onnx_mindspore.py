@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from onnx import parser
 
 from importers.mindir.reading import import_mindir
 from importers.onnx import import_onnx
@@ -59,3 +60,18 @@ def test_biases_are_those_of_dense() -> None:
 def test_operators_without_a_name_are_in_the_cell_of_their_neighbours() -> None:
     sums = [cell_path(p.name) for p in graph("onnx").primitives if p.kind == "Add"]
     assert sums == ["", "layers.0", "layers.0", "layers.1", "layers.1"]
+
+
+def test_a_transposed_convolution_says_the_size_of_its_positions(tmp_path: Path) -> None:
+    """MindSpore writes that of the whole result, which ONNX does not take."""
+    text = """<ir_version: 10, producer_name: "MindSpore", opset_import: ["": 11]>
+    net (float[2, 8, 4, 4] x) => (float[2, 4, 8, 8] y) <float[8, 4, 2, 2] grow.weight = {WEIGHT}> {
+        y = ConvTranspose<kernel_shape=[2, 2], strides=[2, 2], auto_pad="SAME_LOWER",
+            output_shape=[2, 4, 8, 8]>(x, grow.weight)
+    }""".replace("{WEIGHT}", "{" + ", ".join(["0.0"] * 128) + "}")
+    model = parser.parse_model(text.replace("grow.weight", "grow_weight"))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    (op,) = import_onnx(path).ops
+    assert op.kind == "ConvTranspose"
+    assert import_onnx(path).tensors[op.outputs[0]].dims == (2, 4, 8, 8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -86,11 +87,15 @@ def _found(plan: Plan, name: str, route: str, python: Path) -> Compiled | str:
 
 
 def _check_names(saved: Mapping[str, list[list[int]]], graph: Path) -> None:
-    """Our reader gives operators the names and strategies that MindSpore saves."""
-    read = {item.key: [list(own) for own in item.cuts] for item in _strategies(graph)}
-    missing = [name for name, own in saved.items() if read.get(name) != own]
-    if missing:
-        raise AssertionError(f"{graph.name} is read otherwise than MindSpore saves it: {missing}")
+    """Our reader gives operators the names and strategies that MindSpore saves.
+
+    Within a scope those of one kind may be numbered in another order: MindSpore numbers them when
+    it first asks for a name.
+    """
+    sides = (saved.items(), ((i.key, [list(c) for c in i.cuts]) for i in _strategies(graph)))
+    theirs, ours = (Counter((n.rpartition("-op")[0], str(c)) for n, c in side) for side in sides)
+    if theirs - ours:
+        raise AssertionError(f"{graph.name} is read otherwise than MindSpore saves it")
 
 
 def _strategies(graph: Path) -> tuple[StrategyItem, ...]:

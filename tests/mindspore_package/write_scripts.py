@@ -13,10 +13,25 @@ from pathlib import Path
 from cli.main import app
 from exporters.formats import FORMATS
 from exporters.settings import Settings
+from importers.mindir.reading import import_mindir
 from ir.plan import Plan
 from ir.plan_file import read_plan
+from planner.request import SearchRequest
+from planner.search import search
+from topology.catalogue import named_cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mindspore"
+MINDIR = Path(__file__).parents[1] / "data" / "mindir" / "mlp.mindir"
+PINS = (
+    ("Default/up-Dense/MatMul-op0", ((2, 1), (4, 1))),
+    ("Default/down-Dense/MatMul-op0", ((2, 4), (1, 4))),
+)
+INFERENCE = {
+    "mindspore": "strategy.ckpt",
+    "mindspore-apply": "apply_mindspore.py",
+    "mindspore-inference": "inference_mindspore.py",
+    "mindspore-script": "mindspore_script.py",
+}
 CONTEXTS: dict[str, dict[str, str]] = {
     "plain": {},
     "propagation": {"mode": "sharding_propagation", "parameter_broadcast": "true"},
@@ -49,6 +64,7 @@ def main(example: Path, folder: Path) -> None:
         write(plan, "mindspore-script", given, contexts, f"{name}.py")
     write(with_symbol(plan), "mindspore-script", {}, contexts, "symbols.py")
     write_dynamic(folder / "dynamic")
+    write_inference(folder / "inference")
     write(plan, "launch", {"start": "msrun"}, folder / "launch")
     write(plan, "parameter-server", {"parameters": "*"}, folder / "servers", loosely=True)
 
@@ -69,6 +85,15 @@ def write_dynamic(folder: Path) -> None:
         arguments += ["--pin", pin]
     app(arguments, standalone_mode=False)
     write(read_plan(folder / "plan.json"), "mindspore-script", {}, folder, "setup.py")
+
+
+def write_inference(folder: Path) -> None:
+    """The files of a perceptron that MindSpore exported, with its weights cut."""
+    folder.mkdir(parents=True, exist_ok=True)
+    request = SearchRequest(pins=PINS, dataset_strategy=((2, 1),))
+    plan = search(import_mindir(MINDIR), named_cluster("atlas-800t-a2", 8), request)
+    for form, name in INFERENCE.items():
+        FORMATS[form].writer(plan, None)(folder / name)
 
 
 def with_symbol(plan: Plan) -> Plan:
