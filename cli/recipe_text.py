@@ -49,6 +49,8 @@ def print_recipe(found: RecipeReport, files: Sequence[Path], out: Console) -> No
         f"{own.rates.load.peak_text}",
         soft_wrap=True,
     )
+    if own.prediction.look_up:
+        out.print(own.prediction.look_up, soft_wrap=True)
     out.print(f"memory {_memory(own)}; fits with {100 * own.chance:.0f} %", soft_wrap=True)
     _print_list("Read", found.remarks, out)
     _print_list("Warnings", found.warnings, out)
@@ -134,6 +136,7 @@ def _record(own: PricedRun) -> dict[str, object]:
         "high_s": None if unlike else own.prediction.high_s,
         "upper_s": own.prediction.upper_s,
         "unmeasured": list(own.prediction.unmeasured),
+        "look_up": own.prediction.look_up,
         **own.rates.record(),
         "memory_bytes": own.memory_bytes,
         "stage_bytes": list(own.stage_bytes),
