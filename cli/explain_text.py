@@ -52,6 +52,8 @@ def print_explanation(
 def _proof(found: PlanExplanation) -> str:
     if found.proof == "optimal":
         return "nothing in the space is faster"
+    if not found.bound_s:
+        return "priced anew as it stands, without a bound"
     return f"nothing in the space takes less than {format_seconds(found.bound_s)}"
 
 

@@ -34,6 +34,8 @@ def print_recipe(found: Mapping[str, Any], out: Console) -> None:
         f"MFU {100 * own['model_flops_utilisation']:.1f} % of {peak}",
         soft_wrap=True,
     )
+    if own["look_up"]:
+        out.print(own["look_up"], soft_wrap=True)
     out.print(f"memory {_memory(own)}; fits with {100 * own['chance']:.0f} %", soft_wrap=True)
     _print_list("Read", found["remarks"], out)
     _print_list("Warnings", found["warnings"], out)

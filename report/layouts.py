@@ -120,8 +120,11 @@ class LayoutsReport:
             upper = "upper: three of four such steps take no longer (--rank)"
             rates = f"each: tokens/s per device; MFU: of {each.rates.load.peak_text}"
             yield Lines("", (upper, rates, *(self.run.lines() if self.run else ())))
-            for remark in filter(None, (each.unlike, each.inherited, each.look_up)):
+            for remark in filter(None, (each.unlike, each.inherited)):
                 yield Lines("", ("", remark), soft_wrap=True)
+        moved = [f"{n}: {each.look_up}" for n, each in enumerate(self.best, 1) if each.look_up]
+        if moved:
+            yield Lines("", ("", *moved), soft_wrap=True)
         told = [f"  {what}" for each in self.best for what in each.unmeasured]
         if told:
             head = ("", "*: beyond what was measured, so that the interval is wider")

@@ -43,6 +43,9 @@ __all__ = [
 FULLY_SHARDED = 3
 """ZeRO stage whose parameters are gathered layer by layer."""
 
+_SUM_BYTES = 4.0
+"""Of a gradient that micro-batches add up, where a run does not say."""
+
 _SOFTMAX = 0.4
 """Share of a layer's kernels that softmax alone is where no fused one is taken (assumed)."""
 
@@ -108,14 +111,25 @@ def computing(table: RunTable, c: StepConstants) -> Computing:
     """Price what the runs of a table compute."""
     dense, moe, bare = layer_times(table, c)
     routed, single, alone = routed_share(table), dense_share(table), table.mixing.bare
+    backward = single * dense.backward + routed * moe.backward + alone * bare.backward
     return Computing(
         forward=single * dense.forward + routed * moe.forward + alone * bare.forward,
-        backward=single * dense.backward + routed * moe.backward + alone * bare.backward,
+        backward=backward + _summing_s(table, c),
         weights=single * dense.weights + routed * moe.weights + alone * bare.weights,
         last=single * dense.last + routed * moe.last + alone * bare.last,
         kept=(1 - routed) * (dense.inward + dense.core) + routed * (moe.inward + moe.core),
         core=dense.core,
     )
+
+
+def _summing_s(table: RunTable, c: StepConstants) -> FloatArray:
+    """Seconds to add the gradients of a mean layer to those of the micro-batches before, where that
+    is no part of the products: 16 bits are read, what they add up to is read and written.
+    """
+    kept = np.where(table.gradient_bytes > 0, table.gradient_bytes, _SUM_BYTES)
+    moved = (2.0 + 2.0 * kept) * gathered_parameters(table)
+    summed = table.sums_apart * (table.frozen == 0)
+    return np.asarray(summed * table.machine.stream_s(moved) / c.memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,18 @@ import data
 from costmodel.training.cells import cell, needed, number, size
 from costmodel.training.machines import machine_of
 from costmodel.training.notes import SETTINGS, SIZES, Notes, kinds_of_layers, read_notes
-from costmodel.training.records import Attention, LayoutError, TrainingModel, TrainingRun
+from costmodel.training.records import LayoutError, TrainingModel, TrainingRun
 from costmodel.training.row_layout import row_layout
 from costmodel.training.row_links import row_links
 from costmodel.training.run_schema import fields_in_notes, switched
 from costmodel.training.sizes import expert_parts, model_parameters, wanted_expert_parts
-from costmodel.training.stacks import names_stack, run_flags, stack_of, trained_mtp_layers
+from costmodel.training.stacks import (
+    names_stack,
+    row_attention,
+    run_flags,
+    stack_of,
+    trained_mtp_layers,
+)
 from costmodel.training.table import RunTable
 
 if TYPE_CHECKING:
@@ -109,7 +115,7 @@ def read_row(row: Mapping[str, str]) -> ReadRow:
         link_bytes_per_s=links.link_bytes_per_s,
         server=links.server,
         precision=precision,
-        attention=_attention(notes, profile),
+        attention=row_attention(row, notes, profile),
         gradient_bytes=_gradient_bytes(cell(row, "gradient_dtype")),
         flags=switched(row, run_flags(row, notes, profile, layout)),
     )
@@ -280,14 +286,6 @@ def _gradient_bytes(text: str) -> float:
     if text:
         raise LayoutError(f"gradient_dtype is {text[:40]!r}; known: fp32, fp16, bf16")
     return 0.0
-
-
-def _attention(notes: Notes, profile: dict[str, Any]) -> Attention:
-    if notes.values.get("use_flash_attention") == "false":
-        return Attention.UNFUSED
-    if notes.values.get("use_flash_attention") == "true" or notes.has("use-flash-attn"):
-        return Attention.FLASH
-    return Attention(profile["attention"])
 
 
 _UNITS = {"m": 1e6, "b": 1e9, "t": 1e12}

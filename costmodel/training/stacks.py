@@ -110,6 +110,16 @@ def stack_of(row: Mapping[str, str], notes: Notes) -> dict[str, Any]:
     return usual
 
 
+def row_attention(row: Mapping[str, str], notes: Notes, stack: dict[str, Any]) -> Attention:
+    """How the core of attention runs: as a row states it, else as its software did."""
+    if notes.values.get("use_flash_attention") == "false":
+        return Attention.UNFUSED
+    if notes.values.get("use_flash_attention") == "true" or notes.has("use-flash-attn"):
+        return Attention.FLASH
+    unfused = "unfused" in stack and re.search(stack["unfused"], _software(row, notes))
+    return Attention.UNFUSED if unfused else Attention(stack["attention"])
+
+
 def stated_expert_parts(row: Mapping[str, str], notes: Notes) -> int:
     """Tensor parallel ranks that split the width of an expert, as a row says; 0 if it does not."""
     found = re.search(_EXPERT_PARTS, _stated(row, notes))
@@ -218,6 +228,7 @@ def software_flags(
         "batches": stack.get("batches"),
         "short-copies": stack.get("short_copies"),
         "fused-loss": stack.get("fused_loss"),
+        "sums-apart": stack.get("sums_apart"),
         "fused-experts": "fused_on" in stack and re.search(stack["fused_on"], machine_name),
         "graphs": "graphs" in stack and re.search(stack["graphs"], machine_name),
     }

@@ -35,7 +35,7 @@ _FLAGS = (
     "whole-square", "scatter-stages", "casts", "graphs", "ep-overlap", "offloads", "fixed-experts",
     "sends-once", "split-experts", "swap-attention", "swap-optimizer", "reuse-master",
     "recompute-activation", "recompute-heads", "keeps-attention", "fused-loss", "gather-once",
-    "exposed-gradients", "apart-products", "alone",
+    "exposed-gradients", "apart-products", "alone", "sums-apart",
 )  # fmt: skip
 """Flags of a run that are a column of the same name."""
 
@@ -216,6 +216,9 @@ class RunTable:
 
     gradient_bytes: FloatArray
     """Bytes of an accumulated gradient; 0 as the software keeps it."""
+
+    sums_apart: FloatArray
+    """1 where a kernel of its own adds the gradients of a micro-batch to those before."""
 
     optimizer: FloatArray
     """How parameters are updated, by its place in `Optimizer`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,9 +29,6 @@ from planner.whatif.recipe_targets import expressed, held_degrees
 
 __all__ = ["Change", "PricedRun", "best_changes", "best_of_all", "priced_runs", "warnings"]
 
-_MEMORY_SPREAD = 0.08
-"""Standard deviation of the logarithm of measured over predicted memory (docs/fidelity.md, models
-left out: nine of ten within 12 %)."""
 _LOOKED_AT = 200
 """Layouts of the ranking that are tried until the framework can say one."""
 _LEAST = 0.002
@@ -67,9 +63,8 @@ class PricedRun:
 
     @property
     def chance(self) -> float:
-        """How likely it fits, by how far predictions of memory have been off."""
-        distance = math.log(self.limit_bytes / self.memory_bytes) / _MEMORY_SPREAD
-        return 0.5 * (1.0 + math.erf(distance / math.sqrt(2.0)))
+        """How likely it fits, by how far predictions of memory of other sources have been off."""
+        return self.prediction.fit_chance
 
 
 @dataclass(frozen=True, slots=True)

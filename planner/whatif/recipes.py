@@ -96,6 +96,7 @@ def _record(own: PricedRun) -> dict[str, object]:
         "high_s": None if unlike else own.prediction.high_s,
         "upper_s": own.prediction.upper_s,
         "unmeasured": list(own.prediction.unmeasured),
+        "look_up": own.prediction.look_up,
         **own.rates.record(),
         "memory_bytes": own.memory_bytes,
         "stage_bytes": list(own.stage_bytes),

@@ -294,4 +294,13 @@ def test_a_layout_without_a_row_does_what_its_software_does() -> None:
     assert "early-stop" in software_flags("fsdp", "a100-80g", "7B", layout)
     assert "scatter-stages" in software_flags("megatron", "a100-80g", "7B", layout)
     assert "graphs" in software_flags("megatron-core", "gb200", "7B", layout)
-    assert software_flags("mindformers", "ascend-910b", "7B", layout) == {"split-experts"}
+    flags = software_flags("mindformers", "ascend-910b", "7B", layout)
+    assert flags == {"split-experts", "sums-apart"}
+
+
+def test_attention_is_separate_kernels_only_where_the_software_was_so() -> None:
+    """PaxML of 2023 is like MaxText but for attention, unless a row says that it was fused."""
+    row = {**ROW, "source": "PaxML", "hardware": "NVIDIA A100 80GB", "notes": ""}
+    assert read_row(row).run.attention is Attention.UNFUSED
+    assert read_row({**row, "attention": "cudnn"}).run.attention is Attention.FLASH
+    assert read_row({**row, "source": "MaxText"}).run.attention is Attention.FLASH

@@ -307,3 +307,20 @@ def test_more_cards_than_a_mesh_joins_go_around_rings(ranks: int, rate: float) -
     links = links_of(table, StepConstants(link=0.5, port=0.5))
     seconds = links.all_gather_s(np.array([1e9]), members)
     assert seconds[0] == pytest.approx((ranks - 1) / ranks * 1e9 / (0.5 * rate), rel=1e-9)
+
+
+def test_gradients_added_up_apart_move_their_bytes_in_every_micro_batch() -> None:
+    """16 bits are read, the sum is read and written; weights that are frozen have none."""
+    plain = run(global_batch=16, tp=2)
+    apart = replace(plain, flags=plain.flags | {"sums-apart"})
+    parameters = 32 * (4 * 4096**2 + 3 * 4096 * 11008) / 2
+    moved_s = parameters / machine("a100-80g").memory_bytes_per_s / CONSTANTS.memory
+    quick = replace(CONSTANTS, host_s=0.0)
+    seconds = [
+        float(step_times(RunTable.of([each]), quick).total[0])
+        for each in (plain, apart, replace(apart, gradient_bytes=2.0))
+    ]
+    more_s = [seconds[0] + 16 * nbytes * moved_s for nbytes in (10.0, 6.0)]
+    assert seconds[1:] == pytest.approx(more_s, rel=1e-3)
+    frozen = [replace(each, flags=each.flags | {"frozen"}) for each in (plain, apart)]
+    assert total(RunTable.of(frozen[:1])) == total(RunTable.of(frozen[1:]))
