@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,7 @@ def _take_operator(
 def _place(seen: _Seen) -> None:
     """Kernels with the operators that started them; without a device the host's own time."""
     found = seen.found
-    for name, number, seconds in seen.kernels:
+    for name, number, seconds in _by_call(seen.kernels):
         found.kernel(name, seconds, *seen.operators.get(number, ()))
     if seen.kernels:
         return
@@ -151,6 +151,19 @@ def _place(seen: _Seen) -> None:
             if class_of(name) != "messages":
                 found.kernel(name, seconds, name, shapes, dtype)
                 found.when(begin_s, begin_s + duration, message=False)
+
+
+def _by_call(kernels: Sequence[tuple[str, int, float]]) -> Iterator[tuple[str, int, float]]:
+    """Kernels of one call of an operator together, under the name of the longest."""
+    calls: dict[int, list[tuple[str, int, float]]] = {}
+    for each in kernels:
+        if each[1] < 0:
+            yield each
+        else:
+            calls.setdefault(each[1], []).append(each)
+    for number, own in calls.items():
+        name, _, _ = max(own, key=lambda each: each[2])
+        yield name, number, sum(seconds for _, _, seconds in own)
 
 
 def _shapes(facts: Mapping[str, Any]) -> tuple[Shapes, str]:

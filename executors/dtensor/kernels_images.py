@@ -12,6 +12,11 @@ from executors.dtensor.call import Call, Kernel
 from executors.semantics.windows import paddings
 
 _CONVOLUTIONS = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
+_TRANSPOSED = (
+    torch.nn.functional.conv_transpose1d,
+    torch.nn.functional.conv_transpose2d,
+    torch.nn.functional.conv_transpose3d,
+)
 _MAXIMA = (
     torch.nn.functional.max_pool1d,
     torch.nn.functional.max_pool2d,
@@ -48,6 +53,24 @@ def _conv(call: Call) -> list[Any]:
             groups=groups,
         )
     ]
+
+
+def _conv_transpose(call: Call) -> list[Any]:
+    """Without padding; what the result has not is cut off, what nothing reaches is zero."""
+    data, weight = call[0], call[1]
+    rank = weight.ndim - 2
+    if str(call.op.attributes.get("auto_pad", "NOTSET")) != "NOTSET":
+        raise NotImplementedError("padding that follows from the result")
+    made, size = call.result_dims[0][1], call.result_dims[0][2:]
+    found = _TRANSPOSED[rank - 1](
+        data, weight, stride=call.ints("strides", (1,) * rank), groups=made // weight.shape[1],
+        dilation=call.ints("dilations", (1,) * rank),
+    )  # fmt: skip
+    begins = call.ints("pads", (0,) * (2 * rank))[:rank]
+    for i, (begin, wanted) in enumerate(zip(begins, size, strict=True)):
+        found = found.narrow(2 + i, begin, min(wanted, found.shape[2 + i] - begin))
+    short = [n for i in reversed(range(rank)) for n in (0, size[i] - found.shape[2 + i])]
+    return [torch.nn.functional.pad(found, short) if any(short) else found]
 
 
 def _max_pool(call: Call) -> list[Any]:
@@ -88,6 +111,7 @@ def _global_max(call: Call) -> list[Any]:
 IMAGES: Mapping[str, Kernel] = MappingProxyType(
     {
         "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
         "MaxPool": _max_pool,
         "AveragePool": _average_pool,
         "GlobalAveragePool": _global_average,

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import gc
 import json
+import math
 import platform
 import time
 from collections import Counter
@@ -141,7 +142,11 @@ class _Run:
         if held > ALONE_BYTES:
             self.notes.append("the loss was not checked: the model is too large for one device")
             return None
-        return loss_of(graph, self.values)
+        found = loss_of(graph, self.values)
+        if math.isfinite(found):
+            return found
+        self.notes.append("the loss was not checked: of random numbers it is none")
+        return None
 
 
 def loss_of(graph: OpGraph, values: Mapping[str, Any]) -> float:

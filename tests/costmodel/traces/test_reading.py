@@ -51,6 +51,18 @@ def test_products_of_a_real_trace_are_those_of_the_network() -> None:
     assert done == 2 * (3 * forward - forward // 2)  # the input has no gradient
 
 
+def test_a_real_trace_of_a_gpu_has_the_work_of_its_network_and_its_launches() -> None:
+    found = read_trace(OWN / "gpt_h200.json.gz")
+    assert found.device == "NVIDIA H200"
+    rows, width, words = 4 * 1024, 1600, 50257
+    layer = 12 * width * width
+    done = sum(each.calls * each.flops for each in found.kernels)
+    assert done == 3 * 2 * rows * (4 * layer + width * words)
+    assert {"products", "attention", "update", "streams"} == set(found.seconds)
+    assert len(found.launches_s) > 100
+    assert 0.9 < found.busy_s / found.span_s <= 1
+
+
 def test_a_real_trace_of_jax_counts_its_runs() -> None:
     found = read_trace(OWN / "jax_cpu.json.gz")
     assert (found.format, found.steps) == ("JAX", 2)
